@@ -1,0 +1,139 @@
+// POSIX file access behind rondo/base/file.h, and the formatting of byte counts.
+#include "rondo/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "rondo/base/status.h"
+#include "rondo/base/units.h"
+
+namespace rondo {
+namespace {
+
+/// Closes on every way out.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+absl::StatusOr<std::size_t> regular_file_size(int fd, const std::filesystem::path& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return invalid_input("{}: not a regular file", path.string());
+  return static_cast<std::size_t>(info.st_size);
+}
+
+}  // namespace
+
+absl::StatusOr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
+  RONDO_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(fd.get(), path));
+  MappedFile file;
+  file.path_ = path;
+  if (size > 0) {
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (data == MAP_FAILED) return invalid_input("{}: cannot be mapped: {}", path.string(), std::strerror(errno));
+    file.data_ = static_cast<const std::byte*>(data);
+    file.size_ = size;
+  }
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), path_(std::move(other.path_)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release_pages(std::span<const std::byte> range) const {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = round_up(reinterpret_cast<std::uintptr_t>(range.data()), page);
+  const auto end = reinterpret_cast<std::uintptr_t>(range.data() + range.size()) / page * page;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
+  RONDO_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(fd.get(), path));
+  std::string contents(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), contents.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  contents.resize(done);
+  return contents;
+}
+
+absl::Status sync_path(const std::filesystem::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0 || ::fsync(fd.get()) != 0) {
+    return internal_error("{}: cannot be synced: {}", path.string(), std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
+  const std::filesystem::path aside = path.parent_path() / ("." + path.filename().string() + ".part");
+  const auto failure = [&](const char* what) {
+    const int reason = errno;
+    ::unlink(aside.c_str());
+    return internal_error("{}: cannot be {}: {}", path.string(), what, std::strerror(reason));
+  };
+  {
+    const Descriptor fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (fd.get() < 0) return failure("written");
+    std::size_t done = 0;
+    while (done < contents.size()) {
+      const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failure("written");
+      done += static_cast<std::size_t>(n);
+    }
+    if (::fsync(fd.get()) != 0) return failure("synced");
+  }
+  if (::rename(aside.c_str(), path.c_str()) != 0) return failure("renamed into place");
+  const std::filesystem::path folder = path.parent_path();
+  return sync_path(folder.empty() ? "." : folder);
+}
+
+std::string format_bytes(Bytes bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+}  // namespace rondo

@@ -1,0 +1,97 @@
+// Data sets: from files of conversations, prompts or text to tokenized samples with their targets.
+//
+// Nothing is dropped without being counted: truncated samples, samples left without a target and refused ones are in
+// the DataReport. Reading is single-threaded and happens before the plan is made.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/data/chat_template.h"
+#include "rondo/data/tokenizer.h"
+
+namespace rondo::data {
+
+/// As HF's labels: a masked token is no target.
+inline constexpr std::int32_t kMasked = -100;
+
+/// One training sample, cut to cutoff_len.
+struct Sample {
+  std::vector<TokenId> ids;          // [T]
+  std::vector<std::int32_t> labels;  // [T], labels[t] == ids[t] where t is a target, else kMasked (not shifted)
+  std::uint64_t index = 0;           // record number in the file, from 0: the key of its random numbers
+};
+
+enum class DataFormat { kAuto, kMessages, kPromptCompletion, kText, kAlpaca, kShareGpt, kPlainText };
+
+struct DataOptions {
+  std::uint32_t cutoff_len = 2048;
+  bool train_on_prompt = false;
+  DataFormat format = DataFormat::kAuto;
+  std::uint64_t max_samples = 0;  // 0: all
+};
+
+/// What was inferred and what became of the records; shown before the run.
+struct DataReport {
+  std::string path;
+  std::string format;     // "messages", "prompt/completion", "text", "alpaca", "sharegpt", "plain text"
+  std::string container;  // "JSON lines", "JSON array", "text"
+  std::uint64_t records = 0;
+  std::uint64_t kept = 0;
+  std::uint64_t truncated = 0;       // cut to cutoff_len, still with targets
+  std::uint64_t without_target = 0;  // left out
+  std::uint64_t tokens = 0;          // in kept samples
+  std::uint64_t target_tokens =
+      0;  // labels that count in the loss (position 0 can be no target: labels are shifted by one)
+  std::uint64_t dropped_symbols = 0;                // see Encoded::dropped
+  std::uint32_t longest = 0;                        // tokens
+  std::vector<std::uint64_t> first_without_target;  // record numbers, 10 at most
+};
+
+struct Dataset {
+  std::vector<Sample> samples;  // in file order, those with at least one target
+  DataReport report;
+};
+
+/// The shared pieces that turn a record into tokens.
+struct Renderer {
+  const Tokenizer* tokenizer = nullptr;         // never null
+  const ChatTemplate* chat_template = nullptr;  // null when the model has none: conversations are then refused
+};
+
+/// Reads one file. `path` may hold a folder of files with one format, taken in name order.
+/// Errors: InvalidArgument naming file and line (or array element) and the field at fault; a file of which no sample
+/// has a target is refused.
+absl::StatusOr<Dataset> load_dataset(const std::filesystem::path& path, const Renderer& renderer,
+                                     const DataOptions& options);
+
+/// The last `share` (0 < share < 1: of all; >= 1: that many) samples in a seeded permutation go to the second.
+std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::uint64_t seed);
+
+/// Sample order of one epoch: file order, or a permutation that follows from (seed, epoch) alone.
+std::vector<std::uint32_t> epoch_order(std::size_t samples, bool shuffle, std::uint64_t seed, std::uint64_t epoch);
+
+/// Tokens and targets of one microbatch as a flat list: samples one after another, no padding between them.
+struct TokenBatch {
+  std::vector<TokenId> ids;             // [T]
+  std::vector<std::int32_t> positions;  // [T], from 0 in each sequence
+  std::vector<std::int32_t> targets;    // [T], the id to predict after token t (labels shifted by one), kMasked: none
+  std::vector<std::int32_t> bounds;     // [n + 1] first token of each of the n sequences, then T
+  std::vector<std::uint64_t> keys;      // [T] of the random numbers: (sample, position) mixed
+  std::uint64_t target_tokens = 0;
+};
+
+/// Samples `order[first] ...` as one microbatch.
+TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> order);
+
+/// The microbatches of the optimizer step that begins at `cursor` samples into the epoch: up to `accumulation`
+/// microbatches of up to `batch_size` sequences; short only at the end of the epoch.
+std::vector<std::vector<std::uint32_t>> step_samples(std::span<const std::uint32_t> order, std::uint64_t cursor,
+                                                     std::uint32_t batch_size, std::uint32_t accumulation);
+
+}  // namespace rondo::data

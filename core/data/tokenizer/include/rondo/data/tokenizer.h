@@ -1,0 +1,72 @@
+// Text to token ids and back, as the file tokenizer.json says (byte-level and byte-fallback BPE).
+//
+// The `tokenizers` library is the reference for ids. A Tokenizer is immutable once loaded and may be used from any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rondo::data {
+
+using TokenId = std::int32_t;
+
+/// Half-open byte range of the original text (before normalisation) that a token stands for. A token that special-token
+/// processing inserted has begin == end.
+struct TextRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+struct Encoded {
+  std::vector<TokenId> ids;
+  std::vector<TextRange> ranges;  // one per id
+  std::uint64_t dropped = 0;      // symbols that the vocabulary lacks and that have no unk_token: left out, counted
+};
+
+class Tokenizer {
+ public:
+  /// Reads `folder`/tokenizer.json and, for the names of the special tokens, tokenizer_config.json and config.json.
+  /// Errors: InvalidArgument naming the file and the key or component that is missing, malformed or not supported.
+  static absl::StatusOr<Tokenizer> load(const std::filesystem::path& folder);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// `text` is UTF-8; invalid sequences count as U+FFFD. Special tokens in the text are parsed.
+  /// With `add_special_tokens` the post-processor runs (bos, eos as the file says).
+  Encoded encode(std::string_view text, bool add_special_tokens) const;
+
+  /// The text of `ids`, as `tokenizers` decodes them. Ids outside the vocabulary give nothing.
+  std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+
+  std::optional<TokenId> id_of(std::string_view token) const;
+  /// Empty when the id is not in the vocabulary.
+  std::string token_of(TokenId id) const;
+  bool is_special(TokenId id) const;
+  /// One more than the largest id.
+  std::size_t size() const;
+
+  /// From tokenizer_config.json (a string or {"content": ...}), nothing when absent or null.
+  std::optional<std::string> bos_token() const;
+  std::optional<std::string> eos_token() const;
+  std::optional<std::string> pad_token() const;
+  std::optional<std::string> unk_token() const;
+
+ private:
+  class Impl;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace rondo::data

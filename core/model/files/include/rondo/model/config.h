@@ -1,0 +1,75 @@
+// config.json of a Hugging Face model directory, in either spelling (transformers 4 and 5), as one plain struct.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rondo::model {
+
+enum class Family { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Activation { kSilu, kGelu, kGeluTanh };
+enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
+enum class WeightType { kFloat32, kBfloat16, kFloat16 };
+
+/// Rotary embedding, as transformers' modeling_rope_utils reads it.
+struct RopeConfig {
+  RopeKind kind = RopeKind::kDefault;
+  double theta = 10000.0;
+  double factor = 1.0;
+  double low_frequency_factor = 1.0;   // llama3
+  double high_frequency_factor = 4.0;  // llama3
+  std::uint32_t original_max_positions = 0;
+  std::optional<double> attention_factor;  // yarn
+  double beta_fast = 32.0;                 // yarn
+  double beta_slow = 1.0;                  // yarn
+  std::optional<double> mscale;            // yarn
+  std::optional<double> mscale_all_dim;    // yarn
+  bool truncate = true;                    // yarn
+};
+
+struct ModelConfig {
+  Family family = Family::kLlama;
+  std::string model_type;
+  std::uint32_t hidden_size = 0;
+  std::uint32_t intermediate_size = 0;
+  std::uint32_t num_layers = 0;
+  std::uint32_t num_heads = 0;
+  std::uint32_t num_kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t vocab_size = 0;
+  std::uint32_t max_positions = 0;
+  double rms_norm_eps = 1e-6;
+  Activation activation = Activation::kSilu;
+  RopeConfig rope;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;         // on q, k and v
+  bool attention_output_bias = false;  // on o
+  bool mlp_bias = false;
+  bool qk_norm = false;                       // Qwen3
+  std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
+  double initializer_range = 0.02;
+  WeightType weight_type = WeightType::kFloat32;  // as config.json states it
+  std::optional<std::int32_t> bos_token_id;
+  std::vector<std::int32_t> eos_token_ids;
+  std::optional<std::int32_t> pad_token_id;
+};
+
+/// Reads and checks `folder`/config.json. Errors: InvalidArgument naming file, key, what was expected and found; a
+/// family or a feature that is not supported is refused by name with those that are.
+absl::StatusOr<ModelConfig> load_config(const std::filesystem::path& folder);
+
+/// `text` is the contents of a config.json; `origin` names it in errors.
+absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::string& origin);
+
+/// A config.json that transformers 4 and 5 load.
+std::string format_config(const ModelConfig& config);
+
+/// Tokens that end a generated answer: generation_config.json's eos_token_id (one or a list), else config.json's.
+std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config);
+
+}  // namespace rondo::model

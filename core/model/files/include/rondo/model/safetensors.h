@@ -1,0 +1,76 @@
+// safetensors files, single and sharded: mapped for reading, streamed for writing.
+//
+//   file   = header_size:u64le  header:JSON  data
+//   header = { "__metadata__"?: {string: string}, name: { "dtype": D, "shape": [n...], "data_offsets": [begin, end) }
+//   ... }
+//
+// Offsets count from the end of the header; tensors neither overlap nor leave holes. A TensorFile may be read from any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/base/file.h"
+#include "rondo/base/units.h"
+#include "rondo/model/config.h"
+
+namespace rondo::model {
+
+/// One tensor inside a mapped file. The view lives as long as the TensorFiles it came from.
+struct TensorView {
+  std::string name;
+  WeightType type = WeightType::kFloat32;
+  std::vector<std::uint64_t> shape;  // row-major, outermost first
+  std::span<const std::byte> data;   // product(shape) * size(type) bytes, little-endian
+  std::string file;                  // for messages
+  std::uint64_t elements() const;
+};
+
+/// All tensors of a model directory or of one file.
+class TensorFiles {
+ public:
+  /// model.safetensors, or the shards that model.safetensors.index.json lists.
+  /// Errors: InvalidArgument naming file and tensor: header over 100 MB or past the end, broken JSON, unknown dtype,
+  /// offsets that overlap, leave a hole or disagree with the shape, a tensor twice, a shard or an indexed tensor
+  /// missing.
+  static absl::StatusOr<TensorFiles> open_model(const std::filesystem::path& folder);
+  static absl::StatusOr<TensorFiles> open_file(const std::filesystem::path& file);
+
+  /// Null when there is none of that name.
+  const TensorView* find(const std::string& name) const;
+  const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  /// Copies a tensor as fp32; `out` holds elements() numbers. fp16 and bf16 widen exactly.
+  static void read_as_float32(const TensorView& tensor, std::span<float> out);
+  /// Copies a tensor as bf16 bits (to nearest, ties to even).
+  static void read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out);
+  /// The pages of this tensor need not stay in memory.
+  void release(const TensorView& tensor) const;
+
+ private:
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::map<std::string, TensorView> tensors_;
+};
+
+/// What to write: bytes are asked for one tensor at a time, in order, so that no second copy of the model exists.
+struct TensorToWrite {
+  std::string name;
+  WeightType type = WeightType::kFloat32;
+  std::vector<std::uint64_t> shape;
+};
+
+/// Writes one file atomically: aside, synced, renamed, folder synced. `fill(index, out)` puts the bytes of
+/// tensors[index]. Errors: Internal naming the path (disk full, no permission).
+absl::Status write_safetensors(const std::filesystem::path& file, const std::vector<TensorToWrite>& tensors,
+                               const std::map<std::string, std::string>& metadata,
+                               const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill);
+
+}  // namespace rondo::model

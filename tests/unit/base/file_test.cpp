@@ -1,0 +1,54 @@
+// Files are read whole, mapped, and written whole or not at all.
+#include "rondo/base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "rondo/base/units.h"
+
+namespace rondo {
+namespace {
+
+std::filesystem::path fresh_folder(const char* name) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+TEST(WriteFileAtomically, ExistingFile_IsReplacedAndNothingElseIsLeft) {
+  const auto folder = fresh_folder("rondo_atomic");
+  ASSERT_TRUE(write_file_atomically(folder / "a", "one").ok());
+  ASSERT_TRUE(write_file_atomically(folder / "a", "two").ok());
+  EXPECT_EQ(*read_file(folder / "a"), "two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(WriteFileAtomically, FolderMissing_NamesThePath) {
+  const auto status = write_file_atomically(fresh_folder("rondo_none") / "no" / "a", "x");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(std::string(status.message()).find("no/a"), std::string::npos);
+}
+
+TEST(MappedFile, Folder_IsRefused) {
+  const auto file = MappedFile::open(fresh_folder("rondo_map"));
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MappedFile, Contents_AreTheFiles) {
+  const auto folder = fresh_folder("rondo_map2");
+  std::ofstream(folder / "a") << "hello";
+  auto file = MappedFile::open(folder / "a");
+  ASSERT_TRUE(file.ok());
+  const MappedFile moved = *std::move(file);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(moved.bytes().data()), moved.bytes().size()), "hello");
+}
+
+TEST(FormatBytes, Units_AreBinary) {
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(3_GiB / 2), "1.50 GiB");
+}
+
+}  // namespace
+}  // namespace rondo
