@@ -1,0 +1,91 @@
+// The vectorised kernels of the CPU backend other than matrix products, on raw pointers.
+//
+// Storage is fp32 or bf16 (`Storage`), arithmetic fp32. Every kernel cuts its work into tasks that follow from sizes
+// alone and runs them on the host's pool; results do not depend on the number of threads. None allocates: scratch is
+// handed in. Kernels are compiled for AVX2 and AVX-512 and chosen at run time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "rondo/devices/op.h"
+#include "rondo/devices/thread_pool.h"
+
+namespace rondo::devices::cpu {
+
+enum class Storage : std::uint8_t { kFloat32, kBfloat16 };
+
+/// Name of the instruction set that the kernels run with: "AVX2", "AVX3" (AVX-512), ...
+std::string kernel_target();
+
+/// y = x / sqrt(mean(x^2) + epsilon) * w.  x, y: [rows, width], w: [width].
+void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
+              std::int64_t width, float epsilon);
+
+/// dx (+ addend) and dw. addend and dw may be null. dw fp32 [width] is added to: rows in chunks of kTokenChunk, each
+/// chunk's sum added in rising order. scratch: rms_norm_backward_scratch(rows, width) bytes.
+void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
+                       std::byte* scratch);
+std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width);
+
+/// x, y: [tokens, heads, head_dim]; positions [tokens]; bounds as BatchTensor::kBounds (used by dynamic scaling).
+/// scratch: tokens * head_dim floats (cosine and sine of each token).
+void rope(ThreadPool& pool, Storage storage, const void* x, const std::int32_t* positions, const std::int32_t* bounds,
+          void* y, std::int64_t tokens, std::int64_t heads, std::int64_t head_dim, const RopeAttributes& attributes,
+          std::byte* scratch);
+
+struct AttentionShape {
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
+/// Causal attention within the sequences of `bounds`; no T x T matrix is ever held. Padding tokens give o = 0 and lse =
+/// 0.
+void attention(ThreadPool& pool, Storage storage, const AttentionShape& shape, const AttentionAttributes& attributes,
+               const void* q, const void* k, const void* v, const std::int32_t* bounds, void* o, float* lse,
+               std::byte* scratch);
+std::size_t attention_scratch(const AttentionShape& shape, std::uint32_t threads);
+void attention_backward(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+                        const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
+                        const void* o, const float* lse, const void* d_o, const std::int32_t* bounds, void* dq,
+                        void* dk, void* dv, std::byte* scratch);
+std::size_t attention_backward_scratch(const AttentionShape& shape, std::uint32_t threads);
+/// Writes k and v into the caches [capacity, kv_heads, head_dim] at `positions`, then attends. shape.tokens: of q. Only
+/// the first bounds[bounds[0] + 1] tokens are real.
+void cached_attention(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+                      const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
+                      const std::int32_t* positions, const std::int32_t* bounds, void* k_cache, void* v_cache, void* o,
+                      std::byte* scratch);
+std::size_t cached_attention_scratch(const AttentionShape& shape, std::int64_t capacity, std::uint32_t threads);
+
+/// y = activation(gate) * up over n elements.
+void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate, const void* up,
+                      void* y, std::int64_t n);
+void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate,
+                               const void* up, const void* dy, void* dgate, void* dup, std::int64_t n);
+
+void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n);
+
+/// x, y: [tokens, width]; keys [tokens].
+void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
+             std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes);
+
+/// One chunk of cross-entropy: logits fp32 [tokens, vocabulary] (leading dimension = vocabulary) and targets (negative:
+/// none, which gives a zero gradient row). losses[t] = -log softmax(logits[t])[target] or 0. With gradient != null it
+/// receives softmax - onehot, stored as `storage`, same shape; it may be the logits themselves when storage is fp32.
+void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
+                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary);
+
+/// db[n] += sum over tokens of dy[t, n], in chunks of kTokenChunk. scratch: chunk sums, bias_gradient_scratch bytes.
+void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,
+                   std::int64_t width, std::byte* scratch);
+std::size_t bias_gradient_scratch(std::int64_t tokens, std::int64_t width);
+
+/// fp32 <-> bf16 (to nearest, ties to even), n elements.
+void to_float32(ThreadPool& pool, const std::uint16_t* x, float* y, std::int64_t n);
+void to_bfloat16(ThreadPool& pool, const float* x, std::uint16_t* y, std::int64_t n);
+
+}  // namespace rondo::devices::cpu

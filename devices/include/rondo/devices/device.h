@@ -1,0 +1,172 @@
+// The device contract: memory, programs, queues and timelines.
+//
+// Order is explicit: work on a queue takes lists of points to wait for and a point to signal. A wait names only what is
+// already enqueued on this device or complete. Enqueuing does not fail; a failure poisons the timeline it would have
+// signalled, and work that waits on a poisoned timeline is skipped and poisons its own. Nothing allocates after
+// compile().
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/units.h"
+#include "rondo/devices/op.h"
+#include "rondo/devices/tensor.h"
+
+namespace rondo::devices {
+
+enum class MemoryKind : std::uint8_t {
+  kDevice,  // the device's own
+  kPinned,  // host memory that the device copies from and to at full speed
+};
+
+/// A block of memory. Base of what backends allocate; see Buffer for the owner.
+class Memory {
+ public:
+  Memory(Bytes size, std::byte* host) : size_(size), host_(host) {}
+  virtual ~Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  Bytes size() const { return size_; }
+  /// Null when the host cannot address it, or when it stands for memory that does not exist (timed devices).
+  std::byte* host() const { return host_; }
+
+ private:
+  const Bytes size_;
+  std::byte* const host_;
+};
+
+/// Part of a Memory. Passed by value; dies with its owner.
+struct BufferView {
+  Memory* memory = nullptr;
+  Bytes offset = 0;
+  Bytes size = 0;
+
+  std::byte* host() const { return memory == nullptr || memory->host() == nullptr ? nullptr : memory->host() + offset; }
+  BufferView part(Bytes from, Bytes length) const { return {memory, offset + from, length}; }
+};
+
+/// Owner of a Memory.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::unique_ptr<Memory> memory) : memory_(std::move(memory)) {}
+  BufferView view() const { return {memory_.get(), 0, memory_ ? memory_->size() : 0}; }
+  Bytes size() const { return memory_ ? memory_->size() : 0; }
+  explicit operator bool() const { return memory_ != nullptr; }
+
+ private:
+  std::unique_ptr<Memory> memory_;
+};
+
+/// Plain host memory, 64-byte aligned, zeroed; counted by `purpose` in the host's account (host_memory.h).
+/// Errors: ResourceExhausted with the numbers.
+absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose);
+/// Stands for host memory of that size without having any: for pools that take time but do no arithmetic.
+Buffer phantom_host(Bytes size);
+
+/// Counts upward as work completes. Thread-safe.
+class Timeline {
+ public:
+  virtual ~Timeline() = default;
+  virtual std::uint64_t completed() const = 0;
+  /// Blocks until `value` is reached: OK; poisoned: its error; deadline passed: DeadlineExceeded.
+  virtual absl::Status wait(std::uint64_t value, std::chrono::steady_clock::time_point deadline) = 0;
+  /// By the host; `value` must be larger than any signalled before.
+  virtual void signal(std::uint64_t value) = 0;
+  /// The first error stands; later ones are ignored.
+  virtual void poison(const absl::Status& error) = 0;
+  /// Back to 0 and not poisoned. REQUIRES: nothing in flight names it.
+  virtual void reset() = 0;
+};
+
+struct Point {
+  Timeline* timeline = nullptr;
+  std::uint64_t value = 0;
+};
+
+/// A compiled OpList. Immutable: may be in flight several times with other bindings (but not with the same scratch).
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const OpList& ops() const = 0;
+};
+
+/// What a run is bound to. Must stay as it is until the run's point is reached.
+struct Bindings {
+  std::vector<BufferView> tensors;  // by TensorId; those of scratch tensors are ignored
+  BufferView scratch;               // at least the ArenaLayout's size
+  std::uint32_t layer = 0;          // enters the random numbers (dropout)
+};
+
+/// For traces: who asked for this work. Backends hand it to the recorder with begin and end of execution.
+struct WorkTag {
+  const char* name = "";
+  std::uint32_t step = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t microbatch = 0;
+};
+
+enum class QueueRole : std::uint8_t { kCompute, kUp, kDown };
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  /// REQUIRES: the signallers of `waits` are enqueued on this device already, or complete. `program` and `bindings`
+  /// outlive the run.
+  virtual void run(const Program& program, const Bindings& bindings, std::span<const Point> waits, Point signal,
+                   const WorkTag& tag) = 0;
+  /// Sizes are equal; either side may be host memory.
+  virtual void copy(BufferView from, BufferView to, std::span<const Point> waits, Point signal, const WorkTag& tag) = 0;
+  /// Sets memory of this device to zero bytes.
+  virtual void clear(BufferView view, std::span<const Point> waits, Point signal, const WorkTag& tag) = 0;
+};
+
+/// Told of every piece of work that a queue has executed; called from the queue's thread, must not block or allocate.
+class WorkObserver {
+ public:
+  virtual ~WorkObserver() = default;
+  virtual void on_work(QueueRole role, const WorkTag& tag, std::chrono::steady_clock::time_point begin,
+                       std::chrono::steady_clock::time_point end) = 0;
+};
+
+struct DeviceCaps {
+  std::string name;         // unique in the pool: "cpu:0", "emulated:rtx4090:1"
+  std::string backend;      // "cpu", "emulated", "timed", "null"; for people, never to branch on
+  std::string description;  // "AMD EPYC, 2 threads, AVX2"
+  Bytes memory_bytes = 0;
+  bool unified_memory = false;  // programs may be bound to host memory in place: nothing need be copied
+  bool does_arithmetic = true;  // timed devices: false; their memory may be phantom
+  std::vector<DType> compute_dtypes;
+  bool matrix_units = false;
+  std::uint32_t copy_engines = 0;
+  std::uint32_t hardware_queues = 1;
+  /// Devices of one class give the same bits: backend, kernel set, architecture, library version.
+  std::string numerics_class;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceCaps& caps() const = 0;
+  /// Before the run only. Errors: ResourceExhausted with asked, free and total bytes.
+  virtual absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) = 0;
+  /// Before the run only. Errors: Unimplemented naming the op and why this backend has it not.
+  virtual absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Timeline>> timeline() = 0;
+  virtual Queue& queue(QueueRole role) = 0;
+  /// At most one; null takes it away. REQUIRES: no work in flight.
+  virtual void observe(WorkObserver* observer) = 0;
+  /// Bytes allocated now and the most at any time.
+  virtual Bytes allocated_bytes() const = 0;
+  virtual Bytes peak_bytes() const = 0;
+};
+
+}  // namespace rondo::devices

@@ -1,0 +1,27 @@
+// The account of host memory: who holds how much, now and at most.
+//
+// All large allocations of the host go through allocate_host() (device.h) and are counted here by purpose. Thread-safe.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "rondo/base/units.h"
+
+namespace rondo::devices {
+
+struct HostMemoryUse {
+  Bytes now = 0;
+  Bytes peak = 0;
+};
+
+/// By purpose, as named at allocation; the entry "" is the total.
+std::map<std::string, HostMemoryUse> host_memory_account();
+
+/// Resident memory of this process and its high-water mark (VmRSS, VmHWM), in bytes.
+HostMemoryUse process_memory();
+
+/// The machine's memory that can still be had without swapping (MemAvailable).
+Bytes available_memory();
+
+}  // namespace rondo::devices

@@ -1,0 +1,158 @@
+// The operations that layers are recorded in. This header is the specification of what they compute; the plain-loop
+// references in devices/reference say the same in code.
+//
+// All arithmetic is in fp32 whatever the storage dtype; a result is rounded once, when it is stored. Sums over tokens
+// that end in a gradient run in chunks of kTokenChunk tokens, each chunk's sum added in rising order. No result depends
+// on the number of threads. T: tokens of the bucket, C: hidden size, H: heads, D: head size, V: vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rondo/devices/tensor.h"
+
+namespace rondo::devices {
+
+inline constexpr std::int64_t kTokenChunk = 512;
+
+enum class OpKind : std::uint8_t {
+  // reads: ids [T], table [V, C]                      writes: x [T, C], a padding token gives zeros
+  kEmbedding,
+  // reads: ids [T], bounds, dy [T, C]                 writes: row ids int32 [T + 1], rows fp32 [T, C]
+  // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy over
+  // the
+  // tokens with that id, in token order.
+  kEmbeddingBackward,
+  // reads: x [..., D], w [D]                          writes: y [..., D] = x / sqrt(mean(x^2) + epsilon) * w
+  kRmsNorm,
+  // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
+  kRmsNormBackward,
+  // reads: x [T, K], w [N, K], [bias [N]], [addend [T, N]]   writes: y [T, N] = alpha x w^T + bias + addend
+  kMatMul,
+  // reads: dy [T, N], w [N, K], [addend [T, K]]       writes: dx [T, K] = alpha dy w + addend
+  kMatMulInputGradient,
+  // reads: dy [T, N], x [T, K]                        writes: dw fp32 [N, K] += alpha dy^T x
+  kMatMulWeightGradient,
+  // reads: dy [T, N]                                  writes: db fp32 [N] += sum over tokens
+  kBiasGradient,
+  // reads: x [T, H, D], positions, bounds             writes: y, halves rotated as transformers' rotate_half; direction
+  // -1 is
+  //                                                   the transpose (the gradient)
+  kRope,
+  // reads: q [T, H, D], k [T, Hkv, D], v [T, Hkv, D], bounds   writes: o [T, H, D], lse fp32 [T, H]
+  // causal within each sequence; padding tokens give o = 0, lse = 0
+  kAttention,
+  // reads: q, k, v, o, lse, do, bounds                writes: dq, dk, dv
+  kAttentionBackward,
+  // reads: q, k, v, positions, bounds, key cache [S, Hkv, D], value cache (roles kState)   writes: o
+  // one sequence: puts k and v into the caches at `positions`, then attends to cache rows 0 ... position
+  kCachedAttention,
+  // reads: gate [T, F], up [T, F]                     writes: y = activation(gate) * up
+  kGatedActivation,
+  // reads: gate, up, dy                               writes: dgate, dup
+  kGatedActivationBackward,
+  // reads: a, b                                       writes: a + b
+  kAdd,
+  // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p); keep follows from (key, layer, site,
+  // channel)
+  kDropout,
+  // reads: x [T, C], w [V, C], targets [T]            writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C] +=]
+  // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients, not divided by anything. Full
+  // logits never exist: tokens go in chunks of cross_entropy_chunk(V).
+  kCrossEntropy,
+  // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
+  kSelectLast,
+};
+
+const char* name_of(OpKind kind);
+
+/// Tokens whose logits exist at one time in kCrossEntropy. Follows from the vocabulary alone: it decides the order of
+/// sums.
+constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
+
+enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh };
+
+struct NoAttributes {};
+struct NormAttributes {
+  float epsilon = 1e-6F;
+  bool has_addend = false;           // backward only
+  bool has_weight_gradient = false;  // backward only
+};
+struct MatMulAttributes {
+  float alpha = 1.0F;
+  bool has_bias = false;
+  bool has_addend = false;
+};
+/// Angles: position * frequencies[i] for the pair (i, i + D/2). For dynamic scaling the frequencies depend on the
+/// length of the sequence at hand: past `dynamic_from` tokens they follow transformers' formula with theta and factor.
+struct RopeAttributes {
+  std::vector<float> frequencies;  // [D / 2]
+  float amplitude = 1.0F;          // factor of cosine and sine (yarn's attention factor)
+  float direction = 1.0F;
+  std::uint32_t dynamic_from = 0;  // 0: not dynamic
+  double theta = 10000.0;
+  double factor = 1.0;
+};
+struct AttentionAttributes {
+  float scale = 1.0F;
+  std::uint32_t window = 0;  // a query at position i sees keys i - window + 1 ... i; 0: all before it
+};
+struct GatedActivationAttributes {
+  ActivationKind activation = ActivationKind::kSilu;
+};
+struct DropoutAttributes {
+  float probability = 0.0F;
+  std::uint32_t site = 0;
+};
+struct CrossEntropyAttributes {
+  bool has_input_gradient = false;
+  bool has_weight_gradient = false;
+};
+
+using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
+                                  GatedActivationAttributes, DropoutAttributes, CrossEntropyAttributes>;
+
+struct Op {
+  OpKind kind = OpKind::kAdd;
+  OpAttributes attributes;
+  absl::InlinedVector<TensorId, 8> reads;  // in the order of OpKind's comment, absent ones left out
+  absl::InlinedVector<TensorId, 4> writes;
+};
+
+/// What an op costs. Matrix products count 2mnk, attention causally (forward 2 T H D a token for each of its two
+/// products halved by causality, i.e. 2 T H D together), everything else 0; `bytes` is what it must read and write
+/// once.
+struct OpCost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+struct OpList {
+  std::vector<TensorDesc> tensors;
+  std::vector<Op> ops;
+  std::uint32_t tokens = 0;  // T, the bucket
+};
+
+/// `sequence_length`: tokens that attention looks back over, for its causal count.
+OpCost cost_of(const OpList& list, const Op& op, std::uint32_t sequence_length);
+OpCost cost_of(const OpList& list, std::uint32_t sequence_length);
+
+/// Every op reads what is bound or was written before, the shapes and dtypes agree with OpKind's comments, nothing is
+/// written twice (gradients excepted). Errors: Internal naming op and tensor: a recorder's mistake.
+absl::Status validate(const OpList& list);
+
+/// Offsets of the scratch tensors, so that those alive at the same time do not overlap.
+struct ArenaLayout {
+  std::vector<Bytes> offsets;  // by TensorId; meaningless for tensors that are not scratch
+  Bytes size = 0;
+};
+ArenaLayout plan_arena(const OpList& list);
+
+/// A bucket that holds `tokens`: multiples of 16 up to 128, of 64 up to 1,024, of 256 above. At most 1/8 larger than
+/// needed past 128 tokens.
+std::uint32_t token_bucket(std::uint32_t tokens);
+
+}  // namespace rondo::devices

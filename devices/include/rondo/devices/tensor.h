@@ -1,0 +1,80 @@
+// Descriptions of tensors: plain data, no memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "rondo/base/units.h"
+
+namespace rondo::devices {
+
+enum class DType : std::uint8_t { kFloat32, kBfloat16, kFloat16, kFloat64, kInt32, kUInt64 };
+
+/// Size of one element in bytes.
+constexpr Bytes size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+    case DType::kInt32:
+      return 4;
+    case DType::kBfloat16:
+    case DType::kFloat16:
+      return 2;
+    case DType::kFloat64:
+    case DType::kUInt64:
+      return 8;
+  }
+  return 0;
+}
+
+/// "fp32", "bf16", ...: the spelling of configuration files.
+const char* name_of(DType dtype);
+
+/// Row-major, outermost dimension first.
+using Shape = absl::InlinedVector<std::int64_t, 4>;
+
+inline std::int64_t elements_of(const Shape& shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t extent : shape) n *= extent;
+  return n;
+}
+
+/// What a tensor of an OpList is to its program. All but kScratch are bound from outside at each run.
+enum class TensorRole : std::uint8_t {
+  kWeight,    // index: of the layer's parameter
+  kGradient,  // index: of the layer's parameter; fp32, added to
+  kRows,      // sparse gradient of a lookup table, see OpKind::kEmbeddingBackward; index 0: row ids, 1: rows
+  kInput,     // index 0: activation from the layer before, 1: gradient from the layer after
+  kOutput,    // index 0: activation for the layer after, or gradient for the layer before
+  kSaved,  // index: position in the layer's list of saved tensors; written by a forward program, read by a backward one
+  kBatch,  // index: a BatchTensor
+  kState,  // index 0: key cache, 1: value cache
+  kLoss,   // [1] fp64: sum of -log p over the targets of the microbatch, written
+  kLogits,   // [1, V] fp32, written
+  kScratch,  // lives in the program's arena
+};
+
+/// What describes a microbatch of T tokens (T is the program's bucket; tokens past the last bound are padding).
+enum class BatchTensor : std::uint8_t {
+  kIds,        // [T] int32
+  kPositions,  // [T] int32, from 0 in each sequence
+  kTargets,    // [T] int32, the id to predict after this token, negative: none
+  kBounds,     // [T + 2] int32: n, then first token of each of the n sequences, then the number of real tokens
+  kKeys,       // [T] uint64 of the random numbers
+};
+
+struct TensorDesc {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  TensorRole role = TensorRole::kScratch;
+  std::uint32_t index = 0;  // meaning: see TensorRole
+
+  std::int64_t elements() const { return elements_of(shape); }
+  Bytes bytes() const { return static_cast<Bytes>(elements()) * size_of(dtype); }
+};
+
+using TensorId = std::uint32_t;
+
+}  // namespace rondo::devices

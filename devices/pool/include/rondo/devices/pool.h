@@ -1,0 +1,38 @@
+// The pool of devices that a run uses: from the `devices` key to open devices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+#include "rondo/devices/profile.h"
+#include "rondo/devices/thread_pool.h"
+
+namespace rondo::devices {
+
+/// One pool member: the open device and what is known of its speed.
+struct PoolMember {
+  std::unique_ptr<Device> device;
+  DeviceProfile profile;  // real devices: measured or remembered speeds, else the backend's estimate
+};
+
+struct PoolOptions {
+  std::string devices = "auto";  // "cpu", "emulated:rtx4090*4,timed:cards.yaml#fast", ...
+  /// "cuda:0=8GiB,cpu:0=4GiB": lowers memory_bytes of that member.
+  std::string memory_limit;
+};
+
+/// Opens every member, in the order given, under unique names ("cpu:0", "emulated:rtx4090:0", "emulated:rtx4090:1").
+/// Errors: InvalidArgument naming the entry at fault and what is possible; timed members cannot be mixed with others.
+absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, ThreadPool& threads);
+
+/// "8GiB", "512MiB", "24e9", "1.5 GB". Errors: InvalidArgument.
+absl::StatusOr<Bytes> parse_bytes(const std::string& text);
+
+/// Measured speeds of a device: FLOP/s by dtype of a large matrix product, bytes/s of memory and of both link
+/// directions.
+absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& threads);
+
+}  // namespace rondo::devices
