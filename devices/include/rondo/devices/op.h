@@ -19,7 +19,7 @@ namespace rondo::devices {
 inline constexpr std::int64_t kTokenChunk = 512;
 
 enum class OpKind : std::uint8_t {
-  // reads: ids [T], table [V, C]                      writes: x [T, C], a padding token gives zeros
+  // reads: ids [T], table [V, C]                      writes: x [T, C], a negative id (padding) gives zeros
   kEmbedding,
   // reads: ids [T], bounds, dy [T, C]                 writes: row ids int32 [T + 1], rows fp32 [T, C]
   // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy over
@@ -30,6 +30,8 @@ enum class OpKind : std::uint8_t {
   kRmsNorm,
   // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
   kRmsNormBackward,
+  // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with N = H D.
+  // y may be fp32 where x and w are bf16 (logits).
   // reads: x [T, K], w [N, K], [bias [N]], [addend [T, N]]   writes: y [T, N] = alpha x w^T + bias + addend
   kMatMul,
   // reads: dy [T, N], w [N, K], [addend [T, K]]       writes: dx [T, K] = alpha dy w + addend

@@ -1,0 +1,100 @@
+// A model as a list of schedulable layers (embedding, attention half, MLP half, head) with the programs that they run.
+//
+// Architectures are written once, as forward ops; gradients, recomputation and costs follow. An Architecture is
+// immutable and may be used from any thread. Nothing here needs weights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/devices/op.h"
+#include "rondo/model/adapter.h"
+#include "rondo/model/config.h"
+#include "rondo/model/recompute.h"
+
+namespace rondo::model {
+
+using ParameterId = std::uint32_t;
+using LayerIndex = std::uint32_t;
+
+/// How the model is trained (or not at all).
+struct MethodSpec {
+  devices::DType dtype = devices::DType::kBfloat16;  // of activations and of weights on the device
+  bool train_weights = false;                        // full fine-tuning
+  std::optional<LoraConfig> lora;
+  bool train_lora = false;  // false: the adapter is applied but frozen
+};
+
+enum class ParameterKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
+
+struct Parameter {
+  std::string name;  // Hugging Face's, or PEFT's tensor name for factors of an adapter
+  devices::Shape shape;
+  ParameterKind kind = ParameterKind::kMatrix;
+  bool trained = false;
+  /// Weight decay applies to matrices, not to biases and norm weights.
+  bool decays() const { return kind != ParameterKind::kNorm && kind != ParameterKind::kBias; }
+  std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
+};
+
+enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kHead };
+
+struct Layer {
+  std::string name;  // "model.embed_tokens", "model.layers.3.self_attn", "model.layers.3.mlp", "lm_head"
+  LayerKind kind = LayerKind::kEmbedding;
+  std::uint32_t block = 0;              // of attention and MLP halves
+  std::vector<ParameterId> parameters;  // weight i of the layer's programs (TensorDesc::index of kWeight and kGradient)
+  std::uint32_t program_class = 0;      // layers of one class run the same programs
+  bool has_backward = false;            // something in this layer or below it is trained
+  bool gives_input_gradient = false;    // something below it is trained
+};
+
+enum class Phase : std::uint8_t {
+  kForward,   // activation in, activation out; head: not possible
+  kBackward,  // recompute as `keep` says, gradients
+  kFused,     // head: loss and gradients in one visit
+  kEvaluate,  // head: loss alone; other layers: as kForward
+  kDecode,    // with a key/value cache; head: logits of the last token
+};
+const char* name_of(Phase phase);
+
+class Architecture {
+ public:
+  /// Errors: InvalidArgument when `method` does not fit the model (an unknown LoRA target).
+  static absl::StatusOr<Architecture> make(const ModelConfig& config, const MethodSpec& method);
+
+  const ModelConfig& config() const { return config_; }
+  const MethodSpec& method() const { return method_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  /// Lowest layer with a backward pass; layers().size() when nothing is trained.
+  LayerIndex first_backward_layer() const;
+  std::uint32_t program_classes() const { return program_classes_; }
+
+  /// The program of a layer for a bucket of `tokens`. `keep`: kForward saves, kBackward starts from what it saved.
+  /// `capacity`: rows of the key/value cache, kDecode only.
+  devices::OpList record(LayerIndex layer, Phase phase, Keep keep, std::uint32_t tokens,
+                         std::uint32_t capacity = 0) const;
+
+  /// What kForward with `keep` saves for a bucket of `tokens`.
+  std::vector<devices::TensorDesc> saved(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
+
+  /// Bytes of the activation between two layers for `tokens`.
+  Bytes boundary_bytes(std::uint32_t tokens) const;
+
+ private:
+  Architecture() = default;
+  Graph record_graph(LayerIndex layer, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const;
+
+  ModelConfig config_;
+  MethodSpec method_;
+  devices::RopeAttributes rope_;
+  std::vector<Parameter> parameters_;
+  std::vector<Layer> layers_;
+  std::uint32_t program_classes_ = 0;
+};
+
+}  // namespace rondo::model

@@ -1,0 +1,33 @@
+// Cuts programs out of a recorded graph: forward, forward that saves, backward from what was saved.
+//
+// A backward program contains just those forward ops whose results the gradients need and that were not saved, so
+// recomputing never runs an op in vain; ops are deterministic, so a recomputed tensor has the bits of the first one.
+#pragma once
+
+#include <vector>
+
+#include "rondo/model/recorder.h"
+
+namespace rondo::model {
+
+/// What a forward program leaves for its backward program, beyond the layer's input.
+enum class Keep : std::uint8_t {
+  kNothing,    // recompute: full
+  kSelective,  // results of products and attention; norms, gates, sums and dropout are computed again
+  kAll,        // recompute: none
+};
+
+/// Forward ops that lead to the layer's outputs and, with `keep`, to the tensors saved (role kSaved, index by
+/// position).
+devices::OpList forward_program(const Graph& graph, Keep keep);
+
+/// Recomputation of what `keep` did not save, then the gradients.
+devices::OpList backward_program(const Graph& graph, Keep keep);
+
+/// Forward and backward in one visit, nothing saved or recomputed.
+devices::OpList whole_program(const Graph& graph);
+
+/// The tensors saved under `keep`, by index.
+std::vector<devices::TensorDesc> saved_tensors(const Graph& graph, Keep keep);
+
+}  // namespace rondo::model

@@ -1,0 +1,90 @@
+// Records the operations of a layer into a graph: forward ops as the architecture writes them, then their gradients, op
+// by op.
+//
+// A Graph knows nothing of programs: recompute.h cuts forward and backward programs out of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rondo/devices/op.h"
+
+namespace rondo::model {
+
+using devices::DType;
+using devices::Op;
+using devices::OpKind;
+using devices::Shape;
+using devices::TensorDesc;
+using devices::TensorId;
+using devices::TensorRole;
+
+/// Forward ops first (`forward_ops` of them), then backward ops.
+struct Graph {
+  std::vector<TensorDesc> tensors;
+  std::vector<Op> ops;
+  std::size_t forward_ops = 0;
+  std::uint32_t tokens = 0;
+};
+
+class Recorder {
+ public:
+  /// `tokens`: the bucket; `dtype`: of activations and weights on the device.
+  Recorder(std::uint32_t tokens, DType dtype);
+
+  std::int64_t tokens() const { return graph_.tokens; }
+  DType dtype() const { return dtype_; }
+
+  TensorId tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index = 0);
+  /// Weight `index` of the layer; asked twice, it is the same tensor. `trained`: the gradient pass adds to its
+  /// gradient.
+  TensorId weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained);
+  TensorId batch(devices::BatchTensor which);
+
+  TensorId embedding(TensorId table);
+  TensorId rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name);
+  /// y [T, ...shape] = alpha x w^T (+ bias) (+ addend).
+  TensorId matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend, double alpha,
+                  Shape shape, const std::string& name);
+  TensorId rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name);
+  TensorId attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes);
+  TensorId cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
+                            const devices::AttentionAttributes& attributes);
+  TensorId gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation);
+  TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name);
+  TensorId select_last(TensorId x);
+
+  /// The tensor leaves the program under `role`.
+  void set_role(TensorId id, TensorRole role, std::uint32_t index) {
+    graph_.tensors[id].role = role;
+    graph_.tensors[id].index = index;
+  }
+
+  void set_dtype(TensorId id, DType dtype) { graph_.tensors[id].dtype = dtype; }
+
+  /// Loss of the head: after it the gradient of `x` is known and backward() may follow.
+  void cross_entropy(TensorId x, TensorId w, bool with_gradients);
+
+  /// Ends the forward part and appends the gradient of every op, from the last to the first. `seed`: the tensor whose
+  /// gradient is given, none after cross_entropy. `input`: the tensor whose gradient leaves as kOutput 0, none below
+  /// the lowest trained layer.
+  void backward(std::optional<TensorId> seed, std::optional<TensorId> input);
+
+  Graph take() { return std::move(graph_); }
+
+ private:
+  friend class GradientPass;
+  Op& append(OpKind kind, devices::OpAttributes attributes = devices::NoAttributes{});
+  TensorId activation(std::string name, Shape shape);
+  TensorId gradient_of_weight(TensorId weight);
+
+  Graph graph_;
+  DType dtype_;
+  std::vector<bool> trained_;                             // by TensorId
+  std::vector<std::pair<TensorId, TensorId>> gradients_;  // known before backward(): from cross_entropy
+};
+
+}  // namespace rondo::model

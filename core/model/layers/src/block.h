@@ -1,0 +1,43 @@
+// The layers of decoder-only models of the Llama kind (Llama, Mistral, Qwen2, Qwen3), written once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rondo/model/architecture.h"
+
+namespace rondo::model {
+
+/// One linear module of a layer: y [out] = x [in] W^T (+ bias), perhaps with an adapter.
+struct LinearUse {
+  std::string module;  // "model.layers.3.self_attn.q_proj"
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::uint32_t site = 0;                                     // of dropout's random numbers within the layer
+  std::optional<std::uint32_t> weight, bias, lora_a, lora_b;  // index among the layer's parameters
+};
+
+/// The parameters of one layer in order, and where its modules find them.
+struct LayerParts {
+  std::vector<Parameter> parameters;
+  std::vector<LinearUse> linears;               // attention: q, k, v, o; MLP: gate, up, down
+  std::uint32_t norm = 0;                       // index of the layer's norm weight
+  std::optional<std::uint32_t> q_norm, k_norm;  // Qwen3
+};
+
+LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
+LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
+
+/// Records the attention half: y = x + o_proj(attention(rope(q), rope(k), v)), from the norm of x. capacity > 0: with a
+/// cache.
+TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+                          const MethodSpec& method, const devices::RopeAttributes& rope, std::uint32_t block,
+                          std::uint32_t capacity);
+/// Records the MLP half: y = x + down(activation(gate) * up), from the norm of x.
+TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+                    const MethodSpec& method);
+
+}  // namespace rondo::model

@@ -1,0 +1,209 @@
+// The gradient of every op, by hand, op by op (reverse mode).
+//
+// A tensor that feeds several ops collects its gradient in the order in which the backward ops are emitted: each
+// further contribution takes the sum so far as its addend where the op has one, else an explicit addition follows.
+// Every sum is rounded to the activations' dtype, in this fixed order.
+#include <map>
+
+#include "rondo/model/recorder.h"
+
+namespace rondo::model {
+
+class GradientPass {
+ public:
+  explicit GradientPass(Recorder& recorder) : recorder_(recorder), graph_(recorder.graph_) {}
+
+  void run(std::optional<TensorId> seed, std::optional<TensorId> input) {
+    graph_.forward_ops = graph_.ops.size();
+    mark_needed(input);
+    if (seed) {
+      gradient_[*seed] = recorder_.tensor("dy", graph_.tensors[*seed].shape, recorder_.dtype_, TensorRole::kInput, 1);
+    }
+    for (const auto& [tensor, gradient] : recorder_.gradients_) gradient_[tensor] = gradient;
+    for (std::size_t i = graph_.forward_ops; i-- > 0;) differentiate(Op(graph_.ops[i]));
+    if (input) {
+      TensorDesc& dx = graph_.tensors[gradient_.at(*input)];
+      dx.role = TensorRole::kOutput;
+      dx.index = 0;
+    }
+  }
+
+ private:
+  /// A gradient is needed of what a trained weight or the layer's input (when asked for) flows into.
+  void mark_needed(std::optional<TensorId> input) {
+    needed_.assign(graph_.tensors.size(), false);
+    if (input) needed_[*input] = true;
+    for (std::size_t i = 0; i < graph_.forward_ops; ++i) {
+      const Op& op = graph_.ops[i];
+      bool any = false;
+      for (const TensorId id : op.reads) any = any || needed_[id] || recorder_.trained_[id];
+      for (const TensorId id : op.writes) needed_[id] = needed_[id] || any;
+    }
+  }
+
+  bool needs(TensorId id) const { return needed_[id]; }
+  bool trains(TensorId id) const { return recorder_.trained_[id]; }
+  std::optional<TensorId> known(TensorId id) const {
+    const auto found = gradient_.find(id);
+    return found == gradient_.end() ? std::nullopt : std::optional<TensorId>(found->second);
+  }
+  TensorId fresh(TensorId of) {
+    const TensorDesc desc = graph_.tensors[of];
+    return recorder_.activation("d_" + desc.name, desc.shape);
+  }
+  /// Adds `contribution` to the gradient of `of` by an op of its own.
+  void collect(TensorId of, TensorId contribution) {
+    const auto sum_so_far = known(of);
+    if (!sum_so_far) {
+      gradient_[of] = contribution;
+      return;
+    }
+    const TensorId sum = fresh(of);
+    Op& op = recorder_.append(OpKind::kAdd);
+    op.reads = {*sum_so_far, contribution};
+    op.writes = {sum};
+    gradient_[of] = sum;
+  }
+
+  void differentiate(const Op& op) {
+    if (op.kind == OpKind::kCrossEntropy) return;  // its gradients came with the forward
+    const auto dy = known(op.writes[0]);
+    if (!dy) return;
+    switch (op.kind) {
+      case OpKind::kEmbedding:
+        return embedding(op, *dy);
+      case OpKind::kRmsNorm:
+        return rms_norm(op, *dy);
+      case OpKind::kMatMul:
+        return matmul(op, *dy);
+      case OpKind::kRope:
+        return rope(op, *dy);
+      case OpKind::kAttention:
+        return attention(op, *dy);
+      case OpKind::kGatedActivation:
+        return gated_activation(op, *dy);
+      case OpKind::kDropout:
+        return dropout(op, *dy);
+      case OpKind::kAdd:
+        for (const TensorId id : op.reads) {
+          if (needs(id)) collect(id, *dy);
+        }
+        return;
+      default:
+        return;  // ops of generation have no gradient
+    }
+  }
+
+  void embedding(const Op& op, TensorId dy) {
+    if (!trains(op.reads[1])) return;
+    const Shape shape = graph_.tensors[op.writes[0]].shape;
+    const TensorId ids = recorder_.tensor("row_ids", {shape[0] + 1}, DType::kInt32, TensorRole::kRows, 0);
+    const TensorId rows = recorder_.tensor("rows", shape, DType::kFloat32, TensorRole::kRows, 1);
+    const TensorId bounds = recorder_.batch(devices::BatchTensor::kBounds);
+    Op& back = recorder_.append(OpKind::kEmbeddingBackward);
+    back.reads = {op.reads[0], bounds, dy};
+    back.writes = {ids, rows};
+  }
+
+  void rms_norm(const Op& op, TensorId dy) {
+    const TensorId x = op.reads[0];
+    const TensorId w = op.reads[1];
+    if (!needs(x) && !trains(w)) return;
+    const auto addend = known(x);
+    const TensorId dx = fresh(x);
+    auto attributes = std::get<devices::NormAttributes>(op.attributes);
+    attributes.has_addend = addend.has_value();
+    attributes.has_weight_gradient = trains(w);
+    std::optional<TensorId> dw;
+    if (trains(w)) dw = recorder_.gradient_of_weight(w);
+    Op& back = recorder_.append(OpKind::kRmsNormBackward, attributes);
+    back.reads = {x, w, dy};
+    if (addend) back.reads.push_back(*addend);
+    back.writes = {dx};
+    if (dw) back.writes.push_back(*dw);
+    if (needs(x)) gradient_[x] = dx;
+  }
+
+  void matmul(const Op& op, TensorId dy) {
+    const auto& attributes = std::get<devices::MatMulAttributes>(op.attributes);
+    const TensorId x = op.reads[0];
+    const TensorId w = op.reads[1];
+    std::size_t next = 2;
+    if (attributes.has_bias && trains(op.reads[next])) {
+      const TensorId db = recorder_.gradient_of_weight(op.reads[next]);
+      Op& back = recorder_.append(OpKind::kBiasGradient);
+      back.reads = {dy};
+      back.writes = {db};
+    }
+    if (attributes.has_bias) ++next;
+    if (attributes.has_addend && needs(op.reads[next])) collect(op.reads[next], dy);
+    if (trains(w)) {
+      const TensorId dw = recorder_.gradient_of_weight(w);
+      Op& back =
+          recorder_.append(OpKind::kMatMulWeightGradient, devices::MatMulAttributes{attributes.alpha, false, false});
+      back.reads = {dy, x};
+      back.writes = {dw};
+    }
+    if (!needs(x)) return;
+    const auto addend = known(x);
+    const TensorId dx = fresh(x);
+    Op& back = recorder_.append(OpKind::kMatMulInputGradient,
+                                devices::MatMulAttributes{attributes.alpha, false, addend.has_value()});
+    back.reads = {dy, w};
+    if (addend) back.reads.push_back(*addend);
+    back.writes = {dx};
+    gradient_[x] = dx;
+  }
+
+  void rope(const Op& op, TensorId dy) {
+    auto attributes = std::get<devices::RopeAttributes>(op.attributes);
+    attributes.direction = -attributes.direction;
+    const TensorId dx = fresh(op.reads[0]);
+    Op& back = recorder_.append(OpKind::kRope, std::move(attributes));
+    back.reads = {dy, op.reads[1], op.reads[2]};
+    back.writes = {dx};
+    collect(op.reads[0], dx);
+  }
+
+  void attention(const Op& op, TensorId d_o) {
+    const TensorId dq = fresh(op.reads[0]);
+    const TensorId dk = fresh(op.reads[1]);
+    const TensorId dv = fresh(op.reads[2]);
+    Op& back = recorder_.append(OpKind::kAttentionBackward, op.attributes);
+    back.reads = {op.reads[0], op.reads[1], op.reads[2], op.writes[0], op.writes[1], d_o, op.reads[3]};
+    back.writes = {dq, dk, dv};
+    collect(op.reads[0], dq);
+    collect(op.reads[1], dk);
+    collect(op.reads[2], dv);
+  }
+
+  void gated_activation(const Op& op, TensorId dy) {
+    const TensorId dgate = fresh(op.reads[0]);
+    const TensorId dup = fresh(op.reads[1]);
+    Op& back = recorder_.append(OpKind::kGatedActivationBackward, op.attributes);
+    back.reads = {op.reads[0], op.reads[1], dy};
+    back.writes = {dgate, dup};
+    collect(op.reads[0], dgate);
+    collect(op.reads[1], dup);
+  }
+
+  void dropout(const Op& op, TensorId dy) {
+    if (!needs(op.reads[0])) return;
+    const TensorId dx = fresh(op.reads[0]);
+    Op& back = recorder_.append(OpKind::kDropout, op.attributes);
+    back.reads = {dy, op.reads[1]};
+    back.writes = {dx};
+    collect(op.reads[0], dx);
+  }
+
+  Recorder& recorder_;
+  Graph& graph_;
+  std::vector<bool> needed_;               // by forward TensorId
+  std::map<TensorId, TensorId> gradient_;  // of a forward tensor: its gradient so far
+};
+
+void Recorder::backward(std::optional<TensorId> seed, std::optional<TensorId> input) {
+  GradientPass(*this).run(seed, input);
+}
+
+}  // namespace rondo::model

@@ -1,0 +1,167 @@
+// The forward half of the recorder.
+#include "rondo/model/recorder.h"
+
+namespace rondo::model {
+
+Recorder::Recorder(std::uint32_t tokens, DType dtype) : dtype_(dtype) { graph_.tokens = tokens; }
+
+TensorId Recorder::tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index) {
+  graph_.tensors.push_back({std::move(name), std::move(shape), dtype, role, index});
+  trained_.push_back(false);
+  return static_cast<TensorId>(graph_.tensors.size() - 1);
+}
+
+TensorId Recorder::weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained) {
+  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+    if (graph_.tensors[id].role == TensorRole::kWeight && graph_.tensors[id].index == index) return id;
+  }
+  const TensorId id = tensor(name, shape, dtype_, TensorRole::kWeight, index);
+  trained_[id] = trained;
+  return id;
+}
+
+TensorId Recorder::batch(devices::BatchTensor which) {
+  const auto index = static_cast<std::uint32_t>(which);
+  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+    if (graph_.tensors[id].role == TensorRole::kBatch && graph_.tensors[id].index == index) return id;
+  }
+  switch (which) {
+    case devices::BatchTensor::kIds:
+      return tensor("ids", {tokens()}, DType::kInt32, TensorRole::kBatch, index);
+    case devices::BatchTensor::kPositions:
+      return tensor("positions", {tokens()}, DType::kInt32, TensorRole::kBatch, index);
+    case devices::BatchTensor::kTargets:
+      return tensor("targets", {tokens()}, DType::kInt32, TensorRole::kBatch, index);
+    case devices::BatchTensor::kBounds:
+      return tensor("bounds", {tokens() + 2}, DType::kInt32, TensorRole::kBatch, index);
+    case devices::BatchTensor::kKeys:
+      return tensor("keys", {tokens()}, DType::kUInt64, TensorRole::kBatch, index);
+  }
+  return 0;
+}
+
+Op& Recorder::append(OpKind kind, devices::OpAttributes attributes) {
+  graph_.ops.push_back({kind, std::move(attributes), {}, {}});
+  return graph_.ops.back();
+}
+
+TensorId Recorder::activation(std::string name, Shape shape) {
+  return tensor(std::move(name), std::move(shape), dtype_, TensorRole::kScratch);
+}
+
+TensorId Recorder::embedding(TensorId table) {
+  const TensorId ids = batch(devices::BatchTensor::kIds);
+  const TensorId x = activation("embedded", {tokens(), graph_.tensors[table].shape[1]});
+  Op& op = append(OpKind::kEmbedding);
+  op.reads = {ids, table};
+  op.writes = {x};
+  return x;
+}
+
+TensorId Recorder::rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name) {
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kRmsNorm, devices::NormAttributes{static_cast<float>(epsilon), false, false});
+  op.reads = {x, weight};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend,
+                          double alpha, Shape shape, const std::string& name) {
+  const TensorId y = activation(name, std::move(shape));
+  Op& op = append(OpKind::kMatMul,
+                  devices::MatMulAttributes{static_cast<float>(alpha), bias.has_value(), addend.has_value()});
+  op.reads = {x, w};
+  if (bias) op.reads.push_back(*bias);
+  if (addend) op.reads.push_back(*addend);
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name) {
+  const TensorId positions = batch(devices::BatchTensor::kPositions);
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kRope, attributes);
+  op.reads = {x, positions, bounds};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes) {
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const TensorId o = activation("attended", graph_.tensors[q].shape);
+  const TensorId lse = tensor("lse", {tokens(), graph_.tensors[q].shape[1]}, DType::kFloat32, TensorRole::kScratch);
+  Op& op = append(OpKind::kAttention, attributes);
+  op.reads = {q, k, v, bounds};
+  op.writes = {o, lse};
+  return o;
+}
+
+TensorId Recorder::cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
+                                    const devices::AttentionAttributes& attributes) {
+  const TensorId positions = batch(devices::BatchTensor::kPositions);
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const Shape cache = {capacity, graph_.tensors[k].shape[1], graph_.tensors[k].shape[2]};
+  const TensorId keys = tensor("key_cache", cache, dtype_, TensorRole::kState, 0);
+  const TensorId values = tensor("value_cache", cache, dtype_, TensorRole::kState, 1);
+  const TensorId o = activation("attended", graph_.tensors[q].shape);
+  Op& op = append(OpKind::kCachedAttention, attributes);
+  op.reads = {q, k, v, positions, bounds, keys, values};
+  op.writes = {o};
+  return o;
+}
+
+TensorId Recorder::gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation_kind) {
+  const TensorId y = activation("activated", graph_.tensors[gate].shape);
+  Op& op = append(OpKind::kGatedActivation, devices::GatedActivationAttributes{activation_kind});
+  op.reads = {gate, up};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::dropout(TensorId x, double probability, std::uint32_t site, const std::string& name) {
+  const TensorId keys = batch(devices::BatchTensor::kKeys);
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kDropout, devices::DropoutAttributes{static_cast<float>(probability), site});
+  op.reads = {x, keys};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::select_last(TensorId x) {
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const TensorId y = activation("last", {1, graph_.tensors[x].shape[1]});
+  Op& op = append(OpKind::kSelectLast);
+  op.reads = {x, bounds};
+  op.writes = {y};
+  return y;
+}
+
+void Recorder::cross_entropy(TensorId x, TensorId w, bool with_gradients) {
+  const TensorId targets = batch(devices::BatchTensor::kTargets);
+  const TensorId loss = tensor("loss", {1}, DType::kFloat64, TensorRole::kLoss);
+  const bool trains_head = with_gradients && trained_[w];
+  std::optional<TensorId> dx;
+  std::optional<TensorId> dw;
+  if (with_gradients) {
+    dx = activation("d_normed", graph_.tensors[x].shape);
+    gradients_.emplace_back(x, *dx);
+    if (trains_head) dw = gradient_of_weight(w);
+  }
+  Op& op = append(OpKind::kCrossEntropy, devices::CrossEntropyAttributes{with_gradients, trains_head});
+  op.reads = {x, w, targets};
+  op.writes = {loss};
+  if (dx) op.writes.push_back(*dx);
+  if (dw) op.writes.push_back(*dw);
+}
+
+TensorId Recorder::gradient_of_weight(TensorId weight_id) {
+  const TensorDesc& w = graph_.tensors[weight_id];
+  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+    if (graph_.tensors[id].role == TensorRole::kGradient && graph_.tensors[id].index == w.index) return id;
+  }
+  return tensor("d_" + w.name, w.shape, DType::kFloat32, TensorRole::kGradient, w.index);
+}
+
+}  // namespace rondo::model

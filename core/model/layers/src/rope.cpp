@@ -1,0 +1,97 @@
+// Rotary embedding: frequencies by kind. Sources: RoFormer (arXiv 2104.09864), YaRN (arXiv 2309.00071), the release
+// notes of Llama 3.1; conventions as transformers' modeling_rope_utils.
+#include "rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace rondo::model {
+namespace {
+
+std::vector<double> plain_frequencies(double theta, std::uint32_t head_dim) {
+  std::vector<double> frequencies(head_dim / 2);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    frequencies[i] = static_cast<double>(1.0F / static_cast<float>(std::pow(theta, static_cast<double>(exponent))));
+  }
+  return frequencies;
+}
+
+/// Long waves are slowed by `factor`, short ones are left, those between are blended (Llama 3.1).
+void scale_llama3(std::vector<double>& frequencies, const RopeConfig& rope) {
+  const double original = rope.original_max_positions;
+  const double longest = original / rope.low_frequency_factor;
+  const double shortest = original / rope.high_frequency_factor;
+  for (double& frequency : frequencies) {
+    const double wavelength = 2.0 * std::numbers::pi / frequency;
+    if (wavelength > longest) {
+      frequency /= rope.factor;
+    } else if (wavelength >= shortest) {
+      const double smooth = (original / wavelength - rope.low_frequency_factor) /
+                            (rope.high_frequency_factor - rope.low_frequency_factor);
+      frequency = (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
+    }
+  }
+}
+
+/// YaRN's "NTK by parts": a ramp over the dimensions between interpolation and extrapolation.
+void scale_yarn(std::vector<double>& frequencies, const RopeConfig& rope, std::uint32_t head_dim) {
+  const auto dimension_of = [&](double rotations) {
+    return head_dim * std::log(rope.original_max_positions / (rotations * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(rope.theta));
+  };
+  double low = dimension_of(rope.beta_fast);
+  double high = dimension_of(rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim) - 1.0);
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] = frequencies[i] / rope.factor * ramp + frequencies[i] * (1.0 - ramp);
+  }
+}
+
+double yarn_amplitude(const RopeConfig& rope) {
+  const auto scale = [&](double mscale) {
+    return rope.factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(rope.factor) + 1.0;
+  };
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.mscale && rope.mscale_all_dim) return scale(*rope.mscale) / scale(*rope.mscale_all_dim);
+  return scale(1.0);
+}
+
+}  // namespace
+
+devices::RopeAttributes rope_attributes(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  devices::RopeAttributes attributes;
+  attributes.theta = rope.theta;
+  attributes.factor = rope.factor;
+  std::vector<double> frequencies = plain_frequencies(rope.theta, config.head_dim);
+  switch (rope.kind) {
+    case RopeKind::kDefault:
+      break;
+    case RopeKind::kLinear:
+      for (double& frequency : frequencies) frequency /= rope.factor;
+      break;
+    case RopeKind::kDynamic:
+      attributes.dynamic_from = rope.original_max_positions != 0 ? rope.original_max_positions : config.max_positions;
+      break;
+    case RopeKind::kYarn:
+      scale_yarn(frequencies, rope, config.head_dim);
+      attributes.amplitude = static_cast<float>(yarn_amplitude(rope));
+      break;
+    case RopeKind::kLlama3:
+      scale_llama3(frequencies, rope);
+      break;
+  }
+  attributes.frequencies.assign(frequencies.begin(), frequencies.end());
+  return attributes;
+}
+
+}  // namespace rondo::model

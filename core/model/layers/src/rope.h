@@ -1,0 +1,12 @@
+// Rotary frequencies of a model.
+#pragma once
+
+#include "rondo/devices/op.h"
+#include "rondo/model/config.h"
+
+namespace rondo::model {
+
+/// Frequencies [head_dim / 2] and amplitude as transformers' modeling_rope_utils computes them for each kind.
+devices::RopeAttributes rope_attributes(const ModelConfig& config);
+
+}  // namespace rondo::model
