@@ -1,0 +1,128 @@
+// A plan: who runs which layers of which microbatches when, what it takes, and the functions that make, check and
+// predict it.
+//
+// Everything here is a pure function of its arguments: no threads, no I/O, no clocks, no randomness.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/partition/shape.h"
+
+namespace rondo::partition {
+
+enum class SlotPhase : std::uint8_t { kForward, kFused, kBackward };
+const char* name_of(SlotPhase phase);
+
+/// One visit: contiguous layers, run for every microbatch of a round.
+struct Slot {
+  SlotPhase phase = SlotPhase::kForward;
+  LayerIndex first_layer = 0;  // inclusive
+  LayerIndex last_layer = 0;   // inclusive; a fused slot's is the model's last
+  DeviceIndex device = 0;
+  std::uint32_t round = 0;
+  double seconds = 0;  // compute time of one microbatch on its device
+};
+
+/// Consecutive microbatches that a slot runs in one visit: whole reduction groups.
+struct Round {
+  std::uint32_t first_microbatch = 0;
+  std::uint32_t microbatches = 0;
+};
+
+enum class Schedule : std::uint8_t { kRoundPipe };
+
+/// Bytes by purpose ("weights", "activations", ...); the sum is the total.
+using MemoryTable = std::vector<std::pair<std::string, Bytes>>;
+Bytes total_of(const MemoryTable& table);
+
+struct DevicePlan {
+  std::string name;
+  MemoryTable memory;
+  Bytes peak_bytes = 0;  // sum of `memory`
+  Bytes budget_bytes = 0;
+  double busy = 0;             // share of the step in which its compute queue works
+  std::string unused_because;  // empty when it has slots
+};
+
+struct Prediction {
+  double step_seconds = 0;  // between the ends of consecutive steps, in the steady state
+  double tokens_per_second = 0;
+  double bubble = 0;
+  double commit_seconds = 0;  // of step_seconds: from the last gradient's arrival to the next step's first op
+  std::string limited_by;     // compute, link, host_memory, optimizer, disk
+};
+
+struct Plan {
+  Schedule schedule = Schedule::kRoundPipe;
+  Keep keep = Keep::kSelective;
+  std::uint32_t reduction_group = 1;
+  std::vector<Round> rounds;
+  std::vector<Slot> slots;  // of one step, in dealing order
+  std::vector<DevicePlan> devices;
+  MemoryTable host;
+  Bytes host_peak_bytes = 0;
+  Bytes disk_bytes = 0;
+  Prediction predicted;
+  /// Added to every device index of step s, modulo the number of used devices, times s: the rotation's cursor. 0: fixed
+  /// assignment.
+  std::uint32_t cursor_advance = 0;
+};
+
+/// What the user may ask for; the rest is decided.
+struct PlanRequest {
+  std::optional<Keep> keep;  // `recompute`
+  Schedule schedule = Schedule::kRoundPipe;
+  std::uint32_t microbatches_per_round = 0;  // 0: decided
+};
+
+/// The best plan that fits. Errors: ResourceExhausted naming device or host, what it would need, what there is and what
+/// to change (a smaller cutoff_len, the largest reduction group that fits, another recompute).
+absl::StatusOr<Plan> make_plan(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                               const PlanRequest& request);
+
+/// The plan finishes (every slot waits only for slots before it), fits every budget, visits every layer once a round in
+/// each direction, and adds gradients in order. Errors: InvalidArgument naming the slot.
+absl::Status validate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine);
+
+/// Seconds of one microbatch of `layers` in `phase` on a device (roofline: the larger of arithmetic and memory, op
+/// class by layer).
+double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
+                    LayerIndex first, LayerIndex last, Keep keep);
+
+/// Device memory that a set of slots takes on one device, by purpose, exactly as the executor lays it out (see
+/// layout.h).
+MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device,
+                          const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep);
+/// Host memory of the whole plan: the model's own, boundaries, staging.
+MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                        const std::vector<Slot>& slots, const std::vector<Round>& rounds);
+
+/// One piece of simulated or measured work, for timelines.
+struct Span {
+  DeviceIndex device = 0;
+  std::uint32_t step = 0;
+  std::uint32_t slot = 0;  // index into Plan::slots
+  std::uint32_t microbatch = 0;
+  double begin = 0;  // seconds
+  double end = 0;
+};
+
+struct Simulation {
+  std::vector<Span> compute;
+  Prediction prediction;
+  std::vector<double> busy;  // by device
+};
+
+/// Discrete-event simulation of `steps` consecutive steps: compute queues, both directions of every link (latency,
+/// bandwidth, activations before weights before gradients, shared roots), host optimizer by layer with its bandwidth,
+/// staleness 0.
+Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
+                    std::uint32_t steps);
+
+}  // namespace rondo::partition

@@ -1,0 +1,76 @@
+// What the partitioner knows of a model, a workload and a machine: plain numbers, no weights, no devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rondo/base/units.h"
+#include "rondo/devices/profile.h"
+#include "rondo/devices/tensor.h"
+
+namespace rondo::partition {
+
+using LayerIndex = std::uint32_t;
+using DeviceIndex = std::uint32_t;
+
+/// What one microbatch costs in one layer and phase.
+struct PhaseCost {
+  double flops = 0;
+  double bytes = 0;  // read and written on the device
+};
+
+/// What a backward visit starts from (model::Keep, in its order): nothing, products and attention, everything.
+enum class Keep : std::uint8_t { kNothing, kSelective, kAll };
+inline constexpr std::size_t kKeeps = 3;
+
+struct LayerShape {
+  std::string name;
+  std::uint64_t parameters = 0;          // tied weights count in the first layer that uses them
+  Bytes weight_bytes = 0;                // on the device, all weights that the layer's programs read
+  std::uint64_t trained_parameters = 0;  // their gradients: 4 bytes each
+  Bytes gradient_bytes = 0;              // sent home per reduction group
+  Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
+  bool has_backward = false;
+  PhaseCost forward;                       // head: loss without gradients
+  std::array<PhaseCost, kKeeps> backward;  // gradients, with the recomputation that this Keep leaves; head: forward,
+                                           // loss and gradients in one program, the same for every Keep
+  std::array<Bytes, kKeeps> saved_bytes{};  // per microbatch
+  Bytes scratch_bytes = 0;                  // arena of the largest of the layer's programs
+};
+
+/// One optimizer step.
+struct Workload {
+  devices::DType dtype = devices::DType::kBfloat16;
+  std::uint32_t microbatches = 1;       // B
+  std::uint32_t microbatch_tokens = 0;  // of the longest bucket: arenas and boundaries are sized for it
+  double mean_tokens = 0;               // of a microbatch, padding included: times are predicted for it
+  std::uint32_t reduction_group = 1;    // R, divides nothing: the last group may be short
+  Bytes boundary_bytes = 0;             // activation between two layers for microbatch_tokens
+  Bytes batch_bytes = 0;                // ids, positions, targets, bounds and keys of a microbatch
+  std::uint64_t trained_parameters = 0;
+};
+
+struct ModelShape {
+  std::vector<LayerShape> layers;  // in model order
+  /// Bytes on the host that do not depend on the plan, by purpose: weights in the compute dtype, masters, moments,
+  /// gradients.
+  std::vector<std::pair<std::string, Bytes>> host_bytes;
+};
+
+struct DeviceShape {
+  std::string name;
+  devices::DeviceProfile profile;
+  Bytes budget_bytes = 0;       // what the plan may use of it
+  bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
+  Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
+};
+
+struct MachineShape {
+  std::vector<DeviceShape> devices;
+  devices::HostProfile host;
+  Bytes host_budget_bytes = 0;
+};
+
+}  // namespace rondo::partition
