@@ -1,0 +1,79 @@
+// The activations and gradients at stage boundaries on the host: the only edge between devices, and the checkpoints
+// that backward visits recompute from.
+//
+// A place is (kind, round, cut, microbatch). All places of two consecutive rounds exist from the start, so that
+// reserving never waits for memory, only for the round before last to be done with. Thread-safe; nothing allocates
+// after make().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/mutex.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::offload {
+
+enum class BoundaryKind : std::uint8_t { kActivation, kGradient };
+
+struct BoundaryPlace {
+  BoundaryKind kind = BoundaryKind::kActivation;
+  std::uint64_t round = 0;       // counted over the whole run
+  std::uint32_t cut = 0;         // index of the layer above the boundary
+  std::uint32_t microbatch = 0;  // within the round
+};
+
+struct ActivationStoreOptions {
+  std::vector<std::uint32_t> activation_cuts;  // sorted
+  std::vector<std::uint32_t> gradient_cuts;    // sorted
+  std::uint32_t microbatches = 1;              // of the largest round
+  Bytes boundary_bytes = 0;                    // of the longest bucket
+  bool phantom = false;
+  std::uint32_t rounds = 2;  // that may be under way at a time: 1 when there is but one device
+};
+
+class ActivationStore {
+ public:
+  static absl::StatusOr<std::unique_ptr<ActivationStore>> make(const ActivationStoreOptions& options);
+
+  /// Bytes that make() takes.
+  static Bytes bytes_for(const ActivationStoreOptions& options);
+
+  /// The memory of a place.
+  devices::BufferView view(const BoundaryPlace& place, Bytes size) const;
+  /// Waits until the place is free of the round that used its memory before.
+  absl::Status reserve(const BoundaryPlace& place, std::chrono::steady_clock::time_point deadline);
+  /// The place is filled.
+  void publish(const BoundaryPlace& place);
+  bool available(const BoundaryPlace& place) const;
+  absl::Status wait_until_available(const BoundaryPlace& place, std::chrono::steady_clock::time_point deadline) const;
+  /// Nobody will read the place again: free for the round after next.
+  void release(const BoundaryPlace& place);
+
+  /// Ends all waits with `error`.
+  void fail(const absl::Status& error);
+  /// All places free, no error. REQUIRES: no other call under way.
+  void reset();
+
+ private:
+  explicit ActivationStore(const ActivationStoreOptions& options) : options_(options) {}
+  std::size_t index_of(const BoundaryPlace& place) const;
+
+  const ActivationStoreOptions options_;
+  std::vector<devices::Buffer> buffers_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  struct State {
+    std::uint64_t round = 0;
+    bool taken = false;
+    bool filled = false;
+  };
+  std::vector<State> states_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rondo::offload

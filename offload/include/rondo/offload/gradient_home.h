@@ -1,0 +1,91 @@
+// Where gradients come together on the host: one fp32 sum per trained parameter and step.
+//
+// Contributions arrive by reduction group. Groups are added in rising order whichever device brings them: what comes
+// early waits. Group 0 is written in place, later ones are added. Sparse rows (the gradient of a lookup table) come per
+// microbatch; with one group they are added to the sum itself, after the dense contribution of a tied head; with
+// several they have a sum of their own, which is added last, so that the order does not depend on how groups are put
+// into rounds. Thread-safe; a ledger of (parameter, group) refuses what was added already.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/mutex.h"
+#include "rondo/devices/device.h"
+#include "rondo/devices/thread_pool.h"
+#include "rondo/offload/parameter_store.h"
+
+namespace rondo::offload {
+
+struct GradientSpec {
+  ParameterId parameter = 0;
+  std::uint64_t elements = 0;
+  bool dense = true;    // some layer contributes a dense sum per group
+  bool sparse = false;  // some layer contributes rows per microbatch
+  std::uint64_t row_width = 0;
+};
+
+class GradientHome {
+ public:
+  /// `groups`: reduction groups of a step. `threads` outlives the home.
+  static absl::StatusOr<std::unique_ptr<GradientHome>> make(const std::vector<GradientSpec>& specs,
+                                                            std::size_t parameters, std::uint32_t groups, bool phantom,
+                                                            devices::ThreadPool& threads);
+
+  /// Forgets the step before: nothing has been added. `groups` and `microbatches` of this step (<= those of make).
+  void begin_step(std::uint32_t groups, std::uint32_t microbatches);
+
+  /// Where group 0 of a parameter is to be written: the sum itself.
+  devices::BufferView sum(ParameterId id) const;
+  /// Group 0 was written into sum() completely.
+  void complete_first(ParameterId id);
+  /// Waits until all groups before are in, then adds. `group` >= 1. Cancelled after abandon().
+  absl::Status add(ParameterId id, std::uint32_t group, devices::BufferView contribution);
+  /// Waits for the microbatches before (and, with one group, for the dense part), then adds n rows: ids[0] = n,
+  /// ids[1...] rising, rows [n, width] fp32.
+  absl::Status add_rows(ParameterId id, std::uint32_t microbatch, devices::BufferView ids, devices::BufferView rows);
+
+  /// All contributions of the step are in.
+  bool complete() const;
+  absl::Status wait_until_complete(std::chrono::steady_clock::time_point deadline);
+  /// Ends all waits with Cancelled, until begin_step().
+  void abandon();
+
+  /// After wait_until_complete(): the gradient of one parameter. Adds what is kept apart.
+  std::span<const float> total(ParameterId id);
+  /// Sum of squares over fixed blocks in fp64; not finite when an element is not.
+  double sum_of_squares(ParameterId id);
+
+ private:
+  struct Entry {
+    GradientSpec spec;
+    devices::Buffer sum;
+    devices::Buffer rows;          // of its own: several groups
+    std::uint32_t next_group = 0;  // guarded by mutex_
+    std::uint32_t next_microbatch = 0;
+    bool rows_added = false;
+  };
+  GradientHome(std::size_t parameters, bool phantom, devices::ThreadPool& threads);
+  Entry& entry(ParameterId id) { return entries_[static_cast<std::size_t>(index_[id])]; }
+  const Entry& entry(ParameterId id) const { return entries_[static_cast<std::size_t>(index_[id])]; }
+  bool is_complete(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  devices::ThreadPool& threads_;
+  const bool phantom_;
+  std::vector<Entry> entries_;
+  std::vector<std::int32_t> index_;  // of a parameter's entry, -1: not trained
+  std::vector<double> block_sums_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::uint32_t groups_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::uint32_t microbatches_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace rondo::offload

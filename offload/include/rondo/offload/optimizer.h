@@ -1,0 +1,57 @@
+// The host optimizer: AdamW in one pass over memory a parameter (unscale, divide by the targets, clip, update, cast,
+// publish).
+//
+// Source: Loshchilov and Hutter (arXiv 1711.05101); arithmetic in PyTorch's order, in fp32.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "rondo/devices/profile.h"
+#include "rondo/devices/thread_pool.h"
+#include "rondo/offload/gradient_home.h"
+#include "rondo/offload/parameter_store.h"
+
+namespace rondo::offload {
+
+struct AdamWSettings {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+};
+
+/// What one step's updates share.
+struct StepFactors {
+  float gradient_factor = 1;  // clip / (loss scale * targets)
+  float learning_rate = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float epsilon = 0;
+  float step_size = 0;            // learning rate / (1 - beta1^t)
+  float inverse_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
+};
+
+/// `update`: t, from 1.
+StepFactors make_factors(const AdamWSettings& settings, double learning_rate, std::uint64_t update,
+                         double gradient_factor);
+
+class HostOptimizer {
+ public:
+  /// All outlive the optimizer. `timing`: with phantom memory an update takes this machine's time instead of working.
+  HostOptimizer(const AdamWSettings& settings, ParameterStore& parameters, GradientHome& gradients,
+                devices::ThreadPool& threads, const devices::HostProfile& timing);
+
+  const AdamWSettings& settings() const { return settings_; }
+  /// Updates and publishes one parameter. Single-threaded caller; the work runs on the pool, in fixed blocks.
+  void update(ParameterId id, const StepFactors& factors);
+
+ private:
+  const AdamWSettings settings_;
+  ParameterStore& parameters_;
+  GradientHome& gradients_;
+  devices::ThreadPool& threads_;
+  const devices::HostProfile timing_;
+};
+
+}  // namespace rondo::offload

@@ -1,0 +1,85 @@
+// Where parameters live: weights as devices read them, and for trained ones the fp32 master and the optimizer's
+// moments.
+//
+// A parameter is one thing however many layers use it (a tied head is the embedding). Version v of a parameter holds v
+// optimizer updates; a layer's forward waits for the version of its step. Thread rule: publish() is called by the
+// optimizer alone, after all readers of the version before are done (the commit point sees to that); everything else is
+// read-only after load.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/mutex.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::offload {
+
+using ParameterId = std::uint32_t;
+
+struct ParameterSpec {
+  std::string name;
+  std::uint64_t elements = 0;
+  bool trained = false;
+  bool decays = true;  // weight decay applies
+};
+
+class ParameterStore {
+ public:
+  /// `phantom`: the sizes count, the memory does not exist (pools that do no arithmetic).
+  /// Errors: ResourceExhausted with the numbers.
+  static absl::StatusOr<ParameterStore> make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
+                                             bool phantom);
+
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  devices::DType dtype() const { return dtype_; }
+  bool phantom() const { return phantom_; }
+
+  /// The weights in the compute dtype: what devices read. Stays in place over versions.
+  devices::BufferView published(ParameterId id) const { return entries_[id].published.view(); }
+  /// fp32; of trained parameters only. Where the compute dtype is fp32 master and published are one.
+  std::span<float> master(ParameterId id);
+  std::span<float> first_moment(ParameterId id);
+  std::span<float> second_moment(ParameterId id);
+
+  /// Rounds the master into the published weights; for use after a master was filled.
+  void publish_from_master(ParameterId id);
+
+  std::uint64_t version(ParameterId id) const;
+  void set_version(ParameterId id, std::uint64_t version);
+  void set_all_versions(std::uint64_t version);
+  /// Blocks until `version` is there; the error that stopped the optimizer, or DeadlineExceeded.
+  absl::Status wait_for_version(ParameterId id, std::uint64_t version,
+                                std::chrono::steady_clock::time_point deadline) const;
+  /// Ends all waits with `error`, until set_all_versions().
+  void fail(const absl::Status& error);
+
+ private:
+  struct Entry {
+    devices::Buffer published;
+    devices::Buffer master;  // none where published is fp32 already
+    devices::Buffer first_moment;
+    devices::Buffer second_moment;
+  };
+  struct Versions {
+    mutable Mutex mutex;
+    mutable CondVar changed;
+    std::vector<std::uint64_t> of ABSL_GUARDED_BY(mutex);
+    absl::Status error ABSL_GUARDED_BY(mutex);
+  };
+  ParameterStore() = default;
+
+  std::vector<ParameterSpec> specs_;
+  devices::DType dtype_ = devices::DType::kFloat32;
+  bool phantom_ = false;
+  std::vector<Entry> entries_;
+  std::unique_ptr<Versions> versions_;
+};
+
+}  // namespace rondo::offload

@@ -1,0 +1,107 @@
+#include "rondo/offload/activation_store.h"
+
+#include <algorithm>
+
+#include "rondo/base/status.h"
+
+namespace rondo::offload {
+namespace {
+
+std::size_t places_a_round(const ActivationStoreOptions& options) {
+  return (options.activation_cuts.size() + options.gradient_cuts.size()) * options.microbatches;
+}
+
+}  // namespace
+
+Bytes ActivationStore::bytes_for(const ActivationStoreOptions& options) {
+  return places_a_round(options) * options.rounds * options.boundary_bytes;
+}
+
+absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const ActivationStoreOptions& options) {
+  auto store = std::unique_ptr<ActivationStore>(new ActivationStore(options));
+  const std::size_t places = places_a_round(options) * options.rounds;
+  for (std::size_t i = 0; i < places; ++i) {
+    if (options.phantom) {
+      store->buffers_.push_back(devices::phantom_host(options.boundary_bytes));
+    } else {
+      RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, devices::allocate_host(options.boundary_bytes, "boundaries"));
+      store->buffers_.push_back(std::move(buffer));
+    }
+  }
+  const MutexLock lock(store->mutex_);
+  store->states_.resize(places);
+  return store;
+}
+
+std::size_t ActivationStore::index_of(const BoundaryPlace& place) const {
+  const auto& cuts = place.kind == BoundaryKind::kActivation ? options_.activation_cuts : options_.gradient_cuts;
+  const auto found = std::ranges::lower_bound(cuts, place.cut);
+  std::size_t row = static_cast<std::size_t>(found - cuts.begin());
+  if (place.kind == BoundaryKind::kGradient) row += options_.activation_cuts.size();
+  return (place.round % options_.rounds) * places_a_round(options_) + row * options_.microbatches + place.microbatch;
+}
+
+devices::BufferView ActivationStore::view(const BoundaryPlace& place, Bytes size) const {
+  return buffers_[index_of(place)].view().part(0, size);
+}
+
+absl::Status ActivationStore::reserve(const BoundaryPlace& place, std::chrono::steady_clock::time_point deadline) {
+  const MutexLock lock(mutex_);
+  State& state = states_[index_of(place)];
+  while (state.taken && state.round != place.round) {
+    if (!error_.ok()) return error_;
+    if (!changed_.wait_until(mutex_, deadline)) {
+      return absl::DeadlineExceededError(fmt::format("boundary {}: still held by round {}", place.cut, state.round));
+    }
+  }
+  if (!error_.ok()) return error_;
+  state = {place.round, true, false};
+  return absl::OkStatus();
+}
+
+void ActivationStore::publish(const BoundaryPlace& place) {
+  const MutexLock lock(mutex_);
+  states_[index_of(place)].filled = true;
+  changed_.notify_all();
+}
+
+bool ActivationStore::available(const BoundaryPlace& place) const {
+  const MutexLock lock(mutex_);
+  const State& state = states_[index_of(place)];
+  return state.taken && state.round == place.round && state.filled;
+}
+
+absl::Status ActivationStore::wait_until_available(const BoundaryPlace& place,
+                                                   std::chrono::steady_clock::time_point deadline) const {
+  const MutexLock lock(mutex_);
+  const State& state = states_[index_of(place)];
+  while (!(state.taken && state.round == place.round && state.filled)) {
+    if (!error_.ok()) return error_;
+    if (!changed_.wait_until(mutex_, deadline) && !(state.taken && state.round == place.round && state.filled)) {
+      return absl::DeadlineExceededError(
+          fmt::format("boundary {} of microbatch {} did not come in time", place.cut, place.microbatch));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ActivationStore::release(const BoundaryPlace& place) {
+  const MutexLock lock(mutex_);
+  State& state = states_[index_of(place)];
+  if (state.round == place.round) state = {};
+  changed_.notify_all();
+}
+
+void ActivationStore::fail(const absl::Status& error) {
+  const MutexLock lock(mutex_);
+  if (error_.ok()) error_ = error;
+  changed_.notify_all();
+}
+
+void ActivationStore::reset() {
+  const MutexLock lock(mutex_);
+  std::ranges::fill(states_, State{});
+  error_ = absl::OkStatus();
+}
+
+}  // namespace rondo::offload

@@ -1,0 +1,186 @@
+#include "rondo/offload/gradient_home.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "optimizer_kernels.h"
+#include "rondo/base/status.h"
+
+namespace rondo::offload {
+namespace {
+
+constexpr std::size_t kBlock = 65536;  // elements: the fixed grid of sums and additions
+
+std::int64_t blocks_of(std::uint64_t elements) { return static_cast<std::int64_t>((elements + kBlock - 1) / kBlock); }
+
+template <typename Function>
+void for_blocks(devices::ThreadPool& threads, std::uint64_t elements, Function&& fn) {
+  threads.parallel_for(blocks_of(elements), [&](std::int64_t block, std::uint32_t) {
+    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+    fn(begin, std::min(kBlock, static_cast<std::size_t>(elements) - begin), static_cast<std::size_t>(block));
+  });
+}
+
+float* floats(devices::BufferView view) { return reinterpret_cast<float*>(view.host()); }
+
+absl::Status abandoned_error() { return absl::CancelledError("the step was abandoned"); }
+
+}  // namespace
+
+GradientHome::GradientHome(std::size_t parameters, bool phantom, devices::ThreadPool& threads)
+    : threads_(threads), phantom_(phantom), index_(parameters, -1) {}
+
+absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vector<GradientSpec>& specs,
+                                                                 std::size_t parameters, std::uint32_t groups,
+                                                                 bool phantom, devices::ThreadPool& threads) {
+  auto home = std::unique_ptr<GradientHome>(new GradientHome(parameters, phantom, threads));
+  std::uint64_t largest = 0;
+  for (const GradientSpec& spec : specs) {
+    Entry entry;
+    entry.spec = spec;
+    const Bytes size = spec.elements * sizeof(float);
+    if (phantom) {
+      entry.sum = devices::phantom_host(size);
+    } else {
+      RONDO_ASSIGN_OR_RETURN(entry.sum, devices::allocate_host(size, "gradients"));
+      if (spec.sparse && spec.dense && groups > 1) {
+        RONDO_ASSIGN_OR_RETURN(entry.rows, devices::allocate_host(size, "gradients"));
+      }
+    }
+    home->index_[spec.parameter] = static_cast<std::int32_t>(home->entries_.size());
+    home->entries_.push_back(std::move(entry));
+    largest = std::max(largest, spec.elements);
+  }
+  home->block_sums_.resize(static_cast<std::size_t>(blocks_of(largest)));
+  return home;
+}
+
+void GradientHome::begin_step(std::uint32_t groups, std::uint32_t microbatches) {
+  const MutexLock lock(mutex_);
+  groups_ = groups;
+  microbatches_ = microbatches;
+  abandoned_ = false;
+  for (Entry& e : entries_) {
+    e.next_group = 0;
+    e.next_microbatch = 0;
+    e.rows_added = false;
+    if (phantom_) continue;
+    // A sum without a dense first contribution starts from zero.
+    if (!e.spec.dense) std::memset(e.sum.view().host(), 0, e.sum.size());
+    if (e.rows) std::memset(e.rows.view().host(), 0, e.rows.size());
+  }
+}
+
+devices::BufferView GradientHome::sum(ParameterId id) const { return entry(id).sum.view(); }
+
+void GradientHome::complete_first(ParameterId id) {
+  const MutexLock lock(mutex_);
+  entry(id).next_group = 1;
+  changed_.notify_all();
+}
+
+absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::BufferView contribution) {
+  Entry& e = entry(id);
+  {
+    const MutexLock lock(mutex_);
+    while (e.next_group < group && !abandoned_) changed_.wait(mutex_);
+    if (abandoned_) return abandoned_error();
+    if (e.next_group != group) {
+      return internal_error("gradient of parameter {}: group {} came twice", id, group);
+    }
+  }
+  if (!phantom_) {
+    for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
+      add_to(floats(e.sum.view()) + begin, floats(contribution) + begin, n);
+    });
+  }
+  const MutexLock lock(mutex_);
+  e.next_group = group + 1;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, devices::BufferView ids,
+                                    devices::BufferView rows) {
+  Entry& e = entry(id);
+  {
+    const MutexLock lock(mutex_);
+    const bool after_dense = e.spec.dense && !e.rows;
+    while ((e.next_microbatch < microbatch || (after_dense && e.next_group < groups_)) && !abandoned_) {
+      changed_.wait(mutex_);
+    }
+    if (abandoned_) return abandoned_error();
+    if (e.next_microbatch != microbatch) {
+      return internal_error("row gradients of parameter {}: microbatch {} came twice", id, microbatch);
+    }
+  }
+  if (!phantom_) {
+    const auto* id_list = reinterpret_cast<const std::int32_t*>(ids.host());
+    float* target = floats(e.rows ? e.rows.view() : e.sum.view());
+    const std::size_t width = e.spec.row_width;
+    threads_.parallel_for(id_list[0], [&](std::int64_t i, std::uint32_t) {
+      add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
+             floats(rows) + static_cast<std::size_t>(i) * width, width);
+    });
+  }
+  const MutexLock lock(mutex_);
+  e.next_microbatch = microbatch + 1;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+bool GradientHome::is_complete(const Entry& e) const {
+  return (!e.spec.dense || e.next_group == groups_) && (!e.spec.sparse || e.next_microbatch == microbatches_);
+}
+
+bool GradientHome::complete() const {
+  const MutexLock lock(mutex_);
+  for (const Entry& e : entries_) {
+    if (!is_complete(e)) return false;
+  }
+  return true;
+}
+
+absl::Status GradientHome::wait_until_complete(std::chrono::steady_clock::time_point deadline) {
+  const MutexLock lock(mutex_);
+  for (const Entry& e : entries_) {
+    while (!is_complete(e)) {
+      if (abandoned_) return abandoned_error();
+      if (!changed_.wait_until(mutex_, deadline) && !is_complete(e)) {
+        return absl::DeadlineExceededError("gradients did not come home in time");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GradientHome::abandon() {
+  const MutexLock lock(mutex_);
+  abandoned_ = true;
+  changed_.notify_all();
+}
+
+std::span<const float> GradientHome::total(ParameterId id) {
+  Entry& e = entry(id);
+  if (e.rows && !std::exchange(e.rows_added, true)) {
+    for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
+      add_to(floats(e.sum.view()) + begin, floats(e.rows.view()) + begin, n);
+    });
+  }
+  return {floats(e.sum.view()), e.spec.elements};
+}
+
+double GradientHome::sum_of_squares(ParameterId id) {
+  if (phantom_) return 0;
+  const std::span<const float> gradient = total(id);
+  for_blocks(threads_, gradient.size(), [&](std::size_t begin, std::size_t n, std::size_t block) {
+    block_sums_[block] = offload::sum_of_squares(gradient.data() + begin, n);
+  });
+  double sum = 0;
+  for (std::int64_t block = 0; block < blocks_of(gradient.size()); ++block) {
+    sum += block_sums_[static_cast<std::size_t>(block)];
+  }
+  return sum;
+}
+
+}  // namespace rondo::offload

@@ -1,0 +1,55 @@
+#include "rondo/offload/optimizer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "optimizer_kernels.h"
+
+namespace rondo::offload {
+
+StepFactors make_factors(const AdamWSettings& settings, double learning_rate, std::uint64_t update,
+                         double gradient_factor) {
+  const auto t = static_cast<double>(update);
+  StepFactors factors;
+  factors.gradient_factor = static_cast<float>(gradient_factor);
+  factors.learning_rate = static_cast<float>(learning_rate);
+  factors.beta1 = static_cast<float>(settings.beta1);
+  factors.beta2 = static_cast<float>(settings.beta2);
+  factors.epsilon = static_cast<float>(settings.epsilon);
+  factors.step_size = static_cast<float>(learning_rate / (1.0 - std::pow(settings.beta1, t)));
+  factors.inverse_correction2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t)));
+  return factors;
+}
+
+HostOptimizer::HostOptimizer(const AdamWSettings& settings, ParameterStore& parameters, GradientHome& gradients,
+                             devices::ThreadPool& threads, const devices::HostProfile& timing)
+    : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
+
+void HostOptimizer::update(ParameterId id, const StepFactors& factors) {
+  const ParameterSpec& spec = parameters_.specs()[id];
+  if (parameters_.phantom()) {
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(timing_.update_seconds(static_cast<double>(spec.elements))));
+    return;
+  }
+  constexpr std::size_t kBlock = 16384;  // elements: fits a core's cache five times over
+  const std::span<const float> gradient = gradients_.total(id);
+  float* master = parameters_.master(id).data();
+  float* first = parameters_.first_moment(id).data();
+  float* second = parameters_.second_moment(id).data();
+  auto* published = parameters_.dtype() == devices::DType::kFloat32
+                        ? nullptr
+                        : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host());
+  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
+  threads_.parallel_for(static_cast<std::int64_t>((spec.elements + kBlock - 1) / kBlock),
+                        [&](std::int64_t block, std::uint32_t) {
+                          const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+                          const std::size_t n = std::min(kBlock, static_cast<std::size_t>(spec.elements) - begin);
+                          adamw(master + begin, first + begin, second + begin, gradient.data() + begin,
+                                published == nullptr ? nullptr : published + begin, n, factors, decay);
+                        });
+}
+
+}  // namespace rondo::offload

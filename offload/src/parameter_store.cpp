@@ -1,0 +1,94 @@
+#include "rondo/offload/parameter_store.h"
+
+#include "optimizer_kernels.h"
+#include "rondo/base/status.h"
+
+namespace rondo::offload {
+namespace {
+
+std::span<float> floats_of(const devices::Buffer& buffer) {
+  return {reinterpret_cast<float*>(buffer.view().host()), buffer.size() / sizeof(float)};
+}
+
+absl::StatusOr<devices::Buffer> allocate(Bytes size, const char* purpose, bool phantom) {
+  if (phantom) return devices::phantom_host(size);
+  return devices::allocate_host(size, purpose);
+}
+
+}  // namespace
+
+absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
+                                                    bool phantom) {
+  ParameterStore store;
+  store.specs_ = parameters;
+  store.dtype_ = dtype;
+  store.phantom_ = phantom;
+  store.entries_.resize(parameters.size());
+  store.versions_ = std::make_unique<Versions>();
+  {
+    const MutexLock lock(store.versions_->mutex);
+    store.versions_->of.assign(parameters.size(), 0);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::uint64_t n = parameters[i].elements;
+    Entry& entry = store.entries_[i];
+    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(n * devices::size_of(dtype), "weights", phantom));
+    if (!parameters[i].trained) continue;
+    if (dtype != devices::DType::kFloat32) {
+      RONDO_ASSIGN_OR_RETURN(entry.master, allocate(n * sizeof(float), "master weights", phantom));
+    }
+    RONDO_ASSIGN_OR_RETURN(entry.first_moment, allocate(n * sizeof(float), "optimizer moments", phantom));
+    RONDO_ASSIGN_OR_RETURN(entry.second_moment, allocate(n * sizeof(float), "optimizer moments", phantom));
+  }
+  return store;
+}
+
+std::span<float> ParameterStore::master(ParameterId id) {
+  return floats_of(entries_[id].master ? entries_[id].master : entries_[id].published);
+}
+std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of(entries_[id].first_moment); }
+std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment); }
+
+void ParameterStore::publish_from_master(ParameterId id) {
+  if (!entries_[id].master) return;
+  const std::span<float> values = master(id);
+  round_to_bfloat16(values.data(), reinterpret_cast<std::uint16_t*>(published(id).host()), values.size());
+}
+
+std::uint64_t ParameterStore::version(ParameterId id) const {
+  const MutexLock lock(versions_->mutex);
+  return versions_->of[id];
+}
+
+void ParameterStore::set_version(ParameterId id, std::uint64_t version) {
+  const MutexLock lock(versions_->mutex);
+  versions_->of[id] = version;
+  versions_->changed.notify_all();
+}
+
+void ParameterStore::set_all_versions(std::uint64_t version) {
+  const MutexLock lock(versions_->mutex);
+  versions_->of.assign(versions_->of.size(), version);
+  versions_->error = absl::OkStatus();
+  versions_->changed.notify_all();
+}
+
+absl::Status ParameterStore::wait_for_version(ParameterId id, std::uint64_t version,
+                                              std::chrono::steady_clock::time_point deadline) const {
+  const MutexLock lock(versions_->mutex);
+  while (versions_->of[id] < version) {
+    if (!versions_->error.ok()) return versions_->error;
+    if (!versions_->changed.wait_until(versions_->mutex, deadline) && versions_->of[id] < version) {
+      return absl::DeadlineExceededError(fmt::format("{}: no update {} in time", specs_[id].name, version));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ParameterStore::fail(const absl::Status& error) {
+  const MutexLock lock(versions_->mutex);
+  if (versions_->error.ok()) versions_->error = error;
+  versions_->changed.notify_all();
+}
+
+}  // namespace rondo::offload

@@ -1,0 +1,92 @@
+// Moves bytes between the host and one device: a priority queue for each direction, cut into chunks so that an urgent
+// copy never waits long behind a large one.
+//
+// A transfer is handed in when both its ends are ready: the engine never waits for compute. Within one urgency the
+// order is first come, first served. Each direction has one thread; nothing allocates after construction. Where the
+// device copies at full speed from pinned memory only, chunks go through a small pinned ring.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::transfer {
+
+enum class Direction : std::uint8_t { kUp, kDown };
+
+/// From the most urgent on.
+enum class Urgency : std::uint8_t { kActivation, kWeight, kGradient, kBackground };
+inline constexpr std::size_t kUrgencies = 4;
+const char* name_of(Urgency urgency);
+
+/// Told when a transfer has ended; called from the engine's thread, must not block for long nor call the engine.
+class TransferListener {
+ public:
+  virtual ~TransferListener() = default;
+  virtual void on_transfer(std::uint64_t cookie, const absl::Status& status) = 0;
+};
+
+struct Transfer {
+  devices::BufferView from;
+  devices::BufferView to;  // of equal size
+  Urgency urgency = Urgency::kBackground;
+  devices::WorkTag tag;
+  TransferListener* listener = nullptr;  // may be null
+  std::uint64_t cookie = 0;              // handed to the listener
+};
+
+/// Names a transfer handed in. Trivial to copy; 0 is complete from the start.
+struct Ticket {
+  std::uint64_t number = 0;
+};
+
+/// What a link carried, by urgency.
+struct LinkStats {
+  struct Class {
+    std::uint64_t transfers = 0;
+    Bytes bytes = 0;
+    double busy_seconds = 0;          // chunks of this class were on the link
+    double longest_wait_seconds = 0;  // from submit to the first chunk's start
+  };
+  std::array<Class, kUrgencies> classes;
+  /// Bytes per second while busy, of all classes together; 0 before the first transfer.
+  double bandwidth() const;
+};
+
+struct EngineOptions {
+  Bytes chunk_bytes = 4_MiB;
+  std::uint32_t capacity = 512;  // transfers handed in and not finished, a direction; submit() blocks while it is full
+  bool staging = false;          // through pinned memory
+};
+
+/// Chunk size for a link of `bytes_per_second`: two of them take under a millisecond.
+Bytes chunk_for(double bytes_per_second);
+
+class TransferEngine {
+ public:
+  /// `device` outlives the engine. Errors: ResourceExhausted when staging memory cannot be had.
+  static absl::StatusOr<std::unique_ptr<TransferEngine>> make(devices::Device& device, const EngineOptions& options);
+  /// Finishes nothing: what is still queued ends as Cancelled.
+  ~TransferEngine();
+
+  Ticket submit(Direction direction, const Transfer& transfer);
+  /// Blocks until the transfer has ended. DeadlineExceeded leaves it running.
+  absl::Status wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline);
+  /// Ends every transfer not begun as Cancelled; those under way finish.
+  void cancel_all();
+  LinkStats stats(Direction direction) const;
+  /// Pinned memory held.
+  Bytes staging_bytes() const;
+
+ private:
+  class Link;
+  TransferEngine() = default;
+  std::array<std::unique_ptr<Link>, 2> links_;
+};
+
+}  // namespace rondo::transfer

@@ -1,0 +1,315 @@
+// One thread a direction takes the most urgent transfer's next chunk, again and again; two chunks are under way at a
+// time, so that the link does not idle between them.
+#include "rondo/transfer/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "rondo/base/mutex.h"
+#include "rondo/base/status.h"
+
+namespace rondo::transfer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kChunksUnderWay = 2;
+constexpr Clock::time_point kNever = Clock::time_point::max();
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+const char* name_of(Urgency urgency) {
+  constexpr const char* kNames[] = {"activation", "weight", "gradient", "background"};
+  return kNames[static_cast<std::size_t>(urgency)];
+}
+
+Bytes chunk_for(double bytes_per_second) {
+  const double half_millisecond = bytes_per_second * 0.4e-3;
+  return std::clamp(static_cast<Bytes>(half_millisecond), 256_KiB, 16_MiB) / 4_KiB * 4_KiB;
+}
+
+double LinkStats::bandwidth() const {
+  double bytes = 0;
+  double seconds = 0;
+  for (const Class& entry : classes) {
+    bytes += static_cast<double>(entry.bytes);
+    seconds += entry.busy_seconds;
+  }
+  return seconds > 0 ? bytes / seconds : 0;
+}
+
+class TransferEngine::Link {
+ public:
+  Link(devices::Device& device, Direction direction, const EngineOptions& options)
+      : device_(device), direction_(direction), options_(options), jobs_(options.capacity) {
+    free_.reserve(options.capacity);
+    for (std::uint32_t i = 0; i < options.capacity; ++i) free_.push_back(options.capacity - 1 - i);
+    for (auto& queue : waiting_) queue.reserve(options.capacity);
+  }
+
+  absl::Status start() {
+    RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
+    if (options_.staging) {
+      for (Chunk& chunk : chunks_) {
+        RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
+      }
+    }
+    thread_ = std::thread([this] { work(); });
+    return absl::OkStatus();
+  }
+
+  ~Link() {
+    {
+      const MutexLock lock(mutex_);
+      stopping_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Ticket submit(const Transfer& transfer) {
+    const MutexLock lock(mutex_);
+    while (free_.empty()) changed_.wait(mutex_);
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    Job& job = jobs_[index];
+    job.transfer = transfer;
+    job.issued = 0;
+    job.landed = 0;
+    job.status = absl::OkStatus();
+    job.number = ++last_number_ * options_.capacity + index;
+    job.submitted = Clock::now();
+    job.begun = false;
+    waiting_[static_cast<std::size_t>(transfer.urgency)].push_back(index);
+    changed_.notify_all();
+    return {job.number};
+  }
+
+  absl::Status wait(Ticket ticket, Clock::time_point deadline) {
+    if (ticket.number == 0) return absl::OkStatus();
+    const MutexLock lock(mutex_);
+    Job& job = jobs_[ticket.number % options_.capacity];
+    while (job.number == ticket.number) {
+      if (deadline == kNever) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, deadline) && job.number == ticket.number) {
+        return absl::DeadlineExceededError("a transfer did not end in time");
+      }
+    }
+    // The job's slot may serve another transfer by now; its last status stays until then.
+    return job.ended == ticket.number ? job.status : absl::OkStatus();
+  }
+
+  void cancel_all() {
+    const MutexLock lock(mutex_);
+    cancelling_ = true;
+    changed_.notify_all();
+  }
+
+  LinkStats stats() const {
+    const MutexLock lock(mutex_);
+    return stats_;
+  }
+
+  Bytes staging_bytes() const {
+    Bytes bytes = 0;
+    for (const Chunk& chunk : chunks_) bytes += chunk.staging.size();
+    return bytes;
+  }
+
+ private:
+  struct Job {
+    Transfer transfer;
+    std::uint64_t number = 0;  // 0: not in use
+    std::uint64_t ended = 0;   // number of the transfer that last used this slot
+    Bytes issued = 0;
+    Bytes landed = 0;
+    bool begun = false;
+    absl::Status status;
+    Clock::time_point submitted;
+  };
+  struct Chunk {
+    std::uint32_t job = 0;
+    Bytes offset = 0;
+    Bytes size = 0;
+    std::uint64_t value = 0;  // of the timeline when it has landed
+    Clock::time_point begun;
+    devices::Buffer staging;
+  };
+
+  void work() {
+    std::size_t under_way = 0;
+    std::size_t oldest = 0;
+    for (;;) {
+      if (under_way < kChunksUnderWay) {
+        Chunk& chunk = chunks_[(oldest + under_way) % kChunksUnderWay];
+        const Next next = take_next(chunk, /*may_block=*/under_way == 0);
+        if (next == Next::kStop) return;
+        if (next == Next::kChunk) {
+          issue(chunk);
+          ++under_way;
+          continue;
+        }
+        if (under_way == 0) continue;
+      }
+      land(chunks_[oldest]);
+      oldest = (oldest + 1) % kChunksUnderWay;
+      --under_way;
+    }
+  }
+
+  enum class Next : std::uint8_t { kChunk, kNothing, kStop };
+
+  /// Picks the next chunk of the most urgent transfer.
+  Next take_next(Chunk& chunk, bool may_block) {
+    const MutexLock lock(mutex_);
+    for (;;) {
+      if (stopping_ || cancelling_) cancel_waiting();
+      if (stopping_) return may_block ? Next::kStop : Next::kNothing;
+      for (auto& queue : waiting_) {
+        if (queue.empty()) continue;
+        Job& job = jobs_[queue.front()];
+        chunk.job = queue.front();
+        chunk.offset = job.issued;
+        chunk.size = std::min(options_.chunk_bytes, job.transfer.from.size - job.issued);
+        chunk.value = ++last_value_;
+        chunk.begun = Clock::now();
+        job.issued += chunk.size;
+        if (!std::exchange(job.begun, true)) {
+          auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
+          entry.longest_wait_seconds =
+              std::max(entry.longest_wait_seconds, seconds_between(job.submitted, chunk.begun));
+        }
+        if (job.issued == job.transfer.from.size) queue.erase(queue.begin());
+        return Next::kChunk;
+      }
+      if (!may_block) return Next::kNothing;
+      changed_.wait(mutex_);
+    }
+  }
+
+  void cancel_waiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto& queue : waiting_) {
+      for (const std::uint32_t index : queue) {
+        Job& job = jobs_[index];
+        job.status = absl::CancelledError("the transfer was cancelled");
+        if (job.landed == job.issued)
+          finish(job, index);
+        else
+          job.transfer.from.size = job.issued;  // ends with the chunks under way
+      }
+      queue.clear();
+    }
+    cancelling_ = false;
+  }
+
+  void issue(Chunk& chunk) {
+    const Transfer& transfer = jobs_[chunk.job].transfer;
+    const devices::BufferView from = transfer.from.part(chunk.offset, chunk.size);
+    const devices::BufferView to = transfer.to.part(chunk.offset, chunk.size);
+    const devices::Point landed{timeline_.get(), chunk.value};
+    const devices::QueueRole role = direction_ == Direction::kUp ? devices::QueueRole::kUp : devices::QueueRole::kDown;
+    if (!chunk.staging) {
+      device_.queue(role).copy(from, to, {}, landed, transfer.tag);
+      return;
+    }
+    const devices::BufferView pinned = chunk.staging.view().part(0, chunk.size);
+    if (direction_ == Direction::kUp) {
+      if (from.host() != nullptr && pinned.host() != nullptr) std::memcpy(pinned.host(), from.host(), chunk.size);
+      device_.queue(role).copy(pinned, to, {}, landed, transfer.tag);
+    } else {
+      device_.queue(role).copy(from, pinned, {}, landed, transfer.tag);
+    }
+  }
+
+  void land(Chunk& chunk) {
+    const absl::Status status = timeline_->wait(chunk.value, kNever);
+    const Transfer& transfer = jobs_[chunk.job].transfer;
+    if (status.ok() && chunk.staging && direction_ == Direction::kDown) {
+      const devices::BufferView to = transfer.to.part(chunk.offset, chunk.size);
+      if (to.host() != nullptr && chunk.staging.view().host() != nullptr) {
+        std::memcpy(to.host(), chunk.staging.view().host(), chunk.size);
+      }
+    }
+    const Clock::time_point now = Clock::now();
+    const MutexLock lock(mutex_);
+    Job& job = jobs_[chunk.job];
+    auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
+    entry.bytes += chunk.size;
+    entry.busy_seconds += seconds_between(std::max(chunk.begun, last_landed_), now);
+    last_landed_ = now;
+    if (!status.ok() && job.status.ok()) job.status = status;
+    job.landed += chunk.size;
+    if (job.landed == job.transfer.from.size) {
+      ++entry.transfers;
+      finish(job, chunk.job);
+    }
+  }
+
+  void finish(Job& job, std::uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (job.transfer.listener != nullptr) job.transfer.listener->on_transfer(job.transfer.cookie, job.status);
+    job.ended = job.number;
+    job.number = 0;
+    free_.push_back(index);
+    changed_.notify_all();
+  }
+
+  devices::Device& device_;
+  const Direction direction_;
+  const EngineOptions options_;
+  std::unique_ptr<devices::Timeline> timeline_;
+  std::array<Chunk, kChunksUnderWay> chunks_;  // only the thread's
+  std::uint64_t last_value_ = 0;               // only the thread's
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  // A job's `transfer` is written under the mutex before its index is queued and read by the thread after; the rest is
+  // guarded.
+  std::vector<Job> jobs_;
+  std::vector<std::uint32_t> free_ ABSL_GUARDED_BY(mutex_);
+  std::array<std::vector<std::uint32_t>, kUrgencies> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;
+  LinkStats stats_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point last_landed_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<TransferEngine>> TransferEngine::make(devices::Device& device,
+                                                                     const EngineOptions& options) {
+  auto engine = std::unique_ptr<TransferEngine>(new TransferEngine());
+  for (const Direction direction : {Direction::kUp, Direction::kDown}) {
+    auto& link = engine->links_[static_cast<std::size_t>(direction)];
+    link = std::make_unique<Link>(device, direction, options);
+    RONDO_RETURN_IF_ERROR(link->start());
+  }
+  return engine;
+}
+
+TransferEngine::~TransferEngine() = default;
+
+Ticket TransferEngine::submit(Direction direction, const Transfer& transfer) {
+  return links_[static_cast<std::size_t>(direction)]->submit(transfer);
+}
+
+absl::Status TransferEngine::wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline) {
+  return links_[static_cast<std::size_t>(direction)]->wait(ticket, deadline);
+}
+
+void TransferEngine::cancel_all() {
+  for (const auto& link : links_) link->cancel_all();
+}
+
+LinkStats TransferEngine::stats(Direction direction) const {
+  return links_[static_cast<std::size_t>(direction)]->stats();
+}
+
+Bytes TransferEngine::staging_bytes() const { return links_[0]->staging_bytes() + links_[1]->staging_bytes(); }
+
+}  // namespace rondo::transfer
