@@ -4,30 +4,51 @@
 // ring is full. Lock order: a timeline's mutex is taken last and alone.
 #pragma once
 
-#include <atomic>
+#include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <thread>
-#include <vector>
 
+#include "absl/status/statusor.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
 
 namespace rondo::devices {
 
+using Moment = std::chrono::steady_clock::time_point;
+
+/// Every signal carries the moment at which it counts as given: now on real devices, the ideal end of the work on those
+/// that take a described card's time. Work that waits for it can so start at that moment, however late the host's
+/// threads wake up, and delays of the host do not add up.
+///
+/// A value that was reached before the poison stays reached; signals after it are ignored.
 class HostTimeline final : public Timeline {
  public:
   std::uint64_t completed() const override;
-  absl::Status wait(std::uint64_t value, std::chrono::steady_clock::time_point deadline) override;
+  absl::Status wait(std::uint64_t value, Moment deadline) override;
   void signal(std::uint64_t value) override;
   void poison(const absl::Status& error) override;
   void reset() override;
 
+  void signal_at(std::uint64_t value, Moment moment);
+  /// Blocks until `value` is reached and returns when that was (of the last signals exactly, of older ones an upper
+  /// bound), or the error of the poison.
+  absl::StatusOr<Moment> wait_reached(std::uint64_t value);
+  bool poisoned() const;
+
  private:
+  static constexpr std::size_t kRemembered = 16;
+  struct Reached {
+    std::uint64_t value = 0;
+    Moment moment;
+  };
+
   mutable Mutex mutex_;
   CondVar changed_;
   std::uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t signals_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<Reached, kRemembered> reached_ ABSL_GUARDED_BY(mutex_);  // ring: signal i at i % kRemembered
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -42,17 +63,29 @@ struct HostWork {
   WorkTag tag;
 };
 
-/// Executes work on the queue's thread. `ready`: when the work could have begun (its waits were reached and the work
-/// before it was done). Returns the moment at which the work counts as done (now, for real devices), or an error.
+/// When a piece of work ran: what the observer is told; its signal counts from `end`.
+struct HostSpan {
+  Moment begin;
+  Moment end;
+};
+
 class HostBackend {
  public:
   virtual ~HostBackend() = default;
-  virtual absl::Status execute(const HostWork& work) = 0;
+  /// Executes work on the queue's thread. `ready`: when the work could have begun: it was enqueued, its waits were
+  /// reached and the work before it was done. Returns when it ran (`end` not later than now), or an error. Does not
+  /// allocate. With several queues it is called from several threads at once.
+  virtual absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) = 0;
 };
 
-/// Several logical queues (roles) over one hardware queue, i.e. one thread.
+/// For backends that take their own time: the span from `begin` to now.
+inline HostSpan span_since(Moment begin) { return {begin, std::chrono::steady_clock::now()}; }
+
+/// Several logical queues (roles) over one hardware queue, i.e. one thread. A piece of work has at most kMaxWaits
+/// waits.
 class HostQueue {
  public:
+  static constexpr std::size_t kMaxWaits = 32;
   explicit HostQueue(HostBackend& backend);
   ~HostQueue();  // finishes what is enqueued, then joins
   HostQueue(const HostQueue&) = delete;

@@ -3,7 +3,9 @@
 //
 // All arithmetic is in fp32 whatever the storage dtype; a result is rounded once, when it is stored. Sums over tokens
 // that end in a gradient run in chunks of kTokenChunk tokens, each chunk's sum added in rising order. No result depends
-// on the number of threads. T: tokens of the bucket, C: hidden size, H: heads, D: head size, V: vocabulary.
+// on the number of threads. Where a matrix [T, N] is named, a tensor of more dimensions, such as [T, H, D], counts as
+// [first, product of the others]: there is no reshaping. T: tokens of the bucket, C: hidden size, H: heads, D: head
+// size, V: vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -136,6 +138,9 @@ struct OpList {
   std::vector<TensorDesc> tensors;
   std::vector<Op> ops;
   std::uint32_t tokens = 0;  // T, the bucket
+  /// The usual length of a sequence in the bucket, for time where the real bounds cannot be seen; 0: that of the
+  /// bucket.
+  std::uint32_t sequence_length = 0;
 };
 
 /// `sequence_length`: tokens that attention looks back over, for its causal count.
@@ -153,8 +158,8 @@ struct ArenaLayout {
 };
 ArenaLayout plan_arena(const OpList& list);
 
-/// A bucket that holds `tokens`: multiples of 16 up to 128, of 64 up to 1,024, of 256 above. At most 1/8 larger than
-/// needed past 128 tokens.
+/// A bucket that holds `tokens`: multiples of 16 up to 256, of 32 up to 512, of 64 up to 1,024, of 128 up to 2,048, of
+/// 256 above. Past 128 tokens it is at most 1/8 larger than needed.
 std::uint32_t token_bucket(std::uint32_t tokens);
 
 }  // namespace rondo::devices

@@ -1,0 +1,136 @@
+// Host memory that is counted by purpose, and what the kernel says about this process and the machine.
+//
+// Thread rule: one mutex guards the account; figures from /proc are read anew at each call.
+#include "rondo/devices/host_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "rondo/base/mutex.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::devices {
+namespace {
+
+constexpr Bytes kAlignment = 64;
+// From here on memory comes from mmap: zeroed by the kernel, resident only once touched, returned when freed.
+constexpr Bytes kMapFrom = 64_KiB;
+constexpr Bytes kAskKernelFrom = 1_MiB;
+
+class Account {
+ public:
+  void add(const std::string& purpose, Bytes bytes) {
+    const MutexLock lock(mutex_);
+    for (const std::string& key : {purpose, std::string()}) {
+      HostMemoryUse& use = uses_[key];
+      use.now += bytes;
+      use.peak = std::max(use.peak, use.now);
+    }
+  }
+  void remove(const std::string& purpose, Bytes bytes) {
+    const MutexLock lock(mutex_);
+    uses_[purpose].now -= bytes;
+    uses_[std::string()].now -= bytes;
+  }
+  std::map<std::string, HostMemoryUse> snapshot() {
+    const MutexLock lock(mutex_);
+    return uses_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, HostMemoryUse> uses_ ABSL_GUARDED_BY(mutex_) = {{std::string(), {}}};
+};
+
+/// Of the process: memory belongs to it, not to an object. Never destroyed, since buffers may outlive main.
+Account& account() {
+  static Account* const instance = new Account;
+  return *instance;
+}
+
+class HostMemory final : public Memory {
+ public:
+  HostMemory(Bytes size, std::byte* data, Bytes mapped, const char* purpose)
+      : Memory(size, data), mapped_(mapped), purpose_(purpose) {
+    account().add(purpose_, size);
+  }
+  ~HostMemory() override {
+    account().remove(purpose_, size());
+    if (mapped_ > 0) {
+      ::munmap(host(), mapped_);
+    } else {
+      std::free(host());
+    }
+  }
+
+ private:
+  const Bytes mapped_;  // 0: from aligned_alloc
+  const std::string purpose_;
+};
+
+class PhantomMemory final : public Memory {
+ public:
+  explicit PhantomMemory(Bytes size) : Memory(size, nullptr) {}
+};
+
+/// The kB figure of a line "Key:   123 kB" of a file below /proc, in bytes; 0 when there is none.
+Bytes proc_figure(const char* path, std::string_view key) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  if (!file) return 0;
+  char line[256];
+  while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
+    if (std::string_view(line).substr(0, key.size()) == key) {
+      return std::strtoull(line + key.size(), nullptr, 10) * 1_KiB;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
+  const Bytes rounded = round_up(std::max<Bytes>(size, 1), kAlignment);
+  // The kernel promises more than it has; a refusal now is worth more than being killed later.
+  if (size >= kAskKernelFrom) {
+    const Bytes available = available_memory();
+    if (available > 0 && size > available) {
+      return resource_exhausted(
+          "host memory for {}: {} asked ({} bytes), {} available; lower the need or raise the limit", purpose,
+          format_bytes(size), size, format_bytes(available));
+    }
+  }
+  if (rounded >= kMapFrom) {
+    void* data = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      return resource_exhausted("host memory for {}: {} asked ({} bytes), {} available: {}", purpose,
+                                format_bytes(size), size, format_bytes(available_memory()), std::strerror(errno));
+    }
+    return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), rounded, purpose));
+  }
+  void* data = std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr) {
+    return resource_exhausted("host memory for {}: {} bytes asked, none to be had", purpose, size);
+  }
+  std::memset(data, 0, rounded);
+  return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), 0, purpose));
+}
+
+Buffer phantom_host(Bytes size) { return Buffer(std::make_unique<PhantomMemory>(size)); }
+
+std::map<std::string, HostMemoryUse> host_memory_account() { return account().snapshot(); }
+
+HostMemoryUse process_memory() {
+  return {proc_figure("/proc/self/status", "VmRSS:"), proc_figure("/proc/self/status", "VmHWM:")};
+}
+
+Bytes available_memory() { return proc_figure("/proc/meminfo", "MemAvailable:"); }
+
+}  // namespace rondo::devices

@@ -1,0 +1,179 @@
+// Names of ops and dtypes, what an op costs, and the buckets of token counts.
+#include "rondo/devices/op.h"
+
+#include <algorithm>
+
+namespace rondo::devices {
+namespace {
+
+double bytes_of(const OpList& list, TensorId id) { return static_cast<double>(list.tensors[id].bytes()); }
+double elements_of(const OpList& list, TensorId id) { return static_cast<double>(list.tensors[id].elements()); }
+double extent(const OpList& list, TensorId id, std::size_t dimension) {
+  return static_cast<double>(list.tensors[id].shape[dimension]);
+}
+
+/// Of a matrix; more than two dimensions count as [first, product of the others].
+double columns_of(const OpList& list, TensorId id) { return elements_of(list, id) / extent(list, id, 0); }
+
+std::uint32_t window_of(const Op& op) {
+  const auto* attributes = std::get_if<AttentionAttributes>(&op.attributes);
+  return attributes == nullptr ? 0 : attributes->window;
+}
+
+/// Query-key pairs a token that a causal matrix product over a sequence of `length` needs: half the length, and with a
+/// window the part of the triangle within it.
+double pairs_per_token(double length, std::uint32_t window) {
+  if (window == 0 || window >= length) return length / 2;
+  const double width = window;
+  return width - width * width / (2 * length);
+}
+
+/// FLOPs of the attention ops. q [T, H, D] is read 0; one product costs 2 D a pair and head.
+double attention_flops(const OpList& list, const Op& op, double sequence_length) {
+  const TensorId q = op.reads[0];
+  const double tokens = extent(list, q, 0);
+  const double product = 2 * tokens * extent(list, q, 1) * extent(list, q, 2);  // times pairs a token
+  switch (op.kind) {
+    case OpKind::kAttention:
+      return 2 * product * pairs_per_token(sequence_length, window_of(op));
+    case OpKind::kAttentionBackward:
+      // The scores anew, dv, dp, dq and dk.
+      return 5 * product * pairs_per_token(sequence_length, window_of(op));
+    default: {  // kCachedAttention: every query sees the cache up to itself
+      double keys = std::max(sequence_length, tokens) - (tokens - 1) / 2;
+      if (window_of(op) > 0) keys = std::min(keys, static_cast<double>(window_of(op)));
+      return 2 * product * keys;
+    }
+  }
+}
+
+double flops_of(const OpList& list, const Op& op, double sequence_length) {
+  switch (op.kind) {
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:  // 2 m n k: the elements written, times those summed over
+      return 2 * elements_of(list, op.writes[0]) * columns_of(list, op.reads[0]);
+    case OpKind::kMatMulWeightGradient:
+      return 2 * elements_of(list, op.writes[0]) * extent(list, op.reads[0], 0);
+    case OpKind::kAttention:
+    case OpKind::kAttentionBackward:
+    case OpKind::kCachedAttention:
+      return attention_flops(list, op, sequence_length);
+    case OpKind::kCrossEntropy: {
+      // The logits, and each gradient that is asked for.
+      const double product = 2 * elements_of(list, op.reads[0]) * extent(list, op.reads[1], 0);
+      return product * static_cast<double>(op.writes.size());
+    }
+    default:
+      return 0;
+  }
+}
+
+/// Bytes that an op must read of one of its reads.
+double read_bytes(const OpList& list, const Op& op, std::size_t position, double sequence_length) {
+  const TensorId id = op.reads[position];
+  if (op.kind == OpKind::kEmbedding && position == 1) {
+    return std::min(bytes_of(list, id), bytes_of(list, op.writes[0]));  // the looked-up rows
+  }
+  if (op.kind == OpKind::kCachedAttention && list.tensors[id].role == TensorRole::kState) {
+    const double rows = extent(list, id, 0);
+    return rows > 0 ? bytes_of(list, id) * std::min(1.0, sequence_length / rows) : 0;
+  }
+  if (op.kind == OpKind::kSelectLast && position == 0) return bytes_of(list, op.writes[0]);
+  return bytes_of(list, id);
+}
+
+}  // namespace
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "fp32";
+    case DType::kBfloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "fp16";
+    case DType::kFloat64:
+      return "fp64";
+    case DType::kInt32:
+      return "int32";
+    case DType::kUInt64:
+      return "uint64";
+  }
+  return "unknown";
+}
+
+const char* name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+      return "embedding";
+    case OpKind::kEmbeddingBackward:
+      return "embedding_backward";
+    case OpKind::kRmsNorm:
+      return "rms_norm";
+    case OpKind::kRmsNormBackward:
+      return "rms_norm_backward";
+    case OpKind::kMatMul:
+      return "matmul";
+    case OpKind::kMatMulInputGradient:
+      return "matmul_input_gradient";
+    case OpKind::kMatMulWeightGradient:
+      return "matmul_weight_gradient";
+    case OpKind::kBiasGradient:
+      return "bias_gradient";
+    case OpKind::kRope:
+      return "rope";
+    case OpKind::kAttention:
+      return "attention";
+    case OpKind::kAttentionBackward:
+      return "attention_backward";
+    case OpKind::kCachedAttention:
+      return "cached_attention";
+    case OpKind::kGatedActivation:
+      return "gated_activation";
+    case OpKind::kGatedActivationBackward:
+      return "gated_activation_backward";
+    case OpKind::kAdd:
+      return "add";
+    case OpKind::kDropout:
+      return "dropout";
+    case OpKind::kCrossEntropy:
+      return "cross_entropy";
+    case OpKind::kSelectLast:
+      return "select_last";
+  }
+  return "unknown";
+}
+
+OpCost cost_of(const OpList& list, const Op& op, std::uint32_t sequence_length) {
+  OpCost cost;
+  cost.flops = flops_of(list, op, sequence_length);
+  for (std::size_t i = 0; i < op.reads.size(); ++i) cost.bytes += read_bytes(list, op, i, sequence_length);
+  for (const TensorId id : op.writes) {
+    // What is added to is read as well.
+    const double passes = list.tensors[id].role == TensorRole::kGradient ? 2 : 1;
+    cost.bytes += passes * bytes_of(list, id);
+  }
+  return cost;
+}
+
+OpCost cost_of(const OpList& list, std::uint32_t sequence_length) {
+  OpCost total;
+  for (const Op& op : list.ops) {
+    const OpCost cost = cost_of(list, op, sequence_length);
+    total.flops += cost.flops;
+    total.bytes += cost.bytes;
+  }
+  return total;
+}
+
+std::uint32_t token_bucket(std::uint32_t tokens) {
+  // Each step is at most an eighth of the smallest count that uses it.
+  std::uint32_t step = 16;
+  if (tokens > 256) step = 32;
+  if (tokens > 512) step = 64;
+  if (tokens > 1024) step = 128;
+  if (tokens > 2048) step = 256;
+  return static_cast<std::uint32_t>(round_up(std::max(tokens, 1U), step));
+}
+
+}  // namespace rondo::devices
