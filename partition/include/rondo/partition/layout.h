@@ -2,8 +2,9 @@
 // the executor alike.
 //
 // A device that is not unified holds two weight buffers (the slot at work and the next one), boundary buffers for two
-// microbatches each way, one workspace, and the gradient sums of the slot at work and of the one before it. A unified
-// device works on host memory in place and holds the workspace alone.
+// microbatches each way, two batches, one workspace, and the gradient sums of the group at work and of the one before
+// it. A unified device works on host memory in place: it holds the workspace, and gradient sums only when a step has
+// several reduction groups.
 #pragma once
 
 #include <vector>
@@ -12,33 +13,66 @@
 
 namespace rondo::partition {
 
-/// Sizes in bytes, each rounded up to kAlignment; the offsets within a region are the executor's.
+inline constexpr Bytes kAlignment = 256;
+
+/// Cuts (index of the layer above the cut) whose activations a forward slot publishes: its end, and every start of a
+/// fused or backward slot of its round within it. Sorted; empty for other slots.
+std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
+
+/// Layers whose gradients a fused or backward slot computes, lowest first index; the lookup table's (layer 0, which has
+/// no FLOPs) belongs to the slot that begins at layer 0 or 1.
+LayerIndex lowest_gradient_layer(const ModelShape& model, const Slot& slot);
+
+/// Whether a slot sends a gradient down to the layer below its first.
+bool sends_gradient(const ModelShape& model, const Slot& slot);
+
+/// Where a visit keeps things in its workspace. Layers are indexed from the slot's first.
+struct WorkspaceLayout {
+  std::vector<Bytes>
+      activations;  // offset of the input of layer first + i, i >= 1 (entry 0 is unused: it is the slot's input)
+  std::vector<Bytes> saved;     // offset of what layer first + i saves
+  Bytes gradients[2] = {0, 0};  // of activations, in turn
+  Bytes rows = 0;               // sparse rows of a lookup table and their ids
+  Bytes scratch = 0;
+  Bytes size = 0;
+};
+WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, const Slot& slot, Keep keep);
+
+/// What a layer of a slot saves: nothing where it is recomputed whole (Keep::kNothing, and the last layer of a backward
+/// slot).
+Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
+
 struct DeviceLayout {
-  Bytes weights = 0;                 // of one buffer: the largest slot's weights
+  Bytes weights = 0;  // of one buffer: the largest slot's weights
+  std::uint32_t weight_buffers = 0;
   Bytes boundary = 0;                // of one boundary buffer
   std::uint32_t input_buffers = 0;   // activation and gradient, for two microbatches
   std::uint32_t output_buffers = 0;  // as many cuts as the busiest slot publishes, for two microbatches
-  Bytes batch = 0;                   // ids, positions, targets, bounds and keys, for two microbatches
-  Bytes workspace = 0;               // activations inside a slot, what is saved, scratch, rows
-  Bytes gradients = 0;               // of one buffer
-  std::uint32_t weight_buffers = 2;
-  std::uint32_t gradient_buffers = 2;
+  Bytes batch = 0;                   // of one microbatch, the loss beside it
+  std::uint32_t batch_buffers = 0;
+  Bytes workspace = 0;
+  Bytes gradients = 0;  // of one buffer: the largest slot's
+  std::uint32_t gradient_buffers = 0;
 
   Bytes total() const;
   MemoryTable table() const;
 };
 
-inline constexpr Bytes kAlignment = 256;
+DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
+                           const std::vector<Slot>& slots, Keep keep);
 
-/// Cuts (index of the layer above the cut) that a forward slot publishes: its end, and every start of a fused or
-/// backward slot within it. Sorted.
-std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
+/// Boundaries that the host keeps for `rounds` rounds under way.
+struct BoundaryLayout {
+  std::vector<LayerIndex> activation_cuts;
+  std::vector<LayerIndex> gradient_cuts;
+  std::uint32_t rounds = 1;        // that may be under way at a time
+  std::uint32_t microbatches = 1;  // of the largest round
+  Bytes bytes(const Workload& work) const;
+};
+BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,
+                                 const std::vector<Round>& rounds);
 
-/// Bytes that one slot's visit needs besides weights and boundary buffers: activations between its layers, what they
-/// save under `keep`, the largest scratch, sparse rows.
-Bytes workspace_bytes(const ModelShape& model, const Workload& work, const Slot& slot, Keep keep);
-
-DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device,
-                           const std::vector<Slot>& slots_of_device, const std::vector<Slot>& all_slots, Keep keep);
+/// Reduction groups of a step.
+std::uint32_t groups_of(const Workload& work);
 
 }  // namespace rondo::partition

@@ -33,9 +33,9 @@ struct LayerShape {
   Bytes gradient_bytes = 0;              // sent home per reduction group
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
   bool has_backward = false;
-  PhaseCost forward;                       // head: loss without gradients
-  std::array<PhaseCost, kKeeps> backward;  // gradients, with the recomputation that this Keep leaves; head: forward,
-                                           // loss and gradients in one program, the same for every Keep
+  PhaseCost forward;                        // head: loss without gradients
+  std::array<PhaseCost, kKeeps> backward;   // gradients, with the recomputation that this Keep leaves; head: forward,
+                                            // loss and gradients in one program, the same for every Keep
   std::array<Bytes, kKeeps> saved_bytes{};  // per microbatch
   Bytes scratch_bytes = 0;                  // arena of the largest of the layer's programs
 };
