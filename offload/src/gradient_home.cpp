@@ -31,8 +31,8 @@ GradientHome::GradientHome(std::size_t parameters, bool phantom, devices::Thread
     : threads_(threads), phantom_(phantom), index_(parameters, -1) {}
 
 absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vector<GradientSpec>& specs,
-                                                                 std::size_t parameters, std::uint32_t groups,
-                                                                 bool phantom, devices::ThreadPool& threads) {
+                                                                 std::size_t parameters, bool phantom,
+                                                                 devices::ThreadPool& threads) {
   auto home = std::unique_ptr<GradientHome>(new GradientHome(parameters, phantom, threads));
   std::uint64_t largest = 0;
   for (const GradientSpec& spec : specs) {
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vect
       entry.sum = devices::phantom_host(size);
     } else {
       RONDO_ASSIGN_OR_RETURN(entry.sum, devices::allocate_host(size, "gradients"));
-      if (spec.sparse && spec.dense && groups > 1) {
+      if (spec.sparse && spec.dense) {
         RONDO_ASSIGN_OR_RETURN(entry.rows, devices::allocate_host(size, "gradients"));
       }
     }
@@ -105,10 +105,7 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
   Entry& e = entry(id);
   {
     const MutexLock lock(mutex_);
-    const bool after_dense = e.spec.dense && !e.rows;
-    while ((e.next_microbatch < microbatch || (after_dense && e.next_group < groups_)) && !abandoned_) {
-      changed_.wait(mutex_);
-    }
+    while (e.next_microbatch < microbatch && !abandoned_) changed_.wait(mutex_);
     if (abandoned_) return abandoned_error();
     if (e.next_microbatch != microbatch) {
       return internal_error("row gradients of parameter {}: microbatch {} came twice", id, microbatch);

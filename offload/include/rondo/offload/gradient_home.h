@@ -32,12 +32,12 @@ struct GradientSpec {
 
 class GradientHome {
  public:
-  /// `groups`: reduction groups of a step. `threads` outlives the home.
+  /// `threads` outlives the home.
   static absl::StatusOr<std::unique_ptr<GradientHome>> make(const std::vector<GradientSpec>& specs,
-                                                            std::size_t parameters, std::uint32_t groups, bool phantom,
+                                                            std::size_t parameters, bool phantom,
                                                             devices::ThreadPool& threads);
 
-  /// Forgets the step before: nothing has been added. `groups` and `microbatches` of this step (<= those of make).
+  /// Forgets the step before: nothing has been added. `groups` and `microbatches`: of this step.
   void begin_step(std::uint32_t groups, std::uint32_t microbatches);
 
   /// Where group 0 of a parameter is to be written: the sum itself.
@@ -65,7 +65,7 @@ class GradientHome {
   struct Entry {
     GradientSpec spec;
     devices::Buffer sum;
-    devices::Buffer rows;          // of its own: several groups
+    devices::Buffer rows;          // of its own, where there is a dense sum too
     std::uint32_t next_group = 0;  // guarded by mutex_
     std::uint32_t next_microbatch = 0;
     bool rows_added = false;

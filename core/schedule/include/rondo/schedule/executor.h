@@ -1,0 +1,94 @@
+// Carries out a plan: the one executor for every schedule, pool and method.
+//
+// A step ends at its commit point: the last gradient is home, complete and finite, the norm known. Until then nothing
+// that lasts has changed. The host optimizer then updates layer by layer on its own thread while the next step's
+// forward already begins; each layer waits for its own update alone (staleness 0). Thread rule: one caller. Nothing on
+// the step path allocates after the first step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+#include "rondo/devices/profile.h"
+#include "rondo/devices/thread_pool.h"
+#include "rondo/model/architecture.h"
+#include "rondo/offload/optimizer.h"
+#include "rondo/offload/parameter_store.h"
+#include "rondo/partition/plan.h"
+#include "rondo/schedule/batch.h"
+#include "rondo/schedule/trace.h"
+
+namespace rondo::schedule {
+
+/// A pool member as the executor needs it.
+struct ExecutorDevice {
+  devices::Device* device = nullptr;
+  devices::DeviceProfile profile;
+};
+
+/// Everything outlives the executor.
+struct ExecutorParts {
+  const model::Architecture* model = nullptr;
+  const partition::Plan* plan = nullptr;
+  const partition::ModelShape* shape = nullptr;
+  partition::Workload work;
+  std::vector<ExecutorDevice> devices;  // in the plan's order
+  offload::ParameterStore* parameters = nullptr;
+  devices::ThreadPool* threads = nullptr;
+  offload::AdamWSettings optimizer;
+  devices::HostProfile host;           // times of the optimizer on pools without arithmetic
+  std::vector<std::uint32_t> buckets;  // that microbatches may have; sorted
+  std::size_t trace_spans = 0;         // kept for each device; 0: no trace
+};
+
+/// What one update needs beside the gradients.
+struct UpdateSettings {
+  double learning_rate = 0;
+  double max_grad_norm = 0;  // 0: no clipping
+};
+
+struct StepResult {
+  double loss_sum = 0;  // over all targets of the step
+  std::uint64_t target_tokens = 0;
+  double grad_norm = 0;  // of the mean loss' gradient, before clipping
+  bool skipped = false;  // no targets: nothing was updated
+};
+
+class StepExecutor {
+ public:
+  /// Allocates all device memory and compiles all programs. Errors: ResourceExhausted, Unimplemented, as the devices
+  /// say.
+  static absl::StatusOr<std::unique_ptr<StepExecutor>> make(const ExecutorParts& parts);
+  ~StepExecutor();
+
+  /// Runs one step over `microbatches` (at most the plan's) up to the commit point and starts the update.
+  /// Errors: Internal naming the parameter whose gradient is not finite, or what a device said. After an error the
+  /// executor is of no further use and the parameters are those of the step before.
+  absl::StatusOr<StepResult> train(const std::vector<Microbatch>& microbatches, const UpdateSettings& settings);
+
+  /// Loss of up to the plan's number of microbatches, nothing else.
+  absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches);
+
+  /// Waits for the last update. Then the parameters may be read.
+  void drain_and_wait();
+
+  /// Optimizer updates made so far; settable for a resumed run, before the first step.
+  std::uint64_t updates() const;
+  void set_updates(std::uint64_t updates);
+
+  /// Most bytes in use on each device, in the plan's order.
+  std::vector<Bytes> peak_bytes() const;
+  /// One for each used device; empty without trace. REQUIRES: drained.
+  std::vector<const DeviceTrace*> traces() const;
+
+ private:
+  class Impl;
+  explicit StepExecutor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rondo::schedule

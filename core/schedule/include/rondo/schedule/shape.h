@@ -1,0 +1,31 @@
+// From an architecture to the plain numbers that the partitioner works on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rondo/devices/device.h"
+#include "rondo/model/architecture.h"
+#include "rondo/offload/gradient_home.h"
+#include "rondo/offload/parameter_store.h"
+#include "rondo/partition/shape.h"
+
+namespace rondo::schedule {
+
+/// `tokens`: of the longest microbatch (its bucket is taken); `sequence_length`: of its sequences, for attention's
+/// costs.
+partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
+                                     std::uint32_t sequence_length);
+
+partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
+                                      std::uint32_t microbatches, std::uint32_t reduction_group);
+
+/// Parameters in the order of model.parameters().
+std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model);
+/// Of the trained ones.
+std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model);
+
+/// Bytes of one parameter's weights as they lie on a device.
+Bytes device_bytes(const model::Architecture& model, model::ParameterId id);
+
+}  // namespace rondo::schedule

@@ -1,0 +1,148 @@
+#include "rondo/schedule/shape.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "rondo/partition/layout.h"
+#include "rondo/schedule/batch.h"
+
+namespace rondo::schedule {
+namespace {
+
+using model::Keep;
+using model::Phase;
+using partition::LayerShape;
+using partition::PhaseCost;
+
+PhaseCost cost(const devices::OpList& list, std::uint32_t sequence_length) {
+  const devices::OpCost found = devices::cost_of(list, sequence_length);
+  return {found.flops, found.bytes};
+}
+
+/// What all layers of one program class share.
+LayerShape describe_class(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
+                          std::uint32_t sequence_length) {
+  const model::Layer& layer = model.layers()[index];
+  const bool head = layer.kind == model::LayerKind::kHead;
+  LayerShape shape;
+  shape.has_backward = layer.has_backward;
+  const auto take_scratch = [&](const devices::OpList& list) {
+    shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(list).size);
+  };
+  const devices::OpList forward =
+      model.record(index, head ? Phase::kEvaluate : Phase::kForward, Keep::kNothing, tokens);
+  shape.forward = cost(forward, sequence_length);
+  take_scratch(forward);
+  if (!layer.has_backward) return shape;
+  for (std::size_t k = 0; k < partition::kKeeps; ++k) {
+    const auto keep = static_cast<Keep>(k);
+    const devices::OpList backward = model.record(index, head ? Phase::kFused : Phase::kBackward, keep, tokens);
+    shape.backward[k] = cost(backward, sequence_length);
+    take_scratch(backward);
+    if (head) continue;
+    for (const auto& desc : model.saved(index, keep, tokens)) shape.saved_bytes[k] += round_up(desc.bytes(), 64);
+    take_scratch(model.record(index, Phase::kForward, keep, tokens));
+  }
+  if (layer.kind == model::LayerKind::kEmbedding) {
+    shape.row_gradient_bytes =
+        round_up((Bytes{tokens} + 1) * 4, 64) + Bytes{tokens} * model.config().hidden_size * sizeof(float);
+  }
+  return shape;
+}
+
+}  // namespace
+
+Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
+  return round_up(model.parameters()[id].elements() * devices::size_of(model.method().dtype), partition::kAlignment);
+}
+
+partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
+                                     std::uint32_t sequence_length) {
+  const std::uint32_t bucket = devices::token_bucket(tokens);
+  partition::ModelShape shape;
+  std::map<std::uint32_t, LayerShape> classes;
+  std::set<model::ParameterId> seen;
+  for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
+    const model::Layer& layer = model.layers()[i];
+    auto found = classes.find(layer.program_class);
+    if (found == classes.end()) {
+      found = classes.emplace(layer.program_class, describe_class(model, i, bucket, sequence_length)).first;
+    }
+    LayerShape entry = found->second;
+    entry.name = layer.name;
+    for (const model::ParameterId id : layer.parameters) {
+      const model::Parameter& parameter = model.parameters()[id];
+      entry.weight_bytes += device_bytes(model, id);
+      const bool table = layer.kind == model::LayerKind::kEmbedding;
+      if (parameter.trained && !table) {
+        entry.gradient_bytes += round_up(parameter.elements() * sizeof(float), partition::kAlignment);
+      }
+      if (!seen.insert(id).second) continue;
+      entry.parameters += parameter.elements();
+      if (parameter.trained) entry.trained_parameters += parameter.elements();
+    }
+    shape.layers.push_back(std::move(entry));
+  }
+  Bytes weights = 0;
+  Bytes trained = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    weights += parameter.elements() * devices::size_of(model.method().dtype);
+    if (parameter.trained) trained += parameter.elements();
+  }
+  Bytes apart = 0;  // rows of a tied table
+  for (const offload::GradientSpec& spec : gradient_specs(model)) {
+    if (spec.dense && spec.sparse) apart += spec.elements * sizeof(float);
+  }
+  const bool separate_master = model.method().dtype != devices::DType::kFloat32;
+  shape.host_bytes = {{"weights", weights},
+                      {"master weights", separate_master ? trained * 4 : 0},
+                      {"optimizer moments", trained * 8},
+                      {"gradients", trained * 4 + apart}};
+  return shape;
+}
+
+partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
+                                      std::uint32_t microbatches, std::uint32_t reduction_group) {
+  const std::uint32_t bucket = devices::token_bucket(tokens);
+  partition::Workload work;
+  work.dtype = model.method().dtype;
+  work.microbatches = microbatches;
+  work.microbatch_tokens = bucket;
+  work.mean_tokens = mean_tokens;
+  work.reduction_group = reduction_group;
+  work.boundary_bytes = model.boundary_bytes(bucket);
+  work.batch_bytes = BatchLayout(bucket).total();
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (parameter.trained) work.trained_parameters += parameter.elements();
+  }
+  return work;
+}
+
+std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model) {
+  std::vector<offload::ParameterSpec> specs;
+  for (const model::Parameter& parameter : model.parameters()) {
+    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays()});
+  }
+  return specs;
+}
+
+std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model) {
+  std::vector<offload::GradientSpec> specs;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!parameter.trained) continue;
+    offload::GradientSpec spec{id, parameter.elements(), false, false, 0};
+    for (const model::Layer& layer : model.layers()) {
+      if (std::ranges::count(layer.parameters, id) == 0) continue;
+      const bool table = layer.kind == model::LayerKind::kEmbedding;
+      spec.sparse = spec.sparse || table;
+      spec.dense = spec.dense || !table;
+    }
+    if (spec.sparse) spec.row_width = static_cast<std::uint64_t>(parameter.shape.back());
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+}  // namespace rondo::schedule

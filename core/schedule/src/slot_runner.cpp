@@ -1,0 +1,190 @@
+#include "slot_runner.h"
+
+#include <algorithm>
+
+namespace rondo::schedule {
+namespace {
+
+using model::LayerIndex;
+using model::Phase;
+using partition::SlotPhase;
+
+model::Keep to_model(partition::Keep keep) { return static_cast<model::Keep>(keep); }
+
+class ChainBuilder {
+ public:
+  ChainBuilder(const model::Architecture& model, const partition::ModelShape& shape, const partition::Slot& slot,
+               const std::vector<partition::Slot>& slots, partition::Keep keep)
+      : model_(model), shape_(shape), slot_(slot), keep_(keep), cuts_(partition::published_cuts(slot, slots)) {}
+
+  std::vector<ChainLink> forward() {
+    for (LayerIndex layer = slot_.first_layer; layer <= slot_.last_layer; ++layer) {
+      add({layer, Phase::kForward, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
+    }
+    return std::move(chain_);
+  }
+
+  std::vector<ChainLink> evaluate() {
+    for (LayerIndex layer = slot_.first_layer; layer < slot_.last_layer; ++layer) {
+      add({layer, Phase::kForward, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
+    }
+    add({slot_.last_layer, Phase::kEvaluate, model::Keep::kNothing, input_of(slot_.last_layer), {}, {}, false});
+    return std::move(chain_);
+  }
+
+  std::vector<ChainLink> with_gradients() {
+    for (LayerIndex layer = slot_.first_layer; layer < slot_.last_layer; ++layer) {
+      add({layer, Phase::kForward, kept(layer), input_of(layer), {}, output_of(layer), false});
+    }
+    gradient_ = {Place::kInputGradient, 0};
+    const LayerIndex lowest = partition::lowest_gradient_layer(shape_, slot_);
+    for (LayerIndex layer = slot_.last_layer + 1; layer-- > std::max(lowest, slot_.first_layer);) backward(layer);
+    if (lowest < slot_.first_layer) backward(lowest);
+    return std::move(chain_);
+  }
+
+ private:
+  void add(ChainLink link) { chain_.push_back(link); }
+  model::Keep kept(LayerIndex layer) const { return to_model(partition::keep_of(shape_, slot_, layer, keep_)); }
+
+  PlaceRef input_of(LayerIndex layer) const {
+    if (layer == 0) return {};
+    if (layer == slot_.first_layer) return {Place::kInputActivation, 0};
+    return output_of(layer - 1);
+  }
+  PlaceRef output_of(LayerIndex layer) const {
+    const auto cut = std::ranges::find(cuts_, layer + 1);
+    if (cut != cuts_.end()) return {Place::kOutput, static_cast<std::uint32_t>(cut - cuts_.begin())};
+    return {Place::kActivation, layer + 1 - slot_.first_layer};
+  }
+
+  void backward(LayerIndex layer) {
+    const bool head = layer + 1 == shape_.layers.size();
+    const bool table = model_.layers()[layer].kind == model::LayerKind::kEmbedding;
+    ChainLink link{layer,
+                   head ? Phase::kFused : Phase::kBackward,
+                   head ? model::Keep::kNothing : kept(layer),
+                   table ? PlaceRef{} : input_of(layer),
+                   head ? PlaceRef{} : gradient_,
+                   {},
+                   table};
+    if (model_.layers()[layer].gives_input_gradient) {
+      if (layer == slot_.first_layer && partition::sends_gradient(shape_, slot_)) {
+        link.output = {Place::kOutput, 0};
+      } else {
+        link.output = {Place::kGradient, turn_};
+        turn_ = 1 - turn_;
+      }
+      gradient_ = link.output;
+    }
+    add(link);
+  }
+
+  const model::Architecture& model_;
+  const partition::ModelShape& shape_;
+  const partition::Slot& slot_;
+  const partition::Keep keep_;
+  const std::vector<partition::LayerIndex> cuts_;
+  std::vector<ChainLink> chain_;
+  PlaceRef gradient_;
+  std::uint32_t turn_ = 0;
+};
+
+devices::BufferView view_of(PlaceRef ref, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
+                            Bytes size) {
+  switch (ref.place) {
+    case Place::kNone:
+      return {};
+    case Place::kInputActivation:
+      return memory.input_activation.part(0, size);
+    case Place::kInputGradient:
+      return memory.input_gradient.part(0, size);
+    case Place::kActivation:
+      return memory.workspace.part(layout.activations[ref.index], size);
+    case Place::kGradient:
+      return memory.workspace.part(layout.gradients[ref.index], size);
+    case Place::kOutput:
+      return memory.outputs[ref.index].part(0, size);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<ChainLink> make_chain(const model::Architecture& model, const partition::ModelShape& shape,
+                                  const partition::Slot& slot, const std::vector<partition::Slot>& slots,
+                                  partition::Keep keep, bool evaluate) {
+  ChainBuilder builder(model, shape, slot, slots, keep);
+  if (slot.phase == SlotPhase::kForward) return builder.forward();
+  return evaluate ? builder.evaluate() : builder.with_gradients();
+}
+
+RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView workspace, std::uint32_t bucket,
+                   std::uint64_t width) {
+  const Bytes ids = (Bytes{bucket} + 1) * sizeof(std::int32_t);
+  return {workspace.part(layout.rows, ids),
+          workspace.part(layout.rows + round_up(ids, 64), Bytes{bucket} * width * sizeof(float))};
+}
+
+void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
+          const partition::WorkspaceLayout& layout, const VisitMemory& memory, std::uint32_t bucket,
+          devices::Bindings& bindings) {
+  const devices::OpList& list = program.ops();
+  const BatchLayout batch(bucket);
+  const std::size_t place = link.layer >= slot.first_layer ? link.layer - slot.first_layer : 0;
+  // Saved tensors lie one after another by index: offsets follow from the sizes of those before.
+  Bytes saved_sizes[32] = {};
+  for (const auto& tensor : list.tensors) {
+    if (tensor.role == devices::TensorRole::kSaved) saved_sizes[tensor.index] = round_up(tensor.bytes(), 64);
+  }
+  const auto saved_offset = [&](std::uint32_t index) {
+    Bytes offset = layout.saved[place];
+    for (std::uint32_t i = 0; i < index; ++i) offset += saved_sizes[i];
+    return offset;
+  };
+  bindings.tensors.resize(list.tensors.size());
+  for (std::size_t id = 0; id < list.tensors.size(); ++id) {
+    const devices::TensorDesc& tensor = list.tensors[id];
+    devices::BufferView& view = bindings.tensors[id];
+    switch (tensor.role) {
+      case devices::TensorRole::kWeight:
+        view = (*memory.weights)[place][tensor.index].part(0, tensor.bytes());
+        break;
+      case devices::TensorRole::kGradient:
+        view = (*memory.gradients)[place][tensor.index].part(0, tensor.bytes());
+        break;
+      case devices::TensorRole::kRows: {
+        const RowViews rows = row_views(layout, memory.workspace, bucket,
+                                        tensor.index == 0 ? 0 : static_cast<std::uint64_t>(tensor.shape[1]));
+        view = tensor.index == 0 ? rows.ids : rows.rows;
+        break;
+      }
+      case devices::TensorRole::kInput:
+        view = view_of(tensor.index == 0 ? link.input : link.gradient, layout, memory, tensor.bytes());
+        break;
+      case devices::TensorRole::kOutput:
+        view = view_of(link.output, layout, memory, tensor.bytes());
+        break;
+      case devices::TensorRole::kSaved:
+        view = memory.workspace.part(saved_offset(tensor.index), tensor.bytes());
+        break;
+      case devices::TensorRole::kBatch: {
+        const auto which = static_cast<devices::BatchTensor>(tensor.index);
+        view = memory.batch.part(batch.offset(which), batch.size(which));
+        break;
+      }
+      case devices::TensorRole::kLoss:
+        view = memory.loss;
+        break;
+      case devices::TensorRole::kState:
+      case devices::TensorRole::kLogits:
+      case devices::TensorRole::kScratch:
+        view = {};
+        break;
+    }
+  }
+  bindings.scratch = memory.workspace.part(layout.scratch, layout.size - layout.scratch);
+  bindings.layer = link.layer;
+}
+
+}  // namespace rondo::schedule

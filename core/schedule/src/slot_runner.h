@@ -1,0 +1,71 @@
+// One slot's visit of one microbatch as a chain of programs, and their bindings.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program_cache.h"
+#include "rondo/devices/device.h"
+#include "rondo/model/architecture.h"
+#include "rondo/partition/layout.h"
+#include "rondo/schedule/batch.h"
+
+namespace rondo::schedule {
+
+/// Where the activations and gradients of a link in the chain lie.
+enum class Place : std::uint8_t {
+  kNone,
+  kInputActivation,  // the slot's, from the boundary below
+  kInputGradient,    // from the boundary above
+  kActivation,       // of the workspace, by layer
+  kGradient,         // of the workspace, two in turn
+  kOutput,           // the slot's, by published cut
+};
+struct PlaceRef {
+  Place place = Place::kNone;
+  std::uint32_t index = 0;
+};
+
+/// One program of a visit.
+struct ChainLink {
+  model::LayerIndex layer = 0;
+  model::Phase phase = model::Phase::kForward;
+  model::Keep keep = model::Keep::kNothing;
+  PlaceRef input;     // activation
+  PlaceRef gradient;  // from above
+  PlaceRef output;    // activation or gradient
+  bool writes_rows = false;
+};
+
+/// The chain of a slot; in evaluation a fused slot ends with the loss alone.
+std::vector<ChainLink> make_chain(const model::Architecture& model, const partition::ModelShape& shape,
+                                  const partition::Slot& slot, const std::vector<partition::Slot>& slots,
+                                  partition::Keep keep, bool evaluate);
+
+/// Memory of one visit of one microbatch. All views are of the device's (or, where it is unified, of the host's)
+/// memory.
+struct VisitMemory {
+  devices::BufferView input_activation;
+  devices::BufferView input_gradient;
+  std::vector<devices::BufferView> outputs;
+  devices::BufferView batch;
+  devices::BufferView loss;
+  devices::BufferView workspace;
+  const std::vector<std::vector<devices::BufferView>>* weights = nullptr;    // [layer - first][parameter]
+  const std::vector<std::vector<devices::BufferView>>* gradients = nullptr;  // likewise; layer 0 below first: not used
+};
+
+/// Fills `bindings` for one link. Does not allocate when `bindings` has the capacity.
+void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
+          const partition::WorkspaceLayout& layout, const VisitMemory& memory, std::uint32_t bucket,
+          devices::Bindings& bindings);
+
+/// Row ids and rows of a lookup table's gradient within the workspace, for a bucket.
+struct RowViews {
+  devices::BufferView ids;
+  devices::BufferView rows;
+};
+RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView workspace, std::uint32_t bucket,
+                   std::uint64_t width);
+
+}  // namespace rondo::schedule
