@@ -63,11 +63,6 @@ void GradientHome::begin_step(std::uint32_t groups, std::uint32_t microbatches) 
   for (Entry& e : entries_) {
     e.next_group = 0;
     e.next_microbatch = 0;
-    e.rows_added = false;
-    if (phantom_) continue;
-    // A sum without a dense first contribution starts from zero.
-    if (!e.spec.dense) std::memset(e.sum.view().host(), 0, e.sum.size());
-    if (e.rows) std::memset(e.rows.view().host(), 0, e.rows.size());
   }
 }
 
@@ -113,7 +108,10 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
   }
   if (!phantom_) {
     const auto* id_list = reinterpret_cast<const std::int32_t*>(ids.host());
-    float* target = floats(e.rows ? e.rows.view() : e.sum.view());
+    const devices::BufferView home = e.rows ? e.rows.view() : e.sum.view();
+    // Not at the step's begin: the optimizer may still be reading the step before.
+    if (microbatch == 0) std::memset(home.host(), 0, home.size);
+    float* target = floats(home);
     const std::size_t width = e.spec.row_width;
     threads_.parallel_for(id_list[0], [&](std::int64_t i, std::uint32_t) {
       add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
@@ -157,27 +155,28 @@ void GradientHome::abandon() {
   changed_.notify_all();
 }
 
-std::span<const float> GradientHome::total(ParameterId id) {
+std::span<const float> GradientHome::gradient(ParameterId id) const {
+  const Entry& e = entry(id);
+  return {floats(e.sum.view()), e.spec.elements};
+}
+
+double GradientHome::finish(ParameterId id) {
+  if (phantom_) return 0;
   Entry& e = entry(id);
-  if (e.rows && !std::exchange(e.rows_added, true)) {
+  if (e.rows) {
     for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
       add_to(floats(e.sum.view()) + begin, floats(e.rows.view()) + begin, n);
     });
   }
-  return {floats(e.sum.view()), e.spec.elements};
-}
-
-double GradientHome::sum_of_squares(ParameterId id) {
-  if (phantom_) return 0;
-  const std::span<const float> gradient = total(id);
-  for_blocks(threads_, gradient.size(), [&](std::size_t begin, std::size_t n, std::size_t block) {
-    block_sums_[block] = offload::sum_of_squares(gradient.data() + begin, n);
+  const float* sum = floats(e.sum.view());
+  for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t block) {
+    block_sums_[block] = sum_of_squares(sum + begin, n);
   });
-  double sum = 0;
-  for (std::int64_t block = 0; block < blocks_of(gradient.size()); ++block) {
-    sum += block_sums_[static_cast<std::size_t>(block)];
+  double squares = 0;
+  for (std::int64_t block = 0; block < blocks_of(e.spec.elements); ++block) {
+    squares += block_sums_[static_cast<std::size_t>(block)];
   }
-  return sum;
+  return squares;
 }
 
 }  // namespace rondo::offload

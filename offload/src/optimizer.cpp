@@ -35,7 +35,7 @@ void HostOptimizer::update(ParameterId id, const StepFactors& factors) {
     return;
   }
   constexpr std::size_t kBlock = 16384;  // elements: fits a core's cache five times over
-  const std::span<const float> gradient = gradients_.total(id);
+  const std::span<const float> gradient = gradients_.gradient(id);
   float* master = parameters_.master(id).data();
   float* first = parameters_.first_moment(id).data();
   float* second = parameters_.second_moment(id).data();

@@ -176,7 +176,7 @@ class StepExecutor::Impl final : public SharedState {
   absl::StatusOr<double> gradient_norm() {
     double sum = 0;
     for (const model::ParameterId id : trained_) {
-      const double squares = gradients_->sum_of_squares(id);
+      const double squares = gradients_->finish(id);
       if (!std::isfinite(squares)) {
         return internal_error("step {}: the gradient of {} is not finite", step_, parts_.model->parameters()[id].name);
       }

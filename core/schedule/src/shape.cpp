@@ -16,8 +16,12 @@ using partition::LayerShape;
 using partition::PhaseCost;
 
 PhaseCost cost(const devices::OpList& list, std::uint32_t sequence_length) {
-  const devices::OpCost found = devices::cost_of(list, sequence_length);
-  return {found.flops, found.bytes};
+  PhaseCost found;
+  for (const devices::Op& op : list.ops) {
+    const devices::OpCost one = devices::cost_of(list, op, sequence_length);
+    found.ops.push_back({one.flops, one.bytes});
+  }
+  return found;
 }
 
 /// What all layers of one program class share.

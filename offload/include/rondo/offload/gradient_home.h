@@ -56,10 +56,11 @@ class GradientHome {
   /// Ends all waits with Cancelled, until begin_step().
   void abandon();
 
-  /// After wait_until_complete(): the gradient of one parameter. Adds what is kept apart.
-  std::span<const float> total(ParameterId id);
-  /// Sum of squares over fixed blocks in fp64; not finite when an element is not.
-  double sum_of_squares(ParameterId id);
+  /// After wait_until_complete(), once a parameter and step: adds what is kept apart and returns the sum of squares
+  /// over fixed blocks in fp64; not finite when an element is not.
+  double finish(ParameterId id);
+  /// The finished gradient; stays until the next step's first contribution.
+  std::span<const float> gradient(ParameterId id) const;
 
  private:
   struct Entry {
@@ -68,7 +69,6 @@ class GradientHome {
     devices::Buffer rows;          // of its own, where there is a dense sum too
     std::uint32_t next_group = 0;  // guarded by mutex_
     std::uint32_t next_microbatch = 0;
-    bool rows_added = false;
   };
   GradientHome(std::size_t parameters, bool phantom, devices::ThreadPool& threads);
   Entry& entry(ParameterId id) { return entries_[static_cast<std::size_t>(index_[id])]; }

@@ -69,9 +69,6 @@ struct Plan {
   Bytes host_peak_bytes = 0;
   Bytes disk_bytes = 0;
   Prediction predicted;
-  /// Added to every device index of step s, modulo the number of used devices, times s: the rotation's cursor. 0: fixed
-  /// assignment.
-  std::uint32_t cursor_advance = 0;
 };
 
 /// What the user may ask for; the rest is decided.
@@ -95,13 +92,13 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
 double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
                     LayerIndex first, LayerIndex last, Keep keep);
 
-/// Device memory that a set of slots takes on one device, by purpose, exactly as the executor lays it out (see
-/// layout.h).
-MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device,
-                          const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep);
-/// Host memory of the whole plan: the model's own, boundaries, staging.
+/// Device memory that its slots take, by purpose, exactly as the executor lays it out (layout.h), and what the backend
+/// holds.
+MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
+                          const std::vector<Slot>& slots, Keep keep);
+/// Host memory of the whole plan: the model's own, boundaries, batches, staging.
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
-                        const std::vector<Slot>& slots, const std::vector<Round>& rounds);
+                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep);
 
 /// One piece of simulated or measured work, for timelines.
 struct Span {

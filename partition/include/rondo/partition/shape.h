@@ -15,10 +15,16 @@ namespace rondo::partition {
 using LayerIndex = std::uint32_t;
 using DeviceIndex = std::uint32_t;
 
-/// What one microbatch costs in one layer and phase.
+/// What one microbatch costs in one layer and phase, op by op: each is bound by arithmetic or by memory.
 struct PhaseCost {
-  double flops = 0;
-  double bytes = 0;  // read and written on the device
+  struct OpCost {
+    double flops = 0;
+    double bytes = 0;  // read and written on the device
+  };
+  std::vector<OpCost> ops;
+
+  double flops() const;
+  double seconds(const devices::DeviceProfile& profile, devices::DType dtype) const;
 };
 
 /// What a backward visit starts from (model::Keep, in its order): nothing, products and attention, everything.

@@ -1,0 +1,87 @@
+// Costs: seconds of ops, layers and slots; bytes of devices and host.
+#include <algorithm>
+#include <numeric>
+
+#include "rondo/partition/layout.h"
+#include "rondo/partition/plan.h"
+
+namespace rondo::partition {
+
+double PhaseCost::flops() const {
+  return std::accumulate(ops.begin(), ops.end(), 0.0, [](double sum, const OpCost& op) { return sum + op.flops; });
+}
+
+double PhaseCost::seconds(const devices::DeviceProfile& profile, devices::DType dtype) const {
+  const double speed = profile.speed(dtype);
+  double seconds = 0;
+  for (const OpCost& op : ops) {
+    const double arithmetic = speed > 0 ? op.flops / speed : 0;
+    const double memory = profile.memory_bandwidth > 0 ? op.bytes / profile.memory_bandwidth : 0;
+    seconds += std::max(arithmetic, memory);
+  }
+  return seconds;
+}
+
+const char* name_of(SlotPhase phase) {
+  constexpr const char* kNames[] = {"forward", "fused", "backward"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+Bytes total_of(const MemoryTable& table) {
+  return std::accumulate(table.begin(), table.end(), Bytes{0},
+                         [](Bytes sum, const auto& entry) { return sum + entry.second; });
+}
+
+double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
+                    LayerIndex first, LayerIndex last, Keep keep) {
+  const Slot slot{phase, first, last, 0, 0, 0};
+  const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device.profile, work.dtype); };
+  double sum = 0;
+  for (LayerIndex layer = first; layer <= last; ++layer) {
+    const LayerShape& shape = model.layers[layer];
+    if (phase == SlotPhase::kForward || layer < last) sum += seconds(shape.forward);
+    if (phase == SlotPhase::kForward) continue;
+    if (!shape.has_backward) {
+      if (layer == last) sum += seconds(shape.forward);
+      continue;
+    }
+    sum += seconds(shape.backward[static_cast<std::size_t>(keep_of(model, slot, layer, keep))]);
+  }
+  if (phase != SlotPhase::kForward && first == 1 && model.layers[0].has_backward) {
+    sum += seconds(model.layers[0].backward[0]);
+  }
+  const double share = work.microbatch_tokens > 0 && work.mean_tokens > 0
+                           ? work.mean_tokens / static_cast<double>(work.microbatch_tokens)
+                           : 1.0;
+  return sum * share;
+}
+
+MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
+                          const std::vector<Slot>& slots, Keep keep) {
+  const DeviceLayout layout = layout_device(model, work, device, index, slots, keep);
+  MemoryTable table = layout.table();
+  if (layout.total() > 0 && device.fixed_bytes > 0) table.emplace_back("kernels", device.fixed_bytes);
+  return table;
+}
+
+MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep) {
+  MemoryTable table(model.host_bytes.begin(), model.host_bytes.end());
+  table.emplace_back("boundaries", layout_boundaries(model, slots, rounds).bytes(work));
+  table.emplace_back("batches", work.batch_bytes * work.microbatches);
+  Bytes staging = 0;
+  for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+    const DeviceShape& device = machine.devices[i];
+    if (device.unified_memory) continue;
+    const DeviceLayout layout = layout_device(model, work, device, i, slots, keep);
+    if (groups_of(work) > 1) staging += layout.gradients;
+    const bool has_rows = std::ranges::any_of(slots, [&](const Slot& slot) {
+      return slot.device == i && slot.phase != SlotPhase::kForward && lowest_gradient_layer(model, slot) == 0;
+    });
+    if (has_rows) staging += model.layers[0].row_gradient_bytes;
+  }
+  table.emplace_back("gradient staging", staging);
+  return table;
+}
+
+}  // namespace rondo::partition

@@ -1,0 +1,102 @@
+// What every plan must satisfy, whoever made it.
+#include <algorithm>
+#include <vector>
+
+#include "rondo/base/status.h"
+#include "rondo/partition/layout.h"
+#include "rondo/partition/plan.h"
+
+namespace rondo::partition {
+namespace {
+
+absl::Status check_rounds(const Plan& plan, const Workload& work) {
+  std::uint32_t next = 0;
+  for (const Round& round : plan.rounds) {
+    if (round.first_microbatch != next || round.microbatches == 0) {
+      return invalid_input("plan: a round begins at microbatch {}, expected {}", round.first_microbatch, next);
+    }
+    next += round.microbatches;
+    if (next != work.microbatches && round.microbatches % work.reduction_group != 0) {
+      return invalid_input("plan: a round of {} microbatches does not hold whole reduction groups of {}",
+                           round.microbatches, work.reduction_group);
+    }
+  }
+  if (next != work.microbatches) {
+    return invalid_input("plan: its rounds hold {} microbatches, the step has {}", next, work.microbatches);
+  }
+  return absl::OkStatus();
+}
+
+/// Slots of one round in dealing order: forward up to the fused slot without a gap, then down.
+absl::Status check_round(const Plan& plan, const ModelShape& model, const MachineShape& machine, std::uint32_t round) {
+  const auto layers = static_cast<LayerIndex>(model.layers.size());
+  LayerIndex lowest = 0;
+  while (lowest < layers && !model.layers[lowest].has_backward) ++lowest;
+  lowest = std::max<LayerIndex>(lowest, 1);
+  LayerIndex next_forward = 0;
+  LayerIndex next_backward = 0;
+  bool fused = false;
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.round != round) continue;
+    if (slot.device >= machine.devices.size() || slot.last_layer >= layers || slot.first_layer > slot.last_layer) {
+      return invalid_input("plan: slot {} names a device or layers that do not exist", i);
+    }
+    if (slot.phase != SlotPhase::kBackward) {
+      if (fused || slot.first_layer != next_forward) {
+        return invalid_input("plan: slot {} begins at layer {}, expected {}", i, slot.first_layer, next_forward);
+      }
+      next_forward = slot.last_layer + 1;
+      if (slot.phase == SlotPhase::kFused) {
+        if (next_forward != layers) return invalid_input("plan: the fused slot {} does not end at the last layer", i);
+        fused = true;
+        next_backward = slot.first_layer;
+      } else if (next_forward == layers) {
+        return invalid_input("plan: slot {} runs the head without its loss", i);
+      }
+    } else {
+      if (!fused || slot.last_layer + 1 != next_backward || slot.first_layer < lowest) {
+        return invalid_input("plan: slot {} goes back through layers {} to {}, expected to end at {}", i,
+                             slot.first_layer, slot.last_layer, next_backward);
+      }
+      next_backward = slot.first_layer;
+    }
+  }
+  if (!fused) return invalid_input("plan: round {} has no fused slot", round);
+  if (next_backward > lowest) {
+    return invalid_input("plan: round {} has no backward slot for layers {} to {}", round, lowest, next_backward - 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status validate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine) {
+  if (plan.reduction_group != work.reduction_group || work.reduction_group == 0) {
+    return invalid_input("plan: reduction_group is {}, the run's is {}", plan.reduction_group, work.reduction_group);
+  }
+  RONDO_RETURN_IF_ERROR(check_rounds(plan, work));
+  for (std::size_t i = 1; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].round < plan.slots[i - 1].round) {
+      return invalid_input("plan: slot {} belongs to an earlier round than the slot before it", i);
+    }
+  }
+  for (std::uint32_t round = 0; round < plan.rounds.size(); ++round) {
+    RONDO_RETURN_IF_ERROR(check_round(plan, model, machine, round));
+  }
+  for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+    const Bytes need = total_of(device_memory(model, work, machine.devices[i], i, plan.slots, plan.keep));
+    if (need > machine.devices[i].budget_bytes) {
+      return resource_exhausted("{}: the plan needs {} and {} may be used", machine.devices[i].name, format_bytes(need),
+                                format_bytes(machine.devices[i].budget_bytes));
+    }
+  }
+  const Bytes host = total_of(host_memory(model, work, machine, plan.slots, plan.rounds, plan.keep));
+  if (host > machine.host_budget_bytes) {
+    return resource_exhausted("host memory: the plan needs {} and {} may be used", format_bytes(host),
+                              format_bytes(machine.host_budget_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::partition
