@@ -1,0 +1,128 @@
+// The configuration of a run: every key with its type, default, aliases and check, in one table.
+//
+// Sources, the later winning: defaults, a YAML file, command-line flags. `-` and `_` are equal in keys. Unknown keys are refused
+// with the nearest known one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace rondo::train {
+
+/// Keys of every verb, in the order in which they are documented. Defaults are Hugging Face's where it has the key.
+struct Config {
+  // Model.
+  std::string model_name_or_path;
+  std::string adapter_name_or_path;
+  // Data.
+  std::string dataset;
+  std::string eval_dataset;
+  double val_size = 0.0;  // share (< 1) or number of samples held out for evaluation
+  std::string data_format = "auto";
+  std::uint32_t cutoff_len = 2048;
+  bool packing = false;
+  bool train_on_prompt = false;
+  std::uint64_t max_samples = 0;
+  bool shuffle = true;
+  std::uint64_t seed = 42;
+  // Method.
+  std::string finetuning_type = "lora";
+  std::uint32_t lora_rank = 8;
+  double lora_alpha = 16.0;
+  double lora_dropout = 0.0;
+  std::string lora_target = "all";
+  bool use_rslora = false;
+  bool use_dora = false;
+  // Batch and length of the run.
+  std::uint32_t per_device_train_batch_size = 1;
+  std::uint32_t gradient_accumulation_steps = 8;
+  double num_train_epochs = 3.0;
+  std::uint64_t max_steps = 0;  // 0: as num_train_epochs says
+  std::uint32_t reduction_group = 0;  // 0: min(gradient_accumulation_steps, 16)
+  // Optimizer.
+  std::string optim = "adamw";
+  double learning_rate = 5e-5;
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0.0;
+  std::uint64_t warmup_steps = 0;
+  double weight_decay = 0.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;
+  std::uint32_t staleness = 0;
+  // Precision and memory.
+  std::string dtype = "bf16";
+  std::string recompute = "auto";  // full, selective, none
+  std::uint32_t quantization_bit = 0;
+  // Pool.
+  std::string devices = "auto";
+  std::string memory_limit;
+  std::string host_memory_limit;
+  std::string nvme_path;
+  std::string host;
+  std::string schedule = "roundpipe";
+  std::uint32_t threads = 0;  // 0: as many as the process may use
+  bool verify_transfers = false;
+  // Files and reports.
+  std::string output_dir;
+  std::uint64_t save_steps = 500;
+  std::uint64_t save_total_limit = 0;  // 0: all
+  std::uint64_t eval_steps = 0;        // 0: at the end, when there is evaluation data
+  std::uint64_t logging_steps = 1;
+  std::string resume_from_checkpoint;  // auto, or a path
+  bool overwrite_output_dir = false;
+  bool load_best_model_at_end = false;
+  std::string report_to;
+  bool dry_run = false;
+  // Verbs other than train.
+  std::string prompt;
+  bool raw = false;
+  std::uint32_t max_new_tokens = 128;
+  double temperature = 0.0;
+  std::uint32_t top_k = 0;
+  double top_p = 1.0;
+  std::uint64_t samples = 1;  // data: how many to show; profile: none
+  std::uint64_t steps = 5;    // profile
+  std::string trace;
+  bool json = false;
+  bool bench = false;
+  bool catalogue = false;
+  bool compare = false;
+  // init.
+  std::string arch;
+  std::uint32_t hidden_size = 64;
+  std::uint32_t intermediate_size = 0;  // 0: 8/3 of hidden_size
+  std::uint32_t num_hidden_layers = 2;
+  std::uint32_t num_attention_heads = 4;
+  std::uint32_t num_key_value_heads = 0;  // 0: as num_attention_heads
+  std::uint32_t head_dim = 0;             // 0: hidden_size / num_attention_heads
+  std::uint32_t vocab_size = 512;
+  std::uint32_t max_position_embeddings = 2048;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = false;
+};
+
+/// The verbs, in the order of the help.
+const std::vector<std::string>& verbs();
+
+/// Reads the arguments after the verb: an optional YAML file, then --key value, --key=value or --key. A later flag wins. Values are
+/// checked by themselves and against each other as `verb` needs them.
+/// Errors: InvalidArgument naming the key, where it stands (file and line, or the flag), what was expected and found.
+absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vector<std::string>& arguments);
+
+/// Every key of training with its value, as YAML that parse_arguments("train", ...) reads back to the same Config.
+std::string format_resolved(const Config& config);
+
+/// One page of help for a verb: its keys with aliases, defaults and meaning, and an example. Empty verb: the overview.
+std::string help_text(const std::string& verb);
+
+/// "learning_rate" for "learnig-rate"; empty when nothing is near.
+std::string nearest_key(const std::string& verb, const std::string& key);
+
+}  // namespace rondo::train
