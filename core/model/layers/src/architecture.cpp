@@ -65,10 +65,10 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   model.rope_ = rope_attributes(config);
   const std::int64_t hidden = config.hidden_size;
   const bool trains = method.train_weights;
-  const Parameter embedding{kEmbeddingName, {config.vocab_size, hidden}, ParameterKind::kEmbedding, trains};
+  const Parameter embedding{kEmbeddingName, {config.vocab_size, hidden}, WeightKind::kEmbedding, trains};
   const Parameter head = config.tie_word_embeddings
                              ? embedding
-                             : Parameter{"lm_head.weight", {config.vocab_size, hidden}, ParameterKind::kMatrix, trains};
+                             : Parameter{"lm_head.weight", {config.vocab_size, hidden}, WeightKind::kMatrix, trains};
   Assembler assembler(model.parameters_, model.layers_);
   assembler.add("model.embed_tokens", LayerKind::kEmbedding, 0, {embedding});
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
@@ -78,7 +78,7 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
                   mlp_parts(config, method, block).parameters);
   }
   assembler.add("lm_head", LayerKind::kHead, 0,
-                {Parameter{"model.norm.weight", {hidden}, ParameterKind::kNorm, trains}, head});
+                {Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, trains}, head});
 
   std::map<std::tuple<LayerKind, std::uint32_t, bool, bool>, std::uint32_t> classes;
   bool trained_below = false;

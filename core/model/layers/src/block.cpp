@@ -13,21 +13,21 @@ class PartsBuilder {
  public:
   explicit PartsBuilder(const MethodSpec& method) : method_(method) {}
 
-  std::uint32_t add(std::string name, devices::Shape shape, ParameterKind kind, bool trained) {
+  std::uint32_t add(std::string name, devices::Shape shape, WeightKind kind, bool trained) {
     parts_.parameters.push_back({std::move(name), std::move(shape), kind, trained});
     return static_cast<std::uint32_t>(parts_.parameters.size() - 1);
   }
   std::uint32_t norm(const std::string& module, std::int64_t width) {
-    return add(module + ".weight", {width}, ParameterKind::kNorm, method_.train_weights);
+    return add(module + ".weight", {width}, WeightKind::kNorm, method_.train_weights);
   }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}};
-    use.weight = add(use.module + ".weight", {out, in}, ParameterKind::kMatrix, method_.train_weights);
-    if (bias) use.bias = add(use.module + ".bias", {out}, ParameterKind::kBias, method_.train_weights);
+    use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, method_.train_weights);
+    if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, method_.train_weights);
     if (method_.lora && std::ranges::count(method_.lora->targets, word) > 0) {
       const auto rank = static_cast<std::int64_t>(method_.lora->rank);
-      use.lora_a = add(adapter_tensor_name(use.module, 'A'), {rank, in}, ParameterKind::kLoraA, method_.train_lora);
-      use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, rank}, ParameterKind::kLoraB, method_.train_lora);
+      use.lora_a = add(adapter_tensor_name(use.module, 'A'), {rank, in}, WeightKind::kLoraA, method_.train_lora);
+      use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, rank}, WeightKind::kLoraB, method_.train_lora);
     }
     parts_.linears.push_back(std::move(use));
   }

@@ -1,7 +1,7 @@
 // The configuration of a run: every key with its type, default, aliases and check, in one table.
 //
-// Sources, the later winning: defaults, a YAML file, command-line flags. `-` and `_` are equal in keys. Unknown keys are refused
-// with the nearest known one.
+// Sources, the later winning: defaults, a YAML file, command-line flags. `-` and `_` are equal in keys. Unknown keys
+// are refused with the nearest known one.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct Config {
   std::uint32_t per_device_train_batch_size = 1;
   std::uint32_t gradient_accumulation_steps = 8;
   double num_train_epochs = 3.0;
-  std::uint64_t max_steps = 0;  // 0: as num_train_epochs says
+  std::uint64_t max_steps = 0;        // 0: as num_train_epochs says
   std::uint32_t reduction_group = 0;  // 0: min(gradient_accumulation_steps, 16)
   // Optimizer.
   std::string optim = "adamw";
@@ -111,9 +111,9 @@ struct Config {
 /// The verbs, in the order of the help.
 const std::vector<std::string>& verbs();
 
-/// Reads the arguments after the verb: an optional YAML file, then --key value, --key=value or --key. A later flag wins. Values are
-/// checked by themselves and against each other as `verb` needs them.
-/// Errors: InvalidArgument naming the key, where it stands (file and line, or the flag), what was expected and found.
+/// Reads the arguments after the verb: an optional YAML file, then --key value, --key=value or --key. A later flag
+/// wins. Values are checked by themselves and against each other as `verb` needs them. Errors: InvalidArgument naming
+/// the key, where it stands (file and line, or the flag), what was expected and found.
 absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vector<std::string>& arguments);
 
 /// Every key of training with its value, as YAML that parse_arguments("train", ...) reads back to the same Config.

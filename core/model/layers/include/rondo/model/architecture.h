@@ -28,15 +28,15 @@ struct MethodSpec {
   bool train_lora = false;  // false: the adapter is applied but frozen
 };
 
-enum class ParameterKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
+enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
 
 struct Parameter {
   std::string name;  // Hugging Face's, or PEFT's tensor name for factors of an adapter
   devices::Shape shape;
-  ParameterKind kind = ParameterKind::kMatrix;
+  WeightKind kind = WeightKind::kMatrix;
   bool trained = false;
   /// Weight decay applies to matrices, not to biases and norm weights.
-  bool decays() const { return kind != ParameterKind::kNorm && kind != ParameterKind::kBias; }
+  bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
 };
 

@@ -1,0 +1,127 @@
+// The verbs as functions: what the `rondo` command calls and prints.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/data/samples.h"
+#include "rondo/devices/profile.h"
+#include "rondo/partition/plan.h"
+#include "rondo/train/config.h"
+
+namespace rondo::train {
+
+/// What is known before the first step.
+struct RunSummary {
+  std::string model;   // "llama, 30 blocks, 134.5 M parameters, bf16"
+  std::string method;  // "LoRA rank 16 on q_proj, ...: 4.9 M trained parameters"
+  data::DataReport data;
+  data::DataReport evaluation;  // records 0: none
+  std::string sample_text;      // one sample with its targets marked, without colour
+  std::string sample_text_coloured;
+  std::uint64_t total_steps = 0;
+  std::uint64_t first_step = 0;  // of a resumed run: steps done already
+  std::string resumed_from;
+  /// Bytes promised, by purpose: one table for each used device, then "host".
+  std::vector<std::pair<std::string, partition::MemoryTable>> memory;
+  std::vector<std::pair<std::string, std::string>> unused_devices;  // name, why
+  partition::Prediction predicted;
+  std::vector<std::string> notes;
+};
+
+struct StepReport {
+  std::uint64_t step = 0;  // from 1
+  std::uint64_t total_steps = 0;
+  double epoch = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;
+  std::uint64_t target_tokens = 0;
+  std::uint64_t tokens = 0;
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+  double elapsed_seconds = 0;
+  double remaining_seconds = 0;
+  double sol = 0;  // share of the speed of light, DESIGN's definition
+  double bubble = 0;
+  std::string limited_by;
+  std::uint64_t skipped_steps = 0;
+  std::uint64_t retries = 0;
+  std::uint64_t lost_devices = 0;
+  std::vector<std::pair<std::string, Bytes>> memory;  // peak by device, then "host"
+};
+/// The line of metrics.jsonl.
+nlohmann::ordered_json to_json(const StepReport& report);
+
+struct EvalReport {
+  std::uint64_t step = 0;
+  double eval_loss = 0;
+  std::uint64_t eval_target_tokens = 0;
+};
+
+/// What was left behind, for the last lines on the screen.
+struct RunOutcome {
+  std::string output_dir;
+  bool interrupted = false;  // a checkpoint was saved; exit 130
+  std::string try_command;   // "rondo generate --model_name_or_path ..."
+};
+
+/// Told of everything that a user sees. Called from the training thread.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void on_start(const RunSummary& summary) = 0;
+  virtual void on_step(const StepReport& report) = 0;
+  virtual void on_evaluation(const EvalReport& report) = 0;
+  virtual void on_checkpoint(const std::string& path) = 0;
+  virtual void on_note(const std::string& text) = 0;
+};
+
+/// Set from a signal handler: the run then abandons an uncommitted step or finishes a committed one, saves and ends.
+using StopFlag = std::atomic<bool>;
+
+absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop);
+
+struct Evaluation {
+  double eval_loss = 0;
+  double perplexity = 0;
+  std::uint64_t target_tokens = 0;
+};
+absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer);
+
+struct Generation {
+  std::string text;
+  std::vector<std::int32_t> prompt_ids;
+  std::vector<std::int32_t> token_ids;  // without the prompt; an end token is the last when finish_reason is stop
+  std::string finish_reason;            // stop, length
+};
+/// `on_text` (may be empty) receives the answer piece by piece.
+absl::StatusOr<Generation> run_generation(const Config& config, const std::function<void(std::string_view)>& on_text);
+
+struct DataView {
+  data::Dataset dataset;           // the first `samples` ones are to be shown
+  std::vector<std::string> texts;  // of these, coloured or plain
+};
+absl::StatusOr<DataView> run_data(const Config& config, bool colour);
+
+/// plan --json's document (INTERFACE, Planning and profiling), and the memory tables for people.
+struct PlanView {
+  nlohmann::ordered_json json;
+  partition::Plan plan;
+};
+absl::StatusOr<PlanView> run_plan(const Config& config);
+
+/// devices --json's document; with config.catalogue the catalogue's cards under "catalogue".
+absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config);
+
+/// init: returns the folder that was made.
+absl::StatusOr<std::string> run_init(const Config& config);
+
+}  // namespace rondo::train

@@ -1,0 +1,84 @@
+// What training, evaluation, generation and planning have in common: the model opened and checked, the pool, the plan,
+// weights in the host's stores.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/data/chat_template.h"
+#include "rondo/data/samples.h"
+#include "rondo/data/tokenizer.h"
+#include "rondo/devices/pool.h"
+#include "rondo/model/architecture.h"
+#include "rondo/model/config.h"
+#include "rondo/model/safetensors.h"
+#include "rondo/offload/parameter_store.h"
+#include "rondo/partition/plan.h"
+#include "rondo/train/config.h"
+#include "rondo/train/loader.h"
+
+namespace rondo::train {
+
+/// A directory, or a Hub id in the local Hugging Face cache (HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub;
+/// revision main). Errors: InvalidArgument naming what was looked for and where.
+absl::StatusOr<std::filesystem::path> find_model(const std::string& name_or_path);
+
+/// A model directory's files that turn conversations into tokens.
+struct TextParts {
+  data::Tokenizer tokenizer;
+  std::optional<data::ChatTemplate> chat_template;
+  data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr}; }
+};
+absl::StatusOr<TextParts> open_text(const std::filesystem::path& folder);
+
+/// The run's data as the keys say: training set and evaluation set (empty when there is none).
+struct RunData {
+  data::Dataset train;
+  data::Dataset evaluation;
+};
+absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
+
+/// What a plan is for.
+enum class Purpose : std::uint8_t { kTrain, kEvaluate };
+
+/// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked.
+struct OpenModel {
+  std::filesystem::path folder;
+  std::optional<model::TensorFiles> files;
+  std::optional<model::TensorFiles> adapter_files;
+  std::optional<model::Architecture> architecture;
+};
+absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool need_weights);
+
+/// Pool, shapes and plan.
+struct Machine {
+  std::unique_ptr<devices::ThreadPool> threads;
+  std::vector<devices::PoolMember> pool;
+  devices::HostProfile host;
+  partition::MachineShape shape;
+  bool phantom = false;  // a pool that does no arithmetic
+  std::string numerics_class;
+};
+absl::StatusOr<Machine> open_machine(const Config& config);
+
+struct PlannedRun {
+  partition::ModelShape shape;
+  partition::Workload work;
+  partition::Plan plan;
+  std::vector<std::uint32_t> buckets;
+};
+/// `lengths`: of the run's microbatches. Errors: InvalidArgument / ResourceExhausted as make_plan says.
+absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
+                                    const Loader::Lengths& lengths, Purpose purpose);
+/// Without data: every sequence counts as cutoff_len tokens.
+Loader::Lengths assumed_lengths(const Config& config);
+
+/// The store, filled from the files (or phantom).
+absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model,
+                                                   const Machine& machine);
+
+}  // namespace rondo::train

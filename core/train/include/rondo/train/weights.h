@@ -1,0 +1,29 @@
+// Between model directories and the parameter store: loading weights and adapters, writing results.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/status.h"
+#include "rondo/model/adapter.h"
+#include "rondo/model/architecture.h"
+#include "rondo/model/safetensors.h"
+#include "rondo/offload/parameter_store.h"
+
+namespace rondo::train {
+
+/// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Factors
+/// without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
+/// counter-based numbers of (seed, name, element); B zero. Errors: Internal naming a tensor with a number that is not
+/// finite.
+absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
+                          const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store);
+
+/// Writes what the method trains into `folder`: a whole model, or an adapter in PEFT's layout with its configuration.
+absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store,
+                          const std::filesystem::path& base_model, const std::filesystem::path& folder);
+
+/// Copies every tokenizer file of the base model that is there, unchanged.
+absl::Status copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace rondo::train

@@ -1,0 +1,159 @@
+#include "rondo/train/weights.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/random.h"
+
+namespace rondo::train {
+namespace {
+
+bool is_factor(const model::Parameter& parameter) {
+  return parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
+}
+
+std::uint64_t name_key(const std::string& name) {
+  std::uint64_t key = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return key;
+}
+
+void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::span<float> out) {
+  if (parameter.kind == model::WeightKind::kLoraB) {
+    std::memset(out.data(), 0, out.size_bytes());
+    return;
+  }
+  const float limit = 1.0F / std::sqrt(static_cast<float>(parameter.shape.back()));
+  const std::uint64_t key = devices::combine_keys(seed, name_key(parameter.name));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = (2.0F * devices::uniform_float(devices::combine_keys(key, i)) - 1.0F) * limit;
+  }
+}
+
+bool all_finite(std::span<const float> values) {
+  for (const float value : values) {
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+/// A frozen parameter in bf16 has no fp32 copy: its bits are checked in place.
+bool all_finite(std::span<const std::uint16_t> values) {
+  for (const std::uint16_t bits : values) {
+    if ((bits & 0x7F80U) == 0x7F80U) return false;
+  }
+  return true;
+}
+
+absl::Status fill(const model::Parameter& parameter, const model::TensorView& tensor, model::ParameterId id,
+                  offload::ParameterStore& store) {
+  const auto bad = [&] {
+    return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
+  };
+  if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+    const std::span<float> master = store.master(id);
+    model::TensorFiles::read_as_float32(tensor, master);
+    if (!all_finite(master)) return bad();
+    store.publish_from_master(id);
+    return absl::OkStatus();
+  }
+  const std::span<std::uint16_t> bits(reinterpret_cast<std::uint16_t*>(store.published(id).host()),
+                                      parameter.elements());
+  model::TensorFiles::read_as_bfloat16(tensor, bits);
+  return all_finite(std::span<const std::uint16_t>(bits)) ? absl::OkStatus() : bad();
+}
+
+model::WeightType file_type(devices::DType dtype) {
+  return dtype == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
+}
+
+std::vector<std::uint64_t> file_shape(const devices::Shape& shape) { return {shape.begin(), shape.end()}; }
+
+absl::Status write_adapter(const model::Architecture& model, offload::ParameterStore& store,
+                           const std::filesystem::path& base_model, const std::filesystem::path& folder) {
+  std::vector<model::TensorToWrite> tensors;
+  std::vector<model::ParameterId> ids;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!is_factor(parameter)) continue;
+    tensors.push_back({parameter.name, model::WeightType::kFloat32, file_shape(parameter.shape)});
+    ids.push_back(id);
+  }
+  RONDO_RETURN_IF_ERROR(model::write_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}},
+                                                 [&](std::size_t i, std::span<std::byte> out) {
+                                                   std::memcpy(out.data(), store.master(ids[i]).data(), out.size());
+                                                   return absl::OkStatus();
+                                                 }));
+  model::LoraConfig config = *model.method().lora;
+  config.base_model = base_model.string();
+  return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
+}
+
+absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store,
+                         const std::filesystem::path& base_model, const std::filesystem::path& folder) {
+  std::vector<model::TensorToWrite> tensors;
+  std::vector<model::ParameterId> ids;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (is_factor(parameter)) continue;
+    tensors.push_back({parameter.name, file_type(store.dtype()), file_shape(parameter.shape)});
+    ids.push_back(id);
+  }
+  RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, std::span<std::byte> out) {
+    std::memcpy(out.data(), store.published(ids[i]).host(), out.size());
+    return absl::OkStatus();
+  }));
+  model::ModelConfig config = model.config();
+  config.weight_type = file_type(store.dtype());
+  RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", model::format_config(config)));
+  const std::filesystem::path generation = base_model / "generation_config.json";
+  if (!std::filesystem::exists(generation)) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(generation));
+  return write_file_atomically(folder / "generation_config.json", text);
+}
+
+}  // namespace
+
+absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
+                          const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store) {
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (is_factor(parameter) && adapter == nullptr) {
+      if (!parameter.trained) continue;
+      init_factor(parameter, seed, store.master(id));
+      store.publish_from_master(id);
+      continue;
+    }
+    const model::TensorFiles& source = is_factor(parameter) ? *adapter : files;
+    const model::TensorView* tensor = source.find(parameter.name);
+    if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", parameter.name);
+    RONDO_RETURN_IF_ERROR(fill(parameter, *tensor, id, store));
+    source.release(*tensor);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store,
+                          const std::filesystem::path& base_model, const std::filesystem::path& folder) {
+  if (model.method().lora) return write_adapter(model, store, base_model, folder);
+  return write_model(model, store, base_model, folder);
+}
+
+absl::Status copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  constexpr std::array kNames = {
+      "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+      "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
+  for (const char* name : kNames) {
+    if (!std::filesystem::exists(from / name)) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(from / name));
+    RONDO_RETURN_IF_ERROR(write_file_atomically(to / name, text));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::train
