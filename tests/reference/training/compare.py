@@ -68,8 +68,7 @@ class Program:
 def build_inputs(folder, case, method, form):
     """Model directory with tokenizer, adapter for LoRA, data set; the expected samples."""
     model_folder = folder / "model"
-    adds_bos = case.startswith(("llama", "mistral"))
-    tokenizer = corpus.build_tokenizer(model_folder, SEED, adds_bos)
+    tokenizer = corpus.build_tokenizer(model_folder, SEED, llama_like=case.startswith(("llama", "mistral")))
     model = families.make_model(
         case, SEED, vocab_size=len(tokenizer) + 9, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
@@ -209,10 +208,17 @@ def compare_data(program, config, lines, samples, result):
     found = program.run_json("data", config, "--samples", len(lines))["samples"]
     result["data"] = [{k: s[k] for k in ("input_ids", "labels")} for s in found] == samples
     if not result["data"]:
-        first = next((i for i, (f, e) in enumerate(zip(found, samples))
-                      if (f["input_ids"], f["labels"]) != (e["input_ids"], e["labels"])), min(len(found), len(samples)))
-        result["missed"].append(f"data: {len(found)} samples, expected {len(samples)}; first difference at {first}: "
-                                f"{found[first:first + 1]}, expected {samples[first:first + 1]}")
+        result["missed"].append(f"data: {len(found)} samples, expected {len(samples)}; {first_difference(found, samples)}")
+
+
+def first_difference(found, expected):
+    for index, (f, e) in enumerate(zip(found, expected)):
+        for key in ("input_ids", "labels"):
+            if f[key] != e[key]:
+                at = next((i for i, (a, b) in enumerate(zip(f[key], e[key])) if a != b), min(len(f[key]), len(e[key])))
+                return (f"sample {index}, {key} from {at}: {f[key][at:at + 6]} (of {len(f[key])}), expected "
+                        f"{e[key][at:at + 6]} (of {len(e[key])})")
+    return "those that both have are equal"
 
 
 def compare_case(program, folder, case, method, form, arguments):

@@ -6,8 +6,8 @@ and the definitions of the product's interface. It shares nothing with what it c
 import json
 import random
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
 
 MASKED = -100
 FORMATS = ("messages", "prompt_completion", "text")
@@ -38,10 +38,18 @@ def paragraph(rng, low, high):
     return " ".join(sentence(rng) for _ in range(rng.randint(low, high)))
 
 
-def build_tokenizer(folder, seed, adds_bos):
-    """Byte-level BPE with ChatML, saved as a model directory's tokenizer files. `adds_bos`: as Llama's, <s> first."""
+def load_tokenizer(folder):
+    """By the file alone: AutoTokenizer rebuilds some by the model's class, and then ids differ from tokenizer.json's."""
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def build_tokenizer(folder, seed, llama_like):
+    """Byte-level BPE with ChatML, saved as a model directory's tokenizer files. Llama's and Mistral's put <s> first;
+    Qwen's normalise to NFC."""
     rng = random.Random(seed)
     tokenizer = Tokenizer(models.BPE())
+    if not llama_like:
+        tokenizer.normalizer = normalizers.NFC()
     split = Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
                   r"|\s+(?!\S)|\s+")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -53,15 +61,15 @@ def build_tokenizer(folder, seed, adds_bos):
     roles = ("system", "user", "assistant")
     texts = (rng.choice(roles) + rng.choice(["\n", "\n\n"]) + paragraph(rng, 2, 6) for _ in range(400))
     tokenizer.train_from_iterator(texts, trainer)
-    if adds_bos:
+    if llama_like:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token=END_OF_TURN,
                                    pad_token="<|endoftext|>", clean_up_tokenization_spaces=False)
     fast.chat_template = CHATML
     fast.save_pretrained(folder)
-    loaded = AutoTokenizer.from_pretrained(folder)
-    text = paragraph(rng, 3, 3)
+    loaded = load_tokenizer(folder)
+    text = paragraph(rng, 3, 3) + "".join(_ODDITIES)
     if loaded(text)["input_ids"] != tokenizer.encode(text).ids:
         raise RuntimeError("the saved tokenizer does not load as it was trained")
     return loaded

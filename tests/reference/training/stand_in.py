@@ -4,7 +4,7 @@ Microbatches are padded here and run apart in the reference, so the two differ b
 STAND_IN_FAULT set it makes one typical mistake, and the comparison has to miss its bars:
     accumulation  mean of the microbatches' means      decay   weight decay on norms and biases too
     mask          the first target is left out         rate    the schedule begins a step late
-    bias          AdamW's epsilon is 1e-4              stop    generate forgets the template's generation prompt
+    epsilon       1e-4 instead of 1e-7               stop    generate forgets the template's generation prompt
     keys          a tensor of the output is renamed
 """
 import argparse
@@ -28,7 +28,7 @@ FAULT = os.environ.get("STAND_IN_FAULT", "")
 
 
 def read_samples(config):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(config["model_name_or_path"])
+    tokenizer = corpus.load_tokenizer(config["model_name_or_path"])
     lines = [json.loads(line) for line in pathlib.Path(config["dataset"]).read_text().split("\n") if line]
     samples, _ = corpus.expected_samples(tokenizer, lines, config["cutoff_len"])
     if FAULT == "mask":
@@ -64,7 +64,7 @@ def train(config):
         model, steps, learning_rate=config["learning_rate"], weight_decay=config["weight_decay"], padded=True,
         schedule=config["lr_scheduler_type"], warmup=warmup + (FAULT == "rate"), max_grad_norm=config["max_grad_norm"],
         betas=(config["adam_beta1"], config["adam_beta2"]),
-        epsilon=1e-4 if FAULT == "bias" else config["adam_epsilon"])
+        epsilon=1e-4 if FAULT == "epsilon" else config["adam_epsilon"])
     out = pathlib.Path(config["output_dir"])
     model.save_pretrained(out)
     for name in compare.TOKENIZER_FILES:
@@ -86,7 +86,7 @@ def _decay_everything(optimizer):
 
 def generate(options):
     folder = options["model_name_or_path"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer = corpus.load_tokenizer(folder)
     model = compare.load_base(folder)
     if "adapter_name_or_path" in options:
         model = compare.peft.PeftModel.from_pretrained(model, options["adapter_name_or_path"])
