@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "json_fields.h"
 #include "rondo/base/status.h"
@@ -55,12 +60,40 @@ void refuse_unsupported(Fields& fields) {
   }
 }
 
-/// "self_attn.q_proj" matches the same modules as "q_proj".
-std::string last_part(const std::string& name) {
-  for (const char* parent : {"self_attn.", "mlp."}) {
-    if (name.starts_with(parent)) return name.substr(std::string_view(parent).size());
+/// One entry of target_modules: a module of every layer, or of one.
+struct Target {
+  std::string name;
+  std::optional<std::uint32_t> layer;
+};
+
+/// [["model."] "layers." N "."] ["self_attn." | "mlp."] name, as PEFT matches the ends of paths.
+Target split_target(std::string_view text) {
+  Target target;
+  const auto skip = [&](std::string_view start) {
+    if (!text.starts_with(start)) return false;
+    text.remove_prefix(start.size());
+    return true;
+  };
+  skip("model.");
+  if (skip("layers.")) {
+    std::uint32_t layer = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
+    if (error != std::errc() || end == text.data() + text.size() || *end != '.') return {};
+    target.layer = layer;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  return name;
+  if (!skip("self_attn.")) skip("mlp.");
+  target.name = text;
+  return target;
+}
+
+/// PEFT spells "all-linear" out, layer by layer, for small models. Such lists stand for their names when each name is
+/// there for the same layers from 0 on; whether these are all of the model's shows in its tensors.
+bool covers_same_layers(const std::map<std::string, std::set<std::uint32_t>>& layers_of) {
+  return std::all_of(layers_of.begin(), layers_of.end(), [&](const auto& entry) {
+    const std::set<std::uint32_t>& layers = entry.second;
+    return layers == layers_of.begin()->second && *layers.rbegin() + 1 == layers.size();
+  });
 }
 
 std::vector<std::string> parse_targets(Fields& fields) {
@@ -71,21 +104,25 @@ std::vector<std::string> parse_targets(Fields& fields) {
     fields.expected("target_modules", "a list of module names or \"all-linear\"");
     return {};
   }
-  std::vector<std::string> named;
+  std::set<std::string> named;
+  std::map<std::string, std::set<std::uint32_t>> layers_of;
   for (const Json& element : value) {
-    const std::string name = element.is_string() ? last_part(element.get<std::string>()) : "";
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    const Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
+    if (std::find(known.begin(), known.end(), target.name) == known.end()) {
       fields.refuse("target_modules",
                     fmt::format("expected names out of {}, found {}", fmt::join(known, ", "), excerpt(element)));
       return {};
     }
-    named.push_back(name);
+    named.insert(target.name);
+    if (target.layer) layers_of[target.name].insert(*target.layer);
+  }
+  if (!covers_same_layers(layers_of)) {
+    fields.refuse("target_modules", "adapters of single layers are not supported; expected every layer for each name");
   }
   // PEFT keeps a set and writes it in any order: the model's order makes equal adapters equal.
   std::vector<std::string> targets;
-  for (const std::string& name : known) {
-    if (std::find(named.begin(), named.end(), name) != named.end()) targets.push_back(name);
-  }
+  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
+               [&](const std::string& name) { return named.contains(name); });
   return targets;
 }
 
@@ -107,24 +144,23 @@ absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& mode
   for (const LinearModule& linear : linear_modules(model)) {
     if (linear.layer == 0) known.push_back(linear.name);
   }
-  std::vector<std::string> named;
+  std::set<std::string> named;
   for (std::size_t begin = 0; begin <= words.size();) {
     const std::size_t end = std::min(words.find(',', begin), words.size());
     const std::string word = trimmed(std::string_view(words).substr(begin, end - begin));
     begin = end + 1;
     if (word == "all" || word == "all-linear") {
-      named.insert(named.end(), known.begin(), known.end());
+      named.insert(known.begin(), known.end());
     } else if (std::find(known.begin(), known.end(), word) != known.end()) {
-      named.push_back(word);
+      named.insert(word);
     } else {
       return invalid_input("lora_target: \"{}\" is no linear layer of {}; expected all or names out of {}", word,
                            model.model_type, fmt::join(known, ", "));
     }
   }
   std::vector<std::string> targets;
-  for (const std::string& name : known) {
-    if (std::find(named.begin(), named.end(), name) != named.end()) targets.push_back(name);
-  }
+  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
+               [&](const std::string& name) { return named.contains(name); });
   return targets;
 }
 
