@@ -66,6 +66,11 @@ absl::StatusOr<ModelConfig> checked_config(const InitOptions& options) {
     return invalid_input("init: vocab_size: expected at least {} (the tokenizer's size), found {}", kInitTokenizerSize,
                          options.vocab_size);
   }
+  // JSON has no such numbers: they would be written as null and come back as the defaults.
+  if (!std::isfinite(options.rope_theta)) return invalid_input("init: rope_theta: expected a number, found none");
+  if (!std::isfinite(options.initializer_range)) {
+    return invalid_input("init: initializer_range: expected a number, found none");
+  }
   const bool derived = options.head_dim == 0 && options.num_attention_heads != 0;
   if (derived && options.hidden_size % options.num_attention_heads != 0) {
     return invalid_input(
