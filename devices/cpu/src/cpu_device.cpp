@@ -56,7 +56,8 @@ class CpuDevice final : public Device, private HostBackend {
     caps_.matrix_units = arithmetic_for_bfloat16() == TileArithmetic::kBfloat16;
     caps_.hardware_queues = options.single_queue ? 1 : 3;
     caps_.numerics_class = executor_.numerics_class();
-    for (std::size_t i = 0; i < caps_.hardware_queues; ++i) queues_[i] = std::make_unique<HostQueue>(*this);
+    for (std::size_t i = 0; i < caps_.hardware_queues; ++i)
+      queues_[i] = std::make_unique<HostQueue>(static_cast<HostBackend&>(*this));
   }
   ~CpuDevice() override {
     for (auto& queue : queues_) queue.reset();  // they call execute()

@@ -77,8 +77,8 @@ PreparedOr CrossEntropy::prepare(const Preparation& preparation) {
   RONDO_ASSIGN_OR_RETURN(op->logits_, RowProduct::plan(engines, {op->chunk_, op->vocabulary_, op->width_, true, narrow,
                                                                  w_bfloat16, true}));
   if (op->attributes_.has_input_gradient) {
-    RONDO_ASSIGN_OR_RETURN(op->dx_, RowProduct::plan(engines, {op->chunk_, op->width_, op->vocabulary_, false, narrow,
-                                                               w_bfloat16, true}));
+    RONDO_ASSIGN_OR_RETURN(
+        op->dx_, RowProduct::plan(engines, {op->chunk_, op->width_, op->vocabulary_, false, narrow, w_bfloat16, true}));
   }
   if (op->attributes_.has_weight_gradient) {
     RONDO_ASSIGN_OR_RETURN(
@@ -147,7 +147,8 @@ void CrossEntropy::gather(const RunContext& context, const Scratch& scratch, std
       convert_row(x.at(scratch.tokens[row] * width_), scratch.x.at(row * width_), width_);
     }
   });
-  std::memset(scratch.x.at(rows * width_).data, 0, static_cast<std::size_t>((filled_up - rows) * width_) * (narrow_ ? 2 : 4));
+  std::memset(scratch.x.at(rows * width_).data, 0,
+              static_cast<std::size_t>((filled_up - rows) * width_) * (narrow_ ? 2 : 4));
   std::fill(scratch.targets + rows, scratch.targets + filled_up, -1);
 }
 
@@ -170,9 +171,8 @@ absl::Status CrossEntropy::run_chunk(const RunContext& context, const Scratch& s
   Finish to_logits;
   to_logits.out = {scratch.logits, false};
   RONDO_RETURN_IF_ERROR(logits_.run(context.pool, filled_up, x, w, to_logits, scratch.products));
-  softmax_cross_entropy(context.pool, narrow_ ? Storage::kBfloat16 : Storage::kFloat32, scratch.logits,
-                        scratch.targets, scratch.losses, has_gradient() ? scratch.gradient.data : nullptr, filled_up,
-                        vocabulary_);
+  softmax_cross_entropy(context.pool, narrow_ ? Storage::kBfloat16 : Storage::kFloat32, scratch.logits, scratch.targets,
+                        scratch.losses, has_gradient() ? scratch.gradient.data : nullptr, filled_up, vocabulary_);
   for (std::int64_t row = 0; row < rows; ++row) loss += scratch.losses[row];
   const ConstArray gradient = {scratch.gradient.data, scratch.gradient.bfloat16};
   if (attributes_.has_input_gradient) {

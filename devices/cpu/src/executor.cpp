@@ -185,8 +185,10 @@ absl::Status CpuProgram::check(const Bindings& bindings) const {
 absl::Status CpuProgram::run(ThreadPool& pool, const Bindings& bindings, const BufferView& scratch) const {
   RONDO_RETURN_IF_ERROR(check(bindings));
   if (const Bytes needed = scratch_bytes(pool.threads()); scratch.size < needed) {
-    return internal_error("the CPU's scratch of {} bytes is too small, {} needed: it could not grow when a program was "
-                          "compiled", scratch.size, needed);
+    return internal_error(
+        "the CPU's scratch of {} bytes is too small, {} needed: it could not grow when a program was "
+        "compiled",
+        scratch.size, needed);
   }
   const RunContext context{pool, list_, layout_, bindings, scratch.host()};
   for (const auto& prepared : prepared_) RONDO_RETURN_IF_ERROR(prepared->run(context));

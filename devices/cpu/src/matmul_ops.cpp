@@ -62,8 +62,8 @@ PreparedOr prepare_matmul(const Preparation& preparation) {
   shape.inner = shape.b_transposed ? w.shape[1] : w.shape[0];
   shape.a_bfloat16 = is_bfloat16(a);
   shape.b_bfloat16 = is_bfloat16(w);
-  shape.trivial_finish = !is_bfloat16(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias &&
-                         !attributes.has_addend;
+  shape.trivial_finish =
+      !is_bfloat16(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias && !attributes.has_addend;
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
   return std::make_unique<MatMul>(preparation.op, attributes, product, shape.rows);
 }

@@ -55,9 +55,7 @@ class TaskStatus {
 };
 
 /// The extents that tiles of `step` have over `n`: the full one and the rest, 0 where there is none.
-std::array<std::int64_t, 2> extents(std::int64_t n, std::int64_t step) {
-  return {n >= step ? step : 0, n % step};
-}
+std::array<std::int64_t, 2> extents(std::int64_t n, std::int64_t step) { return {n >= step ? step : 0, n % step}; }
 
 /// Prepares the four shapes of tiles over [rows, columns].
 template <typename ShapeOf>
@@ -90,9 +88,9 @@ absl::Status for_tiles(ThreadPool& pool, const TileGrid& grid, std::int64_t rows
 }  // namespace
 
 struct RowProduct::Scratch {
-  float* a = nullptr;         // [rows_block, inner]
-  float* b = nullptr;         // [columns_block, inner] or column blocks of [inner_block, columns]
-  float* sums = nullptr;      // [rows_block, columns], when the inner extent is cut
+  float* a = nullptr;            // [rows_block, inner]
+  float* b = nullptr;            // [columns_block, inner] or column blocks of [inner_block, columns]
+  float* sums = nullptr;         // [rows_block, columns], when the inner extent is cut
   std::byte* members = nullptr;  // each: a tile's sums, then the engine's scratch
   Bytes per_member = 0;
   Bytes shared = 0;
@@ -109,7 +107,8 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   const bool native = product.engine_ == engines.narrow;
   product.convert_a_ = shape.a_bfloat16 && !native;
   product.convert_b_ = shape.b_bfloat16 && !native;
-  product.rows_block_ = std::min(shape.rows, at_least_one_step(std::min(kRowsBlock, 2 * kPanelElements / shape.inner), 256));
+  product.rows_block_ =
+      std::min(shape.rows, at_least_one_step(std::min(kRowsBlock, 2 * kPanelElements / shape.inner), 256));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
   if (product.convert_b_ && shape.b_transposed) {
@@ -214,7 +213,8 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, ConstArray a, 
 
 absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, ConstArray a, ConstArray b,
                                    const Finish& finish, const Scratch& scratch) const {
-  const ConstArray a_block = convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : a.at(block.m * shape_.inner + block.k);
+  const ConstArray a_block =
+      convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : a.at(block.m * shape_.inner + block.k);
   const auto b_tile = [&](std::int64_t n) {
     if (shape_.b_transposed) {
       return convert_b_ ? ConstArray{scratch.b, false}.at(n * shape_.inner) : b.at((block.n + n) * shape_.inner);

@@ -86,8 +86,8 @@ class RowProduct {
   std::int64_t inner_block_ = 0;
 };
 
-/// dw [rows, columns] += alpha A^T B for A [tokens, rows] and B [tokens, columns], in chunks of kTokenChunk tokens whose
-/// sums are added in rising order.
+/// dw [rows, columns] += alpha A^T B for A [tokens, rows] and B [tokens, columns], in chunks of kTokenChunk tokens
+/// whose sums are added in rising order.
 class WeightProduct {
  public:
   struct Shape {

@@ -1,12 +1,15 @@
 // See row_kernels.h. Compiled once per instruction set and chosen at run time, as the kernels in kernels/ are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "row_kernels.cpp"
+#include "row_kernels.h"
+
 #include <hwy/foreach_target.h>
+
+#include <algorithm>
 
 #include "kernels.h"
 #include "kernels/storage.h"
 #include "kernels/vector-inl.h"
-#include "row_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
@@ -32,9 +35,8 @@ void convert_any(ConstArray x, Array y, std::int64_t n) {
 }
 
 void add_any(ConstArray x, float* y, std::int64_t n) {
-  for_vectors(n, [=](std::int64_t i, auto extent) HWY_ATTR {
-    store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent);
-  });
+  for_vectors(n, [=](std::int64_t i, auto extent)
+                     HWY_ATTR { store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent); });
 }
 
 void finish_any(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
@@ -58,12 +60,12 @@ void finish_any(const Finish& finish, const float* sums, std::int64_t sums_strid
 /// out[t * out_stride + c] = x[t] . w[c] for kTokens rows of x and kColumns rows of w, both with stride `inner`.
 template <int kTokens, int kColumns, typename T>
 HWY_INLINE void dot_block(const float* x, const T* w, std::int64_t inner, float* out, std::int64_t out_stride) {
-  Vector sums[kTokens][kColumns];
+  Vector sums[std::size_t{kTokens}][std::size_t{kColumns}];
   for (int t = 0; t < kTokens; ++t) {
     for (int c = 0; c < kColumns; ++c) sums[t][c] = zero();
   }
   for_vectors(inner, [&](std::int64_t i, auto extent) HWY_ATTR {
-    Vector columns[kColumns];
+    Vector columns[std::size_t{kColumns}];
     for (int c = 0; c < kColumns; ++c) columns[c] = load(w + c * inner + i, extent);
     for (int t = 0; t < kTokens; ++t) {
       const auto token = load(x + t * inner + i, extent);

@@ -26,7 +26,9 @@ struct Array {
   void* data = nullptr;
   bool bfloat16 = false;
 
-  Array at(std::int64_t element) const { return {static_cast<std::byte*>(data) + element * (bfloat16 ? 2 : 4), bfloat16}; }
+  Array at(std::int64_t element) const {
+    return {static_cast<std::byte*>(data) + element * (bfloat16 ? 2 : 4), bfloat16};
+  }
 };
 
 /// What becomes of the sums of a product: out = alpha * sum + bias + addend, rounded once. bias [columns] and addend

@@ -31,8 +31,7 @@ absl::Status check(dnnl_status_t status, const char* doing) {
 
 dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_t leading, bool transposed,
                             dnnl::memory::data_type type) {
-  const dnnl::memory::dims strides =
-      transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
   return dnnl::memory::desc({rows, columns}, type, strides);
 }
 
@@ -146,8 +145,8 @@ class TileEngine::Primitives {
 TileEngine::TileEngine(TileArithmetic arithmetic, std::uint32_t members) : arithmetic_(arithmetic) {
   hold_team_to_one_thread();
   if (arithmetic == TileArithmetic::kFloat32) return;
-  const auto type = arithmetic == TileArithmetic::kBfloat16 ? dnnl::memory::data_type::bf16
-                                                            : dnnl::memory::data_type::f32;
+  const auto type =
+      arithmetic == TileArithmetic::kBfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
   primitives_ = std::make_unique<Primitives>(type, members);
 }
 TileEngine::~TileEngine() = default;

@@ -47,8 +47,8 @@ class RmsNorm final : public VectorOp {
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
     const std::int64_t width = read(0).shape.back();
-    rms_norm(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements() / width,
-             width, attributes<NormAttributes>().epsilon);
+    rms_norm(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements() / width, width,
+             attributes<NormAttributes>().epsilon);
     return absl::OkStatus();
   }
 };
@@ -78,8 +78,8 @@ class BiasGradient final : public VectorOp {
     return bias_gradient_scratch(rows_of(read(0)), columns_of(read(0)));
   }
   absl::Status run(const RunContext& context) const override {
-    bias_gradient(context.pool, storage_, in(context, 0), out_floats(context, 0), rows_of(read(0)),
-                  columns_of(read(0)), context.scratch);
+    bias_gradient(context.pool, storage_, in(context, 0), out_floats(context, 0), rows_of(read(0)), columns_of(read(0)),
+                  context.scratch);
     return absl::OkStatus();
   }
 };
@@ -185,8 +185,8 @@ class Dropout final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    dropout(context.pool, storage_, in(context, 0), in_as<std::uint64_t>(context, 1), out(context, 0),
-            rows_of(read(0)), columns_of(read(0)), context.bindings.layer, attributes<DropoutAttributes>());
+    dropout(context.pool, storage_, in(context, 0), in_as<std::uint64_t>(context, 1), out(context, 0), rows_of(read(0)),
+            columns_of(read(0)), context.bindings.layer, attributes<DropoutAttributes>());
     return absl::OkStatus();
   }
 };
