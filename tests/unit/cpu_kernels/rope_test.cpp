@@ -6,25 +6,6 @@
 namespace rondo::devices::cpu::testing {
 namespace {
 
-struct Batch {
-  std::vector<std::int32_t> bounds, positions;
-};
-
-Batch batch_of(const std::vector<std::int32_t>& lengths, std::size_t tokens) {
-  Batch batch;
-  batch.bounds.push_back(static_cast<std::int32_t>(lengths.size()));
-  std::int32_t at = 0;
-  for (const std::int32_t length : lengths) {
-    batch.bounds.push_back(at);
-    for (std::int32_t i = 0; i < length; ++i) batch.positions.push_back(i);
-    at += length;
-  }
-  batch.bounds.push_back(at);
-  batch.bounds.resize(tokens + 2);
-  batch.positions.resize(tokens);
-  return batch;
-}
-
 RopeAttributes attributes_for(std::int64_t head_dim) {
   RopeAttributes attributes;
   for (std::int64_t i = 0; i < head_dim / 2; ++i) {

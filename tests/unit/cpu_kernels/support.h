@@ -90,6 +90,26 @@ inline void expect_close(const Array& got, const std::vector<double>& want, Stor
   }
 }
 
+struct Batch {
+  std::vector<std::int32_t> bounds, positions;
+};
+
+/// Sequences of these lengths one after another, padded to `tokens`.
+inline Batch batch_of(const std::vector<std::int32_t>& lengths, std::size_t tokens) {
+  Batch batch;
+  batch.bounds.push_back(static_cast<std::int32_t>(lengths.size()));
+  std::int32_t at = 0;
+  for (const std::int32_t length : lengths) {
+    batch.bounds.push_back(at);
+    for (std::int32_t i = 0; i < length; ++i) batch.positions.push_back(i);
+    at += length;
+  }
+  batch.bounds.push_back(at);
+  batch.bounds.resize(tokens + 2);
+  batch.positions.resize(tokens);
+  return batch;
+}
+
 /// Runs `body` with each instruction set that this machine has and the kernels are compiled for.
 inline void for_each_target(const std::function<void()>& body) {
   const std::int64_t available = hwy::SupportedTargets();
