@@ -113,7 +113,8 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, std::unique_ptr
   caps_.copy_engines = 2;
   caps_.hardware_queues = options_.single_queue ? 1 : 3;
   caps_.numerics_class = timed() ? "timed" : executor_->numerics_class();
-  for (std::uint32_t i = 0; i < caps_.hardware_queues; ++i) queues_.push_back(std::make_unique<HostQueue>(*this));
+  for (std::uint32_t i = 0; i < caps_.hardware_queues; ++i)
+    queues_.push_back(std::make_unique<HostQueue>(static_cast<HostBackend&>(*this)));
 }
 
 absl::StatusOr<Buffer> CardDevice::allocate(Bytes size, MemoryKind kind) {

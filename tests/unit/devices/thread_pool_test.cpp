@@ -28,15 +28,17 @@ TEST(ThreadPool, AnyNumberOfTasks_EachRunsOnce) {
 
 TEST(ThreadPool, ManyShortJobs_SeeEachOthersWrites) {
   ThreadPool pool(3);
-  std::vector<std::int64_t> values(8, 0);
+  std::vector<std::int64_t> from(8, 0);
+  std::vector<std::int64_t> to(8, 0);
   for (int job = 0; job < 20000; ++job) {
+    // Reads what another member may have written in the job before.
     pool.parallel_for(8, [&](std::int64_t task, std::uint32_t) {
-      // Reads what another member may have written in the job before.
-      values[static_cast<std::size_t>(task)] = values[static_cast<std::size_t>((task + 1) % 8)] >= 0 ? job : -1;
+      to[static_cast<std::size_t>(task)] = from[static_cast<std::size_t>((task + 1) % 8)] + 1;
     });
+    std::swap(from, to);
     if (job % 2000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // helpers fall asleep
   }
-  for (const std::int64_t value : values) EXPECT_EQ(value, 19999);
+  for (const std::int64_t value : from) EXPECT_EQ(value, 20000);
 }
 
 TEST(ThreadPool, Members_AreNeverTwoAtATime) {
