@@ -1,10 +1,12 @@
 // config.json of a Hugging Face model directory, in either spelling (transformers 4 and 5), as one plain struct.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +17,12 @@ enum class Family { kLlama, kMistral, kQwen2, kQwen3 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
+
+/// Bytes of one number.
+std::size_t weight_type_size(WeightType type);
+
+/// `word`: float32, bfloat16, float16 or fp32, bf16, fp16. Errors: InvalidArgument naming the word.
+absl::StatusOr<WeightType> parse_weight_type(std::string_view word);
 
 /// Rotary embedding, as transformers' modeling_rope_utils reads it.
 struct RopeConfig {

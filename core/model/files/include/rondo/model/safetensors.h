@@ -54,11 +54,20 @@ class TensorFiles {
   static void read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out);
   /// The pages of this tensor need not stay in memory.
   void release(const TensorView& tensor) const;
+  /// The folder or file that was opened, for messages.
+  const std::string& origin() const { return origin_; }
 
  private:
+  absl::Status add_file(const std::filesystem::path& file);
+
+  std::string origin_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, TensorView> tensors_;
 };
+
+/// Puts fp32 numbers as `type` (to nearest, ties to even; too large for fp16 is infinity). `out` holds values.size()
+/// numbers of that type.
+void store_float32(std::span<const float> values, WeightType type, std::span<std::byte> out);
 
 /// What to write: bytes are asked for one tensor at a time, in order, so that no second copy of the model exists.
 struct TensorToWrite {
@@ -72,5 +81,14 @@ struct TensorToWrite {
 absl::Status write_safetensors(const std::filesystem::path& file, const std::vector<TensorToWrite>& tensors,
                                const std::map<std::string, std::string>& metadata,
                                const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill);
+
+/// Writes a model's weights below `folder`, which exists: model.safetensors when they fit in `max_shard_bytes`, else
+/// model-00001-of-0000N.safetensors in the order given and, last, model.safetensors.index.json. A model.safetensors of
+/// an earlier, smaller model is then removed, since readers would prefer it. A tensor larger than the limit gets a
+/// shard of its own. Errors as above.
+constexpr Bytes kDefaultShardBytes = 5'000'000'000;
+absl::Status write_sharded_safetensors(const std::filesystem::path& folder, const std::vector<TensorToWrite>& tensors,
+                                       const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill,
+                                       Bytes max_shard_bytes = kDefaultShardBytes);
 
 }  // namespace rondo::model

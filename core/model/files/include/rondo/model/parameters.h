@@ -1,0 +1,65 @@
+// The weights that a model has: names as transformers writes them, shapes and roles; the linear layers that LoRA may
+// adapt; and the check that a model's files hold exactly these.
+//
+// V vocab_size, C hidden_size, I intermediate_size, Q num_heads * head_dim, K num_kv_heads * head_dim, H head_dim:
+//   model.embed_tokens.weight [V, C]
+//   model.layers.N.input_layernorm.weight [C]
+//   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias), .{q,k}_norm.weight
+//   [H] model.layers.N.post_attention_layernorm.weight [C] model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias),
+//   .down_proj.weight [C, I] (.bias) model.norm.weight [C] lm_head.weight [V, C], unless tied to embed_tokens
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rondo/model/adapter.h"
+#include "rondo/model/config.h"
+#include "rondo/model/safetensors.h"
+
+namespace rondo::model {
+
+enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias };
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  ParameterKind kind = ParameterKind::kMatrix;
+  std::optional<std::uint32_t> layer;  // nullopt: outside the blocks
+  std::uint64_t elements() const;
+};
+
+/// Every weight tensor, in the model's order. A tied head is not listed.
+std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
+
+/// A linear layer of a block: y[out] = W[out, in] x[in].
+struct LinearModule {
+  std::string path;  // model.layers.0.self_attn.q_proj
+  std::string name;  // q_proj
+  std::uint64_t in = 0;
+  std::uint64_t out = 0;
+  std::uint32_t layer = 0;
+  bool bias = false;
+};
+
+/// All linear layers of the blocks in the model's order; the head is none of them.
+std::vector<LinearModule> linear_modules(const ModelConfig& config);
+
+/// q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj.
+const std::vector<std::string>& linear_module_names();
+
+/// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the
+/// first few and their number). A lm_head.weight beside a tied embedding and the rotary_emb.inv_freq buffers of old
+/// checkpoints are passed over. Values are not looked at.
+absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files);
+
+/// The factors of a LoRA adapter in the model's order, A [r, in] before B [out, r], named as in
+/// adapter_model.safetensors.
+std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
+
+/// The same check for adapter_model.safetensors.
+absl::Status check_adapter_tensors(const ModelConfig& config, const LoraConfig& lora, const TensorFiles& files);
+
+}  // namespace rondo::model

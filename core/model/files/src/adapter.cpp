@@ -1,0 +1,214 @@
+// adapter_config.json: what PEFT 0.21 writes is read, what it needs is written, and every option that would change
+// the arithmetic is refused by name.
+#include "rondo/model/adapter.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "json_fields.h"
+#include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 16U << 20U;
+constexpr std::uint32_t kMaxRank = 1U << 16U;
+
+/// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
+constexpr std::array<const char*, 19> kUnsupported = {
+    "use_dora",        "rank_pattern",    "alpha_pattern",           "modules_to_save",         "lora_bias",
+    "fan_in_fan_out",  "exclude_modules", "layers_to_transform",     "layer_replication",       "target_parameters",
+    "megatron_config", "use_qalora",      "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",
+    "arrow_config",    "kasa_config",     "velora_config",           "monteclora_config"};
+
+bool is_off(const Json& value) {
+  if (value.is_null()) return true;
+  if (value.is_boolean()) return !value.get<bool>();
+  return (value.is_object() || value.is_array() || value.is_string()) && value.empty();
+}
+
+void refuse_unsupported(Fields& fields) {
+  const std::string kind = fields.word("peft_type");
+  if (fields.status().ok() && kind != "LORA") {
+    fields.refuse("peft_type", fmt::format("adapters of kind {} are not supported; expected LORA", quoted_name(kind)));
+  }
+  const std::string task = fields.word("task_type", "CAUSAL_LM");
+  if (task != "CAUSAL_LM") fields.expected("task_type", "CAUSAL_LM");
+  for (const char* key : kUnsupported) {
+    if (!is_off(fields.at(key))) {
+      fields.refuse(
+          key, fmt::format("is not supported; expected it to be absent or empty, found {}", excerpt(fields.at(key))));
+    }
+  }
+  if (fields.word("bias", "none") != "none") fields.expected("bias", "\"none\" (trained biases are not supported)");
+  // These initialisations move part of the base weights into the adapter, which then fits no other base.
+  if (const Json& init = fields.at("init_lora_weights"); init.is_string()) {
+    const auto name = init.get<std::string>();
+    const bool keeps_base = name == "gaussian" || name == "orthogonal" || name == "eva";
+    if (!keeps_base) {
+      fields.refuse("init_lora_weights", fmt::format("{} changes the base weights, which is not supported; convert the "
+                                                     "adapter to plain LoRA with PEFT",
+                                                     quoted_name(name)));
+    }
+  }
+}
+
+/// One entry of target_modules: a module of every layer, or of one.
+struct Target {
+  std::string name;
+  std::optional<std::uint32_t> layer;
+};
+
+/// [["model."] "layers." N "."] ["self_attn." | "mlp."] name, as PEFT matches the ends of paths.
+Target split_target(std::string_view text) {
+  Target target;
+  const auto skip = [&](std::string_view start) {
+    if (!text.starts_with(start)) return false;
+    text.remove_prefix(start.size());
+    return true;
+  };
+  skip("model.");
+  if (skip("layers.")) {
+    std::uint32_t layer = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
+    if (error != std::errc() || end == text.data() + text.size() || *end != '.') return {};
+    target.layer = layer;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  }
+  if (!skip("self_attn.")) skip("mlp.");
+  target.name = text;
+  return target;
+}
+
+/// PEFT spells "all-linear" out, layer by layer, for small models. Such lists stand for their names when each name is
+/// there for the same layers from 0 on; whether these are all of the model's shows in its tensors.
+bool covers_same_layers(const std::map<std::string, std::set<std::uint32_t>>& layers_of) {
+  return std::all_of(layers_of.begin(), layers_of.end(), [&](const auto& entry) {
+    const std::set<std::uint32_t>& layers = entry.second;
+    return layers == layers_of.begin()->second && *layers.rbegin() + 1 == layers.size();
+  });
+}
+
+std::vector<std::string> parse_targets(Fields& fields) {
+  const Json& value = fields.at("target_modules");
+  const auto& known = linear_module_names();
+  if (value == "all-linear") return known;
+  if (!value.is_array() || value.empty()) {
+    fields.expected("target_modules", "a list of module names or \"all-linear\"");
+    return {};
+  }
+  std::set<std::string> named;
+  std::map<std::string, std::set<std::uint32_t>> layers_of;
+  for (const Json& element : value) {
+    const Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
+    if (std::find(known.begin(), known.end(), target.name) == known.end()) {
+      fields.refuse("target_modules",
+                    fmt::format("expected names out of {}, found {}", fmt::join(known, ", "), excerpt(element)));
+      return {};
+    }
+    named.insert(target.name);
+    if (target.layer) layers_of[target.name].insert(*target.layer);
+  }
+  if (!covers_same_layers(layers_of)) {
+    fields.refuse("target_modules", "adapters of single layers are not supported; expected every layer for each name");
+  }
+  // PEFT keeps a set and writes it in any order: the model's order makes equal adapters equal.
+  std::vector<std::string> targets;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
+               [&](const std::string& name) { return named.contains(name); });
+  return targets;
+}
+
+std::string trimmed(std::string_view word) {
+  const auto first = word.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return "";
+  return std::string(word.substr(first, word.find_last_not_of(" \t") - first + 1));
+}
+
+}  // namespace
+
+double LoraConfig::scale() const {
+  const double divisor = static_cast<double>(rank);
+  return alpha / (use_rslora ? std::sqrt(divisor) : divisor);
+}
+
+absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words) {
+  std::vector<std::string> known;
+  for (const LinearModule& linear : linear_modules(model)) {
+    if (linear.layer == 0) known.push_back(linear.name);
+  }
+  std::set<std::string> named;
+  for (std::size_t begin = 0; begin <= words.size();) {
+    const std::size_t end = std::min(words.find(',', begin), words.size());
+    const std::string word = trimmed(std::string_view(words).substr(begin, end - begin));
+    begin = end + 1;
+    if (word == "all" || word == "all-linear") {
+      named.insert(known.begin(), known.end());
+    } else if (std::find(known.begin(), known.end(), word) != known.end()) {
+      named.insert(word);
+    } else {
+      return invalid_input("lora_target: \"{}\" is no linear layer of {}; expected all or names out of {}", word,
+                           model.model_type, fmt::join(known, ", "));
+    }
+  }
+  std::vector<std::string> targets;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
+               [&](const std::string& name) { return named.contains(name); });
+  return targets;
+}
+
+absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "adapter_config.json";
+  RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxConfigBytes));
+  if (!document.is_object()) {
+    return invalid_input("{}: expected an object, found {}", path.string(), excerpt(document));
+  }
+  Fields fields(document, path.string());
+  refuse_unsupported(fields);
+  LoraConfig config;
+  config.rank = fields.integer("r", 1, kMaxRank);
+  config.alpha = fields.number("lora_alpha", {1e-9, 1e9});
+  config.dropout = fields.number("lora_dropout", {0.0, 1.0}, 0.0);
+  config.use_rslora = fields.flag("use_rslora", false);
+  config.targets = parse_targets(fields);
+  config.base_model = fields.word("base_model_name_or_path", "");
+  if (config.dropout >= 1.0) fields.expected("lora_dropout", "less than 1");
+  RONDO_RETURN_IF_ERROR(fields.status());
+  return config;
+}
+
+std::string format_adapter_config(const LoraConfig& config) {
+  OrderedJson out;
+  out["peft_type"] = "LORA";
+  out["task_type"] = "CAUSAL_LM";
+  out["base_model_name_or_path"] = config.base_model.empty() ? OrderedJson(nullptr) : OrderedJson(config.base_model);
+  out["inference_mode"] = true;
+  out["r"] = config.rank;
+  // PEFT declares an integer; a fraction is written only when it is one.
+  constexpr double kExactIntegers = 9e15;
+  const bool whole = std::floor(config.alpha) == config.alpha && std::abs(config.alpha) < kExactIntegers;
+  out["lora_alpha"] = whole ? OrderedJson(static_cast<std::int64_t>(config.alpha)) : OrderedJson(config.alpha);
+  out["lora_dropout"] = config.dropout;
+  out["target_modules"] = config.targets;
+  out["use_rslora"] = config.use_rslora;
+  out["use_dora"] = false;
+  out["bias"] = "none";
+  out["fan_in_fan_out"] = false;
+  out["init_lora_weights"] = true;
+  out["modules_to_save"] = nullptr;
+  out["layers_to_transform"] = nullptr;
+  out["layers_pattern"] = nullptr;
+  out["rank_pattern"] = OrderedJson::object();
+  out["alpha_pattern"] = OrderedJson::object();
+  out["revision"] = nullptr;
+  return to_text(out);
+}
+
+}  // namespace rondo::model

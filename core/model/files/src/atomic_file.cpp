@@ -1,0 +1,58 @@
+// POSIX calls behind atomic_file.h.
+#include "atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+
+namespace rondo::model {
+
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(path), aside_(path.parent_path() / ("." + path.filename().string() + ".part")) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), aside_(std::move(other.aside_)), fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(aside_.c_str());
+}
+
+absl::Status AtomicFile::failure(const char* what, int reason) const {
+  return internal_error("{}: cannot be {}: {}", path_.string(), what, std::strerror(reason));
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+  AtomicFile file(path);
+  file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file.fd_ < 0) return file.failure("written", errno);
+  return file;
+}
+
+absl::Status AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failure("written", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::commit() {
+  if (::fsync(fd_) != 0) return failure("synced", errno);
+  if (::rename(aside_.c_str(), path_.c_str()) != 0) return failure("renamed into place", errno);
+  // Network file systems report a failed write as late as here.
+  if (::close(std::exchange(fd_, -1)) != 0) return failure("closed", errno);
+  const std::filesystem::path folder = path_.parent_path();
+  return sync_path(folder.empty() ? "." : folder);
+}
+
+}  // namespace rondo::model

@@ -1,0 +1,36 @@
+// A file that is written piece by piece beside its place and takes it only when it is whole.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace rondo::model {
+
+class AtomicFile {
+ public:
+  /// Errors here and below: Internal naming the path and the reason.
+  static absl::StatusOr<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  /// Without commit() nothing is left behind, and a file that stood at the path stands there still.
+  ~AtomicFile();
+
+  absl::Status write(std::span<const std::byte> bytes);
+  /// Syncs, renames into place, syncs the folder.
+  absl::Status commit();
+
+ private:
+  explicit AtomicFile(const std::filesystem::path& path);
+  absl::Status failure(const char* what, int reason) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path aside_;
+  int fd_ = -1;
+};
+
+}  // namespace rondo::model

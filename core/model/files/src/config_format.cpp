@@ -1,0 +1,94 @@
+// Writes the spelling of transformers 4 (rope_theta, rope_scaling, torch_dtype), which transformers 5 reads too.
+#include <algorithm>
+
+#include "family.h"
+#include "json_reader.h"
+#include "rondo/model/config.h"
+
+namespace rondo::model {
+namespace {
+
+OrderedJson rope_scaling(const RopeConfig& rope) {
+  if (rope.kind == RopeKind::kDefault) return nullptr;
+  OrderedJson scaling;
+  scaling["rope_type"] = rope_kind_name(rope.kind);
+  scaling["factor"] = rope.factor;
+  if (rope.kind == RopeKind::kLlama3) {
+    scaling["low_freq_factor"] = rope.low_frequency_factor;
+    scaling["high_freq_factor"] = rope.high_frequency_factor;
+  }
+  if (rope.kind == RopeKind::kLlama3 || rope.kind == RopeKind::kYarn) {
+    scaling["original_max_position_embeddings"] = rope.original_max_positions;
+  }
+  if (rope.kind == RopeKind::kYarn) {
+    scaling["beta_fast"] = rope.beta_fast;
+    scaling["beta_slow"] = rope.beta_slow;
+    if (rope.attention_factor) scaling["attention_factor"] = *rope.attention_factor;
+    if (rope.mscale) scaling["mscale"] = *rope.mscale;
+    if (rope.mscale_all_dim) scaling["mscale_all_dim"] = *rope.mscale_all_dim;
+    if (!rope.truncate) scaling["truncate"] = false;
+  }
+  return scaling;
+}
+
+void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  const auto& windows = config.sliding_window;
+  const auto first = std::find_if(windows.begin(), windows.end(), [](std::uint32_t window) { return window != 0; });
+  const bool any = first != windows.end();
+  if (config.family == Family::kMistral) out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
+  if (!traits.windows_by_layer) return;
+  out["use_sliding_window"] = any;
+  out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
+  // Older versions know only the first sliding layer; where that says all, the list is left out.
+  const bool contiguous = std::find(first, windows.end(), 0U) == windows.end();
+  out["max_window_layers"] =
+      any && contiguous ? static_cast<std::uint32_t>(first - windows.begin()) : config.num_layers;
+  if (!any || contiguous) return;
+  OrderedJson types = OrderedJson::array();
+  for (const std::uint32_t window : windows) types.push_back(window != 0 ? "sliding_attention" : "full_attention");
+  out["layer_types"] = std::move(types);
+}
+
+void add_tokens(const ModelConfig& config, OrderedJson& out) {
+  const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
+  out["bos_token_id"] = id(config.bos_token_id);
+  if (config.eos_token_ids.size() > 1) {
+    out["eos_token_id"] = config.eos_token_ids;
+  } else {
+    out["eos_token_id"] = config.eos_token_ids.empty() ? OrderedJson(nullptr) : OrderedJson(config.eos_token_ids[0]);
+  }
+  out["pad_token_id"] = id(config.pad_token_id);
+}
+
+}  // namespace
+
+std::string format_config(const ModelConfig& config) {
+  const FamilyTraits& traits = traits_of(config.family);
+  OrderedJson out;
+  out["architectures"] = OrderedJson::array({traits.architecture});
+  out["model_type"] = traits.model_type;
+  out["hidden_size"] = config.hidden_size;
+  out["intermediate_size"] = config.intermediate_size;
+  out["num_hidden_layers"] = config.num_layers;
+  out["num_attention_heads"] = config.num_heads;
+  out["num_key_value_heads"] = config.num_kv_heads;
+  out["head_dim"] = config.head_dim;
+  out["vocab_size"] = config.vocab_size;
+  out["max_position_embeddings"] = config.max_positions;
+  out["hidden_act"] = activation_name(config.activation);
+  out["rms_norm_eps"] = config.rms_norm_eps;
+  out["rope_theta"] = config.rope.theta;
+  out["rope_scaling"] = rope_scaling(config.rope);
+  if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
+  if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
+  out["attention_dropout"] = 0.0;
+  add_windows(config, traits, out);
+  out["initializer_range"] = config.initializer_range;
+  out["tie_word_embeddings"] = config.tie_word_embeddings;
+  out["torch_dtype"] = weight_type_name(config.weight_type);
+  out["use_cache"] = true;
+  add_tokens(config, out);
+  return to_text(out);
+}
+
+}  // namespace rondo::model

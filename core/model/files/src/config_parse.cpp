@@ -1,0 +1,244 @@
+// From the text of a config.json to a ModelConfig: defaults as in transformers 5.23, every value within limits that
+// keep the sizes of tensors far from overflow.
+#include <algorithm>
+
+#include "config_rope.h"
+#include "family.h"
+#include "json_fields.h"
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/model/config.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 16U << 20U;
+constexpr std::uint32_t kMaxHidden = 1U << 20U;
+constexpr std::uint32_t kMaxIntermediate = 1U << 24U;
+constexpr std::uint32_t kMaxLayers = 10'000;
+constexpr std::uint32_t kMaxHeads = 1U << 14U;
+constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
+constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
+constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
+constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
+
+const FamilyTraits* parse_family(Fields& fields) {
+  const std::string model_type = fields.word("model_type");
+  const FamilyTraits* traits = find_family(model_type);
+  if (traits == nullptr && fields.status().ok()) {
+    fields.refuse("model_type",
+                  fmt::format("{} is not supported; supported: {}", quoted_name(model_type), family_names()));
+  }
+  return traits;
+}
+
+/// Features that change what the model computes or how its weights are stored.
+void refuse_unsupported(Fields& fields) {
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"}) {
+    if (fields.has(key) && fields.at(key) != 0) {
+      fields.refuse(key, "mixtures of experts are not supported; expected a dense model");
+    }
+  }
+  if (fields.has("quantization_config")) {
+    fields.refuse("quantization_config", "quantized weights are not supported; use the model in bf16, fp16 or fp32");
+  }
+  if (fields.has("per_layer_config") && !fields.at("per_layer_config").empty()) {
+    fields.refuse("per_layer_config", "layers of different shapes are not supported");
+  }
+  if (fields.number("attention_dropout", {0.0, 1.0}, 0.0) != 0.0) {
+    fields.refuse("attention_dropout", "dropout inside attention is not supported; expected 0.0");
+  }
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope"}) {
+    if (fields.flag(key, false)) fields.refuse(key, "is not supported; expected false");
+  }
+}
+
+void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.num_heads = fields.integer("num_attention_heads", 1, kMaxHeads);
+  // Absent and null differ: a null always means one key head to each query head.
+  const bool kv_absent = !fields.present("num_key_value_heads") && traits.kv_heads != 0;
+  config.num_kv_heads =
+      fields.integer("num_key_value_heads", 1, kMaxHeads, kv_absent ? traits.kv_heads : config.num_heads);
+  if (fields.status().ok() && config.num_heads % config.num_kv_heads != 0) {
+    fields.refuse("num_attention_heads",
+                  fmt::format("expected a multiple of num_key_value_heads ({}{}), found {}", config.num_kv_heads,
+                              kv_absent ? ", the default" : "", config.num_heads));
+  }
+  const bool divides = config.hidden_size % config.num_heads == 0;
+  const bool head_dim_given = fields.has("head_dim") || traits.head_dim != 0;
+  if (fields.status().ok() && !divides && (!head_dim_given || traits.family == Family::kLlama)) {
+    fields.refuse("hidden_size", fmt::format("expected a multiple of num_attention_heads ({}), found {}",
+                                             config.num_heads, config.hidden_size));
+  }
+  if (traits.head_dim != 0 && fields.present("head_dim") && !fields.has("head_dim")) {
+    fields.expected("head_dim", fmt::format("an integer for {}", traits.model_type));
+  }
+  const std::uint32_t derived = traits.head_dim != 0 ? traits.head_dim : config.hidden_size / config.num_heads;
+  config.head_dim = fields.integer("head_dim", 1, kMaxHeadDim, derived);
+  if (fields.status().ok() && config.head_dim % 2 != 0) {
+    fields.refuse("head_dim",
+                  fmt::format("expected an even number (rotary embedding turns pairs), found {}", config.head_dim));
+  }
+  if (config.head_dim > kMaxHeadsTimesDim / config.num_heads) {
+    fields.refuse("head_dim", fmt::format("expected head_dim * num_attention_heads of at most {}, found {} * {}",
+                                          kMaxHeadsTimesDim, config.head_dim, config.num_heads));
+  }
+}
+
+void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.hidden_size = fields.integer("hidden_size", 1, kMaxHidden);
+  config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediate);
+  config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
+  config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary);
+  config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
+  config.rms_norm_eps = fields.number("rms_norm_eps", {0.0, 1.0}, 1e-6);
+  config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, 0.02);
+  parse_heads(fields, traits, config);
+}
+
+Activation parse_activation(Fields& fields) {
+  const std::string name = fields.word("hidden_act", "silu");
+  if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
+  // gelu_new is the tanh approximation under an older name.
+  if (name == "gelu_pytorch_tanh" || name == "gelu_python_tanh" || name == "gelu_new") return Activation::kGeluTanh;
+  fields.refuse("hidden_act", fmt::format("the activation {} is not supported; supported: silu, gelu, "
+                                          "gelu_pytorch_tanh",
+                                          quoted_name(name)));
+  return Activation::kSilu;
+}
+
+/// Which layers slide, by `layer_types`; empty when the key is absent.
+std::vector<bool> parse_layer_types(Fields& fields, const ModelConfig& config) {
+  std::vector<bool> slides;
+  if (!fields.has("layer_types")) return slides;
+  const Json& types = fields.at("layer_types");
+  if (!types.is_array() || types.size() != config.num_layers) {
+    fields.expected("layer_types", fmt::format("a list of num_hidden_layers ({}) names", config.num_layers));
+    return slides;
+  }
+  for (const Json& type : types) {
+    if (type == "sliding_attention" || type == "full_attention") {
+      slides.push_back(type == "sliding_attention");
+    } else {
+      fields.refuse("layer_types", fmt::format("the layer {} is not supported; supported: full_attention, "
+                                               "sliding_attention",
+                                               excerpt(type)));
+      slides.push_back(false);
+    }
+  }
+  return slides;
+}
+
+/// Llama never slides and Mistral always does when it has a window; a list that says otherwise belongs to another
+/// model.
+void check_layer_types(Fields& fields, const ModelConfig& config, const std::vector<bool>& slides) {
+  if (slides.empty() || !fields.status().ok()) return;
+  for (std::size_t layer = 0; layer < slides.size(); ++layer) {
+    if (slides[layer] == (config.sliding_window[layer] != 0)) continue;
+    fields.refuse("layer_types",
+                  fmt::format("layer {} is {}, which {} cannot mix; expected all layers to be the same", layer,
+                              slides[layer] ? "sliding_attention" : "full_attention", config.model_type));
+    return;
+  }
+}
+
+void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.sliding_window.assign(config.num_layers, 0);
+  const std::vector<bool> slides = parse_layer_types(fields, config);
+  if (!traits.windows_by_layer) {
+    if (traits.family == Family::kMistral) {
+      const std::uint32_t absent = fields.present("sliding_window") ? 0 : 4096;
+      const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
+      config.sliding_window.assign(config.num_layers, window);
+    }
+    check_layer_types(fields, config, slides);
+    return;
+  }
+  const bool used = fields.flag("use_sliding_window", false);
+  const bool null_window = fields.present("sliding_window") && !fields.has("sliding_window");
+  const std::uint32_t window = used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, 4096) : 0;
+  const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, 28);
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool here = slides.empty() ? layer >= first : slides[layer];
+    if (here && !slides.empty() && window == 0) {
+      fields.refuse("layer_types", fmt::format("layer {} is sliding_attention, but use_sliding_window is false or "
+                                               "sliding_window null",
+                                               layer));
+      return;
+    }
+    config.sliding_window[layer] = here ? window : 0;
+  }
+}
+
+/// bos and pad are one id; a list of one is let pass.
+std::optional<std::int32_t> single_token(Fields& fields, const char* key, std::optional<std::int32_t> fallback) {
+  const std::vector<std::int32_t> ids = fields.token_ids(key, fallback);
+  if (ids.size() > 1) fields.expected(key, "one token id or null");
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+WeightType parse_dtype(Fields& fields) {
+  const char* key = fields.has("dtype") ? "dtype" : "torch_dtype";
+  const std::string name = fields.word(key, "float32");
+  for (const WeightType type : {WeightType::kFloat32, WeightType::kBfloat16, WeightType::kFloat16}) {
+    if (name == weight_type_name(type)) return type;
+  }
+  fields.expected(key, "float32, bfloat16 or float16");
+  return WeightType::kFloat32;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::string& origin) {
+  RONDO_ASSIGN_OR_RETURN(const Json document, parse_json(text, origin));
+  if (!document.is_object()) return invalid_input("{}: expected an object, found {}", origin, excerpt(document));
+  Fields fields(document, origin);
+  const FamilyTraits* traits = parse_family(fields);
+  if (traits == nullptr) return fields.status();
+  ModelConfig config;
+  config.family = traits->family;
+  config.model_type = traits->model_type;
+  refuse_unsupported(fields);
+  parse_sizes(fields, *traits, config);
+  // From here on the sizes are used to allocate and to divide.
+  RONDO_RETURN_IF_ERROR(fields.status());
+  config.activation = parse_activation(fields);
+  config.rope = parse_rope(fields, config);
+  config.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
+  const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", false);
+  config.attention_bias = bias || traits->qkv_bias_always;
+  config.attention_output_bias = bias;
+  config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
+  config.qk_norm = traits->family == Family::kQwen3;
+  parse_windows(fields, *traits, config);
+  config.weight_type = parse_dtype(fields);
+  config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);
+  config.eos_token_ids = fields.token_ids("eos_token_id", traits->eos);
+  config.pad_token_id = single_token(fields, "pad_token_id", std::nullopt);
+  RONDO_RETURN_IF_ERROR(fields.status());
+  return config;
+}
+
+absl::StatusOr<ModelConfig> load_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > kMaxConfigBytes) {
+    return invalid_input("{}: expected at most {} bytes, found {}", path.string(), kMaxConfigBytes, size);
+  }
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return parse_config(text, path.string());
+}
+
+std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config) {
+  // The file is optional and only refines config.json: one that cannot be read is as good as none.
+  const auto document = read_json_file(folder / "generation_config.json", kMaxConfigBytes);
+  if (!document.ok() || !document->is_object()) return config.eos_token_ids;
+  Fields fields(*document, "generation_config.json");
+  if (!fields.has("eos_token_id")) return config.eos_token_ids;
+  std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", std::nullopt);
+  return fields.status().ok() && !ids.empty() ? ids : config.eos_token_ids;
+}
+
+}  // namespace rondo::model

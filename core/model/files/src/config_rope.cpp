@@ -1,0 +1,139 @@
+// transformers 4: "rope_theta": x, "rope_scaling": null | {"type" | "rope_type": kind, "factor": f, ...}
+// transformers 5: "rope_parameters": {"rope_type": kind, "rope_theta": x, "factor": f, ...}
+//
+// Where both stand in one file, transformers 5.23 takes a rope_scaling that is not empty, and a rope_theta inside the
+// object before the one outside. Types that it only warns about are errors here.
+#include "config_rope.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rondo::model {
+namespace {
+
+constexpr double kDefaultTheta = 10000.0;
+constexpr Limits kThetaLimits = {1.0, 1e18};
+constexpr Limits kFactorLimits = {1.0, 1e6};
+constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
+
+struct KindName {
+  std::string_view name;
+  RopeKind kind;
+};
+constexpr std::array<KindName, 5> kKinds = {{{"default", RopeKind::kDefault},
+                                             {"linear", RopeKind::kLinear},
+                                             {"dynamic", RopeKind::kDynamic},
+                                             {"yarn", RopeKind::kYarn},
+                                             {"llama3", RopeKind::kLlama3}}};
+
+bool is_filled(const Json& value) { return !value.is_null() && !(value.is_object() && value.empty()); }
+
+RopeKind parse_kind(Fields& rope) {
+  const char* key = rope.has("rope_type") || !rope.has("type") ? "rope_type" : "type";
+  const std::string name = rope.word(key, "default");
+  const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& k) { return k.name == name; });
+  if (found != kKinds.end()) return found->kind;
+  rope.refuse(key, fmt::format("the rotary embedding {} is not supported; supported: default, linear, dynamic, yarn, "
+                               "llama3",
+                               quoted_name(name)));
+  return RopeKind::kDefault;
+}
+
+/// The top-level key wins, as in transformers; without either the model was not stretched.
+std::uint32_t original_positions(Fields& fields, Fields& rope, const ModelConfig& config) {
+  const char* key = "original_max_position_embeddings";
+  Fields& holder = fields.has(key) ? fields : rope;
+  return holder.integer(key, 1, kMaxPositions, config.max_positions);
+}
+
+void parse_yarn(Fields& rope, const ModelConfig& config, RopeConfig& out) {
+  if (!rope.present("factor")) rope.expected("factor", "a number, at least 1");
+  // transformers takes a null as the ratio of the two lengths.
+  out.factor = rope.number("factor", kFactorLimits,
+                           std::max(1.0, static_cast<double>(config.max_positions) / out.original_max_positions));
+  out.attention_factor = rope.optional_number("attention_factor", {0.0, 1e6});
+  const auto number_or = [&](const char* key, double fallback) {
+    const double value = rope.number(key, {0.0, 1e6}, fallback);
+    return value == 0.0 ? fallback : value;  // as Python's `or`
+  };
+  out.beta_fast = number_or("beta_fast", out.beta_fast);
+  out.beta_slow = number_or("beta_slow", out.beta_slow);
+  if (out.beta_fast < out.beta_slow) {
+    rope.refuse("beta_fast",
+                fmt::format("expected at least beta_slow ({:g}), found {:g}", out.beta_slow, out.beta_fast));
+  }
+  const auto scale = [&](const char* key) {
+    const auto value = rope.optional_number(key, {0.0, 1e6});
+    return value == 0.0 ? std::nullopt : value;  // zero counts as absent
+  };
+  out.mscale = scale("mscale");
+  out.mscale_all_dim = scale("mscale_all_dim");
+  out.truncate = rope.flag("truncate", true);
+  if (out.theta <= 1.0) rope.expected("rope_theta", "a number greater than 1 (yarn divides by its logarithm)");
+}
+
+void parse_llama3(Fields& rope, RopeConfig& out) {
+  out.factor = rope.number("factor", kFactorLimits);
+  // A zero would be divided by.
+  out.low_frequency_factor = rope.number("low_freq_factor", {1e-6, 1e6});
+  out.high_frequency_factor = rope.number("high_freq_factor", {1e-6, 1e6});
+  if (out.high_frequency_factor <= out.low_frequency_factor) {
+    rope.refuse("high_freq_factor", fmt::format("expected more than low_freq_factor ({:g}), found {:g}",
+                                                out.low_frequency_factor, out.high_frequency_factor));
+  }
+}
+
+void parse_kind_settings(Fields& fields, Fields& rope, const ModelConfig& config, RopeConfig& out) {
+  switch (out.kind) {
+    case RopeKind::kDefault:
+      return;
+    case RopeKind::kLinear:
+      out.factor = rope.number("factor", kFactorLimits);
+      return;
+    case RopeKind::kDynamic:
+      out.factor = rope.number("factor", kFactorLimits);
+      // Its exponent is head_dim / (head_dim - 2).
+      if (config.head_dim <= 2) rope.refuse("rope_type", "dynamic needs a head_dim greater than 2");
+      return;
+    case RopeKind::kYarn:
+      out.original_max_positions = original_positions(fields, rope, config);
+      parse_yarn(rope, config, out);
+      return;
+    case RopeKind::kLlama3:
+      out.original_max_positions = original_positions(fields, rope, config);
+      parse_llama3(rope, out);
+      return;
+  }
+}
+
+}  // namespace
+
+RopeConfig parse_rope(Fields& fields, const ModelConfig& config) {
+  RopeConfig out;
+  const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
+  static const Json kEmpty = Json::object();
+  const Json& settings = fields.has(key) ? fields.at(key) : kEmpty;
+  if (!settings.is_object()) {
+    fields.expected(key, "an object or null");
+    return out;
+  }
+  for (const auto& [name, value] : settings.items()) {
+    if (!value.is_object()) continue;
+    fields.refuse(key, fmt::format("rotary settings by kind of layer ({}) are not supported; expected one set for all",
+                                   quoted_name(name)));
+    return out;
+  }
+  Fields rope(settings, fields.origin(), std::string(key) + ".");
+  for (Fields* holder : {&fields, &rope}) {
+    if (holder->number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
+      holder->refuse("partial_rotary_factor", "partial rotary embedding is not supported; expected 1.0");
+    }
+  }
+  out.theta = rope.number("rope_theta", kThetaLimits, fields.number("rope_theta", kThetaLimits, kDefaultTheta));
+  out.kind = parse_kind(rope);
+  parse_kind_settings(fields, rope, config, out);
+  fields.adopt(rope.status());
+  return out;
+}
+
+}  // namespace rondo::model

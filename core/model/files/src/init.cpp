@@ -1,0 +1,178 @@
+// Builds the folder beside its place, file by file, and renames it at the end.
+#include "rondo/model/init.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "family.h"
+#include "init_tokenizer.h"
+#include "json_reader.h"
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
+#include "rondo/model/safetensors.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15U;
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+std::uint64_t fnv1a(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+ModelConfig plain_config(const InitOptions& options, Family family) {
+  ModelConfig config;
+  config.family = family;
+  config.model_type = options.arch;
+  config.hidden_size = options.hidden_size;
+  config.intermediate_size = options.intermediate_size != 0 ? options.intermediate_size : 3 * options.hidden_size;
+  config.num_layers = options.num_hidden_layers;
+  config.num_heads = options.num_attention_heads;
+  const std::uint32_t grouped = config.num_heads % 2 == 0 ? config.num_heads / 2 : config.num_heads;
+  config.num_kv_heads = options.num_key_value_heads != 0 ? options.num_key_value_heads : grouped;
+  config.head_dim = options.head_dim;
+  if (config.head_dim == 0 && config.num_heads != 0) config.head_dim = config.hidden_size / config.num_heads;
+  config.vocab_size = options.vocab_size;
+  config.max_positions = options.max_position_embeddings;
+  config.rope.theta = options.rope_theta;
+  config.tie_word_embeddings = options.tie_word_embeddings;
+  config.initializer_range = options.initializer_range;
+  config.weight_type = options.weight_type;
+  config.eos_token_ids = {kTurnEndId};
+  config.pad_token_id = kPadId;
+  return config;
+}
+
+/// The options as a configuration that has passed the same checks as a file.
+absl::StatusOr<ModelConfig> checked_config(const InitOptions& options) {
+  const FamilyTraits* traits = find_family(options.arch);
+  if (traits == nullptr) {
+    return invalid_input("init: arch: \"{}\" is not supported; supported: {}", options.arch, family_names());
+  }
+  if (options.vocab_size < kInitTokenizerSize) {
+    return invalid_input("init: vocab_size: expected at least {} (the tokenizer's size), found {}", kInitTokenizerSize,
+                         options.vocab_size);
+  }
+  // JSON has no such numbers: they would be written as null and come back as the defaults.
+  if (!std::isfinite(options.rope_theta)) return invalid_input("init: rope_theta: expected a number, found none");
+  if (!std::isfinite(options.initializer_range)) {
+    return invalid_input("init: initializer_range: expected a number, found none");
+  }
+  const bool derived = options.head_dim == 0 && options.num_attention_heads != 0;
+  if (derived && options.hidden_size % options.num_attention_heads != 0) {
+    return invalid_input(
+        "init: hidden_size: expected a multiple of num_attention_heads ({}), found {}; or set head_dim",
+        options.num_attention_heads, options.hidden_size);
+  }
+  return parse_config(format_config(plain_config(options, traits->family)), "init");
+}
+
+absl::Status write_weights(const InitOptions& options, const ModelConfig& config, const std::filesystem::path& folder) {
+  const std::vector<ParameterSpec> parameters = model_parameters(config);
+  std::vector<TensorToWrite> tensors;
+  tensors.reserve(parameters.size());
+  for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
+  std::vector<float> values;
+  return write_sharded_safetensors(folder, tensors, [&](std::size_t index, std::span<std::byte> out) {
+    const ParameterSpec& spec = parameters[index];
+    values.assign(spec.elements(), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
+    if (spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding) {
+      fill_normal(options.seed, spec.name, 0, config.initializer_range, values);
+    }
+    store_float32(values, config.weight_type, out);
+    return absl::OkStatus();
+  });
+}
+
+std::string generation_config_json() {
+  OrderedJson out;
+  out["eos_token_id"] = OrderedJson::array({kTurnEndId, kEndOfTextId});
+  out["pad_token_id"] = kPadId;
+  return to_text(out);
+}
+
+absl::Status write_all(const InitOptions& options, const ModelConfig& config, const std::filesystem::path& folder) {
+  RONDO_RETURN_IF_ERROR(write_weights(options, config, folder));
+  RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", format_config(config)));
+  RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "generation_config.json", generation_config_json()));
+  RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "tokenizer.json", init_tokenizer_json()));
+  RONDO_RETURN_IF_ERROR(
+      write_file_atomically(folder / "tokenizer_config.json", init_tokenizer_config_json(config.max_positions)));
+  return write_file_atomically(folder / "chat_template.jinja", init_chat_template());
+}
+
+absl::Status check_vacant(const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto state = std::filesystem::symlink_status(folder, error);
+  if (state.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
+  if (state.type() != std::filesystem::file_type::directory) {
+    return invalid_input("{}: exists and is no folder; name another output_dir", folder.string());
+  }
+  const bool empty = std::filesystem::is_empty(folder, error);
+  if (error) return invalid_input("{}: cannot be read: {}", folder.string(), error.message());
+  if (!empty) return invalid_input("{}: exists and is not empty; name another output_dir", folder.string());
+  return absl::OkStatus();
+}
+
+/// A folder that goes away unless it was renamed.
+class FolderAside {
+ public:
+  explicit FolderAside(std::filesystem::path path) : path_(std::move(path)) {}
+  FolderAside(const FolderAside&) = delete;
+  FolderAside& operator=(const FolderAside&) = delete;
+  ~FolderAside() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+void fill_normal(std::uint64_t seed, std::string_view name, std::uint64_t first, double deviation,
+                 std::span<float> out) {
+  const std::uint64_t key = mix(seed + kGolden) ^ fnv1a(name);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t word = mix(key + (first + i + 1) * kGolden);
+    const double u = (static_cast<double>(word >> 32U) + 1.0) * 0x1p-32;
+    const double v = static_cast<double>(word & 0xffffffffU) * 0x1p-32;
+    out[i] = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));
+  }
+}
+
+absl::Status init_model(const InitOptions& options, const std::filesystem::path& output_dir) {
+  RONDO_ASSIGN_OR_RETURN(const ModelConfig config, checked_config(options));
+  std::error_code error;
+  std::filesystem::path target = std::filesystem::absolute(output_dir, error).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();  // a slash at the end
+  if (error || !target.has_filename())
+    return invalid_input("init: output_dir: \"{}\" names no folder", output_dir.string());
+  RONDO_RETURN_IF_ERROR(check_vacant(target));
+  const FolderAside aside(target.parent_path() / fmt::format(".{}.{}.part", target.filename().string(), ::getpid()));
+  std::filesystem::create_directories(aside.path(), error);
+  if (error) return internal_error("{}: cannot be created: {}", aside.path().string(), error.message());
+  RONDO_RETURN_IF_ERROR(write_all(options, config, aside.path()));
+  // Replaces an empty folder; one that filled up meanwhile is left as it is.
+  if (::rename(aside.path().c_str(), target.c_str()) != 0) {
+    return internal_error("{}: cannot be made: {}", target.string(), std::strerror(errno));
+  }
+  return sync_path(target.parent_path());
+}
+
+}  // namespace rondo::model

@@ -1,0 +1,136 @@
+// One list of a block's linear layers from which parameters and LoRA targets both come, and the comparison with files.
+#include "rondo/model/parameters.h"
+
+#include <algorithm>
+#include <set>
+
+#include "json_reader.h"
+#include "rondo/base/status.h"
+#include "tensor_check.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::size_t kNamed = 3;  // tensors that an error names; the others it counts
+
+std::string layer_prefix(std::uint32_t layer) { return fmt::format("model.layers.{}.", layer); }
+
+std::vector<LinearModule> block_linears(const ModelConfig& config, std::uint32_t layer) {
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t inner = config.intermediate_size;
+  const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
+  const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
+  const auto make = [&](const char* part, const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
+    return LinearModule{layer_prefix(layer) + part + name, name, in, out, layer, bias};
+  };
+  return {make("self_attn.", "q_proj", hidden, query, config.attention_bias),
+          make("self_attn.", "k_proj", hidden, key, config.attention_bias),
+          make("self_attn.", "v_proj", hidden, key, config.attention_bias),
+          make("self_attn.", "o_proj", query, hidden, config.attention_output_bias),
+          make("mlp.", "gate_proj", hidden, inner, config.mlp_bias),
+          make("mlp.", "up_proj", hidden, inner, config.mlp_bias),
+          make("mlp.", "down_proj", inner, hidden, config.mlp_bias)};
+}
+
+void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const std::string prefix = layer_prefix(layer);
+  const auto norm = [&](const char* name, std::uint64_t size) {
+    out.push_back({prefix + name, {size}, ParameterKind::kNorm, layer});
+  };
+  norm("input_layernorm.weight", config.hidden_size);
+  for (const LinearModule& linear : block_linears(config, layer)) {
+    if (linear.name == "gate_proj") {
+      if (config.qk_norm) {
+        norm("self_attn.q_norm.weight", config.head_dim);
+        norm("self_attn.k_norm.weight", config.head_dim);
+      }
+      norm("post_attention_layernorm.weight", config.hidden_size);
+    }
+    out.push_back({linear.path + ".weight", {linear.out, linear.in}, ParameterKind::kMatrix, layer});
+    if (linear.bias) out.push_back({linear.path + ".bias", {linear.out}, ParameterKind::kBias, layer});
+  }
+}
+
+}  // namespace
+
+std::uint64_t ParameterSpec::elements() const {
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : shape) count *= size;
+  return count;
+}
+
+std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
+  const std::vector<std::uint64_t> table = {config.vocab_size, config.hidden_size};
+  std::vector<ParameterSpec> out;
+  out.push_back({"model.embed_tokens.weight", table, ParameterKind::kEmbedding, std::nullopt});
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_block(config, layer, out);
+  out.push_back({"model.norm.weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
+  if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
+  return out;
+}
+
+std::vector<LinearModule> linear_modules(const ModelConfig& config) {
+  std::vector<LinearModule> out;
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (LinearModule& linear : block_linears(config, layer)) out.push_back(std::move(linear));
+  }
+  return out;
+}
+
+const std::vector<std::string>& linear_module_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const LinearModule& linear : block_linears(ModelConfig{}, 0)) all.push_back(linear.name);
+    return all;
+  }();
+  return names;
+}
+
+absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const TensorFiles& files,
+                           const std::function<bool(const std::string&)>& tolerated) {
+  const auto listing = [](const std::vector<std::string>& names) {
+    const std::size_t shown = std::min(names.size(), kNamed);
+    std::string text =
+        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+    return text;
+  };
+  std::set<std::string> known;
+  std::vector<std::string> missing;
+  std::vector<std::string> reshaped;
+  for (const ParameterSpec& spec : expected) {
+    known.insert(spec.name);
+    const TensorView* view = files.find(spec.name);
+    if (view == nullptr) {
+      missing.push_back(spec.name);
+    } else if (view->shape != spec.shape) {
+      reshaped.push_back(fmt::format("{} (expected [{}], found [{}])", spec.name, fmt::join(spec.shape, ", "),
+                                     fmt::join(view->shape, ", ")));
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (const auto& [name, view] : files.tensors()) {
+    if (!known.contains(name) && !tolerated(name)) unexpected.push_back(quoted_name(name));
+  }
+  if (!missing.empty()) {
+    return invalid_input("{}: {} of {} tensors missing: {}{}", files.origin(), missing.size(), expected.size(),
+                         listing(missing), unexpected.empty() ? "" : "; not expected: " + listing(unexpected));
+  }
+  if (!reshaped.empty()) {
+    return invalid_input("{}: {} tensors of a shape that disagrees with the configuration: {}", files.origin(),
+                         reshaped.size(), listing(reshaped));
+  }
+  if (!unexpected.empty()) {
+    return invalid_input("{}: {} tensors that the configuration has no place for: {}", files.origin(),
+                         unexpected.size(), listing(unexpected));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
+  return check_tensors(model_parameters(config), files, [&](const std::string& name) {
+    return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight");
+  });
+}
+
+}  // namespace rondo::model

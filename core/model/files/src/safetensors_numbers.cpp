@@ -1,0 +1,111 @@
+// Conversions between fp32, bf16 and fp16. Files hold little-endian numbers at any address, so that every access goes
+// through a copy of its bytes (which compilers turn into plain loads).
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "rondo/model/safetensors.h"
+
+namespace rondo::model {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian and are read without swapping");
+
+template <typename Number>
+Number load(const std::byte* data, std::size_t index) {
+  Number number;
+  std::memcpy(&number, data + index * sizeof(Number), sizeof(Number));
+  return number;
+}
+
+template <typename Number>
+void store(std::byte* data, std::size_t index, Number number) {
+  std::memcpy(data + index * sizeof(Number), &number, sizeof(Number));
+}
+
+float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+
+float from_float16(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000U) << 16U;
+  const std::uint32_t exponent = half >> 10U & 0x1fU;
+  const std::uint32_t fraction = half & 0x3ffU;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13U);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U);
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+std::uint16_t to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  // Rounding could carry a NaN into infinity: it is cut and made quiet instead.
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16U | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
+}
+
+std::uint16_t to_float16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16U & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  std::uint32_t half = 0;
+  if (magnitude > 0x7f800000U) {
+    half = 0x7e00U | (magnitude >> 13U & 0x3ffU);
+  } else if (magnitude >= 0x477ff000U) {  // 65520, halfway between the largest fp16 and the next power of two
+    half = 0x7c00U;
+  } else if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 leaves units of 2^-24 in the low bits, rounded
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+  } else {
+    half = (magnitude + 0xfffU + (magnitude >> 13U & 1U) - 0x38000000U) >> 13U;
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
+}  // namespace
+
+void TensorFiles::read_as_float32(const TensorView& tensor, std::span<float> out) {
+  assert(out.size() == tensor.elements());
+  const std::byte* data = tensor.data.data();
+  switch (tensor.type) {
+    case WeightType::kFloat32:
+      if (!out.empty()) std::memcpy(out.data(), data, out.size_bytes());
+      return;
+    case WeightType::kBfloat16:
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = from_bfloat16(load<std::uint16_t>(data, i));
+      return;
+    case WeightType::kFloat16:
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = from_float16(load<std::uint16_t>(data, i));
+      return;
+  }
+}
+
+void TensorFiles::read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out) {
+  assert(out.size() == tensor.elements());
+  const std::byte* data = tensor.data.data();
+  switch (tensor.type) {
+    case WeightType::kFloat32:
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_bfloat16(load<float>(data, i));
+      return;
+    case WeightType::kBfloat16:
+      if (!out.empty()) std::memcpy(out.data(), data, out.size_bytes());
+      return;
+    case WeightType::kFloat16:
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_bfloat16(from_float16(load<std::uint16_t>(data, i)));
+      return;
+  }
+}
+
+void store_float32(std::span<const float> values, WeightType type, std::span<std::byte> out) {
+  assert(out.size() == values.size() * weight_type_size(type));
+  switch (type) {
+    case WeightType::kFloat32:
+      if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
+      return;
+    case WeightType::kBfloat16:
+      for (std::size_t i = 0; i < values.size(); ++i) store(out.data(), i, to_bfloat16(values[i]));
+      return;
+    case WeightType::kFloat16:
+      for (std::size_t i = 0; i < values.size(); ++i) store(out.data(), i, to_float16(values[i]));
+      return;
+  }
+}
+
+}  // namespace rondo::model

@@ -1,0 +1,255 @@
+// From the `devices` key to open devices.
+//
+//   pool   = "auto" | entry { "," entry }          entry = device [ "*" count ]
+//   device = "cpu" [ ":0" ] | "emulated:" card | "timed:" card | "null"
+//   limits = [ name "=" bytes { "," name "=" bytes } ]
+#include "rondo/devices/pool.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/emulated/emulated_device.h"
+#include "rondo/devices/host_memory.h"
+#include "rondo/devices/null/null_device.h"
+#include "rondo/devices/random.h"
+
+namespace rondo::devices {
+namespace {
+
+constexpr std::uint64_t kMostMembers = 1024;
+constexpr const char* kPossible =
+    "possible are cpu, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
+
+enum class Kind : std::uint8_t { kCpu, kNull, kEmulated, kTimed };
+
+/// A member before it is opened.
+struct Request {
+  Kind kind = Kind::kCpu;
+  std::string name;
+  DeviceProfile card;  // emulated and timed
+  Bytes limit = 0;     // 0: none
+};
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t from = 0;
+  for (;;) {
+    const std::size_t comma = text.find(',', from);
+    parts.push_back(trimmed(text.substr(from, comma == std::string::npos ? comma : comma - from)));
+    if (comma == std::string::npos) return parts;
+    from = comma + 1;
+  }
+}
+
+bool starts_with(const std::string& text, std::string_view prefix) { return text.rfind(prefix, 0) == 0; }
+
+/// Takes "*n" off the end of `entry`.
+absl::StatusOr<std::uint64_t> take_count(std::string& entry) {
+  const std::size_t star = entry.rfind('*');
+  if (star == std::string::npos) return 1;
+  const std::string digits = trimmed(entry.substr(star + 1));
+  const bool number = !digits.empty() && digits.size() < 6 && std::all_of(digits.begin(), digits.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+  const std::uint64_t count = number ? std::strtoull(digits.c_str(), nullptr, 10) : 0;
+  if (count == 0 || count > kMostMembers) {
+    return invalid_input("devices: '{}': expected a count from 1 to {} after '*'", entry, kMostMembers);
+  }
+  entry = trimmed(entry.substr(0, star));
+  return count;
+}
+
+absl::StatusOr<Request> request_of(const std::string& entry) {
+  Request request;
+  if (entry == "cpu" || entry == "cpu:0") return request;
+  if (entry == "null") {
+    request.kind = Kind::kNull;
+    return request;
+  }
+  if (starts_with(entry, "cpu:")) return invalid_input("devices: '{}': this machine has one CPU, 'cpu:0'", entry);
+  for (const auto& [prefix, kind] : {std::pair{"emulated:", Kind::kEmulated}, std::pair{"timed:", Kind::kTimed}}) {
+    if (!starts_with(entry, prefix)) continue;
+    request.kind = kind;
+    absl::StatusOr<DeviceProfile> card = find_card(entry.substr(std::string_view(prefix).size()));
+    if (!card.ok()) return with_context(card.status(), fmt::format("devices: '{}'", entry));
+    request.card = *std::move(card);
+    return request;
+  }
+  for (const char* backend : {"cuda", "vulkan"}) {
+    if (entry == backend || starts_with(entry, std::string(backend) + ":")) {
+      return invalid_input("devices: '{}': this build has no {} backend; {}", entry, backend, kPossible);
+    }
+  }
+  return invalid_input("devices: '{}' is no device; {}", entry, kPossible);
+}
+
+/// What members are counted under: "cpu", "emulated:rtx4090".
+std::string family_of(const Request& request) {
+  switch (request.kind) {
+    case Kind::kCpu:
+      return "cpu";
+    case Kind::kNull:
+      return "null";
+    case Kind::kEmulated:
+      return "emulated:" + request.card.name;
+    case Kind::kTimed:
+      return "timed:" + request.card.name;
+  }
+  return "";
+}
+
+absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
+  std::vector<Request> requests;
+  std::map<std::string, std::uint64_t> members;  // by family
+  const std::string wanted = trimmed(devices);
+  // Real accelerators come first once their backends are built in; here the CPU is all there is.
+  for (std::string entry : split(wanted == "auto" ? "cpu" : wanted)) {
+    const std::string written = entry;
+    RONDO_ASSIGN_OR_RETURN(const std::uint64_t count, take_count(entry));
+    RONDO_ASSIGN_OR_RETURN(Request request, request_of(entry));
+    if (entry == "cpu:0" && (count > 1 || members["cpu"] > 0)) {
+      return invalid_input("devices: '{}': 'cpu:0' is in the pool already; write cpu*n for several", written);
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      request.name = fmt::format("{}:{}", family_of(request), members[family_of(request)]++);
+      requests.push_back(request);
+    }
+    if (requests.size() > kMostMembers) return invalid_input("devices: more than {} members", kMostMembers);
+  }
+  const auto timed =
+      std::count_if(requests.begin(), requests.end(), [](const Request& r) { return r.kind == Kind::kTimed; });
+  if (timed > 0 && static_cast<std::size_t>(timed) < requests.size()) {
+    return invalid_input("devices: '{}': timed devices compute nothing and cannot be mixed with others", devices);
+  }
+  return requests;
+}
+
+absl::Status apply_limits(const std::string& limits, std::vector<Request>& requests) {
+  if (trimmed(limits).empty()) return absl::OkStatus();
+  for (const std::string& part : split(limits)) {
+    const std::size_t equals = part.rfind('=');
+    if (equals == std::string::npos) {
+      return invalid_input("memory_limit: '{}': expected NAME=BYTES, such as {}=8GiB", part, requests.front().name);
+    }
+    const std::string name = trimmed(part.substr(0, equals));
+    const absl::StatusOr<Bytes> bytes = parse_bytes(trimmed(part.substr(equals + 1)));
+    if (!bytes.ok()) return with_context(bytes.status(), "memory_limit: " + name);
+    const auto found =
+        std::find_if(requests.begin(), requests.end(), [&name](const Request& r) { return r.name == name; });
+    if (found == requests.end()) {
+      std::vector<std::string> names;
+      for (const Request& request : requests) names.push_back(request.name);
+      return invalid_input("memory_limit: no device '{}' in the pool; it has {}", name, fmt::join(names, ", "));
+    }
+    found->limit = *bytes;
+  }
+  return absl::OkStatus();
+}
+
+/// A CPU's speeds before any measurement: modest for a core of the last ten years.
+DeviceProfile estimated_cpu(const Device& device, const ThreadPool& threads) {
+  const auto cores = static_cast<double>(threads.threads());
+  DeviceProfile profile;
+  profile.name = "cpu";
+  profile.flops = {{DType::kFloat32, 60e9 * cores}, {DType::kBfloat16, 60e9 * cores}};
+  profile.memory_bytes = device.caps().memory_bytes;
+  profile.memory_bandwidth = std::min(8e9 * cores, 80e9);
+  profile.link_up = profile.memory_bandwidth / 2;
+  profile.link_down = profile.memory_bandwidth / 2;
+  profile.link_latency_seconds = 1e-5;
+  profile.jitter = 0;
+  profile.source = "an estimate from the number of threads";
+  return profile;
+}
+
+/// Opens members one by one; remembers the root complexes that cards share.
+class Opener {
+ public:
+  Opener(ThreadPool& threads, std::uint64_t cpus) : threads_(threads), cpus_(cpus) {}
+
+  absl::StatusOr<PoolMember> open(const Request& request) {
+    PoolMember member;
+    switch (request.kind) {
+      case Kind::kCpu: {
+        RONDO_ASSIGN_OR_RETURN(member.device, open_cpu(request));
+        member.profile = estimated_cpu(*member.device, threads_);
+        break;
+      }
+      case Kind::kNull: {
+        RONDO_ASSIGN_OR_RETURN(member.device,
+                               null::open_null({request.name, request.limit > 0 ? request.limit : 64_MiB}));
+        member.profile = estimated_cpu(*member.device, threads_);
+        member.profile.name = "null";
+        break;
+      }
+      case Kind::kEmulated:
+      case Kind::kTimed: {
+        RONDO_ASSIGN_OR_RETURN(member.device, open_card(request));
+        member.profile = request.card;
+        break;
+      }
+    }
+    member.profile.memory_bytes = member.device->caps().memory_bytes;
+    return member;
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Device>> open_cpu(const Request& request) {
+    cpu::CpuOptions options;
+    options.name = request.name;
+    options.memory_limit = request.limit;
+    // Several CPU devices live in one memory.
+    if (options.memory_limit == 0 && cpus_ > 1) options.memory_limit = available_memory() / cpus_;
+    return cpu::open_cpu(options, threads_);
+  }
+
+  absl::StatusOr<std::unique_ptr<Device>> open_card(const Request& request) {
+    emulated::CardOptions options;
+    options.name = request.name;
+    options.profile = request.card;
+    options.memory_limit = request.limit;
+    options.seed = mix64(++opened_);
+    if (!request.card.root.empty()) {
+      auto& root = roots_[request.card.root];
+      if (root == nullptr) root = emulated::make_root_complex();
+      options.root = root;
+    }
+    return request.kind == Kind::kTimed ? emulated::open_timed(options) : emulated::open_emulated(options, threads_);
+  }
+
+  ThreadPool& threads_;
+  const std::uint64_t cpus_;
+  std::uint64_t opened_ = 0;
+  std::map<std::string, std::shared_ptr<emulated::RootComplex>> roots_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, ThreadPool& threads) {
+  RONDO_ASSIGN_OR_RETURN(std::vector<Request> requests, parse_devices(options.devices));
+  RONDO_RETURN_IF_ERROR(apply_limits(options.memory_limit, requests));
+  const auto cpus =
+      std::count_if(requests.begin(), requests.end(), [](const Request& r) { return r.kind == Kind::kCpu; });
+  Opener opener(threads, static_cast<std::uint64_t>(cpus));
+  std::vector<PoolMember> members;
+  for (const Request& request : requests) {
+    absl::StatusOr<PoolMember> member = opener.open(request);
+    if (!member.ok()) return with_context(member.status(), request.name);
+    members.push_back(*std::move(member));
+  }
+  return members;
+}
+
+}  // namespace rondo::devices

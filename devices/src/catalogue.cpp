@@ -1,0 +1,275 @@
+// Catalogues of cards and host machines: the built-in table and users' YAML files.
+//
+//   file  = { name: entry, ... }                 entry = { key: value, ... }, the keys listed in kCardKeys, kHostKeys
+//   flops = { dtype: FLOP/s, ... }               dtype = bf16 | fp16 | fp32 | fp64
+#include "catalogue.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The `count` names nearest to `name`, joined by commas.
+std::string nearest(const std::string& name, std::vector<std::string> known, std::size_t count) {
+  std::stable_sort(known.begin(), known.end(), [&name](const std::string& a, const std::string& b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+  known.resize(std::min(known.size(), count));
+  return fmt::format("{}", fmt::join(known, ", "));
+}
+
+/// One entry of a YAML file. Reads values by key and remembers the first complaint.
+class Entry {
+ public:
+  Entry(std::string place, YAML::Node node) : place_(std::move(place)), node_(std::move(node)) {}
+
+  absl::Status status() const { return status_; }
+  const std::string& place() const { return place_; }
+
+  void allow_only(const std::vector<std::string>& keys) {
+    for (const auto& pair : node_) {
+      const auto key = pair.first.as<std::string>();
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+        complain(fmt::format("unknown key '{}' in line {}; the nearest known one is '{}'", key,
+                             pair.first.Mark().line + 1, nearest(key, keys, 1)));
+      }
+    }
+  }
+  /// `least` < value <= `most`. A key without `otherwise` must be there.
+  double number(const std::string& key, double least, double most, const double* otherwise = nullptr) {
+    const YAML::Node value = node_[key];
+    if (!value && otherwise != nullptr) return *otherwise;
+    if (!value) {
+      complain(fmt::format("the key '{}' is missing", key));
+      return least;
+    }
+    return number_of(value, key, least, most);
+  }
+  std::string text(const std::string& key) {
+    const YAML::Node value = node_[key];
+    if (!value) return "";
+    if (value.IsScalar()) return value.as<std::string>();
+    complain(fmt::format("'{}' must be a word", key));
+    return "";
+  }
+  std::map<DType, double> flops() {
+    std::map<DType, double> found;
+    const YAML::Node value = node_["flops"];
+    if (!value || !value.IsMap() || value.size() == 0) {
+      complain("'flops' must be a map from dtype to FLOP/s, such as {bf16: 165e12, fp32: 82e12}");
+      return found;
+    }
+    for (const auto& pair : value) {
+      const auto name = pair.first.as<std::string>();
+      bool known = false;
+      for (const DType dtype : {DType::kBfloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+        if (name != name_of(dtype)) continue;
+        found[dtype] = number_of(pair.second, "flops." + name, 0, kMost);
+        known = true;
+      }
+      if (!known) complain(fmt::format("unknown dtype '{}' in 'flops'; known are bf16, fp16, fp32, fp64", name));
+    }
+    return found;
+  }
+  void complain(const std::string& what) {
+    if (status_.ok()) status_ = invalid_input("{}: {}", place_, what);
+  }
+
+  static constexpr double kMost = 1e18;
+
+ private:
+  double number_of(const YAML::Node& value, const std::string& key, double least, double most) {
+    double number = std::numeric_limits<double>::quiet_NaN();
+    if (!value.IsScalar() || !YAML::convert<double>::decode(value, number) || !(number > least) || !(number <= most)) {
+      complain(fmt::format("'{}' must be a number over {} up to {}, found '{}'", key, least, most,
+                           value.IsScalar() ? value.Scalar() : "a list or map"));
+      return most;
+    }
+    return number;
+  }
+
+  const std::string place_;
+  const YAML::Node node_;
+  absl::Status status_;
+};
+
+/// Room for a value of exactly 0 in Entry::number's open lower end.
+constexpr double kFromZero = -std::numeric_limits<double>::min();
+
+absl::StatusOr<Entry> open_entry(const std::string& reference) {
+  const std::size_t hash = reference.rfind('#');
+  const std::string file = reference.substr(0, hash);
+  const std::string name = reference.substr(hash + 1);
+  RONDO_ASSIGN_OR_RETURN(const std::string contents, read_file(file));
+  const YAML::Node root = YAML::Load(contents);
+  if (!root.IsMap()) return invalid_input("{}: expected a map from names to entries", file);
+  const YAML::Node node = root[name];
+  if (!node) {
+    std::vector<std::string> names;
+    for (const auto& pair : root) names.push_back(pair.first.as<std::string>());
+    return invalid_input("{}: has no entry '{}'; it has {}", file, name, nearest(name, names, 5));
+  }
+  if (!node.IsMap()) return invalid_input("{}#{}: expected a map from keys to values", file, name);
+  return Entry(reference, node);
+}
+
+absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
+  RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
+  entry.allow_only({"flops", "memory_bytes", "memory_bandwidth", "link_up", "link_down", "link_latency", "efficiency",
+                    "jitter", "root", "fail_at", "source"});
+  DeviceProfile card;
+  card.name = reference.substr(reference.rfind('#') + 1);
+  card.flops = entry.flops();
+  card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
+  card.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
+  card.link_up = entry.number("link_up", 0, Entry::kMost);
+  card.link_down = entry.number("link_down", 0, Entry::kMost);
+  card.link_latency_seconds = entry.number("link_latency", kFromZero, 3600, &card.link_latency_seconds);
+  card.efficiency = entry.number("efficiency", 0, 1, &card.efficiency);
+  card.jitter = entry.number("jitter", kFromZero, 1, &card.jitter);
+  card.root = entry.text("root");
+  card.fail_at = entry.text("fail_at");
+  card.source = entry.text("source");
+  if (card.source.empty()) card.source = reference;
+  if (const auto failure = parse_failure(card.fail_at); !failure.ok()) {
+    return with_context(failure.status(), reference + ": fail_at");
+  }
+  RONDO_RETURN_IF_ERROR(entry.status());
+  return card;
+}
+
+absl::StatusOr<HostProfile> read_host(const std::string& reference) {
+  RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
+  entry.allow_only({"memory_bytes", "memory_bandwidth", "optimizer_parameters_per_second", "disk_bandwidth"});
+  HostProfile host;
+  host.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
+  host.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
+  host.optimizer_parameters_per_second = entry.number("optimizer_parameters_per_second", 0, Entry::kMost);
+  host.disk_bandwidth = entry.number("disk_bandwidth", kFromZero, Entry::kMost, &host.disk_bandwidth);
+  RONDO_RETURN_IF_ERROR(entry.status());
+  return host;
+}
+
+/// yaml-cpp reports by exceptions; none leaves this room.
+template <typename Read>
+auto without_exceptions(const std::string& reference, Read read) -> decltype(read(reference)) {
+  try {
+    return read(reference);
+  } catch (const YAML::Exception& error) {
+    return invalid_input("{}: line {}: {}", reference, error.mark.line + 1, error.msg);
+  }
+}
+
+absl::Status failure_grammar(const std::string& text) {
+  return invalid_input(
+      "'{}': expected KIND@QUEUE:NUMBER or KIND@SECONDSs with KIND error, hang or corrupt, QUEUE compute, up or down, "
+      "such as error@compute:17 or hang@2.5s",
+      text);
+}
+
+}  // namespace
+
+double DeviceProfile::speed(DType dtype) const {
+  auto found = flops.find(dtype);
+  if (found == flops.end()) found = flops.find(DType::kFloat32);
+  return found == flops.end() ? 0 : found->second * efficiency;
+}
+
+absl::StatusOr<FailurePlan> parse_failure(const std::string& text) {
+  FailurePlan plan;
+  if (text.empty()) return plan;
+  const std::size_t at = text.find('@');
+  if (at == std::string::npos) return failure_grammar(text);
+  const std::string kind = text.substr(0, at);
+  const std::string moment = text.substr(at + 1);
+  if (kind == "error") {
+    plan.kind = FailurePlan::Kind::kError;
+  } else if (kind == "hang") {
+    plan.kind = FailurePlan::Kind::kHang;
+  } else if (kind == "corrupt") {
+    plan.kind = FailurePlan::Kind::kCorrupt;
+  } else {
+    return failure_grammar(text);
+  }
+  char* end = nullptr;
+  const std::size_t colon = moment.find(':');
+  if (colon == std::string::npos) {
+    plan.at_seconds = std::strtod(moment.c_str(), &end);
+    const bool number = end != moment.c_str() && std::isfinite(plan.at_seconds) && plan.at_seconds >= 0;
+    if (!number || std::string_view(end) != "s") return failure_grammar(text);
+    return plan;
+  }
+  plan.queue = moment.substr(0, colon);
+  const std::string number = moment.substr(colon + 1);
+  const bool digits = !number.empty() && number.size() < 19 && std::all_of(number.begin(), number.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+  if (!digits || (plan.queue != "compute" && plan.queue != "up" && plan.queue != "down")) return failure_grammar(text);
+  plan.at_work = std::strtoull(number.c_str(), nullptr, 10);
+  if (plan.at_work == 0) return failure_grammar(text);
+  return plan;
+}
+
+const std::vector<DeviceProfile>& card_catalogue() {
+  static const std::vector<DeviceProfile>* const cards = [] {
+    auto* sorted = new std::vector<DeviceProfile>(built_in_cards());
+    std::sort(sorted->begin(), sorted->end(),
+              [](const DeviceProfile& a, const DeviceProfile& b) { return a.name < b.name; });
+    return sorted;
+  }();
+  return *cards;
+}
+
+absl::StatusOr<DeviceProfile> find_card(const std::string& card) {
+  if (card.find('#') != std::string::npos) return without_exceptions(card, read_card);
+  std::vector<std::string> names;
+  for (const DeviceProfile& known : card_catalogue()) {
+    if (known.name == card) return known;
+    names.push_back(known.name);
+  }
+  return invalid_input("no card '{}' in the catalogue; the nearest are {} (a card of your own: file.yaml#name)", card,
+                       nearest(card, names, 3));
+}
+
+double HostProfile::update_seconds(double parameters) const {
+  constexpr double kBytesPerParameter = 28;  // master, two moments and gradient read; master and moments written
+  double seconds = 0;
+  if (optimizer_parameters_per_second > 0) seconds = parameters / optimizer_parameters_per_second;
+  if (memory_bandwidth > 0) seconds = std::max(seconds, kBytesPerParameter * parameters / memory_bandwidth);
+  return seconds;
+}
+
+absl::StatusOr<HostProfile> load_host_profile(const std::string& reference) {
+  if (reference.find('#') == std::string::npos) {
+    return invalid_input("host '{}': expected file.yaml#name", reference);
+  }
+  return without_exceptions(reference, read_host);
+}
+
+}  // namespace rondo::devices

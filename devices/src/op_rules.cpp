@@ -1,0 +1,361 @@
+// What OpKind's comments say about counts, shapes and dtypes, one rule an op.
+//
+// An error is a recorder's mistake, so messages name the op by its place and kind and the tensor by its name.
+#include "op_rules.h"
+
+#include <string>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices {
+namespace {
+
+bool is_float(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16; }
+
+std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+
+/// One op under examination. The first complaint stands.
+class Checker {
+ public:
+  Checker(const OpList& list, std::size_t place) : list_(list), op_(list.ops[place]), place_(place) {}
+
+  absl::Status status() const { return status_; }
+  const Op& op() const { return op_; }
+  std::size_t reads() const { return op_.reads.size(); }
+  std::size_t writes() const { return op_.writes.size(); }
+  const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
+
+  bool good() const { return status_.ok(); }
+  void complain(const std::string& what) {
+    if (good()) status_ = internal_error("op {} ({}): {}", place_, name_of(op_.kind), what);
+  }
+  /// False (with a complaint) when the op does not name that many tensors.
+  bool counts(std::size_t reads_wanted, std::size_t writes_wanted) {
+    if (reads() != reads_wanted || writes() != writes_wanted) {
+      complain(fmt::format("expected {} reads and {} writes, found {} and {}", reads_wanted, writes_wanted, reads(),
+                           writes()));
+    }
+    return good();
+  }
+  void rank(const TensorDesc& tensor, std::size_t wanted) {
+    if (tensor.shape.size() != wanted) {
+      complain(
+          fmt::format("tensor '{}' has shape {}, expected {} dimensions", tensor.name, text_of(tensor.shape), wanted));
+    }
+  }
+  void shape(const TensorDesc& tensor, const Shape& wanted) {
+    if (tensor.shape != wanted) {
+      complain(
+          fmt::format("tensor '{}' has shape {}, expected {}", tensor.name, text_of(tensor.shape), text_of(wanted)));
+    }
+  }
+  void dtype(const TensorDesc& tensor, DType wanted) {
+    if (tensor.dtype != wanted) {
+      complain(fmt::format("tensor '{}' is {}, expected {}", tensor.name, name_of(tensor.dtype), name_of(wanted)));
+    }
+  }
+  void floating(const TensorDesc& tensor) {
+    if (!is_float(tensor.dtype)) {
+      complain(fmt::format("tensor '{}' is {}, expected fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)));
+    }
+  }
+  /// Of a matrix; more than two dimensions count as [first, product of the others].
+  static std::int64_t rows(const TensorDesc& tensor) { return tensor.shape.empty() ? 0 : tensor.shape[0]; }
+  static std::int64_t columns(const TensorDesc& tensor) {
+    return rows(tensor) == 0 ? 0 : tensor.elements() / rows(tensor);
+  }
+  void matrix(const TensorDesc& tensor, std::int64_t rows_wanted, std::int64_t columns_wanted) {
+    if (tensor.shape.size() < 2 || rows(tensor) != rows_wanted || columns(tensor) != columns_wanted) {
+      complain(fmt::format("tensor '{}' has shape {}, expected [{}, {}]", tensor.name, text_of(tensor.shape),
+                           rows_wanted, columns_wanted));
+    }
+  }
+  /// Same shape and dtype.
+  void alike(const TensorDesc& tensor, const TensorDesc& model) {
+    shape(tensor, model.shape);
+    dtype(tensor, model.dtype);
+  }
+  void tokens_of(const TensorDesc& tensor, DType wanted) {
+    shape(tensor, {static_cast<std::int64_t>(list_.tokens)});
+    dtype(tensor, wanted);
+  }
+  void bounds(const TensorDesc& tensor) {
+    shape(tensor, {static_cast<std::int64_t>(list_.tokens) + 2});
+    dtype(tensor, DType::kInt32);
+  }
+  template <typename Attributes>
+  const Attributes* attributes() {
+    const auto* found = std::get_if<Attributes>(&op_.attributes);
+    if (found == nullptr) complain("its attributes are of another kind of op");
+    return found;
+  }
+
+ private:
+  const OpList& list_;
+  const Op& op_;
+  const std::size_t place_;
+  absl::Status status_;
+};
+
+void check_embedding(Checker& c) {
+  if (!c.counts(2, 1)) return;
+  c.tokens_of(c.in(0), DType::kInt32);
+  c.rank(c.in(1), 2);
+  c.floating(c.in(1));
+  if (!c.good()) return;
+  c.shape(c.out(0), {c.in(0).shape[0], c.in(1).shape[1]});
+  c.floating(c.out(0));
+}
+
+void check_embedding_backward(Checker& c) {
+  if (!c.counts(3, 2)) return;
+  c.tokens_of(c.in(0), DType::kInt32);
+  c.bounds(c.in(1));
+  c.rank(c.in(2), 2);
+  c.floating(c.in(2));
+  if (!c.good()) return;
+  c.shape(c.in(2), {c.in(0).shape[0], c.in(2).shape[1]});
+  c.shape(c.out(0), {c.in(0).shape[0] + 1});
+  c.dtype(c.out(0), DType::kInt32);
+  c.shape(c.out(1), c.in(2).shape);
+  c.dtype(c.out(1), DType::kFloat32);
+}
+
+void check_rms_norm(Checker& c) {
+  if (c.attributes<NormAttributes>() == nullptr || !c.counts(2, 1)) return;
+  if (c.in(0).shape.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
+  c.floating(c.in(0));
+  c.floating(c.in(1));
+  c.shape(c.in(1), {c.in(0).shape.back()});
+  c.alike(c.out(0), c.in(0));
+}
+
+void check_rms_norm_backward(Checker& c) {
+  const auto* norm = c.attributes<NormAttributes>();
+  if (norm == nullptr || !c.counts(norm->has_addend ? 4 : 3, norm->has_weight_gradient ? 2 : 1)) return;
+  if (c.in(0).shape.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
+  c.floating(c.in(0));
+  c.floating(c.in(1));
+  c.shape(c.in(1), {c.in(0).shape.back()});
+  c.alike(c.in(2), c.in(0));
+  if (norm->has_addend) c.alike(c.in(3), c.in(0));
+  c.alike(c.out(0), c.in(0));
+  if (!norm->has_weight_gradient) return;
+  c.shape(c.out(1), c.in(1).shape);
+  c.dtype(c.out(1), DType::kFloat32);
+}
+
+/// kMatMul and kMatMulInputGradient: a [T, A] times w, into y [T, B].
+void check_product(Checker& c, bool transposed) {
+  const auto* matmul = c.attributes<MatMulAttributes>();
+  if (matmul == nullptr) return;
+  const bool bias = matmul->has_bias;
+  if (bias && !transposed) return c.complain("an input gradient has no bias");
+  if (!c.counts(2 + (bias ? 1U : 0U) + (matmul->has_addend ? 1U : 0U), 1)) return;
+  for (std::size_t i = 0; i < c.reads(); ++i) c.floating(c.in(i));
+  c.floating(c.out(0));
+  c.rank(c.in(1), 2);
+  if (!c.good()) return;
+  const Shape& w = c.in(1).shape;
+  const std::int64_t rows = Checker::rows(c.in(0));
+  const std::int64_t inner = transposed ? w[1] : w[0];
+  const std::int64_t outer = transposed ? w[0] : w[1];
+  c.matrix(c.in(0), rows, inner);
+  c.matrix(c.out(0), rows, outer);
+  if (bias) c.shape(c.in(2), {outer});
+  if (matmul->has_addend) c.matrix(c.in(c.reads() - 1), rows, outer);
+}
+
+void check_weight_gradient(Checker& c) {
+  if (c.attributes<MatMulAttributes>() == nullptr || !c.counts(2, 1)) return;
+  c.floating(c.in(0));
+  c.floating(c.in(1));
+  c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));
+  c.shape(c.out(0), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
+  c.dtype(c.out(0), DType::kFloat32);
+}
+
+void check_bias_gradient(Checker& c) {
+  if (!c.counts(1, 1)) return;
+  c.floating(c.in(0));
+  c.shape(c.out(0), {Checker::columns(c.in(0))});
+  c.dtype(c.out(0), DType::kFloat32);
+}
+
+void check_rope(Checker& c) {
+  const auto* rope = c.attributes<RopeAttributes>();
+  if (rope == nullptr || !c.counts(3, 1)) return;
+  c.rank(c.in(0), 3);
+  c.floating(c.in(0));
+  c.tokens_of(c.in(1), DType::kInt32);
+  c.bounds(c.in(2));
+  c.alike(c.out(0), c.in(0));
+  if (!c.good()) return;
+  const auto pairs = static_cast<std::int64_t>(rope->frequencies.size());
+  if (2 * pairs != c.in(0).shape[2]) {
+    c.complain(fmt::format("{} frequencies for heads of size {}, expected half of it", pairs, c.in(0).shape[2]));
+  }
+}
+
+/// q, k and v at the reads 0, 1 and 2.
+void check_heads(Checker& c) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    c.rank(c.in(i), 3);
+    c.floating(c.in(i));
+    c.dtype(c.in(i), c.in(0).dtype);
+  }
+  if (!c.good()) return;
+  const Shape& q = c.in(0).shape;
+  const std::int64_t kv_heads = c.in(1).shape[1];
+  c.shape(c.in(1), {q[0], kv_heads, q[2]});
+  c.shape(c.in(2), {q[0], kv_heads, q[2]});
+  if (kv_heads <= 0 || q[1] % kv_heads != 0) {
+    c.complain(fmt::format("{} query heads do not share out over {} key heads", q[1], kv_heads));
+  }
+}
+
+void check_attention(Checker& c) {
+  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(4, 2)) return;
+  check_heads(c);
+  if (!c.good()) return;
+  c.bounds(c.in(3));
+  c.alike(c.out(0), c.in(0));
+  c.shape(c.out(1), {c.in(0).shape[0], c.in(0).shape[1]});
+  c.dtype(c.out(1), DType::kFloat32);
+}
+
+void check_attention_backward(Checker& c) {
+  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 3)) return;
+  check_heads(c);
+  if (!c.good()) return;
+  c.alike(c.in(3), c.in(0));
+  c.shape(c.in(4), {c.in(0).shape[0], c.in(0).shape[1]});
+  c.dtype(c.in(4), DType::kFloat32);
+  c.alike(c.in(5), c.in(0));
+  c.bounds(c.in(6));
+  for (std::size_t i = 0; i < 3; ++i) c.alike(c.out(i), c.in(i));
+}
+
+void check_cached_attention(Checker& c) {
+  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 1)) return;
+  check_heads(c);
+  if (!c.good()) return;
+  c.tokens_of(c.in(3), DType::kInt32);
+  c.bounds(c.in(4));
+  for (std::size_t i = 5; i < 7; ++i) {
+    c.rank(c.in(i), 3);
+    c.dtype(c.in(i), c.in(1).dtype);
+    if (!c.good()) return;
+    c.shape(c.in(i), {c.in(5).shape[0], c.in(1).shape[1], c.in(1).shape[2]});
+    if (c.in(i).role != TensorRole::kState) c.complain(fmt::format("tensor '{}' is no state", c.in(i).name));
+  }
+  c.alike(c.out(0), c.in(0));
+}
+
+/// All reads and writes have the shape and dtype of the first read.
+void check_elementwise(Checker& c, std::size_t reads, std::size_t writes) {
+  if (!c.counts(reads, writes)) return;
+  c.floating(c.in(0));
+  for (std::size_t i = 1; i < reads; ++i) c.alike(c.in(i), c.in(0));
+  for (std::size_t i = 0; i < writes; ++i) c.alike(c.out(i), c.in(0));
+}
+
+void check_gated_activation(Checker& c, std::size_t reads, std::size_t writes) {
+  if (c.attributes<GatedActivationAttributes>() != nullptr) check_elementwise(c, reads, writes);
+}
+
+void check_dropout(Checker& c) {
+  const auto* dropout = c.attributes<DropoutAttributes>();
+  if (dropout == nullptr || !c.counts(2, 1)) return;
+  if (!(dropout->probability >= 0 && dropout->probability < 1)) {
+    c.complain(fmt::format("probability {}, expected at least 0 and less than 1", dropout->probability));
+  }
+  c.floating(c.in(0));
+  c.matrix(c.in(0), Checker::rows(c.in(1)), Checker::columns(c.in(0)));
+  c.tokens_of(c.in(1), DType::kUInt64);
+  c.alike(c.out(0), c.in(0));
+}
+
+void check_cross_entropy(Checker& c) {
+  const auto* entropy = c.attributes<CrossEntropyAttributes>();
+  if (entropy == nullptr) return;
+  const std::size_t input = entropy->has_input_gradient ? 1 : 0;
+  const std::size_t weight = entropy->has_weight_gradient ? 1 : 0;
+  if (!c.counts(3, 1 + input + weight)) return;
+  c.rank(c.in(0), 2);
+  c.rank(c.in(1), 2);
+  c.floating(c.in(0));
+  c.floating(c.in(1));
+  if (!c.good()) return;
+  c.shape(c.in(1), {c.in(1).shape[0], c.in(0).shape[1]});
+  c.tokens_of(c.in(2), DType::kInt32);
+  c.shape(c.out(0), {1});
+  c.dtype(c.out(0), DType::kFloat64);
+  if (input == 1) c.alike(c.out(1), c.in(0));
+  if (weight == 1) {
+    c.shape(c.out(1 + input), c.in(1).shape);
+    c.dtype(c.out(1 + input), DType::kFloat32);
+  }
+}
+
+void check_select_last(Checker& c) {
+  if (!c.counts(2, 1)) return;
+  c.rank(c.in(0), 2);
+  c.floating(c.in(0));
+  c.bounds(c.in(1));
+  if (!c.good()) return;
+  c.shape(c.out(0), {1, c.in(0).shape[1]});
+  c.dtype(c.out(0), c.in(0).dtype);
+}
+
+void check(Checker& c) {
+  switch (c.op().kind) {
+    case OpKind::kEmbedding:
+      return check_embedding(c);
+    case OpKind::kEmbeddingBackward:
+      return check_embedding_backward(c);
+    case OpKind::kRmsNorm:
+      return check_rms_norm(c);
+    case OpKind::kRmsNormBackward:
+      return check_rms_norm_backward(c);
+    case OpKind::kMatMul:
+      return check_product(c, true);
+    case OpKind::kMatMulInputGradient:
+      return check_product(c, false);
+    case OpKind::kMatMulWeightGradient:
+      return check_weight_gradient(c);
+    case OpKind::kBiasGradient:
+      return check_bias_gradient(c);
+    case OpKind::kRope:
+      return check_rope(c);
+    case OpKind::kAttention:
+      return check_attention(c);
+    case OpKind::kAttentionBackward:
+      return check_attention_backward(c);
+    case OpKind::kCachedAttention:
+      return check_cached_attention(c);
+    case OpKind::kGatedActivation:
+      return check_gated_activation(c, 2, 1);
+    case OpKind::kGatedActivationBackward:
+      return check_gated_activation(c, 3, 2);
+    case OpKind::kAdd:
+      return check_elementwise(c, 2, 1);
+    case OpKind::kDropout:
+      return check_dropout(c);
+    case OpKind::kCrossEntropy:
+      return check_cross_entropy(c);
+    case OpKind::kSelectLast:
+      return check_select_last(c);
+  }
+}
+
+}  // namespace
+
+absl::Status check_op(const OpList& list, std::size_t place) {
+  Checker c(list, place);
+  check(c);
+  return c.status();
+}
+
+}  // namespace rondo::devices

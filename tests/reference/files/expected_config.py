@@ -1,0 +1,67 @@
+"""What transformers makes of a model directory, in the words of model_files_probe."""
+
+import json
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3"]
+ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh"]
+DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
+          "float32": 0, "bfloat16": 1, "float16": 2}
+
+
+def as_list(value):
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def rope_of(config):
+    rope = config.rope_parameters
+    kind = rope["rope_type"]
+    stretched = kind in ("yarn", "llama3")
+    original = rope.get("original_max_position_embeddings", 0) if stretched else 0
+    factor = rope.get("factor", 1.0) if kind != "default" else 1.0
+    if factor is None:  # yarn takes the ratio of the two lengths
+        factor = config.max_position_embeddings / original
+    yarn = rope if kind == "yarn" else {}
+    return {
+        "kind": ROPE_KINDS.index(kind), "theta": float(rope["rope_theta"]), "factor": float(factor),
+        "low": rope["low_freq_factor"] if kind == "llama3" else 1.0,
+        "high": rope["high_freq_factor"] if kind == "llama3" else 4.0,
+        "original": original,
+        "attention_factor": yarn.get("attention_factor"),
+        "beta_fast": yarn.get("beta_fast") or 32.0, "beta_slow": yarn.get("beta_slow") or 1.0,
+        "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,
+        "truncate": yarn.get("truncate", True),
+    }
+
+
+def windows_of(config, model):
+    if config.model_type == "mistral":
+        return [config.sliding_window or 0] * config.num_hidden_layers
+    return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in model.model.layers]
+
+
+def expected(folder):
+    """The configuration of `folder` as transformers loads it; shapes come from the model built on no memory."""
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    with open(f"{folder}/config.json") as file:
+        written = json.load(file)
+    dtype = written.get("dtype") or written.get("torch_dtype")
+    act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(config.hidden_act, config.hidden_act)
+    return {
+        "model_type": config.model_type, "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size, "num_layers": config.num_hidden_layers,
+        "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
+        "head_dim": model.model.layers[0].self_attn.head_dim, "vocab_size": config.vocab_size,
+        "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,
+        "activation": ACTIVATIONS.index(act), "rope": rope_of(config),
+        "tie_word_embeddings": config.tie_word_embeddings, "initializer_range": config.initializer_range,
+        "dtype": DTYPES[dtype], "sliding_window": windows_of(config, model), "bos": config.bos_token_id,
+        "eos": as_list(config.eos_token_id), "pad": config.pad_token_id,
+        "parameters": sorted([name, list(p.shape)] for name, p in model.named_parameters()),
+    }

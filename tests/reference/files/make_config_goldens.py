@@ -1,0 +1,93 @@
+"""Writes tests/data/files/config_goldens.json: config.json texts and what transformers makes of each.
+
+Usage: make_config_goldens.py OUTPUT_FOLDER. Deterministic; the versions used stand in the file. Cases named saved_*
+are written by transformers' save_pretrained, the others are spelled as older versions and the Hub's files spell them.
+"""
+
+import hashlib
+import json
+import pathlib
+import sys
+import tempfile
+
+import torch
+import transformers
+from expected_config import expected
+from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, vocab_size=300)
+
+
+def saved(config_class, **more):
+    with tempfile.TemporaryDirectory() as folder:
+        config_class(**{**SMALL, **more}).save_pretrained(folder)
+        return json.loads(pathlib.Path(folder, "config.json").read_text())
+
+
+def written(model_type, **more):
+    return {"model_type": model_type, **SMALL, **more}
+
+
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+CASES = {
+    "saved_llama": saved(LlamaConfig),
+    "saved_llama_rich": saved(
+        LlamaConfig, num_key_value_heads=2, attention_bias=True, mlp_bias=True, eos_token_id=[2, 7], pad_token_id=5,
+        tie_word_embeddings=True, dtype="bfloat16", head_dim=16, hidden_act="gelu", max_position_embeddings=512,
+        rope_parameters=dict(LLAMA3, rope_theta=500000.0)),
+    "saved_mistral": saved(MistralConfig, num_key_value_heads=2, head_dim=16, dtype="float16"),
+    "saved_mistral_no_window": saved(MistralConfig, num_key_value_heads=4, sliding_window=None),
+    "saved_qwen2": saved(Qwen2Config, num_key_value_heads=2, tie_word_embeddings=True, dtype="bfloat16"),
+    "saved_qwen2_window": saved(Qwen2Config, num_key_value_heads=2, use_sliding_window=True, sliding_window=16,
+                                max_window_layers=1),
+    "saved_qwen3": saved(Qwen3Config, num_key_value_heads=1, head_dim=16, rope_parameters=dict(
+        rope_type="default", rope_theta=1000000.0)),
+    "saved_qwen3_mixed": saved(Qwen3Config, num_key_value_heads=4, attention_bias=True, use_sliding_window=True,
+                               sliding_window=8,
+                               layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "llama_bare": written("llama"),
+    "llama_theta": written("llama", rope_theta=100000, rope_scaling=None, torch_dtype="bfloat16", head_dim=None,
+                           num_key_value_heads=None, bos_token_id=None, eos_token_id=4, rms_norm_eps=1e-5),
+    "llama_linear_old": written("llama", rope_scaling=dict(type="linear", factor=2), hidden_act="gelu_pytorch_tanh"),
+    "llama_dynamic": written("llama", rope_theta=20000.0, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+    "llama_llama3": written("llama", rope_theta=500000.0, rope_scaling=LLAMA3, max_position_embeddings=512),
+    "llama_llama3_outer_length": written("llama", original_max_position_embeddings=32, rope_scaling=LLAMA3,
+                                         max_position_embeddings=512),
+    "llama_two_spellings": written("llama", rope_theta=30000.0, rope_scaling=dict(rope_type="linear", factor=3.0),
+                                   rope_parameters=dict(rope_type="default", rope_theta=5.0)),
+    "llama_empty_scaling": written("llama", rope_scaling={}, rope_parameters=dict(rope_type="linear", factor=3.0)),
+    "llama_ignored_windows": written("llama", sliding_window=16, use_sliding_window=True, pretraining_tp=2),
+    "mistral_bare": written("mistral", num_attention_heads=8),
+    "mistral_ignored_bias": written("mistral", num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+                                    sliding_window=7),
+    "qwen2_bare": written("qwen2", num_attention_heads=32, hidden_size=64),
+    "qwen2_hub": written("qwen2", num_key_value_heads=2, rope_theta=1000000.0, use_sliding_window=False,
+                         sliding_window=32768, max_window_layers=2, use_mrope=False, bos_token_id=250,
+                         eos_token_id=251, torch_dtype="bfloat16", attention_bias=False),
+    "qwen2_yarn": written("qwen2", num_key_value_heads=2, max_position_embeddings=1024, rope_scaling=dict(
+        type="yarn", factor=4.0, original_max_position_embeddings=256)),
+    "qwen2_window_null": written("qwen2", num_key_value_heads=2, use_sliding_window=True, sliding_window=None,
+                                 max_window_layers=0),
+    "qwen3_bare": written("qwen3", num_attention_heads=32),
+    "qwen3_yarn": written("qwen3", num_key_value_heads=2, max_position_embeddings=1024, rope_parameters=dict(
+        rope_type="yarn", factor=None, original_max_position_embeddings=256, rope_theta=70000.0, beta_fast=16,
+        beta_slow=2, attention_factor=1.25, mscale=0.7, mscale_all_dim=0.9, truncate=False)),
+}
+
+
+def main():
+    cases = []
+    for name, config in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "config.json").write_text(json.dumps(config))
+            cases.append({"name": name, "config": config, "expected": expected(folder)})
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    made_by = {"script": "tests/reference/files/make_config_goldens.py", "transformers": transformers.__version__,
+               "torch": torch.__version__, "sha256_of_cases": hashlib.sha256(lines.encode()).hexdigest()}
+    text = f'{{"made_by": {json.dumps(made_by)},\n"cases": [\n{lines}\n]}}\n'
+    pathlib.Path(sys.argv[1], "config_goldens.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The small random models on which training numerics are compared, one for each feature that changes the arithmetic.
+
+A case is a transformers configuration. Weights come from a seeded generator: matrices at the scale of a trained model
+(so that attention is neither uniform nor one-hot and the loss is not ln(vocabulary)), norm weights around 1, biases
+away from 0; a reference with norms of exactly 1 and biases of 0 would not notice that they are left out.
+"""
+import zlib
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+_COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+               attention_dropout=0.0, use_cache=True)
+
+
+def _case(config_class, model_class, **values):
+    return config_class, model_class, {**_COMMON, **values}
+
+
+# hidden sizes, intermediate sizes and vocabularies are no powers of two: a tile that assumes one shows itself.
+CASES = {
+    "llama": _case(
+        LlamaConfig, LlamaForCausalLM, hidden_size=48, intermediate_size=68, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, vocab_size=117, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "llama_llama3": _case(
+        LlamaConfig, LlamaForCausalLM, hidden_size=48, intermediate_size=60, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=179, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
+                             high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "llama_linear": _case(
+        LlamaConfig, LlamaForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=3, vocab_size=139, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        attention_bias=True, mlp_bias=True,
+        rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5)),
+    "llama_yarn": _case(
+        LlamaConfig, LlamaForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=1, vocab_size=141, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0,
+                             original_max_position_embeddings=32)),
+    "mistral": _case(
+        MistralConfig, MistralForCausalLM, hidden_size=52, intermediate_size=62, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=129, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, sliding_window=7, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "qwen2": _case(
+        Qwen2Config, Qwen2ForCausalLM, hidden_size=52, intermediate_size=74, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, vocab_size=137, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+    # One full layer, then two with a window: the mask belongs to the layer, not to the model.
+    "qwen2_tied_window": _case(
+        Qwen2Config, Qwen2ForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=173, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        use_sliding_window=True, sliding_window=5, max_window_layers=1,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "qwen3": _case(
+        Qwen3Config, Qwen3ForCausalLM, hidden_size=48, intermediate_size=76, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=127, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+    "qwen3_tied": _case(
+        Qwen3Config, Qwen3ForCausalLM, hidden_size=48, intermediate_size=72, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=3, head_dim=20, vocab_size=203, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+}
+
+
+def case_seed(name, seed):
+    """A seed of its own for each case, the same on every machine."""
+    return (zlib.crc32(name.encode()) + 7919 * seed) % 2**31
+
+
+def randomize(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = model.config.hidden_size
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if name.endswith("bias"):
+                parameter.copy_(0.3 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(1.0 + 0.25 * noise)
+            elif "embed_tokens" in name or "lm_head" in name:
+                parameter.copy_(1.3 * hidden**-0.5 * noise)
+            else:
+                parameter.copy_(0.9 * parameter.shape[1]**-0.5 * noise)
+
+
+def make_config(name, **changes):
+    config_class, _, values = CASES[name]
+    return config_class(**{**values, **changes})
+
+
+def make_model(name, seed, **changes):
+    """A model in fp32 with seeded weights, ready for training and with the plain attention that masks explicitly."""
+    config = make_config(name, **changes)
+    config._attn_implementation = "eager"
+    model = CASES[name][1](config).float()
+    randomize(model, case_seed(name, seed))
+    model.tie_weights()
+    return model.train()
+
+
+def make_adapter(model, seed, rank=4, alpha=8, targets=None):
+    """Wraps the model in a PEFT adapter whose two factors are both away from zero."""
+    from peft import LoraConfig, get_peft_model
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+                        target_modules=targets or LINEAR_LAYERS)
+    wrapped = get_peft_model(model, config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in wrapped.named_parameters():
+            if parameter.requires_grad:
+                scale = parameter.shape[1]**-0.5 if "lora_A" in name else 0.3 * rank**-0.5
+                parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
+    return wrapped

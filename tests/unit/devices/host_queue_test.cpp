@@ -1,0 +1,208 @@
+// Host timelines and queues: order, poison, ideal clocks, back-pressure and the end of a queue.
+#include "rondo/devices/host_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+Moment soon(int ms = 5000) { return steady_clock::now() + milliseconds(ms); }
+
+TEST(HostTimeline, ValueNotReached_MissesItsDeadline) {
+  HostTimeline timeline;
+  timeline.signal(3);
+  EXPECT_TRUE(timeline.wait(3, soon()).ok());
+  EXPECT_EQ(timeline.wait(4, soon(20)).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(HostTimeline, Poison_StandsForWhatWasNotReached) {
+  HostTimeline timeline;
+  timeline.signal(1);
+  timeline.poison(absl::InternalError("first"));
+  timeline.poison(absl::InternalError("second"));
+  timeline.signal(2);
+  EXPECT_TRUE(timeline.wait(1, soon()).ok());
+  EXPECT_EQ(timeline.wait(2, soon()).message(), "first");
+  EXPECT_EQ(timeline.completed(), 1U);
+  timeline.reset();
+  EXPECT_EQ(timeline.completed(), 0U);
+  timeline.signal(1);
+  EXPECT_TRUE(timeline.wait(1, soon()).ok());
+}
+
+TEST(HostTimeline, Reached_IsTheMomentOfTheFirstSignalThatCoversIt) {
+  HostTimeline timeline;
+  const Moment base = steady_clock::now();
+  for (std::uint64_t i = 1; i <= 40; ++i) timeline.signal_at(2 * i, base + milliseconds(i));
+  EXPECT_EQ(*timeline.wait_reached(80), base + milliseconds(40));
+  EXPECT_EQ(*timeline.wait_reached(79), base + milliseconds(40));
+  EXPECT_EQ(*timeline.wait_reached(70), base + milliseconds(35));
+  EXPECT_LE(*timeline.wait_reached(2), base + milliseconds(25));  // forgotten: the oldest remembered
+  EXPECT_EQ(*timeline.wait_reached(0), Moment{});
+}
+
+TEST(HostTimeline, Waiter_IsWokenByThePoison) {
+  HostTimeline timeline;
+  std::thread waiter([&] { EXPECT_EQ(timeline.wait(1, Moment::max()).code(), absl::StatusCode::kAborted); });
+  std::this_thread::sleep_for(milliseconds(5));
+  timeline.poison(absl::AbortedError("gone"));
+  waiter.join();
+}
+
+/// Notes what it executed; takes `cost` of its own time a piece; work named "fail" fails.
+class Recorder : public HostBackend {
+ public:
+  absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override {
+    const MutexLock lock(mutex_);
+    names_.emplace_back(work.tag.name);
+    readies_.push_back(ready);
+    if (names_.back() == "fail") return internal_error("told to fail");
+    if (names_.back() == "slow") std::this_thread::sleep_for(milliseconds(20));
+    // An ideal clock that does not wait: ends lie in the past of the thread that says so.
+    return cost > milliseconds(0) ? HostSpan{ready, ready + cost} : span_since(ready);
+  }
+  std::vector<std::string> names() {
+    const MutexLock lock(mutex_);
+    return names_;
+  }
+  std::vector<Moment> readies() {
+    const MutexLock lock(mutex_);
+    return readies_;
+  }
+  milliseconds cost{0};
+
+ private:
+  Mutex mutex_;
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Moment> readies_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(HostQueue, Work_RunsInOrderAcrossRoles) {
+  Recorder backend;
+  HostTimeline done;
+  HostQueue queue(backend);
+  queue.role(QueueRole::kUp).clear({}, {}, {&done, 1}, {"a"});
+  queue.role(QueueRole::kCompute).clear({}, {}, {&done, 2}, {"b"});
+  queue.role(QueueRole::kDown).clear({}, {}, {&done, 3}, {"c"});
+  ASSERT_TRUE(done.wait(3, soon()).ok());
+  EXPECT_THAT(backend.names(), testing::ElementsAre("a", "b", "c"));
+}
+
+TEST(HostQueue, FailedWork_PoisonsWhatWaitsOnItAndNothingElse) {
+  Recorder backend;
+  HostTimeline attempt;
+  HostTimeline dependent;
+  HostTimeline other;
+  HostQueue queue(backend);
+  Queue& compute = queue.role(QueueRole::kCompute);
+  const Point wait{&attempt, 1};
+  compute.clear({}, {}, {&attempt, 1}, {"fail"});
+  compute.clear({}, {&wait, 1}, {&dependent, 1}, {"skipped"});
+  compute.clear({}, {}, {&attempt, 2}, {"skipped too"});
+  compute.clear({}, {}, {&other, 1}, {"runs"});
+  EXPECT_TRUE(other.wait(1, soon()).ok());
+  EXPECT_EQ(dependent.wait(1, soon()).message(), "told to fail");
+  EXPECT_EQ(attempt.wait(2, soon()).message(), "told to fail");
+  EXPECT_THAT(backend.names(), testing::ElementsAre("fail", "runs"));
+}
+
+TEST(HostQueue, CopyOfUnequalSizes_Fails) {
+  Recorder backend;
+  HostTimeline done;
+  const Buffer a = phantom_host(10);
+  HostQueue queue(backend);
+  queue.role(QueueRole::kUp).copy(a.view(), a.view().part(0, 5), {}, {&done, 1}, {"uneven"});
+  EXPECT_THAT(std::string(done.wait(1, soon()).message()), testing::HasSubstr("10 bytes to 5"));
+}
+
+TEST(HostQueue, IdealEnds_ChainWithoutTheHostsDelays) {
+  Recorder backend;
+  backend.cost = milliseconds(10);
+  HostTimeline host;
+  HostTimeline up;
+  HostTimeline compute;
+  HostQueue up_queue(backend);
+  HostQueue compute_queue(backend);
+  const Moment base = steady_clock::now();
+  const Point after_host{&host, 1};
+  const Point after_up{&up, 2};
+  up_queue.role(QueueRole::kUp).clear({}, {&after_host, 1}, {&up, 1}, {"u1"});
+  up_queue.role(QueueRole::kUp).clear({}, {}, {&up, 2}, {"u2"});
+  compute_queue.role(QueueRole::kCompute).clear({}, {&after_up, 1}, {&compute, 1}, {"c1"});
+  host.signal_at(1, base + milliseconds(100));
+  ASSERT_TRUE(compute.wait(1, soon()).ok());
+  EXPECT_EQ(*up.wait_reached(1), base + milliseconds(110));
+  EXPECT_EQ(*up.wait_reached(2), base + milliseconds(120));
+  EXPECT_EQ(*compute.wait_reached(1), base + milliseconds(130));
+}
+
+TEST(HostQueue, MoreWorkThanTheRingHolds_WaitsAndFinishes) {
+  Recorder backend;
+  HostTimeline gate;
+  HostTimeline done;
+  HostQueue queue(backend);
+  std::thread producer([&] {
+    const Point wait{&gate, 1};
+    for (std::uint64_t i = 1; i <= 1000; ++i) {
+      queue.role(QueueRole::kCompute).clear({}, {&wait, 1}, {&done, i}, {"w"});
+    }
+  });
+  std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(done.completed(), 0U);
+  gate.signal(1);
+  producer.join();
+  EXPECT_TRUE(done.wait(1000, soon()).ok());
+}
+
+TEST(HostQueue, DestroyedWithWorkInFlight_FinishesIt) {
+  Recorder backend;
+  HostTimeline done;
+  {
+    HostQueue queue(backend);
+    for (std::uint64_t i = 1; i <= 3; ++i) queue.role(QueueRole::kCompute).clear({}, {}, {&done, i}, {"slow"});
+  }
+  EXPECT_EQ(done.completed(), 3U);
+}
+
+class Witness : public WorkObserver {
+ public:
+  void on_work(QueueRole role, const WorkTag& tag, Moment begin, Moment end) override {
+    role_ = role;
+    slot_ = tag.slot;
+    ordered_ = begin <= end;
+    ++calls_;
+  }
+  QueueRole role_ = QueueRole::kCompute;
+  std::uint32_t slot_ = 0;
+  bool ordered_ = false;
+  int calls_ = 0;
+};
+
+TEST(HostQueue, Observer_IsToldBeforeTheSignalAndNotOfFailures) {
+  Recorder backend;
+  Witness witness;
+  HostTimeline done;
+  HostTimeline failed;
+  HostQueue queue(backend);
+  queue.observe(&witness);
+  queue.role(QueueRole::kDown).clear({}, {}, {&failed, 1}, {"fail", 1, 8, 0});
+  queue.role(QueueRole::kDown).clear({}, {}, {&done, 1}, {"w", 1, 7, 0});
+  ASSERT_TRUE(done.wait(1, soon()).ok());
+  EXPECT_EQ(witness.calls_, 1);
+  EXPECT_EQ(witness.role_, QueueRole::kDown);
+  EXPECT_EQ(witness.slot_, 7U);
+  EXPECT_TRUE(witness.ordered_);
+}
+
+}  // namespace
+}  // namespace rondo::devices

@@ -1,0 +1,101 @@
+// Recorders' mistakes are named by op and tensor.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lists.h"
+
+namespace rondo::devices {
+namespace {
+
+using testing::HasSubstr;
+using testing_lists::chain_of_adds;
+using testing_lists::one_attention;
+using testing_lists::one_matmul;
+using testing_lists::tensor;
+
+std::string complaint(const OpList& list) {
+  const absl::Status status = validate(list);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  return std::string(status.message());
+}
+
+TEST(Validate, GoodLists_Pass) {
+  EXPECT_TRUE(validate(chain_of_adds(16, 8, 3)).ok());
+  EXPECT_TRUE(validate(one_matmul(16, 8, 4)).ok());
+  EXPECT_TRUE(validate(one_attention(16, 2, 8)).ok());
+}
+
+TEST(Validate, MatMulIntoHeads_Passes) {
+  OpList list = one_matmul(16, 8, 12);
+  list.tensors[2].shape = {16, 3, 4};
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+}
+
+TEST(Validate, WrongInnerDimension_NamesOpAndTensor) {
+  OpList list = one_matmul(16, 8, 12);
+  list.tensors[1].shape = {12, 9};
+  EXPECT_THAT(complaint(list), HasSubstr("op 0 (matmul): tensor 'x' has shape [16, 8], expected [16, 9]"));
+}
+
+TEST(Validate, MissingRead_StatesTheCounts) {
+  OpList list = one_matmul(16, 8, 12);
+  list.ops[0].attributes = MatMulAttributes{1.0F, true, false};
+  EXPECT_THAT(complaint(list), HasSubstr("expected 3 reads and 1 writes, found 2 and 1"));
+}
+
+TEST(Validate, WrongAttributes_AreNamed) {
+  OpList list = one_matmul(16, 8, 12);
+  list.ops[0].attributes = NoAttributes{};
+  EXPECT_THAT(complaint(list), HasSubstr("attributes"));
+}
+
+TEST(Validate, ScratchReadBeforeItIsWritten_IsNamed) {
+  OpList list = chain_of_adds(16, 8, 3);
+  std::swap(list.ops[0], list.ops[1]);
+  EXPECT_THAT(complaint(list), HasSubstr("op 0 (add) reads tensor 't0' before anything wrote it"));
+}
+
+TEST(Validate, TensorWrittenTwice_IsNamed) {
+  OpList list = chain_of_adds(16, 8, 3);
+  list.ops.push_back(list.ops.back());
+  EXPECT_THAT(complaint(list), HasSubstr("op 3 (add) writes tensor 'y', which was written or read before"));
+}
+
+TEST(Validate, GradientAddedTwice_Passes) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId dy = tensor(list, "dy", {16, 4}, DType::kBfloat16, TensorRole::kInput);
+  const TensorId db = tensor(list, "db", {4}, DType::kFloat32, TensorRole::kGradient);
+  list.ops.push_back({OpKind::kBiasGradient, NoAttributes{}, {dy}, {db}});
+  list.ops.push_back({OpKind::kBiasGradient, NoAttributes{}, {dy}, {db}});
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+  list.tensors[db].dtype = DType::kBfloat16;
+  EXPECT_THAT(complaint(list), HasSubstr("tensor 'db' is bf16, expected fp32"));
+}
+
+TEST(Validate, WriteToAWeight_IsNamed) {
+  OpList list = chain_of_adds(16, 8, 2);
+  list.tensors[1].role = TensorRole::kWeight;
+  EXPECT_THAT(complaint(list), HasSubstr("writes tensor 't0', which is given from outside"));
+}
+
+TEST(Validate, UnknownTensor_IsRefused) {
+  OpList list = chain_of_adds(16, 8, 2);
+  list.ops[1].reads[0] = 77;
+  EXPECT_THAT(complaint(list), HasSubstr("names a tensor"));
+}
+
+TEST(Validate, HeadsThatDoNotShareOut_AreNamed) {
+  OpList list = one_attention(16, 4, 8);
+  for (const TensorId id : {1U, 2U}) list.tensors[id].shape = {16, 3, 8};
+  EXPECT_THAT(complaint(list), HasSubstr("4 query heads do not share out over 3 key heads"));
+}
+
+TEST(Validate, BoundsOfTheWrongLength_AreNamed) {
+  OpList list = one_attention(16, 4, 8);
+  list.tensors[3].shape = {16};
+  EXPECT_THAT(complaint(list), HasSubstr("tensor 'bounds' has shape [16], expected [18]"));
+}
+
+}  // namespace
+}  // namespace rondo::devices

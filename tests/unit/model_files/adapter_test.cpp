@@ -1,0 +1,168 @@
+// PEFT's adapter_config.json: read, written, and refused where it asks for what is not supported.
+#include "rondo/model/adapter.h"
+
+#include <cmath>
+
+#include "helpers.h"
+
+namespace rondo::model {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::vector<std::string> kAll = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+
+Json good_adapter() {
+  return {{"peft_type", "LORA"},
+          {"task_type", "CAUSAL_LM"},
+          {"r", 8},
+          {"lora_alpha", 16},
+          {"lora_dropout", 0.05},
+          {"target_modules", {"v_proj", "q_proj"}},
+          {"bias", "none"},
+          {"fan_in_fan_out", false},
+          {"use_dora", false},
+          {"modules_to_save", nullptr},
+          {"rank_pattern", Json::object()},
+          {"alpha_pattern", Json::object()},
+          {"loftq_config", Json::object()},
+          {"base_model_name_or_path", "org/name"}};
+}
+
+absl::StatusOr<LoraConfig> load(const Json& document) {
+  const auto folder = fresh_folder();
+  put(folder / "adapter_config.json", document.dump());
+  return load_adapter_config(folder);
+}
+
+ModelConfig small_model() {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.hidden_size = 8;
+  config.intermediate_size = 16;
+  config.num_layers = 2;
+  config.num_heads = config.num_kv_heads = 2;
+  config.head_dim = 4;
+  return config;
+}
+
+TEST(LoadAdapterConfig, WhatPeftWrites_IsRead) {
+  const auto config = load(good_adapter());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->rank, 8U);
+  EXPECT_EQ(config->dropout, 0.05);
+  EXPECT_EQ(config->base_model, "org/name");
+  EXPECT_THAT(config->targets, testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_EQ(config->scale(), 2.0);
+}
+
+TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
+  Json adapter = good_adapter();
+  adapter["target_modules"] = "all-linear";
+  EXPECT_EQ(load(adapter)->targets, kAll);
+  adapter["target_modules"] = {"self_attn.o_proj", "mlp.up_proj", "o_proj"};
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("o_proj", "up_proj"));
+  adapter["target_modules"] = {"model.layers.1.mlp.up_proj", "layers.0.mlp.up_proj"};
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("up_proj"));
+}
+
+TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
+  Json adapter = good_adapter();
+  adapter["use_rslora"] = true;
+  EXPECT_DOUBLE_EQ(load(adapter)->scale(), 16.0 / std::sqrt(8.0));
+}
+
+struct Wrong {
+  std::string name;
+  Json change;
+  std::vector<std::string> parts;
+};
+
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+
+class WrongAdapter : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongAdapter, IsRefused_NamingFileAndKey) {
+  Json adapter = good_adapter();
+  for (const auto& [key, value] : GetParam().change.items()) adapter[key] = value;
+  expect_refused(load(adapter).status(), {"adapter_config.json"});
+  expect_refused(load(adapter).status(), GetParam().parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, WrongAdapter,
+    testing::Values(
+        Wrong{"kind", {{"peft_type", "IA3"}}, {"peft_type", "IA3", "LORA"}},
+        Wrong{"no_kind", {{"peft_type", nullptr}}, {"peft_type"}},
+        Wrong{"task", {{"task_type", "SEQ_CLS"}}, {"task_type", "SEQ_CLS"}},
+        Wrong{"rank_zero", {{"r", 0}}, {"r:", "found 0"}}, Wrong{"rank_huge", {{"r", 1000000}}, {"r:", "65536"}},
+        Wrong{"rank_word", {{"r", "8"}}, {"r:", "an integer"}},
+        Wrong{"alpha_none", {{"lora_alpha", nullptr}}, {"lora_alpha"}},
+        Wrong{"alpha_zero", {{"lora_alpha", 0}}, {"lora_alpha"}},
+        Wrong{"dropout_one", {{"lora_dropout", 1.0}}, {"lora_dropout", "less than 1"}},
+        Wrong{"dropout_negative", {{"lora_dropout", -0.1}}, {"lora_dropout"}},
+        Wrong{"bias", {{"bias", "all"}}, {"bias", "none", "all"}}, Wrong{"dora", {{"use_dora", true}}, {"use_dora"}},
+        Wrong{"ranks", {{"rank_pattern", {{"q_proj", 4}}}}, {"rank_pattern", "q_proj"}},
+        Wrong{"alphas", {{"alpha_pattern", {{"q_proj", 4}}}}, {"alpha_pattern"}},
+        Wrong{"saved", {{"modules_to_save", {"lm_head"}}}, {"modules_to_save", "lm_head"}},
+        Wrong{"transposed", {{"fan_in_fan_out", true}}, {"fan_in_fan_out"}},
+        Wrong{"some_layers", {{"layers_to_transform", {0}}}, {"layers_to_transform"}},
+        Wrong{"layer_zero", {{"layers_to_transform", 0}}, {"layers_to_transform"}},
+        Wrong{"pissa", {{"init_lora_weights", "pissa_niter_4"}}, {"init_lora_weights", "pissa_niter_4"}},
+        Wrong{"target_regex", {{"target_modules", ".*_proj"}}, {"target_modules", ".*_proj"}},
+        Wrong{"target_none", {{"target_modules", Json::array()}}, {"target_modules", "[]"}},
+        Wrong{"target_null", {{"target_modules", nullptr}}, {"target_modules"}},
+        Wrong{"target_head", {{"target_modules", {"q_proj", "lm_head"}}}, {"target_modules", "lm_head", "up_proj"}},
+        Wrong{"target_number", {{"target_modules", {7}}}, {"target_modules", "7"}},
+        Wrong{"target_one_layer", {{"target_modules", {"model.layers.3.self_attn.q_proj"}}}, {"single layers"}},
+        Wrong{"target_cut_path", {{"target_modules", {"model.layers.3"}}}, {"target_modules", "model.layers.3"}},
+        Wrong{"target_layer_word", {{"target_modules", {"layers.x.q_proj"}}}, {"target_modules", "layers.x"}},
+        Wrong{"target_layer_huge", {{"target_modules", {"layers.99999999999.mlp.up_proj"}}}, {"99999999999"}},
+        Wrong{"target_layer_last", {{"target_modules", {"layers.4294967295.mlp.up_proj"}}}, {"single layers"}}),
+    [](const auto& test_info) { return test_info.param.name; });
+
+TEST(LoadAdapterConfig, NoFileOrNoObject_IsRefused) {
+  expect_refused(load_adapter_config(fresh_folder()).status(), {"adapter_config.json", "No such file"});
+  expect_refused(load(Json::array()).status(), {"adapter_config.json", "an object"});
+}
+
+TEST(FormatAdapterConfig, ReadAgain_IsTheSame) {
+  LoraConfig config;
+  config.rank = 5;
+  config.alpha = 7.5;
+  config.dropout = 0.25;
+  config.use_rslora = true;
+  config.targets = {"k_proj", "down_proj"};
+  config.base_model = "a/b\xff";  // a path need not be UTF-8
+  const Json document = Json::parse(format_adapter_config(config), nullptr, false);
+  ASSERT_TRUE(document.is_object());
+  const auto again = load(document);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->rank, config.rank);
+  EXPECT_EQ(again->alpha, config.alpha);
+  EXPECT_EQ(again->dropout, config.dropout);
+  EXPECT_EQ(again->use_rslora, config.use_rslora);
+  EXPECT_EQ(again->targets, config.targets);
+}
+
+TEST(FormatAdapterConfig, WholeAlpha_IsAnInteger) {
+  LoraConfig config;
+  config.targets = {"q_proj"};
+  EXPECT_TRUE(Json::parse(format_adapter_config(config), nullptr, false)["lora_alpha"].is_number_integer());
+}
+
+TEST(ResolveTargets, Words_BecomeNamesInTheModelsOrder) {
+  EXPECT_EQ(*resolve_targets(small_model(), "all"), kAll);
+  EXPECT_THAT(*resolve_targets(small_model(), "up_proj, q_proj,up_proj"), testing::ElementsAre("q_proj", "up_proj"));
+  EXPECT_EQ(*resolve_targets(small_model(), "q_proj,all"), kAll);
+}
+
+TEST(ResolveTargets, UnknownWord_IsNamedWithThePossibleOnes) {
+  expect_refused(resolve_targets(small_model(), "q_proj,c_attn").status(), {"lora_target", "\"c_attn\"", "down_proj"});
+  expect_refused(resolve_targets(small_model(), "lm_head").status(), {"lm_head"});
+  expect_refused(resolve_targets(small_model(), "").status(), {"\"\""});
+  expect_refused(resolve_targets(small_model(), "q_proj,").status(), {"\"\""});
+}
+
+}  // namespace
+}  // namespace rondo::model

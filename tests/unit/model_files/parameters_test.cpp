@@ -1,0 +1,132 @@
+// The list of a model's weights and its comparison with files. (Names and shapes themselves are compared with
+// transformers in config_goldens_test.cpp.)
+#include "rondo/model/parameters.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "helpers.h"
+
+namespace rondo::model {
+namespace {
+
+ModelConfig small_qwen3() {
+  ModelConfig config;
+  config.family = Family::kQwen3;
+  config.model_type = "qwen3";
+  config.hidden_size = 8;
+  config.intermediate_size = 12;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 6;
+  config.vocab_size = 10;
+  config.attention_bias = true;
+  config.qk_norm = true;
+  return config;
+}
+
+/// A file of zeros with these tensors.
+TensorFiles file_of(const std::vector<ParameterSpec>& parameters) {
+  std::vector<TensorToWrite> tensors;
+  for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, WeightType::kBfloat16, spec.shape});
+  const auto file = fresh_folder() / "model.safetensors";
+  const auto zeros = [](std::size_t, std::span<std::byte> out) {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(write_safetensors(file, tensors, {}, zeros).ok());
+  auto files = TensorFiles::open_file(file);
+  EXPECT_TRUE(files.ok()) << files.status();
+  return *std::move(files);
+}
+
+const ParameterSpec& named(const std::vector<ParameterSpec>& parameters, const std::string& name) {
+  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; });
+  EXPECT_NE(found, parameters.end()) << name;
+  return found == parameters.end() ? parameters.front() : *found;
+}
+
+TEST(ModelParameters, KindsAndLayers_AreSet) {
+  const auto parameters = model_parameters(small_qwen3());
+  EXPECT_EQ(parameters.front().kind, ParameterKind::kEmbedding);
+  EXPECT_EQ(parameters.front().layer, std::nullopt);
+  EXPECT_EQ(parameters.back().name, "lm_head.weight");
+  const auto& query = named(parameters, "model.layers.1.self_attn.q_proj.weight");
+  EXPECT_THAT(query.shape, testing::ElementsAre(24, 8));
+  EXPECT_EQ(query.elements(), 192U);
+  EXPECT_EQ(query.layer, 1U);
+  EXPECT_EQ(named(parameters, "model.layers.0.self_attn.k_proj.bias").kind, ParameterKind::kBias);
+  EXPECT_EQ(named(parameters, "model.layers.0.self_attn.k_norm.weight").kind, ParameterKind::kNorm);
+  EXPECT_EQ(named(parameters, "model.norm.weight").kind, ParameterKind::kNorm);
+}
+
+TEST(LinearModules, EveryOne_HasItsMatrixInTheModel) {
+  const ModelConfig config = small_qwen3();
+  const auto parameters = model_parameters(config);
+  const auto modules = linear_modules(config);
+  EXPECT_EQ(modules.size(), 14U);
+  for (const LinearModule& module : modules) {
+    EXPECT_THAT(named(parameters, module.path + ".weight").shape, testing::ElementsAre(module.out, module.in));
+    EXPECT_THAT(linear_module_names(), testing::Contains(module.name));
+    EXPECT_EQ(module.bias, module.name[0] != 'o' && module.path.find("self_attn") != std::string::npos);
+  }
+}
+
+TEST(CheckModelTensors, AllThere_IsAccepted) {
+  const ModelConfig config = small_qwen3();
+  EXPECT_TRUE(check_model_tensors(config, file_of(model_parameters(config))).ok());
+}
+
+TEST(CheckModelTensors, Missing_AreNamedAndCounted) {
+  const ModelConfig config = small_qwen3();
+  auto parameters = model_parameters(config);
+  std::erase_if(parameters, [](const auto& spec) { return spec.kind == ParameterKind::kBias; });
+  expect_refused(check_model_tensors(config, file_of(parameters)),
+                 {"model.safetensors", "6 of 31", "model.layers.0.self_attn.q_proj.bias", "and 3 more"});
+}
+
+TEST(CheckModelTensors, OtherShape_IsNamedWithBoth) {
+  const ModelConfig config = small_qwen3();
+  auto parameters = model_parameters(config);
+  parameters[0].shape = {8, 10};
+  expect_refused(check_model_tensors(config, file_of(parameters)),
+                 {"model.embed_tokens.weight", "expected [10, 8]", "found [8, 10]"});
+  parameters[0].shape = {80};
+  expect_refused(check_model_tensors(config, file_of(parameters)), {"found [80]"});
+}
+
+TEST(CheckModelTensors, Unexpected_IsNamed) {
+  const ModelConfig config = small_qwen3();
+  auto parameters = model_parameters(config);
+  parameters.push_back({"model.layers.2.mlp.up_proj.weight", {12, 8}, ParameterKind::kMatrix, 2});
+  expect_refused(check_model_tensors(config, file_of(parameters)), {"no place", "model.layers.2.mlp.up_proj.weight"});
+}
+
+TEST(CheckModelTensors, HarmlessExtras_ArePassedOver) {
+  ModelConfig config = small_qwen3();
+  auto parameters = model_parameters(config);
+  config.tie_word_embeddings = true;  // the head is now one too many
+  parameters.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {3}, ParameterKind::kNorm, 0});
+  EXPECT_TRUE(check_model_tensors(config, file_of(parameters)).ok());
+}
+
+TEST(CheckAdapterTensors, FactorsOfTheTargets_AreExpected) {
+  const ModelConfig config = small_qwen3();
+  LoraConfig lora;
+  lora.rank = 3;
+  lora.targets = {"o_proj"};
+  auto parameters = adapter_parameters(config, lora);
+  ASSERT_EQ(parameters.size(), 4U);
+  EXPECT_EQ(parameters[0].name, "base_model.model.model.layers.0.self_attn.o_proj.lora_A.weight");
+  EXPECT_THAT(parameters[0].shape, testing::ElementsAre(3, 24));
+  EXPECT_THAT(parameters[1].shape, testing::ElementsAre(8, 3));
+  EXPECT_TRUE(check_adapter_tensors(config, lora, file_of(parameters)).ok());
+  lora.rank = 4;
+  expect_refused(check_adapter_tensors(config, lora, file_of(parameters)), {"lora_A", "expected [4, 24]"});
+  parameters.pop_back();
+  expect_refused(check_adapter_tensors(config, lora, file_of(parameters)), {"missing", "lora_B"});
+}
+
+}  // namespace
+}  // namespace rondo::model
