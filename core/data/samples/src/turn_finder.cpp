@@ -1,0 +1,325 @@
+// The turn finder; its idea stands in turn_finder.h, the comparisons of text in turn_text.h.
+#include "turn_finder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rondo/base/status.h"
+#include "turn_text.h"
+
+namespace rondo::data {
+namespace {
+
+constexpr std::size_t kNone = std::string_view::npos;
+
+std::string_view message_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+/// True when a list content went into the text as a printed list: the template takes strings only.
+bool shows_list(std::string_view text) {
+  return text.find("'type': 'text'") != kNone || text.find("\"type\": \"text\"") != kNone;
+}
+
+bool has_list_content(const Json& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const Json& message) {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_array();
+  });
+}
+
+}  // namespace
+
+/// One conversation, its rendering, and further renderings of variants of it.
+class TurnFinder::Probe {
+ public:
+  Json messages;
+  std::string text;
+  Encoded encoded;
+
+  Probe(const Renderer& renderer, const Conversation& conversation)
+      : messages(conversation.messages), renderer_(renderer) {
+    context_ = Json::object();
+    context_["messages"] = Json();
+    context_["tools"] = conversation.tools;
+    context_["documents"] = Json();
+    const auto name = [&](const char* key, const std::optional<std::string>& token) {
+      if (token) context_[key] = *token;
+    };
+    name("bos_token", renderer.tokenizer->bos_token());
+    name("eos_token", renderer.tokenizer->eos_token());
+    name("pad_token", renderer.tokenizer->pad_token());
+    name("unk_token", renderer.tokenizer->unk_token());
+    context_.update(conversation.extras);
+  }
+
+  absl::StatusOr<std::string> render(Json variant, bool generation_prompt) const {
+    Json context = context_;
+    context["messages"] = std::move(variant);
+    context["add_generation_prompt"] = generation_prompt;
+    return renderer_.chat_template->render(context);
+  }
+
+  /// The first `count` messages.
+  Json head(std::size_t count) const {
+    Json part = Json::array();
+    for (std::size_t i = 0; i < count; ++i) part.push_back(messages[i]);
+    return part;
+  }
+
+  absl::Status render_all();
+  /// Where content `message` stands in `text`: the tool calls that follow it included. Nothing when it is not there.
+  std::optional<TextRange> locate(std::size_t message) const;
+  /// The same for all of `plain` (messages without tool calls) by one rendering; nothing when they do not line up.
+  std::optional<std::vector<TextRange>> locate_together(const std::vector<std::size_t>& plain) const;
+  /// What follows the sentinel in the rendering that stops after `message`.
+  std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, bool without_calls) const;
+  std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
+    return control_tokens(*renderer_.tokenizer, text, encoded, begin, end);
+  }
+
+ private:
+  std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
+  std::optional<TextRange> locate_call(std::size_t message, bool by_name) const;
+
+  Renderer renderer_;
+  Json context_;
+  std::string sentinel_base_ = "zqx";
+};
+
+absl::Status TurnFinder::Probe::render_all() {
+  auto rendered = render(messages, false);
+  if (has_list_content(messages) && (!rendered.ok() || shows_list(*rendered))) {
+    flatten_contents(messages);
+    rendered = render(messages, false);
+  }
+  if (!rendered.ok()) {
+    return absl::Status(rendered.status().code(),
+                        fmt::format("the chat template cannot render it: {}", message_of(rendered.status())));
+  }
+  text = *std::move(rendered);
+  encoded = renderer_.tokenizer->encode(text, false);
+  while (text.find(sentinel_base_) != kNone) sentinel_base_ += "vx";
+  return absl::OkStatus();
+}
+
+std::optional<std::vector<TextRange>> TurnFinder::Probe::locate_together(const std::vector<std::size_t>& plain) const {
+  Json variant = messages;
+  for (const std::size_t i : plain) replace_content(variant[i], sentinel(i));
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  std::vector<std::string_view> gaps;  // before, between and after the sentinels
+  std::size_t from = 0;
+  for (const std::size_t i : plain) {
+    const std::size_t at = skeleton->find(sentinel(i));
+    if (at == kNone || at < from || skeleton->rfind(sentinel(i)) != at) return std::nullopt;
+    gaps.push_back(std::string_view(*skeleton).substr(from, at - from));
+    from = at + sentinel(i).size();
+  }
+  gaps.push_back(std::string_view(*skeleton).substr(from));
+  const std::string_view whole = text;
+  if (whole.substr(0, gaps[0].size()) != gaps[0]) return std::nullopt;
+  std::vector<TextRange> found;
+  std::size_t at = gaps[0].size();
+  for (std::size_t k = 0; k < plain.size(); ++k) {
+    const auto content = content_text(messages[plain[k]]);
+    if (!content) return std::nullopt;
+    const bool last = k + 1 == plain.size();
+    bool placed = false;
+    for (const std::string_view form : content_forms(*content)) {
+      const std::size_t end = at + form.size();
+      if (end > whole.size() || whole.substr(at, form.size()) != form) continue;
+      if (whole.substr(end, gaps[k + 1].size()) != gaps[k + 1]) continue;
+      if (last && end + gaps[k + 1].size() != whole.size()) continue;
+      found.push_back({at, end});
+      at = end + gaps[k + 1].size();
+      placed = true;
+      break;
+    }
+    if (!placed) return std::nullopt;
+  }
+  return found;
+}
+
+std::optional<TextRange> TurnFinder::Probe::locate(std::size_t message) const {
+  if (calls_tools(messages[message])) {
+    const auto by_arguments = locate_call(message, false);
+    return by_arguments ? by_arguments : locate_call(message, true);
+  }
+  Json variant = messages;
+  replace_content(variant[message], sentinel(0));
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  const std::size_t first = skeleton->find(sentinel(0));
+  if (first == kNone) return std::nullopt;
+  const std::size_t last = skeleton->rfind(sentinel(0)) + sentinel(0).size();
+  const std::size_t begin = common_prefix(text, std::string_view(*skeleton).substr(0, first));
+  const std::size_t end = text.size() - common_suffix(text, std::string_view(*skeleton).substr(last));
+  return TextRange{begin, std::max(begin, end)};
+}
+
+std::optional<TextRange> TurnFinder::Probe::locate_call(std::size_t message, bool by_name) const {
+  Json variant = messages;
+  const auto content = content_text(messages[message]);
+  const bool has_content = content && !content->empty();
+  if (has_content) replace_content(variant[message], sentinel(0));
+  replace_last_call(variant[message], sentinel(1), by_name);
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  const std::size_t call = skeleton->rfind(sentinel(1));
+  if (call == kNone) return std::nullopt;
+  const std::size_t first = std::min(skeleton->find(sentinel(0)), skeleton->find(sentinel(1)));
+  const std::size_t last = call + sentinel(1).size();
+  const std::size_t begin = common_prefix(text, std::string_view(*skeleton).substr(0, first));
+  const std::size_t end = text.size() - common_suffix(text, std::string_view(*skeleton).substr(last));
+  return TextRange{begin, std::max(begin, end)};
+}
+
+std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bool generation_prompt,
+                                                         bool without_calls) const {
+  Json variant = head(message + 1);
+  Json& turn = variant[message];
+  if (without_calls) {
+    turn.erase("tool_calls");
+    turn.erase("function_call");
+  }
+  const bool calls = calls_tools(turn);
+  if (calls) {
+    replace_last_call(turn, sentinel(0), false);
+  } else {
+    replace_content(turn, sentinel(0));
+  }
+  const auto rendered = render(std::move(variant), generation_prompt);
+  if (!rendered.ok()) return std::nullopt;
+  const std::size_t at = rendered->rfind(sentinel(0));
+  if (at == kNone) return std::nullopt;
+  return rendered->substr(at + sentinel(0).size());
+}
+
+TurnFinder::TurnFinder(const Renderer& renderer) : renderer_(renderer) {}
+
+absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conversation, bool find_turns) {
+  Probe probe(renderer_, conversation);
+  RONDO_RETURN_IF_ERROR(probe.render_all());
+  std::vector<std::size_t> assistants;
+  std::vector<std::size_t> plain;
+  for (std::size_t i = 0; i < probe.messages.size(); ++i) {
+    if (!is_assistant(probe.messages[i])) continue;
+    assistants.push_back(i);
+    if (!calls_tools(probe.messages[i])) plain.push_back(i);
+  }
+  RenderedConversation result;
+  result.assistant_messages = assistants.size();
+  if (find_turns && !assistants.empty()) {
+    const auto together = plain.empty() ? std::nullopt : probe.locate_together(plain);
+    std::size_t lower = 0;
+    std::size_t next_plain = 0;
+    for (const std::size_t i : assistants) {
+      const bool is_plain = !calls_tools(probe.messages[i]);
+      const auto content = is_plain && together ? std::optional((*together)[next_plain++]) : probe.locate(i);
+      if (!content) continue;
+      const std::size_t begin = find_header(probe, i, lower, std::max(lower, content->begin));
+      const std::size_t end = std::max(begin, find_end(probe, i, std::max(lower, content->end)));
+      result.turns.push_back({begin, end});
+      lower = end;
+    }
+  }
+  result.text = std::move(probe.text);
+  result.encoded = std::move(probe.encoded);
+  return result;
+}
+
+const std::string& TurnFinder::generation_prompt(const Probe& probe, std::size_t message) {
+  const std::string before = message == 0 ? "" : probe.messages[message - 1]["role"].get<std::string>();
+  const auto known = generation_prompts_.find(before);
+  if (known != generation_prompts_.end()) return known->second;
+  return generation_prompts_.emplace(before, learn_generation_prompt(probe, message)).first->second;
+}
+
+/// What the template adds after the messages before `message` when it is asked for a generation prompt, up to a
+/// reasoning block; empty when it adds nothing.
+std::string TurnFinder::learn_generation_prompt(const Probe& probe, std::size_t message) const {
+  Json before = probe.head(message);
+  auto with = message == 0 ? absl::StatusOr<std::string>(std::string()) : probe.render(before, true);
+  if (message == 0 || !with.ok()) {  // no messages, or a template that refuses to stop here: a question of our own
+    before = Json::parse(R"([{"role": "user", "content": "zq"}])");
+    with = probe.render(before, true);
+  }
+  const auto without = probe.render(before, false);
+  if (!with.ok() || !without.ok()) return "";
+  const std::size_t differ = common_prefix(*with, *without);
+  const std::size_t begin = snap_to_token(renderer_.tokenizer->encode(*with, false), differ, 0);
+  const std::string_view added = before_reasoning(std::string_view(*with).substr(begin));
+  return std::string(before_white_space(added, added.size(), 0) == 0 ? std::string_view() : added);
+}
+
+/// End of the header of `message`, whose content begins at `upper`; the turn before it ends at `lower`.
+std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper) {
+  const std::string_view text = probe.text;
+  const std::string& prompt = generation_prompt(probe, message);
+  const std::string_view full = prompt;
+  for (const std::string_view header : {full, full.substr(0, before_white_space(full, full.size(), 0))}) {
+    if (header.empty()) continue;
+    const std::size_t at = text.substr(0, upper).rfind(header);
+    if (at != kNone && at >= lower) return at + header.size();
+  }
+  // No generation prompt: the header ends where the rendering of the messages before ends (Llama 2), else, if the
+  // template writes a header that it does not offer as a prompt, where the content or its reasoning block begins.
+  const auto before = message == 0 ? std::string() : probe.render(probe.head(message), true).value_or("");
+  const std::size_t tag = last_reasoning_tag(text, lower, upper);
+  std::vector<std::size_t> candidates = {upper, before_white_space(text, upper, lower)};
+  if (tag != kNone) candidates.insert(candidates.end(), {tag, before_white_space(text, tag, lower)});
+  constexpr std::size_t kConvincing = 4;
+  std::size_t best = kNone;
+  std::size_t best_common = std::min(kConvincing, std::max<std::size_t>(before.size(), 1)) - 1;
+  for (const std::size_t candidate : candidates) {
+    const std::size_t common = common_suffix(text.substr(0, candidate), before);
+    const bool blank = before_white_space(before, before.size(), before.size() - common) == before.size() - common;
+    if (common > best_common && !blank) {
+      best = candidate;
+      best_common = common;
+    }
+  }
+  if (best != kNone) return best;
+  const bool reasons = tag != kNone && text.substr(tag, upper - tag).find("</") != kNone;
+  return reasons ? tag : upper;
+}
+
+/// End of the turn of `message`, whose content and tool calls end at `content_end`.
+std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, std::size_t content_end) {
+  const std::string_view tail = std::string_view(probe.text).substr(content_end);
+  const bool calls = calls_tools(probe.messages[message]);
+  const bool last = message + 1 == probe.messages.size();
+  if (!calls) {
+    for (const std::string& known : plain_tails_) {
+      if (tail.substr(0, known.size()) == known) return content_end + known.size();
+    }
+  }
+  const auto alone = last ? std::optional(std::string(tail)) : probe.tail_alone(message, false, false);
+  const std::size_t shared = alone ? common_prefix(tail, *alone) : tail.size();
+  const std::size_t bound = snap_to_token(probe.encoded, content_end + shared, content_end);
+  std::vector<ControlToken> controls = probe.control_tokens_in(content_end, bound);
+  if (calls && !controls.empty()) {
+    // Calls may be written with special tokens too: the one that ends plain turns decides, else the last.
+    const auto plain = probe.tail_alone(message, false, true);
+    const Encoded encoded = renderer_.tokenizer->encode(plain.value_or(""), false);
+    const auto ends = control_tokens(*renderer_.tokenizer, plain.value_or(""), encoded, 0, kNone);
+    for (const ControlToken& control : controls) {
+      if (!ends.empty() && control.id == ends.front().id) return control.end;
+    }
+    return controls.back().end;
+  }
+  if (controls.empty() && alone && shared < alone->size()) {
+    // The template ends the last turn otherwise than this one (a token of its own for the end of a conversation).
+    const auto followed = probe.tail_alone(message, true, false);
+    const std::size_t also = followed ? common_prefix(tail, *followed) : 0;
+    const Encoded encoded = renderer_.tokenizer->encode(*alone, false);
+    if (!control_tokens(*renderer_.tokenizer, *alone, encoded, 0, kNone).empty()) {
+      controls = probe.control_tokens_in(content_end, snap_to_token(probe.encoded, content_end + also, content_end));
+    }
+  }
+  if (controls.empty()) return bound;
+  const std::size_t end = controls.front().end;
+  if (!calls && !last && end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
+  return end;
+}
+
+}  // namespace rondo::data
