@@ -116,9 +116,27 @@ absl::StatusOr<Json> tools_of(const Json& record) {
   return tools.empty() ? Json() : tools;
 }
 
-absl::StatusOr<Conversation> conversation_of(const Json& record, Json messages) {
+/// As transformers hands messages to a template: keys that are null are dropped, and reasoning, by whichever of its
+/// names it came, goes by `reasoning_content` and `thinking` too.
+Json template_message(const Json& message) {
+  Json kept = Json::object();
+  const Json* reasoning = nullptr;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto found = message.find(name);
+    if (reasoning == nullptr && found != message.end() && !found->is_null()) reasoning = &*found;
+  }
+  if (reasoning != nullptr) kept["thinking"] = *reasoning;
+  for (const auto& item : message.items()) {
+    if (!item.value().is_null()) kept[item.key()] = item.value();
+  }
+  if (reasoning != nullptr) kept["reasoning_content"] = *reasoning;
+  return kept;
+}
+
+absl::StatusOr<Conversation> conversation_of(const Json& record, const Json& messages) {
   Conversation conversation;
-  conversation.messages = std::move(messages);
+  conversation.messages = Json::array();
+  for (const Json& message : messages) conversation.messages.push_back(template_message(message));
   RONDO_ASSIGN_OR_RETURN(conversation.tools, tools_of(record));
   conversation.extras = Json::object();
   if (const auto documents = record.find("documents"); documents != record.end() && documents->is_array()) {
@@ -181,7 +199,7 @@ absl::StatusOr<Record> parse_alpaca(const Json& record) {
   if (!input.empty()) instruction += "\n" + input;
   messages.push_back(message_of("user", std::move(instruction)));
   messages.push_back(message_of("assistant", std::move(output)));
-  RONDO_ASSIGN_OR_RETURN(Conversation conversation, conversation_of(record, std::move(messages)));
+  RONDO_ASSIGN_OR_RETURN(Conversation conversation, conversation_of(record, messages));
   return Record(std::move(conversation));
 }
 
@@ -256,7 +274,7 @@ absl::StatusOr<Record> parse_sharegpt(const Json& record) {
     RONDO_ASSIGN_OR_RETURN(Json message, sharegpt_message((*turns)[i], fmt::format("conversations[{}]", i)));
     messages.push_back(std::move(message));
   }
-  RONDO_ASSIGN_OR_RETURN(Conversation conversation, conversation_of(record, std::move(messages)));
+  RONDO_ASSIGN_OR_RETURN(Conversation conversation, conversation_of(record, messages));
   return Record(std::move(conversation));
 }
 
