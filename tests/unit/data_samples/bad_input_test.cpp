@@ -55,11 +55,13 @@ const std::vector<BadFile> kBadFiles = {
     {"RecordIsANumber", "{\"text\":\"a\"}\n3\n", "line 2 (text): the record is the number 3, expected an object"},
     {"ArrayNotClosed", "[{\"text\":\"a\"}", "the list is not closed", "data.json"},
     {"ArrayTrailingComma", "[{\"text\":\"a\"},]", "element 2 (line 1): expected a record", "data.json"},
-    {"ArrayDoubleComma", "[{\"text\":\"a\"},\n,{\"text\":\"b\"}]", "element 2 (line 2): expected a record", "data.json"},
+    {"ArrayDoubleComma", "[{\"text\":\"a\"},\n,{\"text\":\"b\"}]", "element 2 (line 2): expected a record",
+     "data.json"},
     {"ArrayWrongBracket", "[{\"text\":\"a\"}}", "expected `]`", "data.json"},
     {"TextAfterTheArray", "[{\"text\":\"a\"}] x", "text follows", "data.json"},
     {"EmptyArray", "[]", "holds no records", "data.json"},
-    {"ArrayElementBroken", "[{\"text\":\"a\"},\n{\"text\":}]", "data.json element 2 (line 2): not valid JSON", "data.json"},
+    {"ArrayElementBroken", "[{\"text\":\"a\"},\n{\"text\":}]", "data.json element 2 (line 2): not valid JSON",
+     "data.json"},
     {"ArrayElementFieldWrong", "[{\"text\":\"a\"},\n{\"text\":1}]", "element 2 (line 2) (text): `text` is the number 1",
      "data.json"},
     {"UnknownKeys", R"({"question":"q","answer":"a"})", "line 1: the keys are `question`, `answer`, which is none"},
@@ -84,13 +86,15 @@ const std::vector<BadFile> kBadFiles = {
     {"ContentPartNotAnObject", R"({"messages":[{"role":"user","content":["x"]}]})", "`messages[0].content[0]`"},
     {"ContentPartWithoutText", R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})",
      "`messages[0].content[0].text` is missing"},
-    {"ToolCallsNotAList", R"({"messages":[{"role":"assistant","content":"","tool_calls":{}}]})", "`messages[0].tool_calls`"},
+    {"ToolCallsNotAList", R"({"messages":[{"role":"assistant","content":"","tool_calls":{}}]})",
+     "`messages[0].tool_calls`"},
     {"ToolCallNotAnObject", R"({"messages":[{"role":"assistant","tool_calls":[1]}]})", "`messages[0].tool_calls[0]`"},
     {"ToolsNotAList", R"({"messages":[{"role":"assistant","content":"a"}],"tools":7})", "`tools` is the number 7"},
     {"ToolsBrokenJson", R"({"messages":[{"role":"assistant","content":"a"}],"tools":"[{"})", "`tools`: not valid JSON"},
     {"NoAssistantAnywhere", R"({"messages":[{"role":"user","content":"hi"}]})",
      "none of the 1 records (messages) has a target token, 1 have no message with the role assistant"},
-    {"OutputMissing", "{\"instruction\":\"a\",\"output\":\"b\"}\n{\"instruction\":\"a\"}", "line 2 (alpaca): `output` is missing"},
+    {"OutputMissing", "{\"instruction\":\"a\",\"output\":\"b\"}\n{\"instruction\":\"a\"}",
+     "line 2 (alpaca): `output` is missing"},
     {"HistoryWrong", R"({"instruction":"a","output":"b","history":[["q"]]})", "`history[0]`"},
     {"ConversationsEmpty", R"({"conversations":[]})", "`conversations` is an empty list"},
     {"FromUnknown", R"({"conversations":[{"from":"alien","value":"x"}]})", "`conversations[0].from` is \"alien\""},
@@ -110,7 +114,8 @@ TEST_P(BadInput, IsRefusedInOneLineThatNamesIt) {
   EXPECT_THAT(std::string(dataset.status().message()), HasSubstr(path.string()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, BadInput, testing::ValuesIn(kBadFiles), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Files, BadInput, testing::ValuesIn(kBadFiles),
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST(BadInputPaths, MissingFile_IsNamed) {
   const auto model = load_model("chatml");
@@ -154,7 +159,8 @@ TEST(BadInputTemplate, NoTemplate_ConversationsAreRefusedAndTextIsNot) {
   auto model = load_model("chatml");
   model.chat_template.reset();
   const auto chat = write_data(R"({"messages":[{"role":"assistant","content":"yo"}]})");
-  expect_refused(load_dataset(chat, model.renderer(), {}).status(), "data.jsonl line 1: the model has no chat template");
+  expect_refused(load_dataset(chat, model.renderer(), {}).status(),
+                 "data.jsonl line 1: the model has no chat template");
   EXPECT_TRUE(load_dataset(write_data(R"({"text":"a b"})"), model.renderer(), {}).ok());
 }
 

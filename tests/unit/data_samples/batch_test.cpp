@@ -71,7 +71,8 @@ TEST(SplitDataset, Share_PartsEverySampleOnceInFileOrder) {
   for (const Dataset* part : {&train, &held}) {
     for (std::size_t i = 0; i < part->samples.size(); ++i) {
       EXPECT_TRUE(seen.insert(part->samples[i].index).second);
-      if (i > 0) EXPECT_LT(part->samples[i - 1].index, part->samples[i].index);
+      if (i == 0) continue;
+      EXPECT_LT(part->samples[i - 1].index, part->samples[i].index);
     }
     EXPECT_EQ(part->report.kept, part->samples.size());
   }

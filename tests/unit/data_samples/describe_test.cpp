@@ -35,8 +35,7 @@ TEST(DescribeSample, Plain_MarksTargets) {
 TEST(DescribeSample, Colour_EndsEveryRun) {
   const auto model = load_model("chatml");
   const Sample sample = sample_of(*model.tokenizer, "<|im_start|>x<|im_end|>", 1);
-  EXPECT_EQ(describe_sample(*model.tokenizer, sample, true),
-            "\x1b[2m<|im_start|>\x1b[0m\x1b[32mx<|im_end|>\x1b[0m");
+  EXPECT_EQ(describe_sample(*model.tokenizer, sample, true), "\x1b[2m<|im_start|>\x1b[0m\x1b[32mx<|im_end|>\x1b[0m");
 }
 
 TEST(DescribeSample, AnyCut_KeepsTheTextWhole) {

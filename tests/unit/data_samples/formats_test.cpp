@@ -265,8 +265,7 @@ TEST_F(Formats, Report_CountsTokensAndTargets) {
   const std::size_t length = dataset->samples[0].ids.size();
   EXPECT_EQ(dataset->report.tokens, 2 * length);
   EXPECT_EQ(dataset->report.longest, length);
-  EXPECT_EQ(dataset->report.target_tokens,
-            make_batch(*dataset, std::vector<std::uint32_t>{0, 1}).target_tokens);
+  EXPECT_EQ(dataset->report.target_tokens, make_batch(*dataset, std::vector<std::uint32_t>{0, 1}).target_tokens);
 }
 
 }  // namespace

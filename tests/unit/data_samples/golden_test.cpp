@@ -80,7 +80,7 @@ TEST_P(Golden, WholeFile_GivesWhatEachRecordGivesAlone) {
 INSTANTIATE_TEST_SUITE_P(Styles, Golden,
                          testing::Values("chatml", "thinker", "headers", "brackets", "closing", "bare", "words",
                                          "promptless"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace rondo::data

@@ -66,19 +66,22 @@ class TurnFinder::Probe {
   }
 
   absl::Status render_all();
-  /// Where content `message` stands in `text`: the tool calls that follow it included. Nothing when it is not there.
-  std::optional<TextRange> locate(std::size_t message) const;
+  /// Where the content of `message` stands in `text`. Nothing when it is not there.
+  std::optional<Located> locate(std::size_t message) const;
   /// The same for all of `plain` (messages without tool calls) by one rendering; nothing when they do not line up.
-  std::optional<std::vector<TextRange>> locate_together(const std::vector<std::size_t>& plain) const;
-  /// What follows the sentinel in the rendering that stops after `message`.
-  std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, bool without_calls) const;
+  std::optional<std::vector<Located>> locate_together(const std::vector<std::size_t>& plain) const;
+  enum class Stands { kForContent, kForCalls, kForContentWithoutCalls };
+  /// What follows the sentinel, which stands for a part of `message`, in the rendering that stops after `message`.
+  std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, Stands stands) const;
   std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
     return control_tokens(*renderer_.tokenizer, text, encoded, begin, end);
   }
 
  private:
   std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
-  std::optional<TextRange> locate_call(std::size_t message, bool by_name) const;
+  std::optional<Located> locate_call(std::size_t message, bool by_name) const;
+  /// Lines `skeleton`, whose sentinels stand in [first, last), up with `text`.
+  Located line_up(std::string_view skeleton, std::size_t first, std::size_t last) const;
 
   Renderer renderer_;
   Json context_;
@@ -101,7 +104,8 @@ absl::Status TurnFinder::Probe::render_all() {
   return absl::OkStatus();
 }
 
-std::optional<std::vector<TextRange>> TurnFinder::Probe::locate_together(const std::vector<std::size_t>& plain) const {
+std::optional<std::vector<TurnFinder::Located>> TurnFinder::Probe::locate_together(
+    const std::vector<std::size_t>& plain) const {
   Json variant = messages;
   for (const std::size_t i : plain) replace_content(variant[i], sentinel(i));
   const auto skeleton = render(std::move(variant), false);
@@ -117,7 +121,7 @@ std::optional<std::vector<TextRange>> TurnFinder::Probe::locate_together(const s
   gaps.push_back(std::string_view(*skeleton).substr(from));
   const std::string_view whole = text;
   if (whole.substr(0, gaps[0].size()) != gaps[0]) return std::nullopt;
-  std::vector<TextRange> found;
+  std::vector<Located> found;
   std::size_t at = gaps[0].size();
   for (std::size_t k = 0; k < plain.size(); ++k) {
     const auto content = content_text(messages[plain[k]]);
@@ -129,7 +133,7 @@ std::optional<std::vector<TextRange>> TurnFinder::Probe::locate_together(const s
       if (end > whole.size() || whole.substr(at, form.size()) != form) continue;
       if (whole.substr(end, gaps[k + 1].size()) != gaps[k + 1]) continue;
       if (last && end + gaps[k + 1].size() != whole.size()) continue;
-      found.push_back({at, end});
+      found.push_back({at, end, 0, false});
       at = end + gaps[k + 1].size();
       placed = true;
       break;
@@ -139,10 +143,19 @@ std::optional<std::vector<TextRange>> TurnFinder::Probe::locate_together(const s
   return found;
 }
 
-std::optional<TextRange> TurnFinder::Probe::locate(std::size_t message) const {
+TurnFinder::Located TurnFinder::Probe::line_up(std::string_view skeleton, std::size_t first, std::size_t last) const {
+  const std::string_view after = skeleton.substr(last);
+  const std::size_t shared = common_suffix(text, after);
+  const std::size_t begin = common_prefix(text, skeleton.substr(0, first));
+  return {begin, std::max(begin, text.size() - shared), after.size() - shared, false};
+}
+
+std::optional<TurnFinder::Located> TurnFinder::Probe::locate(std::size_t message) const {
   if (calls_tools(messages[message])) {
-    const auto by_arguments = locate_call(message, false);
-    return by_arguments ? by_arguments : locate_call(message, true);
+    // Not every template writes calls; then the turn is its content.
+    for (const bool by_name : {false, true}) {
+      if (const auto call = locate_call(message, by_name)) return call;
+    }
   }
   Json variant = messages;
   replace_content(variant[message], sentinel(0));
@@ -150,13 +163,10 @@ std::optional<TextRange> TurnFinder::Probe::locate(std::size_t message) const {
   if (!skeleton.ok()) return std::nullopt;
   const std::size_t first = skeleton->find(sentinel(0));
   if (first == kNone) return std::nullopt;
-  const std::size_t last = skeleton->rfind(sentinel(0)) + sentinel(0).size();
-  const std::size_t begin = common_prefix(text, std::string_view(*skeleton).substr(0, first));
-  const std::size_t end = text.size() - common_suffix(text, std::string_view(*skeleton).substr(last));
-  return TextRange{begin, std::max(begin, end)};
+  return line_up(*skeleton, first, skeleton->rfind(sentinel(0)) + sentinel(0).size());
 }
 
-std::optional<TextRange> TurnFinder::Probe::locate_call(std::size_t message, bool by_name) const {
+std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t message, bool by_name) const {
   Json variant = messages;
   const auto content = content_text(messages[message]);
   const bool has_content = content && !content->empty();
@@ -167,22 +177,20 @@ std::optional<TextRange> TurnFinder::Probe::locate_call(std::size_t message, boo
   const std::size_t call = skeleton->rfind(sentinel(1));
   if (call == kNone) return std::nullopt;
   const std::size_t first = std::min(skeleton->find(sentinel(0)), skeleton->find(sentinel(1)));
-  const std::size_t last = call + sentinel(1).size();
-  const std::size_t begin = common_prefix(text, std::string_view(*skeleton).substr(0, first));
-  const std::size_t end = text.size() - common_suffix(text, std::string_view(*skeleton).substr(last));
-  return TextRange{begin, std::max(begin, end)};
+  Located located = line_up(*skeleton, first, call + sentinel(1).size());
+  located.calls = true;
+  return located;
 }
 
 std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bool generation_prompt,
-                                                         bool without_calls) const {
+                                                         Stands stands) const {
   Json variant = head(message + 1);
   Json& turn = variant[message];
-  if (without_calls) {
+  if (stands == Stands::kForContentWithoutCalls) {
     turn.erase("tool_calls");
     turn.erase("function_call");
   }
-  const bool calls = calls_tools(turn);
-  if (calls) {
+  if (stands == Stands::kForCalls) {
     replace_last_call(turn, sentinel(0), false);
   } else {
     replace_content(turn, sentinel(0));
@@ -214,10 +222,10 @@ absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conv
     std::size_t next_plain = 0;
     for (const std::size_t i : assistants) {
       const bool is_plain = !calls_tools(probe.messages[i]);
-      const auto content = is_plain && together ? std::optional((*together)[next_plain++]) : probe.locate(i);
+      const auto content = is_plain && together ? std::optional<Located>((*together)[next_plain++]) : probe.locate(i);
       if (!content) continue;
       const std::size_t begin = find_header(probe, i, lower, std::max(lower, content->begin));
-      const std::size_t end = std::max(begin, find_end(probe, i, std::max(lower, content->end)));
+      const std::size_t end = std::max(begin, find_end(probe, i, *content, lower));
       result.turns.push_back({begin, end});
       lower = end;
     }
@@ -283,43 +291,50 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std
   return reasons ? tag : upper;
 }
 
-/// End of the turn of `message`, whose content and tool calls end at `content_end`.
-std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, std::size_t content_end) {
+/// End of the turn of `message`, whose content stands at `located`; the turn before it ends at `lower`.
+std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower) {
+  const std::size_t content_end = std::max(lower, located.end);
   const std::string_view tail = std::string_view(probe.text).substr(content_end);
-  const bool calls = calls_tools(probe.messages[message]);
   const bool last = message + 1 == probe.messages.size();
-  if (!calls) {
+  if (!located.calls) {
     for (const std::string& known : plain_tails_) {
       if (tail.substr(0, known.size()) == known) return content_end + known.size();
     }
   }
-  const auto alone = last ? std::optional(std::string(tail)) : probe.tail_alone(message, false, false);
+  const auto stands = located.calls ? Probe::Stands::kForCalls : Probe::Stands::kForContent;
+  auto alone = last ? std::optional(std::string(tail)) : probe.tail_alone(message, false, stands);
+  if (!last && alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
   const std::size_t shared = alone ? common_prefix(tail, *alone) : tail.size();
   const std::size_t bound = snap_to_token(probe.encoded, content_end + shared, content_end);
   std::vector<ControlToken> controls = probe.control_tokens_in(content_end, bound);
-  if (calls && !controls.empty()) {
-    // Calls may be written with special tokens too: the one that ends plain turns decides, else the last.
-    const auto plain = probe.tail_alone(message, false, true);
-    const Encoded encoded = renderer_.tokenizer->encode(plain.value_or(""), false);
-    const auto ends = control_tokens(*renderer_.tokenizer, plain.value_or(""), encoded, 0, kNone);
-    for (const ControlToken& control : controls) {
-      if (!ends.empty() && control.id == ends.front().id) return control.end;
-    }
-    return controls.back().end;
-  }
-  if (controls.empty() && alone && shared < alone->size()) {
-    // The template ends the last turn otherwise than this one (a token of its own for the end of a conversation).
-    const auto followed = probe.tail_alone(message, true, false);
+  if (located.calls && !controls.empty()) return end_of_calls(probe, message, controls);
+  if (controls.empty() && alone && shared < alone->size() && !controls_of(*alone).empty()) {
+    // The template ends the last turn otherwise than this one (a token of its own for the end of a conversation):
+    // compare with the turn that is followed by a generation prompt.
+    auto followed = probe.tail_alone(message, true, stands);
+    if (followed && located.skipped <= followed->size()) followed->erase(0, located.skipped);
     const std::size_t also = followed ? common_prefix(tail, *followed) : 0;
-    const Encoded encoded = renderer_.tokenizer->encode(*alone, false);
-    if (!control_tokens(*renderer_.tokenizer, *alone, encoded, 0, kNone).empty()) {
-      controls = probe.control_tokens_in(content_end, snap_to_token(probe.encoded, content_end + also, content_end));
-    }
+    controls = probe.control_tokens_in(content_end, snap_to_token(probe.encoded, content_end + also, content_end));
   }
   if (controls.empty()) return bound;
   const std::size_t end = controls.front().end;
-  if (!calls && !last && end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
+  if (!located.calls && !last) plain_tails_.emplace_back(tail.substr(0, end - content_end));
   return end;
+}
+
+/// Calls may be written with special tokens too: the one that ends the turn without calls decides, else the last.
+std::size_t TurnFinder::end_of_calls(const Probe& probe, std::size_t message,
+                                     const std::vector<ControlToken>& controls) const {
+  const auto plain = probe.tail_alone(message, false, Probe::Stands::kForContentWithoutCalls);
+  const auto ends = controls_of(plain.value_or(""));
+  for (const ControlToken& control : controls) {
+    if (!ends.empty() && control.id == ends.front().id) return control.end;
+  }
+  return controls.back().end;
+}
+
+std::vector<ControlToken> TurnFinder::controls_of(std::string_view text) const {
+  return control_tokens(*renderer_.tokenizer, text, renderer_.tokenizer->encode(text, false), 0, text.size());
 }
 
 }  // namespace rondo::data

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "record_format.h"
 #include "rondo/data/samples.h"
+#include "turn_text.h"
 
 namespace rondo::data {
 
@@ -38,9 +39,18 @@ class TurnFinder {
 
  private:
   class Probe;
+  /// Where the content of a message stands in the text.
+  struct Located {
+    std::size_t begin = 0;    // no later than the content
+    std::size_t end = 0;      // behind the content and its tool calls, but for closing brackets
+    std::size_t skipped = 0;  // bytes after a sentinel in its place that the text lacks
+    bool calls = false;       // the template writes the message's tool calls
+  };
 
   std::size_t find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper);
-  std::size_t find_end(const Probe& probe, std::size_t message, std::size_t content_end);
+  std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
+  std::size_t end_of_calls(const Probe& probe, std::size_t message, const std::vector<ControlToken>& controls) const;
+  std::vector<ControlToken> controls_of(std::string_view text) const;
   const std::string& generation_prompt(const Probe& probe, std::size_t message);
   std::string learn_generation_prompt(const Probe& probe, std::size_t message) const;
 
