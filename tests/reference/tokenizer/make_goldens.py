@@ -308,7 +308,7 @@ def definitions(texts):
         normalizer=sequence(
             "normalizers",
             {"type": "NFD"},
-            {"type": "Replace", "pattern": {"Regex": r"\s{2,}|x*"}, "content": "·"},
+            {"type": "Replace", "pattern": {"Regex": r"\s{2,}|(?<=x)"}, "content": "·"},
             {"type": "Prepend", "prepend": " >"},
         ),
         pre=sequence(
