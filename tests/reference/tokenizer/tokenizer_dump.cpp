@@ -2,8 +2,8 @@
 //
 // STRINGS: for each string its size (u32, little-endian) and its bytes. RESULTS: for each string the number of tokens,
 // then id, begin and end of each (i32, u32, u32), the number of symbols left out (u32), then the text decoded from the
-// ids without and with the special tokens left out (size and bytes each). ROUNDS > 0: encodes everything that often first and prints the seconds taken
-// by the best round.
+// ids without and with the special tokens left out (size and bytes each). ROUNDS > 0: encodes everything that often
+// first and prints the seconds taken by the best round.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -92,8 +92,8 @@ TEST_P(Golden, TenThousandStrings_AreTheLibrarys) {
     // The library's ranges slip where symbols are dropped and where unknown tokens come late: ours do not.
     const bool ranges_count = name != "unknowns" && encoded.dropped == 0;
     ASSERT_EQ(hash_of_rest(*tokenizer, encoded, ranges_count), hashes[kCount + i / kEvery])
-        << "the ranges or the decoded text of string " << i << " '" << text << "' differ: " << described(encoded)
-        << "'" << tokenizer->decode(encoded.ids, false) << "'";
+        << "the ranges or the decoded text of string " << i << " '" << text << "' differ: " << described(encoded) << "'"
+        << tokenizer->decode(encoded.ids, false) << "'";
   }
 }
 
