@@ -1,9 +1,9 @@
 // tokenizer_dump FOLDER STRINGS RESULTS [ROUNDS]: what our tokenizer makes of a file of strings, for compare.py.
 //
 // STRINGS: for each string its size (u32, little-endian) and its bytes. RESULTS: for each string the number of tokens,
-// then id, begin and end of each (i32, u32, u32), then the text decoded from the ids without and with the special
-// tokens left out (size and bytes each). ROUNDS > 0: encodes everything that often first and prints the seconds taken
-// by the best round.
+// then id, begin and end of each (i32, u32, u32), the number of symbols left out (u32), then the text decoded from the
+// ids without and with the special tokens left out (size and bytes each). ROUNDS > 0: encodes everything that often
+// first and prints the seconds taken by the best round.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
       put(out, static_cast<std::uint32_t>(encoded.ranges[i].begin));
       put(out, static_cast<std::uint32_t>(encoded.ranges[i].end));
     }
+    put(out, static_cast<std::uint32_t>(encoded.dropped));
     put_text(out, tokenizer->decode(encoded.ids, false));
     put_text(out, tokenizer->decode(encoded.ids, true));
   }

@@ -34,7 +34,7 @@ class Bpe {
  public:
   struct Scratch {
     std::vector<WordToken> symbols;
-    std::vector<Merge> merges;      // of each symbol with the next
+    std::vector<Merge> merges;  // of each symbol with the next
     std::vector<std::int32_t> links;
   };
 

@@ -87,8 +87,8 @@ struct Decode {
       for (std::size_t i = 0; i < step.start && text.substr(0, content.size()) == content; ++i) {
         text.remove_prefix(content.size());
       }
-      for (std::size_t i = 0; i < step.stop && text.size() >= content.size() &&
-                              text.substr(text.size() - content.size()) == content;
+      for (std::size_t i = 0;
+           i < step.stop && text.size() >= content.size() && text.substr(text.size() - content.size()) == content;
            ++i) {
         text.remove_suffix(content.size());
       }

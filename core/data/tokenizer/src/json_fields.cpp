@@ -52,7 +52,7 @@ absl::StatusOr<std::size_t> Fields::count(const char* key) const {
 
 absl::StatusOr<std::string> Fields::character(const char* key) const {
   RONDO_ASSIGN_OR_RETURN(std::string value, text(key));
-  if (value.empty() || decode_valid_utf8(value, 0).size != value.size()) {
+  if (value.empty() || decode_utf8(value, 0).size != value.size()) {
     return member(key).error(fmt::format("expected one character, found '{}'", value));
   }
   return value;
@@ -79,7 +79,8 @@ absl::StatusOr<Json> read_json(const std::filesystem::path& path) {
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
   Json value = Json::parse(text, nullptr, false);
   if (value.is_discarded()) return invalid_input("{}: not valid JSON; is the file complete?", path.string());
-  if (!value.is_object()) return invalid_input("{}: expected a JSON object, found {}", path.string(), value.type_name());
+  if (!value.is_object())
+    return invalid_input("{}: expected a JSON object, found {}", path.string(), value.type_name());
   return value;
 }
 

@@ -146,8 +146,7 @@ absl::StatusOr<Model> load_model(const Fields& part, bool byte_symbols) {
   if (options.unknown_token.has_value() && !vocabulary.table.find(*options.unknown_token).has_value()) {
     return part.member("unk_token").error(fmt::format("'{}' is not in the vocabulary", *options.unknown_token));
   }
-  Model model{Bpe(std::move(options), std::move(vocabulary.table), std::move(merges)),
-              std::move(vocabulary.spellings)};
+  Model model{Bpe(std::move(options), std::move(vocabulary.table), std::move(merges)), std::move(vocabulary.spellings)};
   for (std::size_t id = 0; id < model.spellings.size(); ++id) {
     if (!model.spellings[id].empty()) model.bpe.note_word(model.spellings[id], static_cast<TokenId>(id));
   }

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "regex.h"
+#include "pattern.h"
 #include "text_buffer.h"
 
 namespace rondo::data::tok {

@@ -1,8 +1,8 @@
 #include "pre_tokenizer.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "normalizer.h"
 #include "unicode.h"
@@ -41,10 +41,11 @@ struct Cutter {
   }
 
   void operator()(const Metaspace& step, const Piece& piece) const {
-    match_characters(piece, [](char32_t c) { return c == ' '; }, scratch.spans);
+    match_characters(
+        piece, [](char32_t c) { return c == ' '; }, scratch.spans);
     Piece text = replace_matches(piece, scratch.spans, step.replacement, pieces);
-    const bool wanted = step.prepend == Metaspace::Prepend::kAlways ||
-                        (step.prepend == Metaspace::Prepend::kFirst && text.origin == 0);
+    const bool wanted =
+        step.prepend == Metaspace::Prepend::kAlways || (step.prepend == Metaspace::Prepend::kFirst && text.origin == 0);
     const bool there = text.text().substr(0, step.replacement.size()) == step.replacement;
     if (wanted && !there) text = prepend(text, step.replacement, pieces);
     if (!step.split) {
@@ -52,7 +53,8 @@ struct Cutter {
       return;
     }
     const char32_t mark = decode_valid_utf8(step.replacement, 0).value;
-    match_characters(text, [mark](char32_t c) { return c == mark; }, scratch.spans);
+    match_characters(
+        text, [mark](char32_t c) { return c == mark; }, scratch.spans);
     split_piece(text, scratch.spans, SplitBehavior::kMergedWithNext, out);
   }
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "regex.h"
+#include "pattern.h"
 #include "splitting.h"
 #include "text_buffer.h"
 

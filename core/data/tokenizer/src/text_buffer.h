@@ -28,8 +28,8 @@ struct Piece {
   const TextBuffer* buffer = nullptr;
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::size_t origin = 0;                // where in the original text the piece begins
-  std::optional<TokenId> token = {};     // set: an added token, not to be looked into any more
+  std::size_t origin = 0;             // where in the original text the piece begins
+  std::optional<TokenId> token = {};  // set: an added token, not to be looked into any more
 
   std::string_view text() const { return buffer->text.substr(begin, end - begin); }
   std::size_t size() const { return end - begin; }

@@ -1,14 +1,15 @@
 // From Oniguruma's syntax to PCRE2's.
 //
-// Most of a pattern is the same in both. What differs is rewritten (\w and \b, which PCRE2 reads more narrowly; \h and \v;
-// script names; {n,m}+, which repeats here and is possessive there; {,n}); what has no safe equal is refused by name.
+// Most of a pattern is the same in both. What differs is rewritten (\w and \b, which PCRE2 reads more narrowly; \h and
+// \v; script names; {n,m}+, which repeats here and is possessive there; {,n}); what has no safe equal is refused by
+// name.
 #include <array>
 #include <cctype>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "regex.h"
+#include "pattern.h"
 #include "rondo/base/status.h"
 
 namespace rondo::data::tok {
@@ -58,7 +59,7 @@ class Translator {
   std::string_view pattern_;
   std::size_t at_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;                 // where in out_ the element that a quantifier would repeat begins
+  std::size_t atom_ = 0;                  // where in out_ the element that a quantifier would repeat begins
   std::vector<std::size_t> open_groups_;  // where in out_ they begin
 };
 
