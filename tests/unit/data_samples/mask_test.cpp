@@ -62,6 +62,23 @@ TEST(Mask, LastTurnEndsOtherwise_EveryEndIsTarget) {
   EXPECT_EQ(targets(model, kTwoRounds), "one<|eot|>|two<|eom|>");
 }
 
+TEST(Mask, EndOfTwoTokens_BothAreTargets) {
+  // The one that makes the model stop is the second.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}{{ '<|header|>' + m.role + '<|end_header|>' + m.content + '<|eom|><|eot|>' }}{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})");
+  EXPECT_EQ(targets(model, kTwoRounds), "one<|eom|><|eot|>|two<|eom|><|eot|>");
+}
+
+TEST(Mask, EndOfConversationTouchesEndOfTurn_OnlyTheTurnsEndIsTarget) {
+  const Model model = model_with_template("closing", R"(
+{%- for m in messages -%}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>' }}{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|assistant|>\n' }}{%- else -%}{{ eos_token }}{%- endif -%})");
+  EXPECT_EQ(targets(model, kTwoRounds), "one<|end|>|two<|end|>");
+  EXPECT_EQ(targets(model, R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})"),
+            "a<|end|>");
+}
+
 TEST(Mask, EndOnlyAfterTheConversation_InnerTurnsEndWhereTheNextBegins) {
   const Model model = model_with_template("bare", R"(
 {%- for m in messages -%}{{ '<|' + m.role + '|>' + m.content }}{%- endfor -%}
@@ -121,6 +138,12 @@ TEST(Mask, TemplateThatDropsAnAnswer_DropsItsTargetsOnly) {
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%})");
   EXPECT_EQ(targets(model, kTwoRounds), "two<|im_end|>");
+}
+
+TEST(Mask, TemplateThatWritesNoAnswer_IsNamedAsTheReason) {
+  const Model model = model_with_template("chatml", R"(
+{%- for m in messages -%}{{ m.role }}{%- for part in m.content -%}{{ part.text }}{%- endfor -%}{%- endfor -%})");
+  EXPECT_THAT(targets(model, kTwoRounds), testing::HasSubstr("of 1 the chat template writes no answer"));
 }
 
 TEST(Mask, TemplateThatTakesLists_GetsLists) {

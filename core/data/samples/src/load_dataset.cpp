@@ -73,6 +73,7 @@ class Loader {
   Dataset dataset_;
   std::string first_place_;  // of the record that told the format
   std::uint64_t without_assistant_ = 0;
+  std::uint64_t not_written_ = 0;
   std::uint64_t cut_off_ = 0;
 };
 
@@ -135,6 +136,7 @@ void Loader::take(BuiltSample built) {
   if (count_targets(built.sample) == 0) {
     ++report.without_target;
     without_assistant_ += built.without_assistant ? 1U : 0U;
+    not_written_ += built.answers_not_written ? 1U : 0U;
     cut_off_ += built.targets_cut_off ? 1U : 0U;
     if (report.first_without_target.size() < kNamedWithoutTarget) {
       report.first_without_target.push_back(built.sample.index);
@@ -150,10 +152,11 @@ absl::Status Loader::no_targets() const {
   const DataReport& report = dataset_.report;
   std::string why;
   if (without_assistant_ > 0) why += fmt::format(", {} have no message with the role assistant", without_assistant_);
+  if (not_written_ > 0) why += fmt::format(", of {} the chat template writes no answer", not_written_);
   if (cut_off_ > 0) {
     why += fmt::format(", in {} every target lies beyond cutoff_len {}, so raise it", cut_off_, options_.cutoff_len);
   }
-  const std::uint64_t others = report.records - without_assistant_ - cut_off_;
+  const std::uint64_t others = report.records - without_assistant_ - not_written_ - cut_off_;
   if (others > 0) why += fmt::format(", {} have no text to learn", others);
   return invalid_input("{}: none of the {} records ({}) has a target token{}", report.path, report.records,
                        report.format, why);

@@ -60,6 +60,7 @@ absl::StatusOr<BuiltSample> SampleBuilder::build_conversation(const Conversation
   }
   BuiltSample built = finish(std::move(rendered.encoded), targets);
   built.without_assistant = rendered.assistant_messages == 0;
+  built.answers_not_written = rendered.assistant_messages > 0 && rendered.turns.empty();
   return built;
 }
 

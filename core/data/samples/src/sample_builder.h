@@ -15,7 +15,8 @@ struct BuiltSample {
   Sample sample;  // cut to cutoff_len; the index is left at 0
   bool truncated = false;
   bool targets_cut_off = false;       // it had targets, all beyond cutoff_len
-  bool without_assistant = false;     // a conversation in which the assistant says nothing
+  bool without_assistant = false;     // a conversation without a message of the assistant
+  bool answers_not_written = false;   // the assistant's messages do not show in the rendered text
   std::uint64_t dropped_symbols = 0;  // see Encoded::dropped
 };
 

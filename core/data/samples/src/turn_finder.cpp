@@ -295,31 +295,52 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std
 std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower) {
   const std::size_t content_end = std::max(lower, located.end);
   const std::string_view tail = std::string_view(probe.text).substr(content_end);
-  const bool last = message + 1 == probe.messages.size();
   if (!located.calls) {
     for (const std::string& known : plain_tails_) {
       if (tail.substr(0, known.size()) == known) return content_end + known.size();
     }
   }
   const auto stands = located.calls ? Probe::Stands::kForCalls : Probe::Stands::kForContent;
-  auto alone = last ? std::optional(std::string(tail)) : probe.tail_alone(message, false, stands);
-  if (!last && alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
-  const std::size_t shared = alone ? common_prefix(tail, *alone) : tail.size();
-  const std::size_t bound = snap_to_token(probe.encoded, content_end + shared, content_end);
-  std::vector<ControlToken> controls = probe.control_tokens_in(content_end, bound);
-  if (located.calls && !controls.empty()) return end_of_calls(probe, message, controls);
-  if (controls.empty() && alone && shared < alone->size() && !controls_of(*alone).empty()) {
-    // The template ends the last turn otherwise than this one (a token of its own for the end of a conversation):
-    // compare with the turn that is followed by a generation prompt.
-    auto followed = probe.tail_alone(message, true, stands);
-    if (followed && located.skipped <= followed->size()) followed->erase(0, located.skipped);
-    const std::size_t also = followed ? common_prefix(tail, *followed) : 0;
-    controls = probe.control_tokens_in(content_end, snap_to_token(probe.encoded, content_end + also, content_end));
+  const auto tail_of = [&](bool generation_prompt) {
+    auto alone = probe.tail_alone(message, generation_prompt, stands);
+    if (alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
+    return alone;
+  };
+  // How far the text agrees with another ending of the turn, in whole tokens.
+  const auto agreed = [&](const std::optional<std::string>& other) {
+    const std::size_t shared = other ? common_prefix(tail, *other) : 0;
+    return snap_to_token(probe.encoded, content_end + shared, content_end);
+  };
+  std::size_t bound = probe.text.size();  // of the last turn, all that follows may belong to it
+  std::vector<ControlToken> controls;
+  if (message + 1 < probe.messages.size()) {
+    const auto alone = tail_of(false);
+    if (alone) bound = agreed(alone);
+    controls = probe.control_tokens_in(content_end, bound);
+    // A template may end the last turn otherwise than this one: then the turn before a generation prompt tells.
+    const bool ends_otherwise = controls.empty() && alone && !controls_of(*alone).empty();
+    if (ends_otherwise) {
+      controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+      // Both go on with the next header, which may begin with the same token: only the first is sure.
+      controls.resize(std::min<std::size_t>(controls.size(), 1));
+    }
+  } else {
+    // What only ends the conversation is no part of the turn: the turn before a generation prompt lacks it.
+    controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+    if (controls.empty()) return end_of_last(probe, located, content_end);
   }
   if (controls.empty()) return bound;
-  const std::size_t end = controls.front().end;
-  if (!located.calls && !last) plain_tails_.emplace_back(tail.substr(0, end - content_end));
+  if (located.calls) return end_of_calls(probe, message, controls);
+  const std::size_t end = end_of_run(controls);
+  if (end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
   return end;
+}
+
+/// End of a last turn whose end nothing else shows: its first control token, or the end of the text.
+std::size_t TurnFinder::end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const {
+  const auto controls = probe.control_tokens_in(content_end, probe.text.size());
+  if (controls.empty()) return probe.text.size();
+  return located.calls ? end_of_calls(probe, probe.messages.size() - 1, controls) : end_of_run(controls);
 }
 
 /// Calls may be written with special tokens too: the one that ends the turn without calls decides, else the last.

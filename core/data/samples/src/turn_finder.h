@@ -1,7 +1,8 @@
 // Renders conversations and finds their assistant turns in the rendered text, for any template.
 //
 // A turn reaches from the end of its header (what the template writes as generation prompt, before any reasoning block)
-// through its end-of-turn token (the first special token that the template writes after the content), or, in templates
+// through its end-of-turn token (the first special token that the template writes after the content, with those
+// that follow it without a character between), or, in templates
 // without one, to where the next turn's text begins. Nothing is assumed about the template: contents are found by
 // rendering again with unique sentinels in their place, headers by comparing renderings with and without generation
 // prompt, ends by comparing with the rendering that stops after the turn. What comes before a turn need not be the same
@@ -49,6 +50,7 @@ class TurnFinder {
 
   std::size_t find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper);
   std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
+  std::size_t end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const;
   std::size_t end_of_calls(const Probe& probe, std::size_t message, const std::vector<ControlToken>& controls) const;
   std::vector<ControlToken> controls_of(std::string_view text) const;
   const std::string& generation_prompt(const Probe& probe, std::size_t message);

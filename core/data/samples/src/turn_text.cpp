@@ -50,12 +50,20 @@ std::vector<ControlToken> control_tokens(const Tokenizer& tokenizer, std::string
     const TokenId id = encoded.ids[t];
     const std::string_view written = text.substr(range.begin, range.end - range.begin);
     if (tokenizer.is_special(id)) {
-      special.push_back({id, range.end});
+      special.push_back({id, range.begin, range.end});
     } else if (is_tag(written) && tokenizer.token_of(id) == written) {
-      tags.push_back({id, range.end});
+      tags.push_back({id, range.begin, range.end});
     }
   }
   return special.empty() ? tags : special;
+}
+
+std::size_t end_of_run(const std::vector<ControlToken>& controls) {
+  std::size_t end = controls.front().end;
+  for (const ControlToken& control : controls) {
+    if (control.begin == end) end = control.end;
+  }
+  return end;
 }
 
 std::size_t last_reasoning_tag(std::string_view text, std::size_t begin, std::size_t end) {

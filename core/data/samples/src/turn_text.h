@@ -17,13 +17,17 @@ std::size_t common_suffix(std::string_view a, std::string_view b);
 /// `at`, moved to the start of the token that it falls inside of; tokens that begin before `lower` do not count.
 std::size_t snap_to_token(const Encoded& encoded, std::size_t at, std::size_t lower);
 
-/// Ends of the control tokens within [begin, end): special ones, or, if there are none, such as are written <...>.
+/// The control tokens within [begin, end): special ones, or, if there are none, such as are written <...>.
 struct ControlToken {
   TokenId id = 0;
+  std::size_t begin = 0;
   std::size_t end = 0;
 };
 std::vector<ControlToken> control_tokens(const Tokenizer& tokenizer, std::string_view text, const Encoded& encoded,
                                          std::size_t begin, std::size_t end);
+
+/// End of the first control token and of those that touch it; `controls` must not be empty.
+std::size_t end_of_run(const std::vector<ControlToken>& controls);
 
 /// Where the last opening tag of a reasoning block (<think> and its like) starts in [begin, end), or npos.
 std::size_t last_reasoning_tag(std::string_view text, std::size_t begin, std::size_t end);
