@@ -79,6 +79,20 @@ TEST(Mask, EndOfConversationTouchesEndOfTurn_OnlyTheTurnsEndIsTarget) {
             "a<|end|>");
 }
 
+TEST(Mask, ReasoningUnderAHeaderOfItsOwn_IsTarget) {
+  // The turn begins at its first header; the second header is part of what the model writes.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}
+{%- if m.reasoning_content -%}{{ '<|header|>assistant' + ' thinks<|end_header|>' + m.reasoning_content + '<|eom|>' }}{%- endif -%}
+{{ '<|header|>' + m.role + ' says<|end_header|>' + m.content }}
+{%- if m.role == 'assistant' and loop.last and not add_generation_prompt -%}{{ '<|call|>' }}{%- else -%}{{ '<|eot|>' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant' }}{%- endif -%})");
+  EXPECT_EQ(targets(model, R"({"messages":[{"role":"user","content":"<|header|>assistant"},{"role":"assistant",)"
+                           R"("content":"a","reasoning_content":"r"},{"role":"assistant","content":"b"}]})"),
+            " thinks<|end_header|>r<|eom|><|header|>assistant says<|end_header|>a<|eot|>| says<|end_header|>b<|call|>");
+}
+
 TEST(Mask, EndOnlyAfterTheConversation_InnerTurnsEndWhereTheNextBegins) {
   const Model model = model_with_template("bare", R"(
 {%- for m in messages -%}{{ '<|' + m.role + '|>' + m.content }}{%- endfor -%}

@@ -265,9 +265,15 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std
   const std::string& prompt = generation_prompt(probe, message);
   const std::string_view full = prompt;
   for (const std::string_view header : {full, full.substr(0, before_white_space(full, full.size(), 0))}) {
-    if (header.empty()) continue;
-    const std::size_t at = text.substr(0, upper).rfind(header);
-    if (at != kNone && at >= lower) return at + header.size();
+    // What was learned as prompt may begin with the end of the turn before, so only its end must lie in the turn.
+    std::vector<std::size_t> ends;
+    for (std::size_t at = text.substr(0, upper).rfind(header); !header.empty() && at != kNone;
+         at = at == 0 ? kNone : text.substr(0, at + header.size() - 1).rfind(header)) {
+      if (at + header.size() < lower) break;
+      ends.push_back(at + header.size());
+    }
+    if (ends.size() == 1) return ends.front();
+    if (!ends.empty()) return likeliest_header(probe, message, ends);
   }
   // No generation prompt: the header ends where the rendering of the messages before ends (Llama 2), else, if the
   // template writes a header that it does not offer as a prompt, where the content or its reasoning block begins.
@@ -289,6 +295,25 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std
   if (best != kNone) return best;
   const bool reasons = tag != kNone && text.substr(tag, upper - tag).find("</") != kNone;
   return reasons ? tag : upper;
+}
+
+/// Of several places that read like the header's end (`ends`, last first) the one before which the text is as it would
+/// be at the generation prompt: others are forged by the message before or belong to a part of the turn itself.
+std::size_t TurnFinder::likeliest_header(const Probe& probe, std::size_t message,
+                                         const std::vector<std::size_t>& ends) const {
+  const std::string_view text = probe.text;
+  const auto before = message == 0 ? std::string() : probe.render(probe.head(message), true).value_or("");
+  const std::size_t prompt_end = before_reasoning_at_end(before);
+  std::size_t best = ends.front();
+  std::size_t best_common = 0;
+  for (const std::size_t end : ends) {
+    const std::size_t common = common_suffix(text.substr(0, end), std::string_view(before).substr(0, prompt_end));
+    if (common > best_common) {
+      best = end;
+      best_common = common;
+    }
+  }
+  return best;
 }
 
 /// End of the turn of `message`, whose content stands at `located`; the turn before it ends at `lower`.

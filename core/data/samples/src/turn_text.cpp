@@ -81,6 +81,14 @@ std::string_view before_reasoning(std::string_view text) {
   return text;
 }
 
+std::size_t before_reasoning_at_end(std::string_view prompt) {
+  const std::string_view words = trimmed(prompt, false, true, kWhiteSpace);
+  for (const std::string_view tag : kReasoningTags) {
+    if (words.size() >= tag.size() && words.substr(words.size() - tag.size()) == tag) return words.size() - tag.size();
+  }
+  return prompt.size();
+}
+
 std::size_t before_white_space(std::string_view text, std::size_t end, std::size_t lower) {
   while (end > lower && kWhiteSpace.find(text[end - 1]) != std::string_view::npos) --end;
   return end;

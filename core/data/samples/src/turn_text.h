@@ -34,6 +34,9 @@ std::size_t last_reasoning_tag(std::string_view text, std::size_t begin, std::si
 /// `text` up to its first opening tag of a reasoning block.
 std::string_view before_reasoning(std::string_view text);
 
+/// Length of `prompt` without the opening tag of a reasoning block that it ends with, if it does.
+std::size_t before_reasoning_at_end(std::string_view prompt);
+
 /// `end`, moved back over white space, not below `lower`.
 std::size_t before_white_space(std::string_view text, std::size_t end, std::size_t lower);
 
