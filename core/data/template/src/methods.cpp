@@ -26,6 +26,7 @@ constexpr std::string_view kCyclerMethods[] = {"next", "reset"};
 
 Value dict_method(Heap& heap, const DictObject& dict, std::string_view name, const Arguments& arguments) {
   if (name == "get") {
+    if (!arguments.keyword.empty()) throw Failure{"get takes no named arguments"};
     const BoundArguments bound(arguments, "get", {"key", "default"}, 1);
     require_hashable(bound.get(0));
     const Value* const found = dict.find(bound.get(0));

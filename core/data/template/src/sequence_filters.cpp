@@ -74,8 +74,7 @@ Value map(Heap& heap, const Value& input, const Arguments& arguments) {
     const Value otherwise = bound.get(1);
     return make_generator(heap, [&heap, source, path, otherwise](Value& value) {
       if (!source.as<IteratorObject>().next(value)) return false;
-      value = get_path(heap, value, path);
-      if (value.is_undefined() && !otherwise.is_none()) value = otherwise;
+      value = get_path(heap, value, path, otherwise);
       return true;
     });
   }
