@@ -62,6 +62,24 @@ TEST(TemplateLimits, OneHugeValue_Made_IsRefusedBeforeItIsMade) {
   }
 }
 
+TEST(TemplateLimits, SlowSearches_Rendered_TakeLinearTime) {
+  const std::string texts = "{% set hay = 'a' * 30000000 %}{% set needle = 'a' * 10000000 ~ 'b' %}";
+  for (const std::string_view use :
+       {"needle in hay", "hay.find(needle)", "hay.rfind('b' ~ needle)", "hay.split(needle)|length",
+        "hay.rsplit('b' ~ hay[:9000])|length", "hay.count(needle)", "hay.replace(needle, 'x')|length",
+        "hay.strip(needle)|length"}) {
+    EXPECT_EQ(outcome(texts + "{{ " + std::string(use) + " }}"), "rendered") << use;
+  }
+}
+
+TEST(TemplateLimits, DictOfManyNumbers_LookedUpOften_StopsAtTheStepLimit) {
+  EXPECT_THAT(
+      outcome(
+          "{% set ns = namespace(d={}) %}{% for i in range(20000) %}{% set ns.p = ((ns.p or []) + [(i, i)])[-5000:] %}"
+          "{% set ns.d = dict(ns.p) %}{{ i in ns.d }}{% endfor %}"),
+      HasSubstr("steps"));
+}
+
 TEST(TemplateLimits, DeepNesting_Parsed_IsRefused) {
   for (const std::size_t depth : {std::size_t{200}, std::size_t{100'000}}) {
     EXPECT_THAT(outcome("{{ " + repeated("(", depth) + "1" + repeated(")", depth) + " }}"), HasSubstr("nests"));

@@ -149,6 +149,7 @@ Value get_item(Heap& heap, const Value& object, const Value& key) {
   if (object.is_undefined()) fail_undefined(object);
   if (object.is_dict()) {
     if (!key.is(Type::kList) && !key.is_dict()) {
+      heap.step(object.as_dict().steps_to_find(key));
       if (const Value* const item = object.as_dict().find(key)) return *item;
     }
   } else if (key.is_integral() && (object.is_sequence() || object.is_string() || object.is(Type::kRange))) {

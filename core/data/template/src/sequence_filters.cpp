@@ -175,7 +175,7 @@ Value unique(Heap& heap, const Value& input, const Arguments& arguments) {
     while (source.as<IteratorObject>().next(value)) {
       const Value key = folded(heap, get_path(heap, value, path), case_sensitive);
       require_hashable(key);
-      heap.step(1 + seen.entries.size() / 64);
+      heap.step(seen.steps_to_find(key));
       if (seen.find(key) != nullptr) continue;
       seen.set(key, Value::none());
       return true;
