@@ -149,6 +149,7 @@ Value get_item(Heap& heap, const Value& object, const Value& key) {
   if (object.is_undefined()) fail_undefined(object);
   if (object.is_dict()) {
     if (!key.is(Type::kList) && !key.is_dict()) {
+      heap.step(object.as_dict().steps_to_find(key));
       if (const Value* const item = object.as_dict().find(key)) return *item;
     }
   } else if (key.is_integral() && (object.is_sequence() || object.is_string() || object.is(Type::kRange))) {
@@ -161,18 +162,19 @@ Value get_item(Heap& heap, const Value& object, const Value& key) {
   return heap.undefined(fmt::format("{} has no element {}", object_name(object), represent(heap, key)));
 }
 
-Value get_path(Heap& heap, Value object, const Value& path) {
+Value get_path(Heap& heap, Value object, const Value& path, const Value& otherwise) {
   if (path.is_none()) return object;
-  if (!path.is_string()) return get_item(heap, object, path);
+  if (!path.is_string()) {
+    object = get_item(heap, object, path);
+    return object.is_undefined() && !otherwise.is_none() ? otherwise : object;
+  }
   const std::string& text = path.text();
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t dot = std::min(text.find('.', start), text.size());
     const std::string part = text.substr(start, dot - start);
-    const bool digits = part.size() < 18 && all_characters(part, CharacterTest::kDecimal) && part.front() >= '0';
-    object = get_item(heap, object,
-                      digits && std::isdigit(static_cast<unsigned char>(part.front())) != 0
-                          ? Value::integer(std::stoll(part))
-                          : heap.string(part));
+    const bool index = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string::npos;
+    object = get_item(heap, object, index ? Value::integer(std::stoll(part)) : heap.string(part));
+    if (object.is_undefined() && !otherwise.is_none()) object = otherwise;
     start = dot + 1;
   }
   return object;

@@ -81,6 +81,7 @@ Value Evaluator::evaluate_dict(const Expression& expression) {
   for (std::size_t i = 0; i + 1 < expression.items.size(); i += 2) {
     const Value key = evaluate(*expression.items[i]);
     require_hashable(key);
+    heap_.step(dict.steps_to_find(key));
     dict.set(key, evaluate(*expression.items[i + 1]));
   }
   return Value::of(Type::kDict, &dict);

@@ -25,7 +25,7 @@ template <std::string (*convert)(std::string_view)>
 Value converted(Heap& heap, const Value& input, const Arguments& arguments) {
   const BoundArguments bound(arguments, "the filter", {});
   const Value text = soft_string(heap, input);
-  heap.charge(text.text().size());
+  heap.step(text.text().size() / kBytesPerCaseStep);
   return heap.string(convert(text.text()), text.as_string().markup);
 }
 

@@ -41,7 +41,7 @@ DictObject& make_dict(Heap& heap, std::string_view function, const Arguments& ar
   if (arguments.positional.size() > 1) throw Failure{fmt::format("{} takes at most one value by position", function)};
   const auto set = [&heap, &dict](const Value& key, const Value& value) {
     require_hashable(key);
-    heap.step(1 + dict.entries.size() / 64);
+    heap.step(dict.steps_to_find(key));
     dict.set(key, value);
   };
   if (!arguments.positional.empty() && arguments.positional[0].is_dict()) {

@@ -33,14 +33,19 @@ const Value* DictObject::find(const Value& key) const {
 }
 
 void DictObject::set(const Value& key, const Value& value) {
-  if (const Value* const found = find(key)) {
-    const auto index = static_cast<std::size_t>(
-        std::find_if(entries.begin(), entries.end(), [found](const auto& entry) { return &entry.second == found; }) -
-        entries.begin());
-    entries[index].second = value;
-    return;
+  if (key.is_string()) {
+    const auto [place, fresh] = strings_.emplace(key.text(), entries.size());
+    if (!fresh) {
+      entries[place->second].second = value;
+      return;
+    }
+  } else {
+    for (auto& [have, old] : entries) {
+      if (have.is_string() || !same_key(have, key)) continue;
+      old = value;
+      return;
+    }
   }
-  if (key.is_string()) strings_.emplace(key.text(), entries.size());
   entries.emplace_back(key, value);
 }
 

@@ -205,6 +205,7 @@ bool Lexer::raw_block(std::size_t open, char sign) {
       return true;
     }
   }
+  if (position == text_.size()) return true;  // as in Jinja2, nothing to close is not an error
   throw Failure{"a raw block is not closed", line_at(open)};
 }
 
@@ -216,7 +217,8 @@ void Lexer::comment(std::size_t open) {
       return;
     }
   }
-  throw Failure{"a comment is not closed", line_at(open)};
+  if (begin < text_.size()) throw Failure{"a comment is not closed", line_at(open)};
+  finish(text_.size());
 }
 
 std::size_t Lexer::digits_end(std::size_t position) const {

@@ -26,8 +26,10 @@ constexpr std::string_view kCyclerMethods[] = {"next", "reset"};
 
 Value dict_method(Heap& heap, const DictObject& dict, std::string_view name, const Arguments& arguments) {
   if (name == "get") {
+    if (!arguments.keyword.empty()) throw Failure{"get takes no named arguments"};
     const BoundArguments bound(arguments, "get", {"key", "default"}, 1);
     require_hashable(bound.get(0));
+    heap.step(dict.steps_to_find(bound.get(0)));
     const Value* const found = dict.find(bound.get(0));
     return found == nullptr ? bound.get(1) : *found;
   }
@@ -37,7 +39,7 @@ Value dict_method(Heap& heap, const DictObject& dict, std::string_view name, con
   if (name == "values") return heap.view(ViewObject::Kind::kValues, dict);
   auto& copy = heap.make<DictObject>();
   for (const auto& [key, value] : dict.entries) {
-    heap.step(1 + copy.entries.size() / 64);
+    heap.step(copy.steps_to_find(key));
     copy.set(key, value);
   }
   return Value::of(Type::kDict, &copy);

@@ -297,10 +297,11 @@ bool contains(Heap& heap, const Value& container, const Value& value) {
   if (container.is_string()) {
     if (!value.is_string()) throw Failure{fmt::format("'in' of a str needs a str, not {}", type_name(value))};
     heap.charge(container.text().size());
-    return container.text().find(value.text()) != std::string::npos;
+    return find_text(container.text(), value.text()) != std::string_view::npos;
   }
   if (container.is_dict()) {
     require_hashable(value);
+    heap.step(container.as_dict().steps_to_find(value));
     return container.as_dict().find(value) != nullptr;
   }
   IteratorObject& iterator = iterate(heap, container);

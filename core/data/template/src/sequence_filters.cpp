@@ -74,8 +74,7 @@ Value map(Heap& heap, const Value& input, const Arguments& arguments) {
     const Value otherwise = bound.get(1);
     return make_generator(heap, [&heap, source, path, otherwise](Value& value) {
       if (!source.as<IteratorObject>().next(value)) return false;
-      value = get_path(heap, value, path);
-      if (value.is_undefined() && !otherwise.is_none()) value = otherwise;
+      value = get_path(heap, value, path, otherwise);
       return true;
     });
   }
@@ -176,7 +175,7 @@ Value unique(Heap& heap, const Value& input, const Arguments& arguments) {
     while (source.as<IteratorObject>().next(value)) {
       const Value key = folded(heap, get_path(heap, value, path), case_sensitive);
       require_hashable(key);
-      heap.step(1 + seen.entries.size() / 64);
+      heap.step(seen.steps_to_find(key));
       if (seen.find(key) != nullptr) continue;
       seen.set(key, Value::none());
       return true;

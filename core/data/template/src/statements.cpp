@@ -285,7 +285,6 @@ void Evaluator::assign(const Expression& target, const Value& value) {
     // Looked at again: an earlier part of the same assignment may have replaced the variable.
     check_namespaces(target);
     auto& space = variable(target.items[0]->slot).as<NamespaceObject>();
-    heap_.step(1 + space.attributes.entries.size() / 64);
     set_namespace_entry(space, heap_.string(target.text), value);
     return;
   }

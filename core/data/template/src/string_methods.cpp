@@ -36,6 +36,7 @@ Value list_of(const Call& call, const std::vector<std::string_view>& parts) {
 template <std::string (*convert)(std::string_view)>
 Value converted(const Call& call) {
   const BoundArguments bound(call.arguments, call.name, {});
+  call.heap.step(call.text().size() / kBytesPerCaseStep);
   return call.same(convert(call.text()));
 }
 
@@ -87,17 +88,15 @@ Value split(const Call& call) {
   }
   const std::string_view separator = call.string_of(bound.get(0));
   if (separator.empty()) throw Failure{fmt::format("{} needs a separator that is not empty", call.name)};
+  std::vector<std::size_t> cuts = find_all(call.text(), separator, limit, from_right);
+  if (from_right) std::reverse(cuts.begin(), cuts.end());
   std::vector<std::string_view> parts;
-  std::string_view text = call.text();
-  while (limit < 0 || static_cast<std::int64_t>(parts.size()) < limit) {
-    const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
-    if (found == std::string_view::npos) break;
-    const std::string_view tail = text.substr(found + separator.size());
-    parts.push_back(from_right ? tail : text.substr(0, found));
-    text = from_right ? text.substr(0, found) : tail;
+  std::size_t start = 0;
+  for (const std::size_t cut : cuts) {
+    parts.push_back(call.text().substr(start, cut - start));
+    start = cut + separator.size();
   }
-  parts.push_back(text);
-  if (from_right) std::reverse(parts.begin(), parts.end());
+  parts.push_back(call.text().substr(start));
   return list_of(call, parts);
 }
 
@@ -107,13 +106,14 @@ Value partition(const Call& call) {
   const std::string_view separator = call.string_of(bound.get(0));
   if (separator.empty()) throw Failure{fmt::format("{} needs a separator that is not empty", call.name)};
   const std::string_view text = call.text();
-  const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+  const std::vector<std::size_t> cuts = find_all(text, separator, 1, from_right);
   const auto part = [&call](std::string_view piece) { return call.same(std::string(piece)); };
-  if (found == std::string_view::npos) {
+  if (cuts.empty()) {
     return call.heap.tuple(from_right ? std::vector<Value>{part(""), part(""), part(text)}
                                       : std::vector<Value>{part(text), part(""), part("")});
   }
-  return call.heap.tuple({part(text.substr(0, found)), part(separator), part(text.substr(found + separator.size()))});
+  const std::string_view tail = text.substr(cuts[0] + separator.size());
+  return call.heap.tuple({part(text.substr(0, cuts[0])), part(separator), part(tail)});
 }
 
 /// The part between the optional `start` and `stop`; `first` is its own first byte. False when start is past the end.
@@ -139,7 +139,13 @@ Value find(const Call& call) {
   std::string_view part;
   std::size_t first = 0;
   const bool inside = limit_text(call, bound, part, first);
-  const std::size_t found = !inside ? std::string_view::npos : from_right ? part.rfind(wanted) : part.find(wanted);
+  std::size_t found = std::string_view::npos;
+  if (inside && wanted.empty()) {
+    found = from_right ? part.size() : 0;
+  } else if (inside) {
+    const std::vector<std::size_t> places = find_all(part, wanted, 1, from_right);
+    if (!places.empty()) found = places[0];
+  }
   if (found == std::string_view::npos) {
     if (must_exist) throw Failure{fmt::format("{}: the text is not found", call.name)};
     return Value::integer(-1);
@@ -155,10 +161,7 @@ Value count(const Call& call) {
   std::size_t first = 0;
   if (!limit_text(call, bound, part, first)) return Value::integer(0);
   if (wanted.empty()) return Value::integer(static_cast<std::int64_t>(code_point_count(part)) + 1);
-  std::int64_t total = 0;
-  for (std::size_t at = part.find(wanted); at != std::string_view::npos; at = part.find(wanted, at + wanted.size()))
-    ++total;
-  return Value::integer(total);
+  return Value::integer(static_cast<std::int64_t>(find_all(part, wanted, -1, false).size()));
 }
 
 template <bool at_end>
@@ -318,11 +321,8 @@ Value replace_text(Heap& heap, const Value& self, const Value& from, const Value
   const std::size_t places = self.text().size() / std::max<std::size_t>(from.text().size(), 1) + 1;
   const std::size_t most = count < 0 ? places : std::min(places, static_cast<std::size_t>(count));
   if (replacement.size() > heap.limits().output_bytes / most) {
-    std::size_t found = from.text().empty() ? most : 0;
-    for (std::size_t at = self.text().find(from.text()); found < most && at != std::string::npos;
-         at = self.text().find(from.text(), at + from.text().size())) {
-      ++found;
-    }
+    const std::size_t found =
+        from.text().empty() ? most : find_all(self.text(), from.text(), static_cast<std::int64_t>(most), false).size();
     heap.charge(found > heap.limits().output_bytes / std::max<std::size_t>(replacement.size(), 1)
                     ? static_cast<std::size_t>(heap.limits().output_bytes) + 1
                     : found * replacement.size());

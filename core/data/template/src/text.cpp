@@ -6,6 +6,7 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace rondo::data::jinja {
 namespace {
@@ -246,7 +247,8 @@ std::string_view strip_space(std::string_view text, Side side) { return strip_if
 std::string_view strip_characters(std::string_view text, std::string_view characters, Side side) {
   std::u32string set;
   for (std::size_t position = 0; position < characters.size();) set += next_code_point(characters, position);
-  return strip_if(text, side, [&set](char32_t c) { return set.find(c) != std::u32string::npos; });
+  std::sort(set.begin(), set.end());
+  return strip_if(text, side, [&set](char32_t c) { return std::binary_search(set.begin(), set.end(), c); });
 }
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
@@ -264,6 +266,31 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
   return lines;
 }
 
+std::size_t find_text(std::string_view text, std::string_view wanted, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (wanted.empty()) return from;
+  const std::string_view rest = text.substr(from);
+  const void* const found = memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+std::vector<std::size_t> find_all(std::string_view text, std::string_view wanted, std::int64_t limit, bool from_right) {
+  if (from_right) {
+    const std::string backwards(text.rbegin(), text.rend());
+    std::vector<std::size_t> found = find_all(backwards, std::string(wanted.rbegin(), wanted.rend()), limit, false);
+    for (std::size_t& position : found) position = text.size() - position - wanted.size();
+    return found;
+  }
+  std::vector<std::size_t> found;
+  for (std::size_t at = find_text(text, wanted); at != std::string_view::npos; at = find_text(text, wanted, at)) {
+    if (limit >= 0 && static_cast<std::int64_t>(found.size()) >= limit) break;
+    found.push_back(at);
+    at += wanted.size();
+  }
+  return found;
+}
+
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string result;
   std::size_t position = 0;
@@ -276,7 +303,7 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
       next_code_point(text, position);
       result += text.substr(start, position - start);
     } else {
-      const std::size_t found = text.find(from, position);
+      const std::size_t found = find_text(text, from, position);
       if (found == std::string_view::npos) break;
       result += text.substr(position, found - position);
       result += to;

@@ -26,6 +26,8 @@ bool is_printable(char32_t code_point);
 bool is_identifier_start(char32_t code_point);
 bool is_identifier_part(char32_t code_point);
 
+/// Case mapping of rare letters is slow work: whoever asks for it counts a step for so many bytes.
+inline constexpr std::size_t kBytesPerCaseStep = 16;
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
@@ -42,6 +44,11 @@ enum class Side { kLeft, kRight, kBoth };
 std::string_view strip_space(std::string_view text, Side side);
 std::string_view strip_characters(std::string_view text, std::string_view characters, Side side);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
+/// As std::string_view::find, but in linear time whatever the texts: a template is not trusted.
+std::size_t find_text(std::string_view text, std::string_view wanted, std::size_t from = 0);
+/// Where `wanted`, which is not empty, stands without overlap, in the order found from that side; at most `limit`
+/// unless < 0.
+std::vector<std::size_t> find_all(std::string_view text, std::string_view wanted, std::int64_t limit, bool from_right);
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 /// & < > " ' as character references, the way Markup escapes.
 std::string escape_html(std::string_view text);

@@ -131,6 +131,8 @@ struct SequenceObject final : Object {
 struct DictObject final : Object {
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
+  /// The work of find() or set(): keys that are no text are looked for one by one.
+  std::uint64_t steps_to_find(const Value& key) const { return key.is_string() ? 1 : 1 + entries.size() / 16; }
   /// Replaces the value of an equal key, which keeps its place.
   void set(const Value& key, const Value& value);
   std::vector<std::pair<Value, Value>> entries;
