@@ -48,22 +48,22 @@ TEST(TemplateLimits, OneHugeValue_Made_IsRefusedBeforeItIsMade) {
       "{% set ns = namespace(l=[1]) %}{% for i in range(64) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
       "{% set ns = namespace(l=[1], m=[1]) %}{% for i in range(64) %}{% set ns.l = [ns.l, ns.l] %}{% set ns.m = [ns.m, "
       "ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
-      "{{ ('a' * 60000000)|replace('a', 'b' * 60000000) }}",
-      "{{ ('a' * 60000000)|replace('', 'b' * 60000000) }}",
-      "{{ (['b' * 60000000] * 1000)|join('') }}",
-      "{{ ('\\n' * 60000000)|indent(60000000) }}",
+      "{{ ('a' * 1000000)|replace('a', 'b' * 1000000) }}",
+      "{{ ('a' * 1000000)|replace('', 'b' * 1000000) }}",
+      "{{ (['b' * 1000000] * 1000)|join('') }}",
+      "{{ ('\\n' * 1000000)|indent(1000000) }}",
       "{{ 'x'.center(90000000000) }}",
       "{{ '%999999999d' % 1 }}",
       "{{ '{:999999999}'.format(1) }}",
-      "{{ ('a' * 60000000)|upper|lower|title|upper|lower|title|upper|lower|title|upper|lower|title }}",
+      "{{ ('a' * 1000000)|upper|lower|title|upper|lower|title|upper|lower|title|upper|lower|title }}",
   };
   for (const std::string& source : sources) {
-    EXPECT_NE(outcome(source), "rendered") << source;
+    EXPECT_NE(outcome(source, {.output_bytes = 1U << 20U}), "rendered") << source;
   }
 }
 
 TEST(TemplateLimits, SlowSearches_Rendered_TakeLinearTime) {
-  const std::string texts = "{% set hay = 'a' * 30000000 %}{% set needle = 'a' * 10000000 ~ 'b' %}";
+  const std::string texts = "{% set hay = 'a' * 3000000 %}{% set needle = 'a' * 1000000 ~ 'b' %}";
   for (const std::string_view use :
        {"needle in hay", "hay.find(needle)", "hay.rfind('b' ~ needle)", "hay.split(needle)|length",
         "hay.rsplit('b' ~ hay[:9000])|length", "hay.count(needle)", "hay.replace(needle, 'x')|length",
