@@ -26,6 +26,7 @@ std::string repeated(std::string_view text, std::size_t count) {
 TEST(TemplateLimits, EndlessWork_Rendered_StopsAtTheStepLimit) {
   EXPECT_THAT(outcome("{% for a in range(100000) %}{% for b in range(100000) %}{{ b }}{% endfor %}{% endfor %}"),
               HasSubstr("steps"));
+  EXPECT_THAT(outcome("{{ ('a' * 60000000)|title }}"), HasSubstr("steps"));
   EXPECT_THAT(outcome("{% for a in range(1000) %}x{% endfor %}", {.steps = 500}), HasSubstr("500 steps"));
   EXPECT_EQ(outcome("{% for a in range(1000) %}x{% endfor %}", {.steps = 50'000}), "rendered");
 }
@@ -55,7 +56,6 @@ TEST(TemplateLimits, OneHugeValue_Made_IsRefusedBeforeItIsMade) {
       "{{ 'x'.center(90000000000) }}",
       "{{ '%999999999d' % 1 }}",
       "{{ '{:999999999}'.format(1) }}",
-      "{{ ('a' * 1000000)|upper|lower|title|upper|lower|title|upper|lower|title|upper|lower|title }}",
   };
   for (const std::string& source : sources) {
     EXPECT_NE(outcome(source, {.output_bytes = 1U << 20U}), "rendered") << source;
