@@ -52,6 +52,8 @@ class Translator {
   absl::Status group();
   absl::Status escape(bool in_class);
   absl::Status letter_escape(char letter, bool in_class);
+  absl::Status numbered_escape(char letter);
+  absl::Status assertion_escape(char letter);
   absl::Status property();
   absl::Status character_class();
   absl::Status interval();
@@ -179,28 +181,38 @@ absl::Status Translator::letter_escape(char letter, bool in_class) {
     case 'P':
       return property();
     case 'x':
-    case 'u': {
-      if (letter == 'x' && peek(2) == '{') {
-        const std::size_t end = pattern_.find('}', at_);
-        if (end == std::string_view::npos) return refuse("an open '\\x{'");
-        copy(end + 1 - at_);
+    case 'u':
+      return numbered_escape(letter);
+    case 'b':
+      if (in_class) {
+        put("\\x08", 2);
         return absl::OkStatus();
       }
-      const std::size_t digits = letter == 'x' ? 2 : 4;
-      std::string value;
-      while (value.size() < digits && is_hex(peek(2 + value.size()))) value += peek(2 + value.size());
-      if (value.size() < digits || (letter == 'x' && value[0] >= '8')) return refuse("this number of a character");
-      put(fmt::format("\\x{{{}}}", value), 2 + digits);
-      return absl::OkStatus();
-    }
+      return assertion_escape(letter);
     default:
-      break;
+      if (in_class) return refuse(fmt::format("'\\{}' in a set", letter));
+      return assertion_escape(letter);
   }
-  if (in_class) {
-    if (letter != 'b') return refuse(fmt::format("'\\{}' in a set", letter));
-    put("\\x08", 2);
+}
+
+absl::Status Translator::numbered_escape(char letter) {
+  if (letter == 'x' && peek(2) == '{') {
+    const std::size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos) return refuse("an open '\\x{'");
+    copy(end + 1 - at_);
     return absl::OkStatus();
   }
+  const std::size_t digits = letter == 'x' ? 2 : 4;
+  std::string value;
+  while (value.size() < digits && is_hex(peek(2 + value.size()))) value += peek(2 + value.size());
+  // A byte beyond ASCII is not a character there.
+  if (value.size() < digits || (letter == 'x' && value[0] >= '8')) return refuse("this number of a character");
+  put(fmt::format("\\x{{{}}}", value), 2 + digits);
+  return absl::OkStatus();
+}
+
+// What cannot stand in a set: assertions, and sets that are complements.
+absl::Status Translator::assertion_escape(char letter) {
   const std::string word = fmt::format("[{}]", kWordClass);
   switch (letter) {
     case 'W':
