@@ -81,7 +81,7 @@ absl::StatusOr<ByteLevel> load_byte_level(const Fields& part) {
   RONDO_ASSIGN_OR_RETURN(const bool use_regex, part.flag_or("use_regex", true));
   if (use_regex) {
     RONDO_ASSIGN_OR_RETURN(Regex words, byte_level_words());
-    step.words.push_back(std::move(words));
+    step.words = std::move(words);
   }
   return step;
 }

@@ -62,10 +62,10 @@ struct Cutter {
     const bool add_space = step.add_prefix_space && piece.text().front() != ' ';
     const Piece text = add_space ? prepend(piece, " ", pieces) : piece;
     const std::size_t first = out.size();
-    if (step.words.empty()) {
+    if (!step.words.has_value()) {
       out.push_back(text);
     } else {
-      at_matches(step.words.front(), text, SplitBehavior::kIsolated, false);
+      at_matches(*step.words, text, SplitBehavior::kIsolated, false);
     }
     if (last) return;
     for (std::size_t i = first; i < out.size(); ++i) out[i] = spell_bytes(out[i]);

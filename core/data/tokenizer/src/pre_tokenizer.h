@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -36,7 +37,7 @@ struct Metaspace {
 };
 struct ByteLevel {
   bool add_prefix_space = false;
-  std::vector<Regex> words = {};  // none or one
+  std::optional<Regex> words = {};
 };
 
 using PreTokenizer = std::variant<SplitAt, SplitDigits, SplitWords, SplitPunctuation, Metaspace, ByteLevel>;
