@@ -29,6 +29,9 @@ class CpuExecutor {
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout);
   /// `program` came from compile(). All bound views are addressable by the host. Does not allocate.
   absl::Status execute(const Program& program, const Bindings& bindings);
+  /// Memory beyond the arenas that ops work in, shared by all programs compiled so far; in the host's account as "cpu
+  /// scratch".
+  Bytes scratch_bytes() const;
   /// "cpu-avx2-onednn2.6.3"
   std::string numerics_class() const;
   /// "AMD EPYC, 2 threads, AVX2"

@@ -1,0 +1,260 @@
+// Programs of prepared ops, and the executor that runs one at a time in scratch that all of them share.
+//
+// Lock order: the permit (a ticket, held for a whole run) before the pool's own turn. Scratch grows in compile() only,
+// under the permit, so that no run can be using it.
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+#include "prepared_op.h"
+#include "rondo/base/mutex.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/cpu/cpu_device.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+/// The processor's name as the system tells it, "" when it does not.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    return colon == std::string::npos ? "" : line.substr(colon + 2);
+  }
+  return "";
+}
+
+/// Highway's name of the instruction set as people know it.
+std::string instruction_set() {
+  const std::string target = kernel_target();
+  return target.starts_with("AVX3") ? "AVX-512" : target;
+}
+
+/// Fair: runs get the permit in the order in which they asked for it.
+class ABSL_LOCKABLE Permit {
+ public:
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    const MutexLock lock(mutex_);
+    const std::uint64_t own = next_++;
+    while (serving_ != own) changed_.wait(mutex_);
+  }
+  void unlock() ABSL_UNLOCK_FUNCTION() {
+    const MutexLock lock(mutex_);
+    ++serving_;
+    changed_.notify_all();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t serving_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class ABSL_SCOPED_LOCKABLE PermitLock {
+ public:
+  explicit PermitLock(Permit& permit) ABSL_EXCLUSIVE_LOCK_FUNCTION(permit) : permit_(permit) { permit_.lock(); }
+  ~PermitLock() ABSL_UNLOCK_FUNCTION() { permit_.unlock(); }
+  PermitLock(const PermitLock&) = delete;
+  PermitLock& operator=(const PermitLock&) = delete;
+
+ private:
+  Permit& permit_;
+};
+
+class CpuProgram final : public Program {
+ public:
+  CpuProgram(const OpList& list, const ArenaLayout& layout, std::uint32_t members)
+      : list_(list), layout_(layout), wide_(TileArithmetic::kFloat32, members) {
+    if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) {
+      narrow_ = std::make_unique<TileEngine>(TileArithmetic::kBfloat16, members);
+    }
+  }
+
+  absl::Status prepare();
+  const OpList& ops() const override { return list_; }
+  Bytes scratch_bytes(std::uint32_t members) const;
+  absl::Status run(ThreadPool& pool, const Bindings& bindings, const BufferView& scratch) const;
+
+ private:
+  absl::Status check_storage(const Op& op) const;
+  PreparedOr prepare_op(const Op& op);
+  absl::Status check(const Bindings& bindings) const;
+
+  const OpList list_;
+  const ArenaLayout layout_;
+  TileEngine wide_;
+  std::unique_ptr<TileEngine> narrow_;
+  std::vector<std::unique_ptr<PreparedOp>> prepared_;
+};
+
+/// The kernels that take one storage for all their operands.
+bool mixes_storage(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+    case OpKind::kEmbeddingBackward:
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kMatMulWeightGradient:
+    case OpKind::kCrossEntropy:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CpuProgram::check_storage(const Op& op) const {
+  for (const auto& [ids, count] : {std::pair(op.reads.data(), op.reads.size()), {op.writes.data(), op.writes.size()}}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorDesc& tensor = list_.tensors[ids[i]];
+      if (tensor.dtype != DType::kFloat16) continue;
+      return unimplemented("op {} has '{}' in fp16; the CPU computes in fp32 and bf16", name_of(op.kind), tensor.name);
+    }
+  }
+  if (mixes_storage(op.kind)) return absl::OkStatus();
+  const TensorDesc& first = list_.tensors[op.reads[0]];
+  for (std::size_t i = 1; i < op.reads.size(); ++i) {
+    const TensorDesc& tensor = list_.tensors[op.reads[i]];
+    const bool is_lse = op.kind == OpKind::kAttentionBackward && i == 4;
+    const bool is_float = tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kBfloat16;
+    if (is_lse || !is_float || tensor.dtype == first.dtype) continue;
+    return unimplemented("op {} reads '{}' in {} and '{}' in {}; the CPU has it for one dtype only", name_of(op.kind),
+                         first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype));
+  }
+  return absl::OkStatus();
+}
+
+PreparedOr CpuProgram::prepare_op(const Op& op) {
+  RONDO_RETURN_IF_ERROR(check_storage(op));
+  const Preparation preparation{list_, op, {&wide_, narrow_.get()}};
+  switch (op.kind) {
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+      return prepare_matmul(preparation);
+    case OpKind::kMatMulWeightGradient:
+      return prepare_matmul_weight_gradient(preparation);
+    case OpKind::kCrossEntropy:
+      return prepare_cross_entropy(preparation);
+    case OpKind::kEmbedding:
+    case OpKind::kEmbeddingBackward:
+    case OpKind::kSelectLast:
+      return prepare_row_op(preparation);
+    default:
+      return prepare_vector_op(preparation);
+  }
+}
+
+absl::Status CpuProgram::prepare() {
+  RONDO_RETURN_IF_ERROR(validate(list_));
+  for (const Op& op : list_.ops) {
+    RONDO_ASSIGN_OR_RETURN(auto prepared, prepare_op(op));
+    prepared_.push_back(std::move(prepared));
+  }
+  return absl::OkStatus();
+}
+
+Bytes CpuProgram::scratch_bytes(std::uint32_t members) const {
+  Bytes most = 0;
+  for (const auto& prepared : prepared_) most = std::max(most, prepared->scratch_bytes(members));
+  return round_up(most, 64);
+}
+
+absl::Status CpuProgram::check(const Bindings& bindings) const {
+  if (layout_.size > 0 && (bindings.scratch.host() == nullptr || bindings.scratch.size < layout_.size)) {
+    return internal_error("scratch of {} bytes bound, the program needs {}", bindings.scratch.size, layout_.size);
+  }
+  if (bindings.tensors.size() < list_.tensors.size()) {
+    return internal_error("{} tensors bound, the program has {}", bindings.tensors.size(), list_.tensors.size());
+  }
+  for (std::size_t id = 0; id < list_.tensors.size(); ++id) {
+    const TensorDesc& tensor = list_.tensors[id];
+    if (tensor.role == TensorRole::kScratch) continue;
+    if (bindings.tensors[id].host() == nullptr || bindings.tensors[id].size < tensor.bytes()) {
+      return internal_error("tensor '{}' is bound to {} bytes that the host can address, it needs {}", tensor.name,
+                            bindings.tensors[id].host() == nullptr ? 0 : bindings.tensors[id].size, tensor.bytes());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuProgram::run(ThreadPool& pool, const Bindings& bindings, const BufferView& scratch) const {
+  RONDO_RETURN_IF_ERROR(check(bindings));
+  if (const Bytes needed = scratch_bytes(pool.threads()); scratch.size < needed) {
+    return internal_error(
+        "the CPU's scratch of {} bytes is too small, {} needed: it could not grow when a program was "
+        "compiled",
+        scratch.size, needed);
+  }
+  const RunContext context{pool, list_, layout_, bindings, scratch.host()};
+  for (const auto& prepared : prepared_) RONDO_RETURN_IF_ERROR(prepared->run(context));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class CpuExecutor::Impl {
+ public:
+  explicit Impl(ThreadPool& threads) : threads_(threads) {}
+
+  absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) {
+    auto program = std::make_unique<CpuProgram>(list, layout, threads_.threads());
+    RONDO_RETURN_IF_ERROR(program->prepare());
+    const Bytes needed = program->scratch_bytes(threads_.threads());
+    const PermitLock permit(permit_);
+    if (needed > scratch_.size()) {
+      scratch_ = Buffer();  // first: the two need not fit side by side; run() notices when the new one failed
+      RONDO_ASSIGN_OR_RETURN(scratch_, allocate_host(needed, "cpu scratch"));
+    }
+    return program;
+  }
+
+  absl::Status execute(const Program& program, const Bindings& bindings) {
+    const auto* own = dynamic_cast<const CpuProgram*>(&program);
+    if (own == nullptr) return internal_error("a program that another backend compiled was given to the CPU");
+    const PermitLock permit(permit_);
+    return own->run(threads_, bindings, scratch_.view());
+  }
+
+  Bytes scratch_bytes() {
+    const PermitLock permit(permit_);
+    return scratch_.size();
+  }
+
+  std::uint32_t threads() const { return threads_.threads(); }
+
+ private:
+  ThreadPool& threads_;
+  Permit permit_;
+  Buffer scratch_ ABSL_GUARDED_BY(permit_);
+};
+
+CpuExecutor::CpuExecutor(ThreadPool& threads) : impl_(std::make_unique<Impl>(threads)) {}
+CpuExecutor::~CpuExecutor() = default;
+
+absl::StatusOr<std::unique_ptr<Program>> CpuExecutor::compile(const OpList& list, const ArenaLayout& layout) {
+  return impl_->compile(list, layout);
+}
+
+absl::Status CpuExecutor::execute(const Program& program, const Bindings& bindings) {
+  return impl_->execute(program, bindings);
+}
+
+Bytes CpuExecutor::scratch_bytes() const { return impl_->scratch_bytes(); }
+
+std::string CpuExecutor::numerics_class() const {
+  std::string target = instruction_set() == "AVX-512" ? "avx512" : "avx2";
+  if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) target += "-bf16";
+  return fmt::format("cpu-{}-onednn{}", target, onednn_version());
+}
+
+std::string CpuExecutor::description() const {
+  const std::string name = processor_name();
+  return fmt::format("{}, {} threads, {}", name.empty() ? "CPU" : name, impl_->threads(), instruction_set());
+}
+
+}  // namespace rondo::devices::cpu

@@ -1,0 +1,200 @@
+// Elementwise kernels: add, and the gated activations (SiLU, GELU, its tanh form) forward and backward.
+//
+// Sigmoid is e^-|x| and one division, GELU the complementary error function: no cancellation on either side.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/elementwise.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels.h"
+#include "kernels/storage.h"
+#include "kernels/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::devices::cpu::HWY_NAMESPACE {
+
+/// An activation's value and slope at one point.
+struct Activated {
+  Vector value;
+  Vector slope;
+};
+
+struct Sigmoid {
+  Vector value;
+  Vector rest;  // 1 - value
+};
+
+HWY_INLINE Sigmoid sigmoid(Vector x) {
+  const auto one = splat(1.0F);
+  const auto e = exp_of(hn::Neg(hn::Abs(x)));
+  const auto large = hn::Div(one, hn::Add(one, e));
+  const auto small = hn::Mul(e, large);
+  const auto negative = hn::Lt(x, zero());
+  return {hn::IfThenElse(negative, small, large), hn::IfThenElse(negative, large, small)};
+}
+
+struct Silu {
+  static HWY_INLINE Vector value(Vector x) { return hn::Mul(x, sigmoid(x).value); }
+  static HWY_INLINE Activated both(Vector x) {
+    const Sigmoid s = sigmoid(x);
+    const auto y = hn::Mul(x, s.value);
+    return {y, hn::MulAdd(y, s.rest, s.value)};
+  }
+};
+
+/// x sigmoid(2 z) = 0.5 x (1 + tanh z), z = sqrt(2 / pi) (x + 0.044715 x^3).
+struct GeluTanh {
+  static HWY_INLINE Vector twice_z(Vector x) {
+    const auto cubic = hn::MulAdd(hn::Mul(x, x), splat(0.044715F), splat(1.0F));
+    return hn::Mul(hn::Mul(x, splat(1.5957691216F)), cubic);
+  }
+  static HWY_INLINE Vector value(Vector x) { return hn::Mul(x, sigmoid(twice_z(x)).value); }
+  static HWY_INLINE Activated both(Vector x) {
+    const Sigmoid s = sigmoid(twice_z(x));
+    const auto y = hn::Mul(x, s.value);
+    const auto inner = hn::MulAdd(hn::Mul(x, x), splat(0.134145F), splat(1.0F));
+    return {y, hn::MulAdd(hn::Mul(y, s.rest), hn::Mul(inner, splat(1.5957691216F)), s.value)};
+  }
+};
+
+/// x Phi(x). With t = |x| / sqrt 2: erfc(t) = e^(-t^2) g(t), and (1 + 2 t) g(t) is a smooth function of
+/// u = (t - 2.5) / (t + 2.5) (after Shepherd and Laframboise 1981), here a polynomial through the Chebyshev nodes of
+/// 0 <= t <= 10, beyond which e^(-t^2) is 0 in fp32.
+struct Gelu {
+  struct Normal {
+    Vector cumulative;
+    Vector bell;  // e^(-x^2 / 2)
+  };
+  static HWY_INLINE Normal normal(Vector x) {
+    static constexpr float kFit[] = {-6.044443277e-5F, -4.90894684e-5F, 5.977256277e-4F, 4.580152422e-4F,
+                                     -4.373319405e-3F, 9.431295359e-4F, 3.275997288e-2F, -0.1029686508F,
+                                     0.1576299588F,    -0.09902445793F, -0.122356764F,   1.264838184F};
+    const auto magnitude = hn::Mul(hn::Abs(x), splat(0.70710678118F));
+    const auto t = hn::IfThenElse(hn::Gt(magnitude, splat(10.0F)), splat(10.0F), magnitude);
+    const auto denominator = hn::Mul(hn::Add(t, splat(2.5F)), hn::MulAdd(t, splat(2.0F), splat(1.0F)));
+    const auto inverse = hn::Div(splat(1.0F), denominator);
+    // One division serves u and the factor 1 / (1 + 2 t).
+    const auto u = hn::Mul(hn::Sub(t, splat(2.5F)), hn::Mul(inverse, hn::MulAdd(t, splat(2.0F), splat(1.0F))));
+    auto fit = splat(kFit[0]);
+    for (int i = 1; i < 12; ++i) fit = hn::MulAdd(fit, u, splat(kFit[i]));
+    const auto bell = exp_of(hn::Mul(hn::Mul(x, x), splat(-0.5F)));
+    const auto scaled = hn::Mul(fit, hn::Mul(inverse, hn::Add(t, splat(2.5F))));
+    const auto half_erfc = hn::Mul(hn::Mul(scaled, splat(0.5F)), bell);
+    const auto negative = hn::Lt(x, zero());
+    return {hn::IfThenElse(negative, half_erfc, hn::Sub(splat(1.0F), half_erfc)), bell};
+  }
+  static HWY_INLINE Vector value(Vector x) { return hn::Mul(x, normal(x).cumulative); }
+  static HWY_INLINE Activated both(Vector x) {
+    const Normal n = normal(x);
+    return {hn::Mul(x, n.cumulative), hn::MulAdd(hn::Mul(x, splat(0.3989422804F)), n.bell, n.cumulative)};
+  }
+};
+
+/// body(first, count) for the tasks of n elements.
+template <typename Body>
+HWY_INLINE void for_tasks(ThreadPool& pool, std::int64_t n, const Body& body) {
+  pool.parallel_for(divide_up(n, kTaskElements), [&body, n](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t begin = task * kTaskElements;
+    body(begin, HWY_MIN(kTaskElements, n - begin));
+  });
+}
+
+template <typename T>
+void add_typed(ThreadPool& pool, const T* a, const T* b, T* y, std::int64_t n) {
+  for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
+    for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
+      const std::int64_t at = begin + i;
+      store(hn::Add(load(a + at, extent), load(b + at, extent)), y + at, extent);
+    });
+  });
+}
+
+template <typename T, typename Activation>
+void gated(ThreadPool& pool, const T* gate, const T* up, T* y, std::int64_t n, Activation) {
+  for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
+    for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
+      const std::int64_t at = begin + i;
+      store(hn::Mul(Activation::value(load(gate + at, extent)), load(up + at, extent)), y + at, extent);
+    });
+  });
+}
+
+template <typename T, typename Activation>
+void gated_backward(ThreadPool& pool, const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n,
+                    Activation) {
+  for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
+    for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
+      const std::int64_t at = begin + i;
+      const Activated activated = Activation::both(load(gate + at, extent));
+      const auto slope = load(dy + at, extent);
+      const auto through_gate = hn::Mul(hn::Mul(slope, load(up + at, extent)), activated.slope);
+      store(hn::Mul(slope, activated.value), dup + at, extent);
+      store(through_gate, dgate + at, extent);
+    });
+  });
+}
+
+template <typename Function>
+void with_activation(ActivationKind kind, const Function& fn) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return fn(Silu{});
+    case ActivationKind::kGelu:
+      return fn(Gelu{});
+    case ActivationKind::kGeluTanh:
+      return fn(GeluTanh{});
+  }
+}
+
+void add_any(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    add_typed(pool, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), n);
+  });
+}
+
+void gated_any(ThreadPool& pool, Storage storage, ActivationKind kind, const void* gate, const void* up, void* y,
+               std::int64_t n) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    with_activation(kind, [&](auto activation) {
+      gated(pool, static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y), n, activation);
+    });
+  });
+}
+
+void gated_backward_any(ThreadPool& pool, Storage storage, ActivationKind kind, const void* gate, const void* up,
+                        const void* dy, void* dgate, void* dup, std::int64_t n) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    with_activation(kind, [&](auto activation) {
+      gated_backward(pool, static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<const T*>(dy),
+                     static_cast<T*>(dgate), static_cast<T*>(dup), n, activation);
+    });
+  });
+}
+
+}  // namespace rondo::devices::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rondo::devices::cpu {
+HWY_EXPORT(add_any);
+HWY_EXPORT(gated_any);
+HWY_EXPORT(gated_backward_any);
+
+void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(add_any)(pool, storage, a, b, y, n);
+}
+
+void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate, const void* up,
+                      void* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(gated_any)(pool, storage, activation, gate, up, y, n);
+}
+
+void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate,
+                               const void* up, const void* dy, void* dgate, void* dup, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(gated_backward_any)(pool, storage, activation, gate, up, dy, dgate, dup, n);
+}
+
+}  // namespace rondo::devices::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,208 @@
+// RMSNorm forward and backward, and the bias gradient: the kernels that end in a sum over rows.
+//
+// Such a sum is cut into parts of kPartRows rows, each summed in rising order by one task; then the parts of a chunk of
+// kTokenChunk rows are added in rising order, and the chunks to the gradient in rising order.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm.cpp"
+#include <hwy/foreach_target.h>
+
+#include <cmath>
+
+#include "kernels.h"
+#include "kernels/storage.h"
+#include "kernels/vector-inl.h"
+
+#ifndef RONDO_CPU_KERNELS_NORM_ONCE
+#define RONDO_CPU_KERNELS_NORM_ONCE
+namespace rondo::devices::cpu {
+inline constexpr std::int64_t kPartRows = 64;
+inline constexpr std::int64_t kPartsPerChunk = kTokenChunk / kPartRows;
+static_assert(kTokenChunk % kPartRows == 0);
+}  // namespace rondo::devices::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::devices::cpu::HWY_NAMESPACE {
+
+/// Sum over a row of term(i, extent), in four interleaved partial sums.
+template <typename Term>
+HWY_INLINE float sum_over_row(std::int64_t width, const Term& term) {
+  const std::int64_t step = lanes();
+  auto s0 = zero();
+  auto s1 = zero();
+  auto s2 = zero();
+  auto s3 = zero();
+  std::int64_t i = 0;
+  for (; i + 4 * step <= width; i += 4 * step) {
+    s0 = hn::Add(s0, term(i, Whole{}));
+    s1 = hn::Add(s1, term(i + step, Whole{}));
+    s2 = hn::Add(s2, term(i + 2 * step, Whole{}));
+    s3 = hn::Add(s3, term(i + 3 * step, Whole{}));
+  }
+  for (; i + step <= width; i += step) s0 = hn::Add(s0, term(i, Whole{}));
+  if (i < width) s1 = hn::Add(s1, term(i, Part{width - i}));
+  return sum_of(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+}
+
+template <typename T>
+HWY_INLINE float inverse_rms(const T* x, std::int64_t width, float epsilon) {
+  const float squares = sum_over_row(width, [x](std::int64_t i, auto extent) HWY_ATTR {
+    const auto v = load(x + i, extent);
+    return hn::Mul(v, v);
+  });
+  return 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
+}
+
+template <typename T>
+void norm_forward(ThreadPool& pool, const T* x, const T* w, T* y, std::int64_t rows, std::int64_t width,
+                  float epsilon) {
+  const std::int64_t step = task_rows(width);
+  pool.parallel_for(divide_up(rows, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t end = HWY_MIN(rows, (task + 1) * step);
+    for (std::int64_t row = task * step; row < end; ++row) {
+      const T* from = x + row * width;
+      T* to = y + row * width;
+      const auto factor = splat(inverse_rms(from, width, epsilon));
+      for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+        store(hn::Mul(hn::Mul(load(from + i, extent), factor), load(w + i, extent)), to + i, extent);
+      });
+    }
+  });
+}
+
+/// One row of the backward pass: dx, and dy * x / rms added to `part` where there is one.
+template <typename T>
+HWY_INLINE void norm_backward_row(const T* x, const T* w, const T* dy, const T* addend, T* dx, float* part,
+                                  std::int64_t width, float epsilon) {
+  const float inverse = inverse_rms(x, width, epsilon);
+  const float product = sum_over_row(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+    return hn::Mul(hn::Mul(load(w + i, extent), load(dy + i, extent)), load(x + i, extent));
+  });
+  const auto factor = splat(inverse);
+  // dx = (w dy - x^ mean(w dy x^)) / rms with x^ = x / rms.
+  const auto mean = splat(product * inverse / static_cast<float>(width));
+  for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+    const auto normal = hn::Mul(load(x + i, extent), factor);
+    const auto slope = load(dy + i, extent);
+    auto result = hn::Mul(hn::NegMulAdd(normal, mean, hn::Mul(load(w + i, extent), slope)), factor);
+    if (addend != nullptr) result = hn::Add(result, load(addend + i, extent));
+    if (part != nullptr) store(hn::MulAdd(slope, normal, load(part + i, extent)), part + i, extent);
+    store(result, dx + i, extent);
+  });
+}
+
+/// total += the parts of `rows` rows, chunk by chunk.
+void add_parts(ThreadPool& pool, const float* parts, float* total, std::int64_t rows, std::int64_t width) {
+  constexpr std::int64_t kColumns = 512;
+  const std::int64_t count = divide_up(rows, kPartRows);
+  pool.parallel_for(divide_up(width, kColumns), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t begin = task * kColumns;
+    for_vectors(HWY_MIN(kColumns, width - begin), [=](std::int64_t i, auto extent) HWY_ATTR {
+      float* to = total + begin + i;
+      auto sum = load(to, extent);
+      for (std::int64_t first = 0; first < count; first += kPartsPerChunk) {
+        const std::int64_t last = HWY_MIN(count, first + kPartsPerChunk);
+        auto chunk = load(parts + first * width + begin + i, extent);
+        for (std::int64_t part = first + 1; part < last; ++part) {
+          chunk = hn::Add(chunk, load(parts + part * width + begin + i, extent));
+        }
+        sum = hn::Add(sum, chunk);
+      }
+      store(sum, to, extent);
+    });
+  });
+}
+
+template <typename T>
+void norm_backward(ThreadPool& pool, const T* x, const T* w, const T* dy, const T* addend, T* dx, float* dw,
+                   std::int64_t rows, std::int64_t width, float epsilon, float* parts) {
+  pool.parallel_for(divide_up(rows, kPartRows), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    float* part = dw == nullptr ? nullptr : parts + task * width;
+    if (part != nullptr) std::memset(part, 0, static_cast<std::size_t>(width) * sizeof(float));
+    const std::int64_t end = HWY_MIN(rows, (task + 1) * kPartRows);
+    for (std::int64_t row = task * kPartRows; row < end; ++row) {
+      const std::int64_t at = row * width;
+      norm_backward_row(x + at, w, dy + at, addend == nullptr ? nullptr : addend + at, dx + at, part, width, epsilon);
+    }
+  });
+  if (dw != nullptr) add_parts(pool, parts, dw, rows, width);
+}
+
+template <typename T>
+void bias_typed(ThreadPool& pool, const T* dy, float* db, std::int64_t tokens, std::int64_t width, float* parts) {
+  pool.parallel_for(divide_up(tokens, kPartRows), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    float* part = parts + task * width;
+    std::memset(part, 0, static_cast<std::size_t>(width) * sizeof(float));
+    const std::int64_t end = HWY_MIN(tokens, (task + 1) * kPartRows);
+    for (std::int64_t row = task * kPartRows; row < end; ++row) {
+      const T* from = dy + row * width;
+      for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+        store(hn::Add(load(part + i, extent), load(from + i, extent)), part + i, extent);
+      });
+    }
+  });
+  add_parts(pool, parts, db, tokens, width);
+}
+
+void norm_forward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
+                      std::int64_t width, float epsilon) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    norm_forward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), rows, width, epsilon);
+  });
+}
+
+void norm_backward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
+                       float* parts) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    norm_backward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(dy),
+                  static_cast<const T*>(addend), static_cast<T*>(dx), dw, rows, width, epsilon, parts);
+  });
+}
+
+void bias_any(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens, std::int64_t width,
+              float* parts) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    bias_typed(pool, static_cast<const T*>(dy), db, tokens, width, parts);
+  });
+}
+
+}  // namespace rondo::devices::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rondo::devices::cpu {
+HWY_EXPORT(norm_forward_any);
+HWY_EXPORT(norm_backward_any);
+HWY_EXPORT(bias_any);
+
+void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
+              std::int64_t width, float epsilon) {
+  HWY_DYNAMIC_DISPATCH(norm_forward_any)(pool, storage, x, w, y, rows, width, epsilon);
+}
+
+void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
+                       std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(norm_backward_any)
+  (pool, storage, x, w, dy, addend, dx, dw, rows, width, epsilon, reinterpret_cast<float*>(scratch));
+}
+
+std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
+  return static_cast<std::size_t>(divide_up(rows, kPartRows) * width) * sizeof(float);
+}
+
+void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,
+                   std::int64_t width, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(bias_any)(pool, storage, dy, db, tokens, width, reinterpret_cast<float*>(scratch));
+}
+
+std::size_t bias_gradient_scratch(std::int64_t tokens, std::int64_t width) {
+  return rms_norm_backward_scratch(tokens, width);
+}
+
+}  // namespace rondo::devices::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,112 @@
+// What the vector kernels share: loading and storing fp32 and bf16 as fp32 vectors, whole or in part, sums over lanes,
+// and exp. Included once per instruction set (Highway's foreach_target), hence the unusual guard.
+//
+// Elements are computed by the same instructions wherever they stand: the rest of a row that does not fill a vector
+// goes through a padded buffer, never through other code. Nothing here depends on the number of lanes but the order of
+// sums.
+#if defined(RONDO_CPU_KERNELS_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RONDO_CPU_KERNELS_VECTOR_INL_H_
+#undef RONDO_CPU_KERNELS_VECTOR_INL_H_
+#else
+#define RONDO_CPU_KERNELS_VECTOR_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::devices::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Ints = hn::RebindToSigned<Floats>;
+using Bits = hn::RebindToUnsigned<Floats>;
+using HalfBits = hn::Rebind<std::uint16_t, Floats>;
+using Vector = hn::Vec<Floats>;
+
+/// bf16 as stored.
+using Bf16 = std::uint16_t;
+
+HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(Floats())); }
+
+// Extents of a vector access: all lanes, or the first `count` (0 < count < lanes()), the others reading as zero.
+struct Whole {};
+struct Part {
+  std::int64_t count;
+};
+
+template <typename T>
+HWY_INLINE void copy_part(const T* from, T* to, Part part) {
+  std::memcpy(to, from, static_cast<std::size_t>(part.count) * sizeof(T));
+}
+
+HWY_INLINE Vector load(const float* p, Whole = {}) { return hn::LoadU(Floats(), p); }
+HWY_INLINE Vector load(const Bf16* p, Whole = {}) {
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), p))));
+}
+template <typename T>
+HWY_INLINE Vector load(const T* p, Part part) {
+  HWY_ALIGN T buffer[hn::MaxLanes(Floats())] = {};
+  copy_part(p, buffer, part);
+  return load(buffer);
+}
+
+HWY_INLINE void store(Vector v, float* p, Whole = {}) { hn::StoreU(v, Floats(), p); }
+/// To nearest, ties to even, in integers; a NaN stays one.
+HWY_INLINE void store(Vector v, Bf16* p, Whole = {}) {
+  const Bits d;
+  const auto bits = hn::BitCast(d, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1U));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFU)));
+  const auto nan = hn::Or(bits, hn::Set(d, 0x400000U));
+  // Not Ne(v, v): on some instruction sets that is an ordered comparison, false for NaN.
+  const auto kept = hn::IfThenElse(hn::RebindMask(d, hn::Eq(v, v)), rounded, nan);
+  // At most 0xFFFF, so that saturation never acts.
+  const auto high = hn::BitCast(Ints(), hn::ShiftRight<16>(kept));
+  hn::StoreU(hn::DemoteTo(HalfBits(), high), HalfBits(), p);
+}
+template <typename T>
+HWY_INLINE void store(Vector v, T* p, Part part) {
+  HWY_ALIGN T buffer[hn::MaxLanes(Floats())];
+  store(v, buffer);
+  copy_part(buffer, p, part);
+}
+
+/// body(i, extent) for the vectors of n elements in rising order.
+template <typename Body>
+HWY_INLINE void for_vectors(std::int64_t n, const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= n; i += step) body(i, Whole{});
+  if (i < n) body(i, Part{n - i});
+}
+
+HWY_INLINE Vector zero() { return hn::Zero(Floats()); }
+HWY_INLINE Vector splat(float x) { return hn::Set(Floats(), x); }
+HWY_INLINE float sum_of(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
+HWY_INLINE float max_of(Vector v) { return hn::GetLane(hn::MaxOfLanes(Floats(), v)); }
+
+/// e^x within 1 ulp for x <= 88.3; 0 where the result would be below the normal range; NaN for NaN.
+/// x = n ln 2 + r with |r| <= ln 2 / 2, then e^r = 1 + r + r^2 q(r), q fitted at Chebyshev nodes.
+HWY_INLINE Vector exp_of(Vector x) {
+  const Floats d;
+  const auto n = hn::Round(hn::Mul(x, splat(1.44269504088896F)));
+  // The high part of ln 2 has nine bits: its product with n is exact even without a fused multiply-add.
+  auto r = hn::NegMulAdd(n, splat(0.693359375F), x);
+  r = hn::NegMulAdd(n, splat(-2.12194440054690e-4F), r);
+  auto q = hn::MulAdd(splat(0.0013926376F), r, splat(0.008363333082F));
+  q = hn::MulAdd(q, r, splat(0.04166655346F));
+  q = hn::MulAdd(q, r, splat(0.1666657606F));
+  q = hn::MulAdd(q, r, splat(0.5F));
+  const auto e = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), splat(1.0F));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(Ints(), n), hn::Set(Ints(), 127)));
+  const auto result = hn::Mul(e, hn::BitCast(d, exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), result);
+}
+
+}  // namespace rondo::devices::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // RONDO_CPU_KERNELS_VECTOR_INL_H_

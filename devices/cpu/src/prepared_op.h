@@ -1,0 +1,75 @@
+// One op of a program, ready to run: what compile() makes of each Op, and who makes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "product.h"
+#include "rondo/base/units.h"
+#include "rondo/devices/device.h"
+#include "rondo/devices/op.h"
+#include "rondo/devices/thread_pool.h"
+#include "row_kernels.h"
+
+namespace rondo::devices::cpu {
+
+/// What ops see of a run. The bindings have been checked: every pointer is there and large enough.
+struct RunContext {
+  ThreadPool& pool;
+  const OpList& list;
+  const ArenaLayout& layout;
+  const Bindings& bindings;
+  std::byte* scratch;  // 64-byte aligned, the largest that any op of the program asked for
+
+  std::byte* at(TensorId id) const {
+    return list.tensors[id].role == TensorRole::kScratch ? bindings.scratch.host() + layout.offsets[id]
+                                                         : bindings.tensors[id].host();
+  }
+  template <typename T>
+  T* as(TensorId id) const {
+    return reinterpret_cast<T*>(at(id));
+  }
+  ConstArray array(TensorId id) const { return {at(id), list.tensors[id].dtype == DType::kBfloat16}; }
+  Array out(TensorId id) const { return {at(id), list.tensors[id].dtype == DType::kBfloat16}; }
+};
+
+class PreparedOp {
+ public:
+  PreparedOp() = default;
+  virtual ~PreparedOp() = default;
+  PreparedOp(const PreparedOp&) = delete;
+  PreparedOp& operator=(const PreparedOp&) = delete;
+  /// Valid once all ops of the program are prepared. `members`: of the pool.
+  virtual Bytes scratch_bytes(std::uint32_t members) const = 0;
+  /// Does not allocate. Errors: Internal, when data contradicts the list (a token id out of range).
+  virtual absl::Status run(const RunContext& context) const = 0;
+};
+
+/// What preparing an op needs. `list` and the engines outlive the op; so does `op`, which is one of the list's.
+struct Preparation {
+  const OpList& list;
+  const Op& op;
+  Engines engines;
+
+  const TensorDesc& read(std::size_t i) const { return list.tensors[op.reads[i]]; }
+  const TensorDesc& write(std::size_t i) const { return list.tensors[op.writes[i]]; }
+};
+
+using PreparedOr = absl::StatusOr<std::unique_ptr<PreparedOp>>;
+
+PreparedOr prepare_matmul(const Preparation& preparation);                  // kMatMul, kMatMulInputGradient
+PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
+PreparedOr prepare_cross_entropy(const Preparation& preparation);
+PreparedOr prepare_row_op(const Preparation& preparation);     // kEmbedding, kEmbeddingBackward, kSelectLast
+PreparedOr prepare_vector_op(const Preparation& preparation);  // everything else: one kernel each
+
+/// Rows and columns of a tensor that counts as a matrix: [first, product of the others].
+inline std::int64_t rows_of(const TensorDesc& tensor) { return tensor.shape[0]; }
+inline std::int64_t columns_of(const TensorDesc& tensor) {
+  return rows_of(tensor) == 0 ? 0 : tensor.elements() / rows_of(tensor);
+}
+
+}  // namespace rondo::devices::cpu

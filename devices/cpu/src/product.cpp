@@ -1,0 +1,338 @@
+// See product.h.
+#include "product.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "kernels.h"
+#include "rondo/base/mutex.h"
+#include "rondo/devices/op.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+// Panels: large enough that a block keeps every thread busy for milliseconds, small enough to be cheap scratch.
+constexpr std::int64_t kPanelElements = 4'194'304;
+constexpr std::int64_t kRowsBlock = 2048;
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
+constexpr std::size_t floats(std::int64_t n) {
+  return static_cast<std::size_t>(round_up(static_cast<std::uint64_t>(n) * sizeof(float), 64));
+}
+
+/// Null stays null: sizes are asked for before there is any scratch.
+float* at(std::byte* scratch, Bytes offset) {
+  return scratch == nullptr ? nullptr : reinterpret_cast<float*>(scratch + offset);
+}
+
+/// The largest tiles that still make work for 16 threads, else the smallest. Follows from the shape alone.
+TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> from_large_to_small) {
+  constexpr std::int64_t kEnoughTiles = 16;
+  for (const TileGrid& grid : from_large_to_small) {
+    if (divide_up(rows, grid.rows) * divide_up(columns, grid.columns) >= kEnoughTiles) return grid;
+  }
+  return from_large_to_small.back();
+}
+
+/// The first failure of the tasks of a parallel_for.
+class TaskStatus {
+ public:
+  void note(const absl::Status& status) {
+    if (status.ok()) return;
+    const MutexLock lock(mutex_);
+    if (first_.ok()) first_ = status;
+  }
+  absl::Status first() {
+    const MutexLock lock(mutex_);
+    return first_;
+  }
+
+ private:
+  Mutex mutex_;
+  absl::Status first_ ABSL_GUARDED_BY(mutex_);
+};
+
+/// The extents that tiles of `step` have over `n`: the full one and the rest, 0 where there is none.
+std::array<std::int64_t, 2> extents(std::int64_t n, std::int64_t step) { return {n >= step ? step : 0, n % step}; }
+
+/// Prepares the four shapes of tiles over [rows, columns].
+template <typename ShapeOf>
+absl::Status prepare_tiles(TileEngine& engine, const TileGrid& grid, std::int64_t rows, std::int64_t columns,
+                           const ShapeOf& shape_of) {
+  for (const std::int64_t m : extents(rows, grid.rows)) {
+    for (const std::int64_t n : extents(columns, grid.columns)) {
+      if (m == 0 || n == 0) continue;
+      const absl::Status status = engine.prepare(shape_of(m, n));
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// fn(m, n, rows, columns, member) for every tile of [rows, columns], rows fastest: neighbours share a piece of B.
+template <typename Function>
+absl::Status for_tiles(ThreadPool& pool, const TileGrid& grid, std::int64_t rows, std::int64_t columns,
+                       const Function& fn) {
+  TaskStatus status;
+  const std::int64_t down = divide_up(rows, grid.rows);
+  pool.parallel_for(down * divide_up(columns, grid.columns), [&](std::int64_t task, std::uint32_t member) {
+    const std::int64_t m = task % down * grid.rows;
+    const std::int64_t n = task / down * grid.columns;
+    status.note(fn(m, n, std::min(grid.rows, rows - m), std::min(grid.columns, columns - n), member));
+  });
+  return status.first();
+}
+
+}  // namespace
+
+struct RowProduct::Scratch {
+  float* a = nullptr;            // [rows_block, inner]
+  float* b = nullptr;            // [columns_block, inner] or column blocks of [inner_block, columns]
+  float* sums = nullptr;         // [rows_block, columns], when the inner extent is cut
+  std::byte* members = nullptr;  // each: a tile's sums, then the engine's scratch
+  Bytes per_member = 0;
+  Bytes shared = 0;
+
+  float* tile(std::uint32_t member) const { return reinterpret_cast<float*>(members + member * per_member); }
+};
+
+absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const ProductShape& shape) {
+  constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
+  RowProduct product;
+  product.shape_ = shape;
+  product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
+  product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
+  const bool native = product.engine_ == engines.narrow;
+  product.convert_a_ = shape.a_bfloat16 && !native;
+  product.convert_b_ = shape.b_bfloat16 && !native;
+  product.rows_block_ =
+      std::min(shape.rows, at_least_one_step(std::min(kRowsBlock, 2 * kPanelElements / shape.inner), 256));
+  product.columns_block_ = shape.columns;
+  product.inner_block_ = shape.inner;
+  if (product.convert_b_ && shape.b_transposed) {
+    product.columns_block_ =
+        std::min(shape.columns, at_least_one_step(kPanelElements / shape.inner, product.grid_.columns));
+  } else if (product.convert_b_) {
+    product.inner_block_ = std::min(shape.inner, at_least_one_step(kPanelElements / shape.columns, 256));
+  }
+  const absl::Status status = product.prepare_rows(shape.rows);
+  if (!status.ok()) return status;
+  return product;
+}
+
+absl::Status RowProduct::prepare_rows(std::int64_t rows) const {
+  if (few_rows()) return absl::OkStatus();
+  return walk(
+      rows, [](std::int64_t, std::int64_t) {}, [this](const Block& block) { return prepare_block(block); });
+}
+
+absl::Status RowProduct::prepare_block(const Block& block) const {
+  return prepare_tiles(*engine_, grid_, block.rows, block.columns,
+                       [&](std::int64_t m, std::int64_t n) { return tile_shape(block, m, n); });
+}
+
+TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const {
+  TileShape tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.inner = block.inner;
+  tile.lda = shape_.inner;
+  tile.b_transposed = shape_.b_transposed;
+  tile.ldb = shape_.b_transposed ? shape_.inner : (convert_b_ ? columns : shape_.columns);
+  tile.ldc = shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns;
+  tile.accumulate = block.k > 0;
+  return tile;
+}
+
+RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
+  Scratch parts;
+  const auto take = [&](bool wanted, std::int64_t elements) {
+    auto* place = at(scratch, parts.shared);
+    if (wanted) parts.shared += floats(elements);
+    return place;
+  };
+  parts.a = take(convert_a_, rows_block_ * shape_.inner);
+  parts.b = take(convert_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
+  parts.sums = take(!shape_.trivial_finish && inner_is_cut(), rows_block_ * shape_.columns);
+  parts.members = reinterpret_cast<std::byte*>(at(scratch, parts.shared));
+  parts.per_member = floats(grid_.rows * grid_.columns) + engine_->member_scratch_bytes();
+  return parts;
+}
+
+Bytes RowProduct::scratch_bytes(std::uint32_t members) const {
+  if (few_rows()) return few_rows_scratch(shape_.rows, shape_.inner);
+  const Scratch parts = divide(nullptr);
+  return parts.shared + members * parts.per_member;
+}
+
+template <typename EnterRows, typename EnterBlock>
+absl::Status RowProduct::walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const {
+  Block block;
+  for (block.m = 0; block.m < rows; block.m += rows_block_) {
+    block.rows = std::min(rows_block_, rows - block.m);
+    enter_rows(block.m, block.rows);
+    for (block.n = 0; block.n < shape_.columns; block.n += columns_block_) {
+      block.columns = std::min(columns_block_, shape_.columns - block.n);
+      for (block.k = 0; block.k < shape_.inner; block.k += inner_block_) {
+        block.inner = std::min(inner_block_, shape_.inner - block.k);
+        block.last_inner = block.k + block.inner == shape_.inner;
+        const absl::Status status = enter_block(block);
+        if (!status.ok()) return status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, ConstArray a, ConstArray b, const Finish& finish,
+                             std::byte* scratch) const {
+  if (few_rows()) {
+    few_rows_product(pool, a, b, finish, rows, shape_.columns, shape_.inner, scratch);
+    return absl::OkStatus();
+  }
+  const Scratch parts = divide(scratch);
+  const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
+    if (!convert_a_) return;
+    const auto* from = static_cast<const std::uint16_t*>(a.at(m * shape_.inner).data);
+    to_float32(pool, from, parts.a, count * shape_.inner);
+  };
+  const auto enter_block = [&](const Block& block) {
+    if (convert_b_ && shape_.b_transposed) {
+      const auto* from = static_cast<const std::uint16_t*>(b.at(block.n * shape_.inner).data);
+      to_float32(pool, from, parts.b, block.columns * shape_.inner);
+    } else if (convert_b_) {
+      pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns,
+                         grid_.columns, parts.b);
+    }
+    return run_block(pool, block, a, b, finish, parts);
+  };
+  return walk(rows, enter_rows, enter_block);
+}
+
+absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, ConstArray a, ConstArray b,
+                                   const Finish& finish, const Scratch& scratch) const {
+  const ConstArray a_block =
+      convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : a.at(block.m * shape_.inner + block.k);
+  const auto b_tile = [&](std::int64_t n) {
+    if (shape_.b_transposed) {
+      return convert_b_ ? ConstArray{scratch.b, false}.at(n * shape_.inner) : b.at((block.n + n) * shape_.inner);
+    }
+    return convert_b_ ? ConstArray{scratch.b, false}.at(n * block.inner) : b.at(block.k * shape_.columns + n);
+  };
+  const auto compute = [&](std::int64_t m, std::int64_t n, std::int64_t rows, std::int64_t columns,
+                           std::uint32_t member) {
+    const std::int64_t place = (block.m + m) * shape_.columns + block.n + n;
+    float* sums = shape_.trivial_finish ? static_cast<float*>(finish.out.data) + place
+                  : inner_is_cut()      ? scratch.sums + m * shape_.columns + n
+                                        : scratch.tile(member);
+    const TileShape tile = tile_shape(block, rows, columns);
+    auto* own = reinterpret_cast<std::byte*>(scratch.tile(member)) + floats(grid_.rows * grid_.columns);
+    absl::Status status = engine_->run(tile, member, a_block.at(m * shape_.inner).data, b_tile(n).data, sums, own);
+    if (status.ok() && !shape_.trivial_finish && block.last_inner) {
+      finish_tile(finish, sums, tile.ldc, block.m + m, block.n + n, rows, columns, shape_.columns);
+    }
+    return status;
+  };
+  return for_tiles(pool, grid_, block.rows, block.columns, compute);
+}
+
+struct WeightProduct::Scratch {
+  float* a = nullptr;  // column blocks of [chunk, rows_block]
+  float* b = nullptr;  // column blocks of [chunk, columns]
+  std::byte* members = nullptr;
+  Bytes shared = 0;
+};
+
+absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const Shape& shape) {
+  constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
+  WeightProduct product;
+  product.shape_ = shape;
+  product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
+  product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
+  product.pack_ = product.engine_ != engines.narrow;
+  product.rows_block_ =
+      std::min(shape.rows, at_least_one_step(kPanelElements / std::min(shape.tokens, kTokenChunk), product.grid_.rows));
+  const absl::Status status = product.prepare_tokens(shape.tokens);
+  if (!status.ok()) return status;
+  return product;
+}
+
+absl::Status WeightProduct::prepare_tokens(std::int64_t tokens) const {
+  for (const std::int64_t chunk : extents(tokens, kTokenChunk)) {
+    if (chunk == 0) continue;
+    for (const std::int64_t rows : extents(shape_.rows, rows_block_)) {
+      if (rows == 0) continue;
+      const absl::Status status =
+          prepare_tiles(*engine_, grid_, rows, shape_.columns,
+                        [&](std::int64_t m, std::int64_t n) { return tile_shape(chunk, m, n); });
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+TileShape WeightProduct::tile_shape(std::int64_t tokens, std::int64_t rows, std::int64_t columns) const {
+  TileShape tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.inner = tokens;
+  tile.a_transposed = true;
+  tile.lda = pack_ ? rows : shape_.rows;
+  tile.ldb = pack_ ? columns : shape_.columns;
+  tile.ldc = shape_.columns;
+  tile.accumulate = true;
+  tile.alpha = shape_.alpha;
+  return tile;
+}
+
+WeightProduct::Scratch WeightProduct::divide(std::byte* scratch) const {
+  Scratch parts;
+  const std::int64_t chunk = std::min(shape_.tokens, kTokenChunk);
+  parts.a = at(scratch, 0);
+  if (pack_) parts.shared = floats(chunk * rows_block_);
+  parts.b = at(scratch, parts.shared);
+  if (pack_) parts.shared += floats(chunk * shape_.columns);
+  parts.members = reinterpret_cast<std::byte*>(at(scratch, parts.shared));
+  return parts;
+}
+
+Bytes WeightProduct::scratch_bytes(std::uint32_t members) const {
+  return divide(nullptr).shared + members * engine_->member_scratch_bytes();
+}
+
+absl::Status WeightProduct::run(ThreadPool& pool, std::int64_t tokens, ConstArray a, ConstArray b, float* dw,
+                                std::byte* scratch) const {
+  const Scratch parts = divide(scratch);
+  for (std::int64_t token = 0; token < tokens; token += kTokenChunk) {
+    const std::int64_t chunk = std::min(kTokenChunk, tokens - token);
+    const ConstArray a_chunk = a.at(token * shape_.rows);
+    const ConstArray b_chunk = b.at(token * shape_.columns);
+    if (pack_) {
+      pack_column_blocks(pool, b_chunk, shape_.columns, chunk, shape_.columns, grid_.columns, parts.b);
+    }
+    for (std::int64_t row = 0; row < shape_.rows; row += rows_block_) {
+      const std::int64_t rows = std::min(rows_block_, shape_.rows - row);
+      if (pack_) pack_column_blocks(pool, a_chunk.at(row), shape_.rows, chunk, rows, grid_.rows, parts.a);
+      const absl::Status status = run_rows(pool, chunk, row, rows, a_chunk, b_chunk, dw, parts);
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightProduct::run_rows(ThreadPool& pool, std::int64_t tokens, std::int64_t first_row, std::int64_t rows,
+                                     ConstArray a, ConstArray b, float* dw, const Scratch& scratch) const {
+  const auto compute = [&](std::int64_t m, std::int64_t n, std::int64_t tile_rows, std::int64_t tile_columns,
+                           std::uint32_t member) {
+    const void* a_tile = pack_ ? scratch.a + m * tokens : a.at(first_row + m).data;
+    const void* b_tile = pack_ ? scratch.b + n * tokens : b.at(n).data;
+    return engine_->run(tile_shape(tokens, tile_rows, tile_columns), member, a_tile, b_tile,
+                        dw + (first_row + m) * shape_.columns + n,
+                        scratch.members + member * engine_->member_scratch_bytes());
+  };
+  return for_tiles(pool, grid_, rows, shape_.columns, compute);
+}
+
+}  // namespace rondo::devices::cpu

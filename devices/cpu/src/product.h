@@ -1,0 +1,122 @@
+// Whole matrix products: cut into panels and tiles that follow from shapes alone, run on the pool.
+//
+// Operands that the tiles cannot read as they are (bf16 where the processor has no bf16 products) are first converted
+// to fp32 panels in scratch, once per product; sums stay fp32 until the one rounding at the end. plan() is called when
+// a program is compiled and prepares every tile shape; run() does not allocate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/units.h"
+#include "rondo/devices/thread_pool.h"
+#include "row_kernels.h"
+#include "tile_engine.h"
+
+namespace rondo::devices::cpu {
+
+/// The engines of one program: fp32 tiles, and bf16 tiles where the processor has them (else null). They outlive the
+/// products planned with them.
+struct Engines {
+  TileEngine* wide = nullptr;
+  TileEngine* narrow = nullptr;
+
+  TileEngine* choose(bool a_bfloat16, bool b_bfloat16) const {
+    return narrow != nullptr && a_bfloat16 && b_bfloat16 ? narrow : wide;
+  }
+};
+
+/// Extents of the tiles of a product.
+struct TileGrid {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+/// A [rows, inner] times B into out [rows, columns].
+struct ProductShape {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t inner = 0;
+  bool b_transposed = false;  // B is stored [columns, inner], else [inner, columns]
+  bool a_bfloat16 = false;
+  bool b_bfloat16 = false;
+  bool trivial_finish = false;  // the sums are the result: Finish::trivial()
+};
+
+/// y = x w^T and dx = dy w.
+class RowProduct {
+ public:
+  static absl::StatusOr<RowProduct> plan(const Engines& engines, const ProductShape& shape);
+  /// Lets run() be called with `rows` less than planned.
+  absl::Status prepare_rows(std::int64_t rows) const;
+  /// Valid once everything of the program is planned: the engines' own scratch grows until then.
+  Bytes scratch_bytes(std::uint32_t members) const;
+  absl::Status run(ThreadPool& pool, std::int64_t rows, ConstArray a, ConstArray b, const Finish& finish,
+                   std::byte* scratch) const;
+
+ private:
+  /// Part of the product whose operands are in reach of the tiles: rows m ..., columns n ..., inner k ... of it.
+  struct Block {
+    std::int64_t m = 0, n = 0, k = 0;
+    std::int64_t rows = 0, columns = 0, inner = 0;
+    bool last_inner = false;
+  };
+  struct Scratch;
+
+  bool few_rows() const { return shape_.b_transposed && shape_.rows <= kFewRows; }
+  bool inner_is_cut() const { return inner_block_ < shape_.inner; }
+  Scratch divide(std::byte* scratch) const;
+  TileShape tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const;
+  absl::Status prepare_block(const Block& block) const;
+  absl::Status run_block(ThreadPool& pool, const Block& block, ConstArray a, ConstArray b, const Finish& finish,
+                         const Scratch& scratch) const;
+  /// Calls enter_rows(m, rows) and enter_block(block), in order, until one fails.
+  template <typename EnterRows, typename EnterBlock>
+  absl::Status walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const;
+
+  ProductShape shape_;
+  TileEngine* engine_ = nullptr;
+  TileGrid grid_;
+  bool convert_a_ = false;
+  bool convert_b_ = false;
+  std::int64_t rows_block_ = 0;
+  std::int64_t columns_block_ = 0;
+  std::int64_t inner_block_ = 0;
+};
+
+/// dw [rows, columns] += alpha A^T B for A [tokens, rows] and B [tokens, columns], in chunks of kTokenChunk tokens
+/// whose sums are added in rising order.
+class WeightProduct {
+ public:
+  struct Shape {
+    std::int64_t tokens = 0;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    float alpha = 1.0F;
+    bool a_bfloat16 = false;
+    bool b_bfloat16 = false;
+  };
+  static absl::StatusOr<WeightProduct> plan(const Engines& engines, const Shape& shape);
+  absl::Status prepare_tokens(std::int64_t tokens) const;
+  Bytes scratch_bytes(std::uint32_t members) const;
+  absl::Status run(ThreadPool& pool, std::int64_t tokens, ConstArray a, ConstArray b, float* dw,
+                   std::byte* scratch) const;
+
+ private:
+  struct Scratch;
+  Scratch divide(std::byte* scratch) const;
+  TileShape tile_shape(std::int64_t tokens, std::int64_t rows, std::int64_t columns) const;
+  absl::Status prepare_chunk(std::int64_t tokens) const;
+  absl::Status run_rows(ThreadPool& pool, std::int64_t tokens, std::int64_t first_row, std::int64_t rows, ConstArray a,
+                        ConstArray b, float* dw, const Scratch& scratch) const;
+
+  Shape shape_;
+  TileEngine* engine_ = nullptr;
+  TileGrid grid_;
+  bool pack_ = false;  // into fp32 column blocks; bf16 tiles read the operands in place
+  std::int64_t rows_block_ = 0;
+};
+
+}  // namespace rondo::devices::cpu

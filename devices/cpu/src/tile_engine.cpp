@@ -1,0 +1,174 @@
+// Tiles by oneDNN: sgemm for fp32, prepared matmul primitives for bf16.
+//
+// oneDNN's own short-lived allocations inside a call (a 16 KiB work area of sgemm, the argument map of a primitive) are
+// its business; nothing here allocates while a program runs.
+#include "tile_engine.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+/// OpenMP keeps the team size per thread; oneDNN asks for it when it creates a primitive and when it runs.
+void hold_team_to_one_thread() {
+  thread_local const bool done = [] {
+    omp_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+absl::Status check(dnnl_status_t status, const char* doing) {
+  if (status == dnnl_success) return absl::OkStatus();
+  return internal_error("oneDNN failed with status {} while {}", static_cast<int>(status), doing);
+}
+
+dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_t leading, bool transposed,
+                            dnnl::memory::data_type type) {
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
+  return dnnl::memory::desc({rows, columns}, type, strides);
+}
+
+}  // namespace
+
+TileArithmetic arithmetic_for_bfloat16() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx512_core_bf16:
+    case dnnl_cpu_isa_avx512_core_amx:
+      return TileArithmetic::kBfloat16;
+    default:
+      return TileArithmetic::kFloat32;
+  }
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+/// Every prepared shape with one set of memory objects a member, so that members never share mutable state.
+class TileEngine::Primitives {
+ public:
+  Primitives(dnnl::memory::data_type type, std::uint32_t members)
+      : type_(type), members_(members), engine_(dnnl::engine::kind::cpu, 0) {
+    streams_.reserve(members);
+    for (std::uint32_t i = 0; i < members; ++i) streams_.emplace_back(engine_);
+  }
+
+  absl::Status prepare(const TileShape& shape) {
+    if (find(shape) != nullptr) return absl::OkStatus();
+    try {  // oneDNN's C++ layer throws; nothing does outside this function
+      prepared_.push_back(create(shape));
+    } catch (const dnnl::error& error) {
+      return unimplemented("oneDNN has no product of {} x {} x {} in this arithmetic: {}", shape.rows, shape.columns,
+                           shape.inner, error.what());
+    }
+    return absl::OkStatus();
+  }
+
+  Bytes scratch_bytes() const { return scratch_bytes_; }
+
+  absl::Status run(const TileShape& shape, std::uint32_t member, const void* a, const void* b, float* c,
+                   std::byte* scratch) const {
+    const Prepared* prepared = find(shape);
+    if (prepared == nullptr) {
+      return internal_error("a product of {} x {} x {} was not prepared", shape.rows, shape.columns, shape.inner);
+    }
+    const PerMember& own = prepared->members[member];
+    // The handles are plain pointers inside oneDNN: it writes neither operand.
+    RONDO_RETURN_IF_ERROR(check(dnnl_memory_set_data_handle(own.a.get(), const_cast<void*>(a)), "binding A"));
+    RONDO_RETURN_IF_ERROR(check(dnnl_memory_set_data_handle(own.b.get(), const_cast<void*>(b)), "binding B"));
+    RONDO_RETURN_IF_ERROR(check(dnnl_memory_set_data_handle(own.c.get(), c), "binding C"));
+    RONDO_RETURN_IF_ERROR(check(dnnl_memory_set_data_handle(own.scratch.get(), scratch), "binding scratch"));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, own.a.get()},
+                                         {DNNL_ARG_WEIGHTS, own.b.get()},
+                                         {DNNL_ARG_DST, own.c.get()},
+                                         {DNNL_ARG_SCRATCHPAD, own.scratch.get()}};
+    return check(dnnl_primitive_execute(prepared->primitive.get(), streams_[member].get(), 4, arguments),
+                 "running a product");
+  }
+
+ private:
+  struct PerMember {
+    dnnl::memory a, b, c, scratch;
+  };
+  struct Prepared {
+    TileShape shape;
+    dnnl::matmul primitive;
+    std::vector<PerMember> members;
+  };
+
+  Prepared create(const TileShape& shape) {
+    const auto a = describe(shape.rows, shape.inner, shape.lda, shape.a_transposed, type_);
+    const auto b = describe(shape.inner, shape.columns, shape.ldb, shape.b_transposed, type_);
+    const auto c = describe(shape.rows, shape.columns, shape.ldc, false, dnnl::memory::data_type::f32);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (shape.alpha != 1.0F) attributes.set_output_scales(0, {shape.alpha});
+    if (shape.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0F);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine_);
+    Prepared prepared{shape, dnnl::matmul(description), {}};
+    for (std::uint32_t i = 0; i < members_; ++i) {
+      prepared.members.push_back({dnnl::memory(a, engine_, nullptr), dnnl::memory(b, engine_, nullptr),
+                                  dnnl::memory(c, engine_, nullptr),
+                                  dnnl::memory(description.scratchpad_desc(), engine_, nullptr)});
+    }
+    scratch_bytes_ = std::max<Bytes>(scratch_bytes_, round_up(description.scratchpad_desc().get_size(), 64));
+    return prepared;
+  }
+
+  /// A program has a few dozen shapes and a tile takes some 100 microseconds: a linear search is not seen.
+  const Prepared* find(const TileShape& shape) const {
+    const auto found = std::find_if(prepared_.begin(), prepared_.end(),
+                                    [&shape](const Prepared& prepared) { return prepared.shape == shape; });
+    return found == prepared_.end() ? nullptr : &*found;
+  }
+
+  const dnnl::memory::data_type type_;
+  const std::uint32_t members_;
+  const dnnl::engine engine_;
+  std::vector<dnnl::stream> streams_;
+  std::vector<Prepared> prepared_;
+  Bytes scratch_bytes_ = 0;
+};
+
+TileEngine::TileEngine(TileArithmetic arithmetic, std::uint32_t members) : arithmetic_(arithmetic) {
+  hold_team_to_one_thread();
+  if (arithmetic == TileArithmetic::kFloat32) return;
+  const auto type =
+      arithmetic == TileArithmetic::kBfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  primitives_ = std::make_unique<Primitives>(type, members);
+}
+TileEngine::~TileEngine() = default;
+
+TileArithmetic TileEngine::arithmetic() const { return arithmetic_; }
+
+absl::Status TileEngine::prepare(const TileShape& shape) {
+  hold_team_to_one_thread();
+  return primitives_ == nullptr ? absl::OkStatus() : primitives_->prepare(shape);
+}
+
+Bytes TileEngine::member_scratch_bytes() const { return primitives_ == nullptr ? 0 : primitives_->scratch_bytes(); }
+
+absl::Status TileEngine::run(const TileShape& shape, std::uint32_t member, const void* a, const void* b, float* c,
+                             std::byte* scratch) const {
+  hold_team_to_one_thread();
+  if (primitives_ != nullptr) return primitives_->run(shape, member, a, b, c, scratch);
+  const float beta = shape.accumulate ? 1.0F : 0.0F;
+  return check(dnnl_sgemm(shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.rows, shape.columns,
+                          shape.inner, shape.alpha, static_cast<const float*>(a), shape.lda,
+                          static_cast<const float*>(b), shape.ldb, beta, c, shape.ldc),
+               "running a product");
+}
+
+}  // namespace rondo::devices::cpu

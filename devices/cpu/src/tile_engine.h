@@ -1,0 +1,69 @@
+// One tile of a matrix product, computed by oneDNN on the calling thread alone.
+//
+// Products are cut into tiles that follow from shapes (product.h); a tile's bits depend on its TileShape and contents
+// only. oneDNN's OpenMP team is held to one thread on every thread that comes here, so no team ever exists.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "rondo/base/units.h"
+
+namespace rondo::devices::cpu {
+
+/// C [rows, columns] fp32 = alpha A B, or += when `accumulate`. A is stored [rows, inner], or [inner, rows] when
+/// a_transposed; B is stored [inner, columns], or [columns, inner] when b_transposed; all with leading dimensions.
+struct TileShape {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t inner = 0;
+  std::int64_t lda = 0;
+  std::int64_t ldb = 0;
+  std::int64_t ldc = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  bool accumulate = false;
+  float alpha = 1.0F;
+
+  friend bool operator==(const TileShape&, const TileShape&) = default;
+};
+
+/// How the two operands of a tile are stored and multiplied.
+enum class TileArithmetic : std::uint8_t {
+  kFloat32,           // oneDNN's sgemm: needs no preparation
+  kBfloat16,          // oneDNN's matmul primitive on bf16 operands; AVX-512 bf16 or AMX only
+  kFloat32Primitive,  // the same code as kBfloat16 with fp32 operands, so that tests reach it on any processor
+};
+
+/// The widest arithmetic that this processor has for bf16 operands: kBfloat16 where it multiplies them itself, else
+/// kFloat32 (operands are converted first).
+TileArithmetic arithmetic_for_bfloat16();
+
+/// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
+class TileEngine {
+ public:
+  TileEngine(TileArithmetic arithmetic, std::uint32_t members);
+  ~TileEngine();
+  TileArithmetic arithmetic() const;
+
+  /// Makes `shape` runnable; a shape that is known already costs nothing. Errors: Unimplemented with oneDNN's reason.
+  absl::Status prepare(const TileShape& shape);
+  /// Scratch that one member needs for any prepared shape.
+  Bytes member_scratch_bytes() const;
+  /// REQUIRES: `shape` was prepared; `scratch` is 64-byte aligned, of member_scratch_bytes(), and `member`'s own.
+  absl::Status run(const TileShape& shape, std::uint32_t member, const void* a, const void* b, float* c,
+                   std::byte* scratch) const;
+
+ private:
+  class Primitives;
+  const TileArithmetic arithmetic_;
+  std::unique_ptr<Primitives> primitives_;  // null for kFloat32
+};
+
+/// "2.6.3"
+std::string onednn_version();
+
+}  // namespace rondo::devices::cpu

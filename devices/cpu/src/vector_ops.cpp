@@ -1,0 +1,225 @@
+// The ops that are one kernel of kernels.h each.
+#include <algorithm>
+
+#include "kernels.h"
+#include "prepared_op.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+Storage storage_of(const TensorDesc& tensor) {
+  return tensor.dtype == DType::kBfloat16 ? Storage::kBfloat16 : Storage::kFloat32;
+}
+
+AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
+  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
+}
+
+/// Binds an op to the kernel that runs it and to its scratch.
+class VectorOp : public PreparedOp {
+ public:
+  explicit VectorOp(const Preparation& preparation)
+      : op_(preparation.op), list_(preparation.list), storage_(storage_of(preparation.read(0))) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+ protected:
+  const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  const void* in(const RunContext& context, std::size_t i) const { return context.at(op_.reads[i]); }
+  template <typename T>
+  const T* in_as(const RunContext& context, std::size_t i) const {
+    return context.as<T>(op_.reads[i]);
+  }
+  void* out(const RunContext& context, std::size_t i) const { return context.at(op_.writes[i]); }
+  float* out_floats(const RunContext& context, std::size_t i) const { return context.as<float>(op_.writes[i]); }
+  template <typename Attributes>
+  const Attributes& attributes() const {
+    return std::get<Attributes>(op_.attributes);
+  }
+
+  const Op& op_;
+  const OpList& list_;
+  const Storage storage_;
+};
+
+class RmsNorm final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    const std::int64_t width = read(0).shape.back();
+    rms_norm(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements() / width, width,
+             attributes<NormAttributes>().epsilon);
+    return absl::OkStatus();
+  }
+};
+
+class RmsNormBackward final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t) const override { return rms_norm_backward_scratch(rows(), width()); }
+  absl::Status run(const RunContext& context) const override {
+    const auto& norm = attributes<NormAttributes>();
+    rms_norm_backward(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2),
+                      norm.has_addend ? in(context, 3) : nullptr, out(context, 0),
+                      norm.has_weight_gradient ? out_floats(context, 1) : nullptr, rows(), width(), norm.epsilon,
+                      context.scratch);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::int64_t width() const { return read(0).shape.back(); }
+  std::int64_t rows() const { return read(0).elements() / width(); }
+};
+
+class BiasGradient final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t) const override {
+    return bias_gradient_scratch(rows_of(read(0)), columns_of(read(0)));
+  }
+  absl::Status run(const RunContext& context) const override {
+    bias_gradient(context.pool, storage_, in(context, 0), out_floats(context, 0), rows_of(read(0)), columns_of(read(0)),
+                  context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class Rope final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t) const override {
+    return static_cast<Bytes>(read(0).shape[0] * read(0).shape[2]) * sizeof(float);
+  }
+  absl::Status run(const RunContext& context) const override {
+    const Shape& shape = read(0).shape;
+    rope(context.pool, storage_, in(context, 0), in_as<std::int32_t>(context, 1), in_as<std::int32_t>(context, 2),
+         out(context, 0), shape[0], shape[1], shape[2], attributes<RopeAttributes>(), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class Attention final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return attention_scratch(attention_shape(read(0), read(1)), members);
+  }
+  absl::Status run(const RunContext& context) const override {
+    attention(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
+              in(context, 0), in(context, 1), in(context, 2), in_as<std::int32_t>(context, 3), out(context, 0),
+              out_floats(context, 1), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class AttentionBackward final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return attention_backward_scratch(attention_shape(read(0), read(1)), members);
+  }
+  absl::Status run(const RunContext& context) const override {
+    attention_backward(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
+                       in(context, 0), in(context, 1), in(context, 2), in(context, 3), in_as<float>(context, 4),
+                       in(context, 5), in_as<std::int32_t>(context, 6), out(context, 0), out(context, 1),
+                       out(context, 2), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class CachedAttention final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return cached_attention_scratch(attention_shape(read(0), read(1)), read(5).shape[0], members);
+  }
+  absl::Status run(const RunContext& context) const override {
+    const auto* positions = in_as<std::int32_t>(context, 3);
+    const auto* bounds = in_as<std::int32_t>(context, 4);
+    const std::int32_t real = bounds[bounds[0] + 1];
+    const std::int64_t capacity = read(5).shape[0];
+    for (std::int32_t t = 0; t < real; ++t) {
+      if (positions[t] < 0 || positions[t] >= capacity) {
+        return internal_error("token {} stands at position {}, but the cache '{}' holds {}", t, positions[t],
+                              read(5).name, capacity);
+      }
+    }
+    cached_attention(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
+                     in(context, 0), in(context, 1), in(context, 2), positions, bounds, context.at(op_.reads[5]),
+                     context.at(op_.reads[6]), out(context, 0), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class GatedActivation final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    gated_activation(context.pool, storage_, attributes<GatedActivationAttributes>().activation, in(context, 0),
+                     in(context, 1), out(context, 0), read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
+class GatedActivationBackward final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    gated_activation_backward(context.pool, storage_, attributes<GatedActivationAttributes>().activation,
+                              in(context, 0), in(context, 1), in(context, 2), out(context, 0), out(context, 1),
+                              read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
+class Add final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    add(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
+class Dropout final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    dropout(context.pool, storage_, in(context, 0), in_as<std::uint64_t>(context, 1), out(context, 0), rows_of(read(0)),
+            columns_of(read(0)), context.bindings.layer, attributes<DropoutAttributes>());
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+PreparedOr prepare_vector_op(const Preparation& preparation) {
+  switch (preparation.op.kind) {
+    case OpKind::kRmsNorm:
+      return std::make_unique<RmsNorm>(preparation);
+    case OpKind::kRmsNormBackward:
+      return std::make_unique<RmsNormBackward>(preparation);
+    case OpKind::kBiasGradient:
+      return std::make_unique<BiasGradient>(preparation);
+    case OpKind::kRope:
+      return std::make_unique<Rope>(preparation);
+    case OpKind::kAttention:
+      return std::make_unique<Attention>(preparation);
+    case OpKind::kAttentionBackward:
+      return std::make_unique<AttentionBackward>(preparation);
+    case OpKind::kCachedAttention:
+      return std::make_unique<CachedAttention>(preparation);
+    case OpKind::kGatedActivation:
+      return std::make_unique<GatedActivation>(preparation);
+    case OpKind::kGatedActivationBackward:
+      return std::make_unique<GatedActivationBackward>(preparation);
+    case OpKind::kAdd:
+      return std::make_unique<Add>(preparation);
+    case OpKind::kDropout:
+      return std::make_unique<Dropout>(preparation);
+    default:
+      return internal_error("op {} is no vector op", name_of(preparation.op.kind));
+  }
+}
+
+}  // namespace rondo::devices::cpu
