@@ -2,6 +2,7 @@
 #include "allocation_count.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 

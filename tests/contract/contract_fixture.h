@@ -100,18 +100,20 @@ class Contract : public testing::TestWithParam<Backend> {
   std::unique_ptr<Device> device_;
 };
 
+inline std::string name_of_case(const testing::TestParamInfo<Backend>& backend) { return backend.param.name; }
+
 #define CONTRACT_TEST(Name) CONTRACT_TEST_ON(Contract, Name)
 /// The same with a fixture that derives from Contract.
-#define CONTRACT_TEST_ON(Fixture, Name)                                                                              \
-  class Name##_Case : public Fixture {                                                                               \
-   public:                                                                                                           \
-    void body();                                                                                                     \
-  };                                                                                                                 \
-  using Name = Name##_Case;                                                                                          \
-  TEST_P(Name, Holds) {                                                                                              \
-    judge(#Name, [this] { body(); });                                                                                \
-  }                                                                                                                  \
-  INSTANTIATE_TEST_SUITE_P(, Name, testing::ValuesIn(backends()), [](const auto& info) { return info.param.name; }); \
+#define CONTRACT_TEST_ON(Fixture, Name)                                          \
+  class Name##_Case : public Fixture {                                           \
+   public:                                                                       \
+    void body();                                                                 \
+  };                                                                             \
+  using Name = Name##_Case;                                                      \
+  TEST_P(Name, Holds) {                                                          \
+    judge(#Name, [this] { body(); });                                            \
+  }                                                                              \
+  INSTANTIATE_TEST_SUITE_P(, Name, testing::ValuesIn(backends()), name_of_case); \
   void Name##_Case::body()
 
 }  // namespace rondo::devices::contract
