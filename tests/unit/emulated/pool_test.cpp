@@ -99,6 +99,18 @@ TEST(ParseBytes, BadTexts_AreRefused) {
   }
 }
 
+TEST_F(Pool, MeasuredCpu_HasEverySpeedAndFreesItsMemory) {
+  const auto pool = open("cpu", "cpu:0=64MiB");
+  ASSERT_EQ(pool.size(), 1U);
+  const auto measured = measure_device(*pool[0].device, threads_);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  for (const DType dtype : pool[0].device->caps().compute_dtypes) EXPECT_GT(measured->flops.at(dtype), 1e8);
+  EXPECT_GT(measured->memory_bandwidth, 1e8);
+  EXPECT_GT(measured->link_up, 1e8);
+  EXPECT_GT(measured->link_down, 1e8);
+  EXPECT_EQ(pool[0].device->allocated_bytes(), 0U);
+}
+
 TEST_F(Pool, MeasuredTimedCard_ShowsItsProfile) {
   const auto pool = open("timed:rtx3060");
   ASSERT_EQ(pool.size(), 1U);
