@@ -109,8 +109,8 @@ TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
     std::vector<float> b_wide(b_narrow.size());
     for (std::size_t i = 0; i < b_narrow.size(); ++i) {
       b_wide[i] = std::ldexp((generator() & 1U) == 0 ? 1.0F : -1.0F, static_cast<int>(generator() % 5) - 2);
-      convert_row({&b_wide[i], false}, {&b_narrow[i], true}, 1);
     }
+    convert_row({b_wide.data(), false}, {b_narrow.data(), true}, columns * inner);
     const std::vector<float> a = random_values(narrow.rows * inner, 1);
     Bed bed(TileArithmetic::kFloat32);
     std::vector<std::vector<float>> results;
