@@ -7,6 +7,7 @@
 
 #include "rondo/apps/text.h"
 #include "rondo/base/units.h"
+#include "rondo/data/describe.h"
 
 namespace rondo::apps {
 namespace {
@@ -126,27 +127,22 @@ std::string catalogue_text(const Json& document) {
 
 }  // namespace
 
-std::string describe_data(const data::DataReport& report) {
-  std::string text = fmt::format("{}: {}, {}; {} of {} records, {} tokens, {} of them targets, longest {}", report.path,
-                                 report.container, report.format, report.kept, report.records, report.tokens,
-                                 report.target_tokens, report.longest);
-  if (report.truncated > 0) text += fmt::format("; {} cut to cutoff_len", report.truncated);
-  if (report.without_target > 0) {
-    text += fmt::format("; {} without a target left out (records", report.without_target);
-    for (const std::uint64_t record : report.first_without_target) text += fmt::format(" {}", record);
-    text += report.without_target > report.first_without_target.size() ? " ...)" : ")";
-  }
-  if (report.dropped_symbols > 0) {
-    text += fmt::format("; {} characters that the tokenizer does not know", report.dropped_symbols);
-  }
-  return text;
+std::string labelled(std::string_view label, std::string_view text) {
+  std::string result;
+  std::size_t begin = 0;
+  do {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += fmt::format("{:<11}{}\n", begin == 0 ? label : "", one_line(text.substr(begin, end - begin)));
+    begin = end + 1;
+  } while (begin < text.size());
+  return result;
 }
 
 std::string describe_summary(const train::RunSummary& summary, bool colour) {
   std::string text = fmt::format("model      {}\n", summary.model);
   if (!summary.method.empty()) text += fmt::format("method     {}\n", summary.method);
-  if (summary.data.records > 0) text += fmt::format("data       {}\n", describe_data(summary.data));
-  if (summary.evaluation.records > 0) text += fmt::format("evaluation {}\n", describe_data(summary.evaluation));
+  if (summary.data.records > 0) text += labelled("data", data::describe_report(summary.data));
+  if (summary.evaluation.records > 0) text += labelled("evaluation", data::describe_report(summary.evaluation));
   if (summary.total_steps > 0) {
     text += fmt::format("steps      {}", summary.total_steps);
     if (summary.first_step > 0) text += fmt::format(", {} done already ({})", summary.first_step, summary.resumed_from);
@@ -159,7 +155,7 @@ std::string describe_summary(const train::RunSummary& summary, bool colour) {
     text += "\n";
   }
   for (const auto& [name, reason] : summary.unused_devices) text += fmt::format("unused     {}: {}\n", name, reason);
-  for (const std::string& note : summary.notes) text += fmt::format("note       {}\n", note);
+  for (const std::string& note : summary.notes) text += labelled("note", note);
   if (!summary.memory.empty()) text += memory_tables(summary.memory);
   const std::string& sample = colour ? summary.sample_text_coloured : summary.sample_text;
   if (!sample.empty()) text += "a sample, its targets marked\n" + indented(sample);

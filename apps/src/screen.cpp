@@ -92,6 +92,6 @@ void Screen::on_evaluation(const train::EvalReport& report) {
 
 void Screen::on_checkpoint(const std::string& path) { write(fmt::format("checkpoint {}\n", path)); }
 
-void Screen::on_note(const std::string& text) { write(fmt::format("note       {}\n", one_line(text))); }
+void Screen::on_note(const std::string& text) { write(labelled("note", text)); }
 
 }  // namespace rondo::apps

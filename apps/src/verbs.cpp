@@ -10,6 +10,7 @@
 #include "rondo/apps/screen.h"
 #include "rondo/apps/text.h"
 #include "rondo/base/status.h"
+#include "rondo/data/describe.h"
 
 namespace rondo::apps {
 namespace {
@@ -93,14 +94,12 @@ absl::Status show_data(const Config& config, const Streams& streams) {
   const std::size_t shown = std::min<std::size_t>(samples.size(), config.samples);
   if (config.json) {
     Json list = Json::array();
-    for (std::size_t i = 0; i < shown; ++i) {
-      list.push_back(Json::object({{"input_ids", samples[i].ids}, {"labels", samples[i].labels}}));
-    }
+    for (std::size_t i = 0; i < shown; ++i) list.push_back(data::sample_json(samples[i]));
     Json document;
     document["samples"] = std::move(list);
     return put_json(streams.out, document);
   }
-  const std::string report = describe_data(view.dataset.report) + "\n";
+  const std::string report = data::describe_report(view.dataset.report) + "\n";
   std::fwrite(report.data(), 1, report.size(), streams.err);
   for (std::size_t i = 0; i < std::min(shown, view.texts.size()); ++i) {
     RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples[i].index, view.texts[i])));

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "rondo/train/run.h"
 
@@ -11,8 +12,8 @@ namespace rondo::apps {
 /// Model, method, data and what was inferred, one masked sample, memory by device, host, predicted step time.
 std::string describe_summary(const train::RunSummary& summary, bool colour);
 
-/// One line: container, format, records, what was cut or left out, tokens.
-std::string describe_data(const data::DataReport& report);
+/// `text` behind `label`, its further lines below each other; control characters are escaped.
+std::string labelled(std::string_view label, std::string_view text);
 
 std::string describe_plan(const partition::Plan& plan);
 
