@@ -36,6 +36,15 @@ absl::Status check_val_size(const Config& config, const Origins& origins) {
   return absl::OkStatus();
 }
 
+/// Tokens of a microbatch are counted in 32 bits.
+absl::Status check_microbatch(const Config& config, const Origins& origins) {
+  constexpr std::uint64_t kMost = 1U << 30U;
+  const std::uint64_t tokens = std::uint64_t{config.cutoff_len} * config.per_device_train_batch_size;
+  if (tokens <= kMost) return absl::OkStatus();
+  return invalid_input("{}: expected at most {} tokens in a microbatch of {} sequences, found {}; take a smaller one",
+                       place(origins, "cutoff_len"), kMost, config.per_device_train_batch_size, tokens);
+}
+
 absl::Status check_training(const Config& config, const Origins& origins) {
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
@@ -62,16 +71,15 @@ absl::Status check_train(const Config& config, const Origins& origins) {
   if (!all_timed(config.devices)) {
     RONDO_RETURN_IF_ERROR(need("train", origins, "dataset", config.dataset, "data"));
   }
-  RONDO_RETURN_IF_ERROR(need("train", origins, "output_dir", config.output_dir, "a folder for the result"));
+  if (!config.dry_run) {
+    RONDO_RETURN_IF_ERROR(need("train", origins, "output_dir", config.output_dir, "a folder for the result"));
+  }
   return check_training(config, origins);
 }
 
 absl::Status check_eval(const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(need("eval", origins, "model_name_or_path", config.model_name_or_path, "a model"));
-  if (config.dataset.empty() || config.val_size == 0) {
-    return need("eval", origins, "eval_dataset", config.eval_dataset, "data");
-  }
-  return absl::OkStatus();
+  return need("eval", origins, "eval_dataset", config.eval_dataset, "data");
 }
 
 absl::Status check_generate(const Config& config, const Origins& origins) {
@@ -83,6 +91,7 @@ absl::Status check_generate(const Config& config, const Origins& origins) {
 
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(check_val_size(config, origins));
+  RONDO_RETURN_IF_ERROR(check_microbatch(config, origins));
   switch (verb_bit(verb)) {
     case kTrain:
       return check_train(config, origins);

@@ -182,7 +182,7 @@ std::vector<Entry> pool_keys() {
 
 std::vector<Entry> file_keys() {
   return {
-      Entry(kTrain | kInit, "output_dir", &Config::output_dir, "folder for the result; must be new or empty"),
+      Entry(kTrain | kInit, "output_dir", &Config::output_dir, "folder for the result, without an earlier run in it"),
       Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
       Entry(kTrain, "save_total_limit", &Config::save_total_limit, "checkpoints kept, the newest; 0: all")
           .to(kManySteps),
@@ -193,8 +193,7 @@ std::vector<Entry> file_keys() {
       Entry(kTrain, "resume_from_checkpoint", &Config::resume_from_checkpoint,
             "auto (the newest in output_dir, if there is one), or a checkpoint's folder")
           .written({{"true", "auto"}, {"True", "auto"}, {"false", ""}, {"False", ""}}),
-      Entry(kTrain, "overwrite_output_dir", &Config::overwrite_output_dir,
-            "output_dir may hold files of an earlier run"),
+      Entry(kTrain, "overwrite_output_dir", &Config::overwrite_output_dir, "output_dir may hold an earlier run"),
       Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end, "keep the weights that evaluated best")
           .refused({"true"}),
       Entry(kTrain, "report_to", &Config::report_to, "services to report to")

@@ -173,10 +173,12 @@ TEST(Verbs, WithoutWhatTheyNeed_NameTheKey) {
   EXPECT_THAT(message_of(parse_arguments("plan", {})), StartsWith("model_name_or_path: "));
   EXPECT_THAT(message_of(parse_arguments("init", {"--output_dir=o"})), StartsWith("arch: "));
   EXPECT_TRUE(parse_arguments("devices", {}).ok());
+  EXPECT_TRUE(parse_arguments("train", {"--model=m", "--dataset=d", "--dry_run"}).ok());
   EXPECT_TRUE(parse_arguments("train", {"--model=m", "--output_dir=o", "--devices=timed:rtx4090*4"}).ok());
 }
 
 TEST(Together, Contradictions_AreRefused) {
+  EXPECT_THAT(refusal({"--cutoff_len=16777216", "--batch_size=65536"}), StartsWith("--cutoff_len: "));
   EXPECT_THAT(refusal({"--eval_dataset=e", "--val_size=0.1"}), StartsWith("--val_size: "));
   EXPECT_THAT(refusal({"--eval_steps=5"}), HasSubstr("eval_dataset"));
   EXPECT_THAT(refusal({"--finetuning_type=full", "--adapter_name_or_path=a"}), StartsWith("--adapter_name_or_path"));

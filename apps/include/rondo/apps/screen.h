@@ -1,0 +1,53 @@
+// The screen of a run: text before it, one updating line on a terminal or plain lines elsewhere, notes in between. The
+// same text goes to a log file, without escape sequences.
+//
+// Called from one thread.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "rondo/train/run.h"
+
+namespace rondo::apps {
+
+/// How a stream is to be written to.
+struct TerminalKind {
+  bool updates = false;  // a terminal on which a line can be overwritten
+  bool colour = false;
+};
+/// Of a stream's file descriptor; the variables NO_COLOR and TERM are heeded.
+TerminalKind terminal_kind(std::FILE* stream);
+
+class Screen : public train::RunObserver {
+ public:
+  /// `log`: opened when the run starts, for appending when it is resumed; empty: none. `stream` is not owned.
+  Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log);
+  ~Screen() override;
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void on_start(const train::RunSummary& summary) override;
+  void on_step(const train::StepReport& report) override;
+  void on_evaluation(const train::EvalReport& report) override;
+  void on_checkpoint(const std::string& path) override;
+  void on_note(const std::string& text) override;
+
+  /// Ends the updating line, if there is one, and writes `text` as lines of its own.
+  void write(const std::string& text);
+  /// The same for the log alone: what was told on the stream by other means.
+  void log(const std::string& text);
+
+ private:
+  void clear_line();
+
+  std::FILE* const stream_;
+  const TerminalKind kind_;
+  const std::filesystem::path log_path_;
+  std::FILE* log_ = nullptr;   // owned
+  bool line_is_open_ = false;  // the cursor stands on the updating line
+};
+
+}  // namespace rondo::apps

@@ -1,0 +1,199 @@
+// What is known before a run, a plan and the list of devices, as text for people.
+#include "rondo/apps/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rondo/apps/text.h"
+#include "rondo/base/units.h"
+#include "rondo/data/describe.h"
+
+namespace rondo::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using NamedTables = std::vector<std::pair<std::string, partition::MemoryTable>>;
+
+/// One row a device, one column a purpose, then the total.
+std::string memory_text(const NamedTables& tables) {
+  std::vector<std::string> purposes;
+  for (const auto& [name, table] : tables) {
+    for (const auto& [purpose, bytes] : table) {
+      if (std::find(purposes.begin(), purposes.end(), purpose) == purposes.end()) purposes.push_back(purpose);
+    }
+  }
+  std::vector<std::vector<std::string>> rows(1);
+  rows[0].push_back("");
+  rows[0].insert(rows[0].end(), purposes.begin(), purposes.end());
+  rows[0].push_back("total");
+  for (const auto& [name, table] : tables) {
+    std::vector<std::string> row = {name};
+    for (const std::string& purpose : purposes) {
+      const auto found =
+          std::find_if(table.begin(), table.end(), [&](const auto& cell) { return cell.first == purpose; });
+      row.push_back(found == table.end() ? "-" : format_bytes(found->second));
+    }
+    row.push_back(format_bytes(partition::total_of(table)));
+    rows.push_back(std::move(row));
+  }
+  return format_table(rows);
+}
+
+/// Devices share their purposes, the host has its own: two tables.
+std::string memory_tables(const NamedTables& tables) {
+  NamedTables devices;
+  NamedTables host;
+  for (const auto& table : tables) (table.first == "host" ? host : devices).push_back(table);
+  std::string text = "memory\n";
+  if (!devices.empty()) text += memory_text(devices);
+  if (!host.empty()) text += memory_text(host);
+  return text;
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += "  " + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string prediction_text(const partition::Prediction& predicted) {
+  return fmt::format("{} a step, {} tokens/s, bubble {:.1f}%, limited by {}", format_duration(predicted.step_seconds),
+                     format_count(predicted.tokens_per_second), 100 * predicted.bubble, predicted.limited_by);
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// "3.2 T", "-" for what was not measured.
+std::string rate_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? format_count(found->get<double>()) : std::string("-");
+}
+
+std::vector<std::string> device_row(const Json& device) {
+  std::string dtypes;
+  if (const auto list = device.find("dtypes"); list != device.end() && list->is_array()) {
+    for (const Json& dtype : *list) {
+      if (dtype.is_string()) dtypes += (dtypes.empty() ? "" : ",") + dtype.get<std::string>();
+    }
+  }
+  std::string flops = "-";
+  if (const auto speeds = device.find("flops"); speeds != device.end() && speeds->is_object()) {
+    for (const auto& [dtype, speed] : speeds->items()) {
+      if (!speed.is_number()) continue;
+      flops = fmt::format("{}{} {}", flops == "-" ? "" : flops + ", ", dtype, format_count(speed.get<double>()));
+    }
+  }
+  const auto memory = device.find("memory_bytes");
+  const bool has_memory = memory != device.end() && memory->is_number_unsigned();
+  const auto link = device.find("link");
+  const Json none = Json::object();
+  const Json& ends = link != device.end() && link->is_object() ? *link : none;
+  return {text_of(device, "name"),
+          has_memory ? format_bytes(memory->get<Bytes>()) : "-",
+          dtypes,
+          flops,
+          rate_of(device, "memory_bandwidth"),
+          rate_of(ends, "up_bytes_per_second"),
+          rate_of(ends, "down_bytes_per_second"),
+          text_of(device, "description")};
+}
+
+std::string catalogue_text(const Json& document) {
+  const auto cards = document.find("catalogue");
+  if (cards == document.end()) return {};
+  std::string text = "\ncards that can be emulated\n";
+  std::vector<std::vector<std::string>> rows;
+  if (cards->is_array()) {
+    for (const Json& card : *cards)
+      rows.push_back(card.is_string() ? std::vector{card.get<std::string>()} : device_row(card));
+  } else if (cards->is_object()) {
+    for (const auto& [name, card] : cards->items()) {
+      std::vector<std::string> row = device_row(card.is_object() ? card : Json::object());
+      row[0] = name;
+      rows.push_back(std::move(row));
+    }
+  }
+  return text + format_table(rows);
+}
+
+}  // namespace
+
+std::string labelled(std::string_view label, std::string_view text) {
+  std::string result;
+  std::size_t begin = 0;
+  do {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += fmt::format("{:<11}{}\n", begin == 0 ? label : "", one_line(text.substr(begin, end - begin)));
+    begin = end + 1;
+  } while (begin < text.size());
+  return result;
+}
+
+std::string describe_summary(const train::RunSummary& summary, bool colour) {
+  std::string text = fmt::format("model      {}\n", summary.model);
+  if (!summary.method.empty()) text += fmt::format("method     {}\n", summary.method);
+  if (summary.data.records > 0) text += labelled("data", data::describe_report(summary.data));
+  if (summary.evaluation.records > 0) text += labelled("evaluation", data::describe_report(summary.evaluation));
+  if (summary.total_steps > 0) {
+    text += fmt::format("steps      {}", summary.total_steps);
+    if (summary.first_step > 0) text += fmt::format(", {} done already ({})", summary.first_step, summary.resumed_from);
+    text += "\n";
+  }
+  if (summary.predicted.step_seconds > 0) {
+    text += fmt::format("predicted  {}", prediction_text(summary.predicted));
+    const double steps = static_cast<double>(summary.total_steps - std::min(summary.first_step, summary.total_steps));
+    if (steps > 0) text += fmt::format("; {} in all", format_duration(steps * summary.predicted.step_seconds));
+    text += "\n";
+  }
+  for (const auto& [name, reason] : summary.unused_devices) text += fmt::format("unused     {}: {}\n", name, reason);
+  for (const std::string& note : summary.notes) text += labelled("note", note);
+  if (!summary.memory.empty()) text += memory_tables(summary.memory);
+  const std::string& sample = colour ? summary.sample_text_coloured : summary.sample_text;
+  if (!sample.empty()) text += "a sample, its targets marked\n" + indented(sample);
+  return text;
+}
+
+std::string describe_plan(const partition::Plan& plan) {
+  std::string text = fmt::format("predicted  {}\n", prediction_text(plan.predicted));
+  std::vector<std::vector<std::string>> rows = {{"device", "peak", "budget", "busy", ""}};
+  for (const partition::DevicePlan& device : plan.devices) {
+    rows.push_back({device.name, format_bytes(device.peak_bytes), format_bytes(device.budget_bytes),
+                    fmt::format("{:.0f}%", 100 * device.busy),
+                    device.unused_because.empty() ? "" : "unused: " + device.unused_because});
+  }
+  text += format_table(rows);
+  NamedTables tables;
+  for (const partition::DevicePlan& device : plan.devices) {
+    if (device.unused_because.empty()) tables.emplace_back(device.name, device.memory);
+  }
+  tables.emplace_back("host", plan.host);
+  text += memory_tables(tables);
+  rows = {{"slot", "phase", "layers", "device", "round", "a microbatch"}};
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const partition::Slot& slot = plan.slots[i];
+    rows.push_back({std::to_string(i), partition::name_of(slot.phase),
+                    fmt::format("{}-{}", slot.first_layer, slot.last_layer), plan.devices.at(slot.device).name,
+                    std::to_string(slot.round), format_duration(slot.seconds)});
+  }
+  return text + "slots of a step\n" + format_table(rows);
+}
+
+std::string describe_devices(const Json& document) {
+  std::vector<std::vector<std::string>> rows = {
+      {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};
+  if (const auto devices = document.find("devices"); devices != document.end() && devices->is_array()) {
+    for (const Json& device : *devices) rows.push_back(device_row(device));
+  }
+  return format_table(rows) + catalogue_text(document);
+}
+
+}  // namespace rondo::apps

@@ -1,0 +1,97 @@
+// The screen of a run.
+#include "rondo/apps/screen.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "rondo/apps/describe.h"
+#include "rondo/apps/text.h"
+
+namespace rondo::apps {
+namespace {
+
+/// Columns of the terminal behind `stream`, 80 when it does not say.
+std::size_t width_of(std::FILE* stream) {
+  winsize size{};
+  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col < 10) return 80;
+  return size.ws_col;
+}
+
+void put(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+TerminalKind terminal_kind(std::FILE* stream) {
+  const char* term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  const bool terminal = ::isatty(::fileno(stream)) != 0 && !dumb;
+  return {terminal, terminal && !is_set("NO_COLOR")};
+}
+
+Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log)
+    : stream_(stream), kind_(kind), log_path_(std::move(log)) {}
+
+Screen::~Screen() {
+  if (line_is_open_) put(stream_, "\n");
+  if (log_ != nullptr) std::fclose(log_);
+}
+
+void Screen::clear_line() {
+  if (line_is_open_) put(stream_, "\r\x1b[K");
+  line_is_open_ = false;
+}
+
+void Screen::log(const std::string& text) {
+  if (log_ != nullptr) put(log_, strip_escapes(text));
+}
+
+void Screen::write(const std::string& text) {
+  // The last state of the updating line stays on the screen.
+  if (line_is_open_) put(stream_, "\n");
+  line_is_open_ = false;
+  put(stream_, text);
+  log(text);
+}
+
+void Screen::on_start(const train::RunSummary& summary) {
+  if (!log_path_.empty() && log_ == nullptr) {
+    log_ = std::fopen(log_path_.c_str(), summary.first_step > 0 ? "ae" : "we");
+    if (log_ == nullptr) write(fmt::format("note       {} cannot be written\n", log_path_.string()));
+  }
+  write(describe_summary(summary, kind_.colour));
+}
+
+void Screen::on_step(const train::StepReport& report) {
+  const std::string line = progress_line(report, 0) + "\n";
+  if (kind_.updates) {
+    clear_line();
+    // The last column stays free: a terminal that wraps there would begin a line of its own.
+    put(stream_, progress_line(report, width_of(stream_) - 1));
+    line_is_open_ = true;
+  } else {
+    put(stream_, line);
+  }
+  log(line);
+}
+
+void Screen::on_evaluation(const train::EvalReport& report) {
+  write(fmt::format("evaluation at step {}: loss {:.4f} over {} target tokens\n", report.step, report.eval_loss,
+                    report.eval_target_tokens));
+}
+
+void Screen::on_checkpoint(const std::string& path) { write(fmt::format("checkpoint {}\n", path)); }
+
+void Screen::on_note(const std::string& text) { write(labelled("note", text)); }
+
+}  // namespace rondo::apps

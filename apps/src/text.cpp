@@ -1,0 +1,121 @@
+// Numbers and lines of text for people.
+#include "rondo/apps/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace rondo::apps {
+namespace {
+
+/// Four digits behind the point for usual losses and norms, an exponent for the rest.
+std::string format_value(double value) {
+  if (!std::isfinite(value)) return "?";
+  const double size = std::fabs(value);
+  if (size != 0 && (size < 1e-3 || size >= 1e5)) return fmt::format("{:.2e}", value);
+  return fmt::format("{:.4f}", value);
+}
+
+std::string format_share(double share) { return std::isfinite(share) ? fmt::format("{:.0f}%", 100 * share) : "?"; }
+
+std::vector<std::string> progress_fields(const train::StepReport& report) {
+  std::vector<std::string> fields = {fmt::format("step {}/{}", report.step, report.total_steps)};
+  if (report.total_steps > 0) {
+    fields.push_back(format_share(static_cast<double>(report.step) / static_cast<double>(report.total_steps)));
+  }
+  fields.push_back("loss " + format_value(report.loss));
+  fields.push_back(fmt::format("lr {:.2e}", report.learning_rate));
+  fields.push_back("grad " + format_value(report.grad_norm));
+  fields.push_back(format_count(report.tokens_per_second) + " tok/s");
+  fields.push_back("SOL " + format_share(report.sol));
+  fields.push_back(format_duration(report.step_seconds) + "/step");
+  fields.push_back(format_duration(report.remaining_seconds) + " left");
+  for (const auto& [name, bytes] : report.memory) fields.push_back(name + " " + format_bytes(bytes));
+  return fields;
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "?";
+  if (seconds < 1) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  const std::uint64_t minutes = whole / 60;
+  if (minutes < 60) return fmt::format("{} min {:02} s", minutes, whole % 60);
+  if (minutes < 24 * 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  return fmt::format("{} d {:02} h", minutes / (24 * 60), minutes / 60 % 24);
+}
+
+std::string format_count(double count) {
+  if (!std::isfinite(count)) return "?";
+  const char* const prefixes[] = {"", " k", " M", " G", " T", " P"};
+  std::size_t prefix = 0;
+  while (std::fabs(count) >= 999.95 && prefix + 1 < std::size(prefixes)) {
+    count /= 1000;
+    ++prefix;
+  }
+  if (prefix == 0 && count == std::floor(count)) return fmt::format("{:.0f}", count);
+  return fmt::format("{:.1f}{}", count, prefixes[prefix]);
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n' || c == '\r' || c == '\t') {
+      if (!line.empty() && line.back() != ' ') line += ' ';
+    } else if (byte < 0x20 || byte == 0x7f) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+std::string strip_escapes(std::string_view text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\x1b' || at + 1 >= text.size() || text[at + 1] != '[') {
+      plain += text[at];
+      continue;
+    }
+    at += 2;
+    while (at < text.size() && (text[at] < '@' || text[at] > '~')) ++at;
+  }
+  return plain;
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? fmt::format("  {:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string progress_line(const train::StepReport& report, std::size_t width) {
+  std::string line;
+  for (const std::string& field : progress_fields(report)) {
+    const std::string_view gap = line.empty() ? "" : "  ";
+    if (width > 0 && line.size() + gap.size() + field.size() > width) break;
+    line += gap;
+    line += field;
+  }
+  return line;
+}
+
+}  // namespace rondo::apps

@@ -1,0 +1,142 @@
+// One function a verb: calls the work and prints its result.
+#include "rondo/apps/verbs.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "rondo/apps/describe.h"
+#include "rondo/apps/screen.h"
+#include "rondo/apps/text.h"
+#include "rondo/base/status.h"
+#include "rondo/data/describe.h"
+
+namespace rondo::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using train::Config;
+
+/// A result: nothing may be lost silently on a full disk or a closed pipe.
+absl::Status put(std::FILE* out, std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
+    return internal_error("standard output: cannot be written");
+  }
+  return absl::OkStatus();
+}
+
+/// Numbers that are not finite become null; text that is not UTF-8 gets replacement characters.
+absl::Status put_json(std::FILE* out, const Json& document) {
+  return put(out, document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+absl::Status run_train(const Config& config, const Streams& streams, const train::StopFlag& stop) {
+  // A dry run keeps nothing, so that it has no folder for a log.
+  const std::filesystem::path log =
+      config.dry_run ? std::filesystem::path() : std::filesystem::path(config.output_dir) / "train.log";
+  Screen screen(streams.err, terminal_kind(streams.err), log);
+  const absl::StatusOr<train::RunOutcome> outcome = train::run_training(config, screen, stop);
+  if (!outcome.ok()) {
+    screen.log("error: " +
+               one_line(std::string_view(outcome.status().message().data(), outcome.status().message().size())) + "\n");
+    return outcome.status();
+  }
+  if (outcome->interrupted) {
+    screen.write(
+        fmt::format("interrupted; a checkpoint was saved in {}\n"
+                    "to go on: the same command with --resume_from_checkpoint auto\n",
+                    outcome->output_dir));
+  } else if (!outcome->output_dir.empty() && !config.dry_run) {
+    screen.write(fmt::format("the result is in {}\n", outcome->output_dir));
+    if (!outcome->try_command.empty()) screen.write(fmt::format("try it: {}\n", outcome->try_command));
+  }
+  if (config.json) {
+    RONDO_RETURN_IF_ERROR(put_json(streams.out, Json::object({{"output_dir", outcome->output_dir},
+                                                              {"interrupted", outcome->interrupted},
+                                                              {"try_command", outcome->try_command}})));
+  }
+  return outcome->interrupted ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::Status run_eval(const Config& config, const Streams& streams) {
+  Screen screen(streams.err, terminal_kind(streams.err), {});
+  RONDO_ASSIGN_OR_RETURN(const train::Evaluation evaluation, train::run_evaluation(config, screen));
+  if (config.json) {
+    return put_json(streams.out, Json::object({{"eval_loss", evaluation.eval_loss},
+                                               {"perplexity", evaluation.perplexity},
+                                               {"target_tokens", evaluation.target_tokens}}));
+  }
+  return put(streams.out, fmt::format("loss {:.6f}\nperplexity {:.6g}\ntarget tokens {}\n", evaluation.eval_loss,
+                                      evaluation.perplexity, evaluation.target_tokens));
+}
+
+absl::Status run_generate(const Config& config, const Streams& streams) {
+  absl::Status written = absl::OkStatus();
+  const auto on_text = [&](std::string_view piece) {
+    if (written.ok()) written = put(streams.out, piece);
+  };
+  RONDO_ASSIGN_OR_RETURN(const train::Generation generation,
+                         config.json ? train::run_generation(config, {}) : train::run_generation(config, on_text));
+  if (!config.json) {
+    RONDO_RETURN_IF_ERROR(written);
+    return put(streams.out, "\n");
+  }
+  return put_json(streams.out, Json::object({{"text", generation.text},
+                                             {"prompt_ids", generation.prompt_ids},
+                                             {"token_ids", generation.token_ids},
+                                             {"finish_reason", generation.finish_reason}}));
+}
+
+absl::Status show_data(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const train::DataView view, train::run_data(config, terminal_kind(streams.out).colour));
+  const auto& samples = view.dataset.samples;
+  const std::size_t shown = std::min<std::size_t>(samples.size(), config.samples);
+  if (config.json) {
+    Json list = Json::array();
+    for (std::size_t i = 0; i < shown; ++i) list.push_back(data::sample_json(samples[i]));
+    Json document;
+    document["samples"] = std::move(list);
+    return put_json(streams.out, document);
+  }
+  const std::string report = data::describe_report(view.dataset.report) + "\n";
+  std::fwrite(report.data(), 1, report.size(), streams.err);
+  for (std::size_t i = 0; i < std::min(shown, view.texts.size()); ++i) {
+    RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples[i].index, view.texts[i])));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status show_plan(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const train::PlanView view, train::run_plan(config));
+  if (config.json) return put_json(streams.out, view.json);
+  return put(streams.out, describe_plan(view.plan));
+}
+
+absl::Status show_devices(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const Json document, train::run_devices(config));
+  if (config.json) return put_json(streams.out, document);
+  return put(streams.out, describe_devices(document));
+}
+
+absl::Status make_model(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const std::string folder, train::run_init(config));
+  if (config.json) return put_json(streams.out, Json::object({{"output_dir", folder}}));
+  return put(streams.out, folder + "\n");
+}
+
+}  // namespace
+
+absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
+                      const train::StopFlag& stop) {
+  if (verb == "train") return run_train(config, streams, stop);
+  if (verb == "eval") return run_eval(config, streams);
+  if (verb == "generate") return run_generate(config, streams);
+  if (verb == "data") return show_data(config, streams);
+  if (verb == "plan") return show_plan(config, streams);
+  if (verb == "devices") return show_devices(config, streams);
+  if (verb == "init") return make_model(config, streams);
+  return invalid_input("{}: unknown verb", verb);
+}
+
+}  // namespace rondo::apps

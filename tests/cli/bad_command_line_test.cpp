@@ -1,0 +1,104 @@
+// Bad command lines.
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+class BadCommandLine : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadCommandLine, Refused_InOneLineWithoutATrace) { expect_refusal(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Verbs, BadCommandLine,
+                         testing::Values(command("NoVerb", {}, {"expected a verb"}),
+                                         command("UnknownVerb", {"trian"}, {"'trian'"}),
+                                         command("EmptyVerb", {""}, {"unknown verb"}),
+                                         command("VerbOfLater", {"merge"}, {"merge"}),
+                                         command("HelpOfNoVerb", {"help", "trian"}, {"'trian'"}),
+                                         command("HelpOfTwoVerbs", {"help", "train", "eval"}, {"help"}),
+                                         command("FlagBeforeVerb", {"--json", "train"}, {"'--json'"}),
+                                         command("VerbWithLineBreak", {"tr\nain"}, {"tr ain"})),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, BadCommandLine,
+    testing::Values(command("UnknownKey", train({"--learnig-rate", "1e-4"}), {"--learnig-rate", "learning_rate"}),
+                    command("NothingNear", train({"--xyzzyxyzzy=1"}), {"--xyzzyxyzzy"}),
+                    command("KeyOfAnotherVerb", train({"--prompt", "x"}), {"--prompt", "generate"}),
+                    command("WordTooMany", train({"one.yaml", "two.yaml"}), {"'two.yaml'"}),
+                    command("SingleDash", train({"-x"}), {"'-x'"}), command("BareDashes", train({"--"}), {"'--'"}),
+                    command("NameMissing", train({"--=3"}), {"--"}),
+                    command("ValueMissing", train({"--lr"}), {"--lr", "no value"}),
+                    command("ValueMissingBeforeFlag", train({"--seed", "--shuffle"}), {"--seed", "no value"}),
+                    command("BrokenUtf8", train({"--dataset=\xff\xfe"}), {"--dataset", "UTF-8"}),
+                    command("BrokenUtf8InKey", train({"--\xff"}), {"unknown key"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, BadCommandLine,
+    testing::Values(
+        command("NoNumber", train({"--lr", "fast"}), {"--lr", "'fast'", "expected a number"}),
+        command("NotANumber", train({"--lr=nan"}), {"--lr", "'nan'"}),
+        command("Infinite", train({"--max_grad_norm=inf"}), {"--max_grad_norm", "'inf'"}),
+        command("NegativeRate", train({"--lr", "-1e-4"}), {"--lr", "'-1e-4'"}),
+        command("NegativeSteps", train({"--max_steps", "-1"}), {"--max_steps", "'-1'"}),
+        command("Fraction", train({"--max_steps", "1.5"}), {"--max_steps", "whole number"}),
+        command("Separator", train({"--max_steps=1_000"}), {"--max_steps", "'1_000'"}),
+        command("PastTheRange", train({"--seed=99999999999999999999999"}), {"--seed"}),
+        command("RankZero", train({"--lora_rank=0"}), {"--lora_rank", "'0'"}),
+        command("DropoutOne", train({"--lora_dropout=1"}), {"--lora_dropout"}),
+        command("BetaOne", train({"--adam_beta2=1"}), {"--adam_beta2"}),
+        command("BatchZero", train({"--batch_size=0"}), {"--batch_size"}),
+        command("BatchTimesLengthTooLarge", train({"--batch_size=65536", "--cutoff_len=1000000"}), {"cutoff_len"}),
+        command("NoBoolean", train({"--shuffle=maybe"}), {"--shuffle", "'maybe'"}),
+        command("UnknownMethod", train({"--finetuning_type=qlora"}), {"--finetuning_type", "lora or full"}),
+        command("UnknownDtype", train({"--dtype=fp8"}), {"--dtype", "'fp8'"}),
+        command("UnknownSchedulerType", train({"--lr_scheduler_type=step"}), {"--lr_scheduler_type", "'step'"}),
+        command("UnknownFormat", train({"--data_format=csv"}), {"--data_format", "'csv'"}),
+        command("EmptyTarget", train({"--lora_target="}), {"--lora_target"}),
+        command("HoleInTargets", train({"--lora_target=q_proj,,v_proj"}), {"--lora_target", "'q_proj,,v_proj'"}),
+        command("ValSizeOneAndAHalf", train({"--val_size=1.5"}), {"--val_size", "1.5"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    NotInThisBuild, BadCommandLine,
+    testing::Values(command("Packing", train({"--packing"}), {"--packing", "not available"}),
+                    command("Staleness", train({"--staleness=1"}), {"--staleness", "not available"}),
+                    command("Schedule", train({"--schedule=1f1b"}), {"--schedule", "'1f1b'"}),
+                    command("Optimizer", train({"--optim=lion"}), {"--optim", "'lion'"}),
+                    command("Quantization", train({"--quantization_bit=4"}), {"--quantization_bit", "'4'"}),
+                    command("Nvme", train({"--nvme_path=scratch"}), {"--nvme_path"}),
+                    command("Report", train({"--report_to=wandb"}), {"--report_to", "'wandb'"}),
+                    command("Dora", train({"--use_dora"}), {"--use_dora"}),
+                    command("HalfPrecisionOnTheCpu", train({"--dtype=fp16"}), {"dtype", "fp16"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Missing, BadCommandLine,
+    testing::Values(command("Model", {"train", "--dataset=chats.jsonl", "--output_dir=out"}, {"model_name_or_path"}),
+                    command("Data", {"train", "--model=model", "--output_dir=out"}, {"dataset"}),
+                    command("OutputDir", {"train", "--model=model", "--dataset=chats.jsonl"}, {"output_dir"}),
+                    command("Prompt", {"generate", "--model=model"}, {"prompt"}),
+                    command("EvalData", {"eval", "--model=model"}, {"eval_dataset"}),
+                    command("DataToShow", {"data", "--model=model"}, {"dataset"}),
+                    command("ModelToPlan", {"plan"}, {"model_name_or_path"}),
+                    command("Architecture", {"init", "--output_dir=out"}, {"arch"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Contradictions, BadCommandLine,
+    testing::Values(command("TwoKindsOfEvaluationData", train({"--eval_dataset=chats.jsonl", "--val_size=1"}),
+                            {"--val_size", "eval_dataset"}),
+                    command("EvaluationOfNothing", train({"--eval_steps=1"}), {"--eval_steps"}),
+                    command("AdapterForFull", train({"--finetuning_type=full", "--adapter_name_or_path=a"}),
+                            {"--adapter_name_or_path"}),
+                    command("ResumeAndOverwrite", train({"--resume_from_checkpoint", "--overwrite_output_dir"}),
+                            {"--overwrite_output_dir"}),
+                    command("TemperatureBelowZero", {"generate", "--model=model", "--prompt=x", "--temperature", "-1"},
+                            {"--temperature", "'-1'"}),
+                    command("TopPZero", {"generate", "--model=model", "--prompt=x", "--top_p=0"}, {"--top_p"}),
+                    command("NoTokensToAdd", {"generate", "--model=model", "--prompt=x", "--max_new_tokens=0"},
+                            {"--max_new_tokens"})),
+    name_of);
+
+}  // namespace
+}  // namespace rondo::cli

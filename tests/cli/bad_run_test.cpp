@@ -1,0 +1,117 @@
+// Bad devices, checkpoints to resume from, output folders, and models to make.
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+class BadRun : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadRun, Refused_NamingTheCulprit) { expect_refusal(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, BadRun,
+    testing::Values(command("UnknownBackend", train({"--devices=tpu:0"}), {"tpu"}),
+                    command("UnknownCard", train({"--devices=emulated:rtx9999"}), {"rtx9999"}),
+                    command("NoSuchCpu", train({"--devices=cpu:7"}), {"cpu:7"}),
+                    command("NoTimes", train({"--devices=cpu*0"}), {"cpu*0"}),
+                    command("HoleInTheList", train({"--devices=cpu,,cpu"}), {"'cpu,,cpu'"}),
+                    command("TimedMixed", train({"--devices=timed:rtx4090,cpu"}), {"devices"}),
+                    command("CatalogueMissing", train({"--devices=emulated:cards.yaml#a"}), {"cards.yaml"}),
+                    BadInput{"CatalogueBroken",
+                             [](const Workspace& workspace) {
+                               workspace.write("cards.yaml", "fast:\n  flops: {bf16: quick}\n");
+                               return train({"--devices=emulated:cards.yaml#fast"});
+                             },
+                             {"cards.yaml", "fast"}},
+                    command("ListOfUnknown", {"devices", "--devices=warp:3"}, {"warp"}),
+                    command("LimitNoSize", train({"--memory_limit=cpu:0=lots"}), {"memory_limit", "lots"}),
+                    command("LimitOfNoDevice", train({"--memory_limit=cuda:5=8GiB"}), {"cuda:5"}),
+                    command("HostLimitNoSize", train({"--host_memory_limit=8Gigs"}), {"host_memory_limit", "8Gigs"}),
+                    command("HostMissing", train({"--host=hosts.yaml#big"}), {"hosts.yaml"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(Method, BadRun,
+                         testing::Values(command("UnknownTarget", train({"--lora_target=w_proj"}), {"w_proj"}),
+                                         command("OneTargetUnknown", train({"--lora_target=q_proj,w_proj"}),
+                                                 {"w_proj"})),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, BadRun,
+    testing::Values(command("Missing", train({"--resume_from_checkpoint=nowhere"}), {"nowhere"}),
+                    command("NoCheckpoint", train({"--resume_from_checkpoint=model"}), {"trainer_state.json"}),
+                    BadInput{"StateNoJson",
+                             [](const Workspace& workspace) {
+                               workspace.write("checkpoint-1/trainer_state.json", "{");
+                               return train({"--resume_from_checkpoint=checkpoint-1"});
+                             },
+                             {"trainer_state.json"}},
+                    BadInput{"StateOfAnotherProgram",
+                             [](const Workspace& workspace) {
+                               workspace.write("checkpoint-1/trainer_state.json", "{\"global_step\": 1}");
+                               return train({"--resume_from_checkpoint=checkpoint-1"});
+                             },
+                             {"trainer_state.json"}},
+                    BadInput{"AnotherSeed",
+                             [](const Workspace& workspace) {
+                               EXPECT_EQ(workspace.run(train({"--output_dir=first"})).status, 0);
+                               return train({"--resume_from_checkpoint=first/checkpoint-1", "--seed=8"});
+                             },
+                             {"seed"}},
+                    BadInput{"OptimizerMissing",
+                             [](const Workspace& workspace) {
+                               EXPECT_EQ(workspace.run(train({"--output_dir=first"})).status, 0);
+                               workspace.remove("first/checkpoint-1/optimizer.safetensors");
+                               return train({"--resume_from_checkpoint=first/checkpoint-1"});
+                             },
+                             {"optimizer.safetensors"}}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    OutputDir, BadRun,
+    testing::Values(command("File", train({"--output_dir=chats.jsonl"}), {"output_dir", "chats.jsonl"}),
+                    command("BelowAFile", train({"--output_dir=chats.jsonl/out"}), {"output_dir", "chats.jsonl/out"}),
+                    command("NotWritable", train({"--output_dir=/proc/out"}), {"output_dir", "/proc/out"}),
+                    command("TheModelItself", train({"--output_dir=model"}), {"output_dir", "model"}),
+                    BadInput{"EarlierRun",
+                             [](const Workspace& workspace) {
+                               EXPECT_EQ(workspace.run(train()).status, 0);
+                               return train();
+                             },
+                             {"output_dir", "out"}}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Init, BadRun,
+    testing::Values(command("UnknownArchitecture", {"init", "--arch=mamba", "--output_dir=out"}, {"mamba"}),
+                    command("HeadsDoNotDivide",
+                            {"init", "--arch=llama", "--output_dir=out", "--hidden_size=65", "--num_attention_heads=4"},
+                            {"hidden_size"}),
+                    command("VocabularyTooSmall", {"init", "--arch=llama", "--output_dir=out", "--vocab_size=10"},
+                            {"vocab_size"}),
+                    command("FolderInUse", {"init", "--arch=llama", "--output_dir=model"}, {"model"}),
+                    command("FolderIsAFile", {"init", "--arch=llama", "--output_dir=chats.jsonl"}, {"chats.jsonl"}),
+                    command("LayersZero", {"init", "--arch=llama", "--output_dir=out", "--num_hidden_layers=0"},
+                            {"--num_hidden_layers"})),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    OtherVerbs, BadRun,
+    testing::Values(command("PlanWithoutModel", {"plan", "--model=nowhere"}, {"nowhere"}),
+                    command("GenerateWithoutModel", {"generate", "--model=nowhere", "--prompt=x"}, {"nowhere"}),
+                    command("GenerateOnTimed", {"generate", "--model=model", "--prompt=x", "--devices=timed:rtx4090"},
+                            {"timed:rtx4090"}),
+                    command("EvaluateOnTimed",
+                            {"eval", "--model=model", "--eval_dataset=chats.jsonl", "--devices=timed:rtx4090"},
+                            {"timed:rtx4090"}),
+                    BadInput{"NoTemplateForAMessage",
+                             [](const Workspace& workspace) -> Words {
+                               workspace.remove("model/chat_template.jinja");
+                               workspace.write("model/tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+                               return {"generate", "--model=model", "--prompt=x", "--devices=cpu"};
+                             },
+                             {"chat template"}}),
+    name_of);
+
+}  // namespace
+}  // namespace rondo::cli

@@ -1,0 +1,90 @@
+// Starting the program and collecting what it says.
+#include "program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+extern char** environ;
+
+namespace rondo::cli {
+
+std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Process::Process(const std::vector<std::string>& arguments, const std::string& folder) {
+  static std::atomic<int> count = 0;
+  const std::string base = testing::TempDir() + "/rondo_output_" + std::to_string(::getpid()) + "_" +
+                           std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+  out_path_ = base + ".out";
+  err_path_ = base + ".err";
+  std::vector<std::string> words = {RONDO_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  const int error = ::posix_spawn(&pid_, RONDO_PROGRAM, &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    pid_ = -1;
+    ADD_FAILURE() << RONDO_PROGRAM << " cannot be started: error " << error;
+  }
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  ::unlink(out_path_.c_str());
+  ::unlink(err_path_.c_str());
+}
+
+void Process::send(int signal) const {
+  if (pid_ > 0) ::kill(pid_, signal);
+}
+
+std::string Process::err() const { return slurp(err_path_); }
+
+Outcome Process::wait() {
+  Outcome outcome;
+  if (pid_ <= 0) return outcome;
+  int status = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+  while (::waitpid(pid_, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      ADD_FAILURE() << "the program does not end";
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, &status, 0);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  pid_ = -1;
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = slurp(out_path_);
+  outcome.err = slurp(err_path_);
+  return outcome;
+}
+
+Outcome run(const std::vector<std::string>& arguments, const std::string& folder) {
+  return Process(arguments, folder).wait();
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,170 @@
+// The verbs as scripts use them: JSON on standard output, files of a run, signals.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Json json_of(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  Json json = Json::parse(outcome.out, nullptr, false);
+  EXPECT_TRUE(json.is_object()) << outcome.out;
+  return json;
+}
+
+TEST(Program, VersionAndHelp_GoToStandardOutput) {
+  const Workspace workspace;
+  EXPECT_THAT(workspace.run({"--version"}).out, StartsWith("rondo "));
+  EXPECT_THAT(workspace.run({"--help"}).out, HasSubstr("rondo <verb>"));
+  const Outcome page = workspace.run({"help", "train"});
+  EXPECT_EQ(page.status, 0);
+  EXPECT_EQ(page.err, "");
+  EXPECT_THAT(page.out, HasSubstr("--learning_rate, lr"));
+  EXPECT_EQ(workspace.run({"train", "--max_steps", "3", "--help"}).out, page.out);
+}
+
+TEST(Program, ReaderGone_IsAFailureNotASignal) {
+  const Workspace workspace;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  // The child inherits nothing of the pipe but what the shell redirects.
+  const std::string command = std::string(RONDO_PROGRAM) + " help >&" + std::to_string(ends[1]) + " 2>/dev/null";
+  const int status = std::system(command.c_str());
+  ::close(ends[1]);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+TEST(Data, Json_HoldsIdsAndLabelsAsTheTrainerSeesThem) {
+  const Workspace workspace;
+  const Json json = json_of(workspace.run({"data", "--model=model", "--dataset=chats.jsonl", "--samples=2", "--json"}));
+  ASSERT_EQ(json["samples"].size(), 2U);
+  for (const Json& sample : json["samples"]) {
+    const auto ids = sample["input_ids"].get<std::vector<int>>();
+    const auto labels = sample["labels"].get<std::vector<int>>();
+    ASSERT_EQ(ids.size(), labels.size());
+    std::size_t targets = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (labels[i] == -100) continue;
+      EXPECT_EQ(labels[i], ids[i]);
+      ++targets;
+    }
+    EXPECT_GT(targets, 0U);
+    EXPECT_LT(targets, ids.size());
+  }
+}
+
+TEST(Train, ShortRun_LeavesTheFilesOfARun) {
+  const Workspace workspace;
+  const Outcome trained = workspace.run(train({"--max_steps=3", "--json"}));
+  EXPECT_EQ(json_of(trained)["output_dir"], "out");
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "metrics.jsonl",
+                           "config.resolved.yaml", "train.log", "checkpoint-3/trainer_state.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(workspace.path("out") / file)) << file;
+  }
+  EXPECT_THAT(trained.err, HasSubstr("step 3/3"));
+  EXPECT_THAT(trained.err, HasSubstr("rondo generate"));
+  EXPECT_EQ(workspace.read("out/train.log"), trained.err);
+  std::ifstream metrics(workspace.path("out/metrics.jsonl"));
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(metrics, line));
+    const Json entry = Json::parse(line, nullptr, false);
+    EXPECT_EQ(entry.value("step", 0), step);
+    EXPECT_GT(entry.value("loss", 0.0), 0.0);
+  }
+}
+
+TEST(Train, ResolvedConfiguration_RepeatsTheRun) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run(train({"--max_steps=2", "--lora_dropout=0.1"})).status, 0);
+  const Outcome again = workspace.run({"train", "out/config.resolved.yaml", "--output_dir=again"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(workspace.read("out/adapter_model.safetensors"), workspace.read("again/adapter_model.safetensors"));
+}
+
+TEST(Eval, Json_HoldsFiniteNumbers) {
+  const Workspace workspace;
+  const Json json = json_of(workspace.run(
+      {"eval", "--model=model", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"}));
+  EXPECT_GT(json.value("eval_loss", 0.0), 0.0);
+  EXPECT_GT(json.value("perplexity", 0.0), 1.0);
+  EXPECT_GT(json.value("target_tokens", 0), 0);
+}
+
+TEST(Generate, TextAndJson_AreTheSameAnswer) {
+  const Workspace workspace;
+  const Words words = {"generate",      "--model=model", "--prompt=Hello",
+                       "--devices=cpu", "--dtype=fp32",  "--max_new_tokens=8"};
+  const Outcome text = workspace.run(words);
+  EXPECT_EQ(text.status, 0) << text.err;
+  Words with_json = words;
+  with_json.push_back("--json");
+  const Json json = json_of(workspace.run(with_json));
+  EXPECT_EQ(json.value("text", "?") + "\n", text.out);
+  EXPECT_LE(json["token_ids"].size(), 8U);
+  EXPECT_GT(json["prompt_ids"].size(), 0U);
+  EXPECT_THAT(json.value("finish_reason", ""), testing::AnyOf("stop", "length"));
+}
+
+TEST(PlanAndDevices, Json_IsOneDocument) {
+  const Workspace workspace;
+  const Json plan = json_of(workspace.run({"plan", "--model=model", "--devices=emulated:rtx4090*2", "--json"}));
+  EXPECT_EQ(plan["devices"].size(), 2U);
+  EXPECT_GT(plan.value("step_seconds", 0.0), 0.0);
+  const Json devices = json_of(workspace.run({"devices", "--json"}));
+  EXPECT_GT(devices["devices"].size(), 0U);
+  const Outcome table = workspace.run({"plan", "--model=model", "--devices=emulated:rtx4090*2"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("rtx4090"));
+}
+
+/// Waits until the run has told of its first step.
+bool has_stepped(const Process& process) {
+  for (int i = 0; i < 3000; ++i) {
+    if (process.err().find("step 1/") != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST(Train, InterruptedOnce_SavesAndExits130ThenGoesOn) {
+  const Workspace workspace;
+  Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
+  ASSERT_TRUE(has_stepped(process)) << process.err();
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.find("error: "), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--resume_from_checkpoint auto"));
+  std::size_t checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(workspace.path("out"))) {
+    if (entry.path().filename().string().starts_with("checkpoint-")) ++checkpoints;
+  }
+  EXPECT_EQ(checkpoints, 1U);
+}
+
+TEST(Train, InterruptedTwice_EndsAtOnce) {
+  const Workspace workspace;
+  Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
+  ASSERT_TRUE(has_stepped(process)) << process.err();
+  process.send(SIGINT);
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait().status, 130);
+}
+
+}  // namespace
+}  // namespace rondo::cli
