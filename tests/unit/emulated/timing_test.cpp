@@ -303,8 +303,11 @@ TEST(TimedCards, EightAtATime_KeepTimeAndLeaveTheProcessorAlone) {
     computed.push_back(*devices[d]->timeline());
     uploaded.push_back(*devices[d]->timeline());
     for (std::uint64_t i = 1; i <= kRounds; ++i) {
+      // Inputs go up two rounds ahead of the computing.
       const Point there{uploaded[d].get(), i};
-      devices[d]->queue(QueueRole::kUp).copy(home.view(), loads[d].buffers[0].view(), gate.waits(), there, {"test"});
+      const Point input_free{computed[d].get(), i > 2 ? i - 2 : 0};
+      const std::array<Point, 2> waits = {gate.waits()[0], input_free};
+      devices[d]->queue(QueueRole::kUp).copy(home.view(), loads[d].buffers[0].view(), waits, there, {"test"});
       devices[d]
           ->queue(QueueRole::kCompute)
           .run(*loads[d].program, loads[d].bindings, {&there, 1}, {computed[d].get(), i}, {"test"});
