@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154
 # Shell functions that the scripts share; sourced, not run. Expects `set -euo pipefail` and $root, the checkout.
 
 # One line of progress, with the seconds since the script began.
@@ -44,4 +45,19 @@ exact_match() {
     [ "$found" = "$answer" ] && right=$((right + 1))
   done 3<"$file"
   say "exact match $what: $right of $asked"
+}
+
+# run_checks: what needs no build. Every check runs; fails at the end when one of them has.
+run_checks() {
+  local failed=0
+  if command -v clang-format >/dev/null; then
+    say "format"
+    (cd "$root" && git ls-files -z '*.h' '*.cpp' | xargs -0r clang-format --dry-run -Werror) || failed=1
+  else
+    say "format: not checked, clang-format is not installed (scripts/setup.sh --ci)"
+  fi
+  say "architecture and documents"
+  "$root/scripts/check_architecture.sh" || failed=1
+  "$root/scripts/check_docs.sh" || failed=1
+  [ "$failed" -eq 0 ] || die "the checks found faults, see above"
 }
