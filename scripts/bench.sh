@@ -11,7 +11,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/lib.sh"
 
-packages=(torch==2.9.1 transformers==5.0.0 peft==0.18.0)
+packages=(torch==2.15.0 transformers==5.23.0 peft==0.21.2)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}
 
 if [ -z "${RONDO_BIN:-}" ]; then "$root/scripts/setup.sh"; fi
