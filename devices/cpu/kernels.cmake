@@ -3,6 +3,7 @@
 set(RONDO_CPU_KERNEL_SOURCES
     src/kernels/attention.cpp
     src/kernels/attention_backward.cpp
+    src/kernels/cached_attention.cpp
     src/kernels/convert.cpp
     src/kernels/cross_entropy.cpp
     src/kernels/dropout.cpp

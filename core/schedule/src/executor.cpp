@@ -145,6 +145,9 @@ class StepExecutor::Impl final : public SharedState {
     }
     return traces;
   }
+  void clear_traces() {
+    for (const auto& worker : workers_) worker->clear_trace();
+  }
 
  private:
   absl::Status run_job(const std::vector<Microbatch>& microbatches, bool evaluate) {
@@ -255,6 +258,8 @@ void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
 void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }
+void StepExecutor::abandon() { impl_->fail(absl::CancelledError("the step was abandoned")); }
+void StepExecutor::clear_traces() { impl_->clear_traces(); }
 std::vector<const DeviceTrace*> StepExecutor::traces() const { return impl_->traces(); }
 
 }  // namespace rondo::schedule

@@ -62,6 +62,9 @@ class Worker {
 
   Bytes peak_bytes() const { return device_.peak_bytes(); }
   const DeviceTrace* trace() const { return trace_.get(); }
+  void clear_trace() {
+    if (trace_ != nullptr) trace_->clear();
+  }
 
  private:
   struct SlotState {

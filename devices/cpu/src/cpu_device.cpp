@@ -1,47 +1,29 @@
 // The CPU behind the device contract: host queues in front of a CpuExecutor, memory from the host's account.
 //
-// Thread rule: the queues' threads only execute; counters of memory are atomic.
+// Thread rule: the queues' threads only execute.
 #include "rondo/devices/cpu/cpu_device.h"
 
 #include <array>
-#include <atomic>
 #include <cstring>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/host_queue.h"
+#include "rondo/devices/memory_budget.h"
 #include "tile_engine.h"
 
 namespace rondo::devices::cpu {
 namespace {
 
-/// Bytes of one device, now and at most. Relaxed: figures, nothing is ordered by them.
-struct MemoryCount {
-  std::atomic<Bytes> now{0};
-  std::atomic<Bytes> peak{0};
-
-  /// False when it would pass `limit`.
-  bool take(Bytes size, Bytes limit) {
-    Bytes used = now.load(std::memory_order_relaxed);
-    do {
-      if (size > limit || used > limit - size) return false;
-    } while (!now.compare_exchange_weak(used, used + size, std::memory_order_relaxed));
-    Bytes most = peak.load(std::memory_order_relaxed);
-    while (most < used + size && !peak.compare_exchange_weak(most, used + size, std::memory_order_relaxed)) {
-    }
-    return true;
-  }
-};
-
 class CpuMemory final : public Memory {
  public:
-  CpuMemory(Buffer buffer, Bytes size, std::shared_ptr<MemoryCount> count)
-      : Memory(size, buffer.view().host()), buffer_(std::move(buffer)), count_(std::move(count)) {}
-  ~CpuMemory() override { count_->now.fetch_sub(size(), std::memory_order_relaxed); }
+  CpuMemory(Buffer buffer, Bytes size, std::shared_ptr<MemoryBudget> budget)
+      : Memory(size, buffer.view().host()), buffer_(std::move(buffer)), budget_(std::move(budget)) {}
+  ~CpuMemory() override { budget_->give_back(size()); }
 
  private:
   const Buffer buffer_;
-  const std::shared_ptr<MemoryCount> count_;  // shared: a buffer may outlive its device
+  const std::shared_ptr<MemoryBudget> budget_;  // shared: a buffer may outlive its device
 };
 
 class CpuDevice final : public Device, private HostBackend {
@@ -51,6 +33,7 @@ class CpuDevice final : public Device, private HostBackend {
     caps_.backend = "cpu";
     caps_.description = executor_.description();
     caps_.memory_bytes = options.memory_limit > 0 ? options.memory_limit : available_memory();
+    budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
     caps_.unified_memory = true;
     caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16};
     caps_.matrix_units = arithmetic_for_bfloat16() == TileArithmetic::kBfloat16;
@@ -65,19 +48,15 @@ class CpuDevice final : public Device, private HostBackend {
 
   const DeviceCaps& caps() const override { return caps_; }
 
-  absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind) override {
-    if (!count_->take(size, caps_.memory_bytes)) {
-      const Bytes used = count_->now.load(std::memory_order_relaxed);
-      return resource_exhausted("device '{}': {} bytes asked, {} free of {}; lower the need or raise its memory limit",
-                                caps_.name, size, caps_.memory_bytes - std::min(used, caps_.memory_bytes),
-                                caps_.memory_bytes);
-    }
+  absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override {
+    if (kind == MemoryKind::kPinned) return allocate_host(size, "pinned");
+    RONDO_RETURN_IF_ERROR(budget_->take(size));
     absl::StatusOr<Buffer> buffer = allocate_host(size, caps_.name.c_str());
     if (!buffer.ok()) {
-      count_->now.fetch_sub(size, std::memory_order_relaxed);
+      budget_->give_back(size);
       return with_context(buffer.status(), caps_.name);
     }
-    return Buffer(std::make_unique<CpuMemory>(*std::move(buffer), size, count_));
+    return Buffer(std::make_unique<CpuMemory>(*std::move(buffer), size, budget_));
   }
 
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override {
@@ -93,8 +72,8 @@ class CpuDevice final : public Device, private HostBackend {
       if (queue != nullptr) queue->observe(observer);
     }
   }
-  Bytes allocated_bytes() const override { return count_->now.load(std::memory_order_relaxed); }
-  Bytes peak_bytes() const override { return count_->peak.load(std::memory_order_relaxed); }
+  Bytes allocated_bytes() const override { return budget_->now(); }
+  Bytes peak_bytes() const override { return budget_->peak(); }
 
  private:
   absl::StatusOr<HostSpan> execute(const HostWork& work, Moment) override {
@@ -121,7 +100,7 @@ class CpuDevice final : public Device, private HostBackend {
   }
 
   DeviceCaps caps_;
-  std::shared_ptr<MemoryCount> count_ = std::make_shared<MemoryCount>();
+  std::shared_ptr<MemoryBudget> budget_;
   CpuExecutor executor_;
   std::array<std::unique_ptr<HostQueue>, 3> queues_;  // by role, or the first alone
 };

@@ -80,7 +80,6 @@ class CardDevice final : public Device, private HostBackend {
   double jitter(QueueRole role);
 
   const CardOptions options_;
-  const std::string purpose_;
   const std::unique_ptr<cpu::CpuExecutor> executor_;  // null: timed
   const std::shared_ptr<MemoryBudget> budget_;        // shared with the memory
   const std::shared_ptr<RootComplex> root_;           // shared by the cards on it
@@ -92,7 +91,6 @@ class CardDevice final : public Device, private HostBackend {
 
 CardDevice::CardDevice(CardOptions options, FailurePlan failure, std::unique_ptr<cpu::CpuExecutor> executor)
     : options_(std::move(options)),
-      purpose_("device " + options_.name),
       executor_(std::move(executor)),
       budget_(std::make_shared<MemoryBudget>(
           options_.name, options_.memory_limit > 0 ? std::min(options_.memory_limit, options_.profile.memory_bytes)
@@ -122,7 +120,7 @@ absl::StatusOr<Buffer> CardDevice::allocate(Bytes size, MemoryKind kind) {
   RONDO_RETURN_IF_ERROR(budget_->take(size));
   Buffer storage;
   if (!timed()) {
-    absl::StatusOr<Buffer> host = allocate_host(size, purpose_.c_str());
+    absl::StatusOr<Buffer> host = allocate_host(size, caps_.name.c_str());
     if (!host.ok()) {
       budget_->give_back(size);
       return host.status();

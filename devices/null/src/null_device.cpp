@@ -28,9 +28,7 @@ class NullMemory final : public Memory {
 class NullDevice final : public Device, private HostBackend {
  public:
   explicit NullDevice(const NullOptions& options)
-      : purpose_("device " + options.name),
-        budget_(std::make_shared<MemoryBudget>(options.name, options.memory_bytes)),
-        queue_(*this) {
+      : budget_(std::make_shared<MemoryBudget>(options.name, options.memory_bytes)), queue_(*this) {
     caps_.name = options.name;
     caps_.backend = "null";
     caps_.description = "moves bytes, computes nothing";
@@ -43,7 +41,7 @@ class NullDevice final : public Device, private HostBackend {
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override {
     if (kind == MemoryKind::kPinned) return allocate_host(size, "pinned");
     RONDO_RETURN_IF_ERROR(budget_->take(size));
-    absl::StatusOr<Buffer> storage = allocate_host(size, purpose_.c_str());
+    absl::StatusOr<Buffer> storage = allocate_host(size, caps_.name.c_str());
     if (!storage.ok()) {
       budget_->give_back(size);
       return storage.status();
@@ -88,7 +86,6 @@ class NullDevice final : public Device, private HostBackend {
     return span_since(begin);
   }
 
-  const std::string purpose_;
   DeviceCaps caps_;
   const std::shared_ptr<MemoryBudget> budget_;  // shared with the memory
   HostQueue queue_;                             // last: its thread calls execute()

@@ -32,15 +32,16 @@ OpList product(DType dtype) {
   return list;
 }
 
-/// Reads two arrays and writes a third, beyond the caches.
-OpList stream() {
-  constexpr std::int64_t kTokens = 4096;
+/// Reads two arrays and writes a third, beyond the caches where the device's memory allows.
+OpList stream(Bytes memory) {
   constexpr std::int64_t kWidth = 4096;
+  const auto fitting = static_cast<std::int64_t>(memory / 4 / (3 * kWidth * sizeof(float)));
+  const std::int64_t tokens = std::clamp<std::int64_t>(fitting, 1, 4096);
   OpList list;
-  list.tokens = kTokens;
-  list.tensors = {{"a", {kTokens, kWidth}, DType::kFloat32, TensorRole::kInput, 0},
-                  {"b", {kTokens, kWidth}, DType::kFloat32, TensorRole::kInput, 1},
-                  {"c", {kTokens, kWidth}, DType::kFloat32, TensorRole::kOutput, 0}};
+  list.tokens = static_cast<std::uint32_t>(tokens);
+  list.tensors = {{"a", {tokens, kWidth}, DType::kFloat32, TensorRole::kInput, 0},
+                  {"b", {tokens, kWidth}, DType::kFloat32, TensorRole::kInput, 1},
+                  {"c", {tokens, kWidth}, DType::kFloat32, TensorRole::kOutput, 0}};
   list.ops = {{OpKind::kAdd, NoAttributes{}, {0, 1}, {2}}};
   return list;
 }
@@ -133,7 +134,7 @@ absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& /*threa
     RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(list));
     profile.flops[dtype] = cost_of(list, list.tokens).flops / seconds;
   }
-  const OpList adding = stream();
+  const OpList adding = stream(device.caps().memory_bytes);
   RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(adding));
   profile.memory_bandwidth = cost_of(adding, adding.tokens).bytes / seconds;
   RONDO_RETURN_IF_ERROR(measure_links(device, watch, profile));

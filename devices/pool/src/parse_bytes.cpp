@@ -37,7 +37,10 @@ absl::StatusOr<Bytes> parse_bytes(const std::string& text) {
   while (*end == ' ') ++end;
   std::string unit(end);
   while (!unit.empty() && unit.back() == ' ') unit.pop_back();
-  const bool starts_right = !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
+  // strtod also takes signs, spaces, words and hexadecimal numbers.
+  const bool starts_right = !text.empty() &&
+                            (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.') &&
+                            text.find_first_of("xX") == std::string::npos;
   const double bytes = number * factor_of(unit);
   if (!starts_right || !(bytes >= 1) || bytes > 0x1p60) {
     return invalid_input("'{}' is no byte count; write such as 8GiB, 512MiB, 24e9 or 1.5 GB", text);

@@ -1,5 +1,6 @@
 // How fast the kernels are, at the sizes of a model of 135 million parameters: 2,048 tokens of width 576, 9 heads of 64
-// over 3 key heads, 49,152 ids. Matrix work is counted causally, memory as what must be read and written once.
+// over 3 key heads, 49,152 ids. Rates are per second of processor time, all threads together: per core, and comparable
+// on a machine that others use as well. Matrix work is counted causally, memory as what must be read and written once.
 #include <benchmark/benchmark.h>
 
 #include "attention_support.h"
@@ -164,13 +165,13 @@ void AttentionBackward(benchmark::State& state) {
 }
 
 void storages_and_threads(benchmark::internal::Benchmark* b) {
-  b->ArgNames({"bf16", "threads"})->UseRealTime();
+  b->ArgNames({"bf16", "threads"})->MeasureProcessCPUTime();
   for (const std::int64_t storage : {0, 1}) {
     for (const std::int64_t threads : {1, 2}) b->Args({storage, threads});
   }
 }
 void attention_sizes(benchmark::internal::Benchmark* b) {
-  b->ArgNames({"bf16", "threads", "sequences"})->UseRealTime();
+  b->ArgNames({"bf16", "threads", "sequences"})->MeasureProcessCPUTime();
   for (const std::int64_t sequences : {1, 4, 128}) {
     b->Args({0, 1, sequences});
     b->Args({1, 1, sequences});

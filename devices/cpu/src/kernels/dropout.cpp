@@ -38,19 +38,19 @@ HWY_INLINE WordVector mix(WordVector x) {
   return hn::Xor(x, hn::ShiftRight<31>(x));
 }
 
-/// The 24 bits of uniform_float for channels first ... first + lanes() - 1. `mixed_key`: mix64 of token and place.
+/// The 24 bits of uniform_float for as many channels from `first` on as a vector of words has.
+HWY_INLINE hn::Vec<NarrowWords> draw_words(WordVector key, std::int64_t first) {
+  const auto channel = hn::Iota(Words(), static_cast<std::uint64_t>(first));
+  // combine_keys ends in one mix64, uniform_float begins with another.
+  return hn::TruncateTo(NarrowWords(), hn::ShiftRight<40>(mix(mix(hn::Xor(key, channel)))));
+}
+
+/// The same for channels first ... first + lanes() - 1. `mixed_key`: mix64 of token and place.
 HWY_INLINE hn::Vec<Ints> draws(std::uint64_t mixed_key, std::int64_t first) {
-  const Words d;
-  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-  HWY_ALIGN std::uint32_t bits[hn::MaxLanes(Floats())];
-  const auto key = hn::Set(d, mixed_key);
-  for (std::int64_t i = 0; i < lanes(); i += step) {
-    const auto channel = hn::Iota(d, static_cast<std::uint64_t>(first + i));
-    // combine_keys ends in one mix64, uniform_float begins with another.
-    const auto random = hn::ShiftRight<40>(mix(mix(hn::Xor(key, channel))));
-    hn::StoreU(hn::TruncateTo(NarrowWords(), random), NarrowWords(), bits + i);
-  }
-  return hn::BitCast(Ints(), hn::Load(Bits(), bits));
+  const auto key = hn::Set(Words(), mixed_key);
+  const auto low = draw_words(key, first);
+  const auto high = draw_words(key, first + static_cast<std::int64_t>(hn::Lanes(Words())));
+  return hn::BitCast(Ints(), hn::Combine(Bits(), high, low));
 }
 
 template <typename T>

@@ -89,10 +89,13 @@ HWY_INLINE float sum_of(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), 
 HWY_INLINE float max_of(Vector v) { return hn::GetLane(hn::MaxOfLanes(Floats(), v)); }
 
 /// e^x within 1 ulp for x <= 88.3; 0 where the result would be below the normal range; NaN for NaN.
-/// x = n ln 2 + r with |r| <= ln 2 / 2, then e^r = 1 + r + r^2 q(r), q fitted at Chebyshev nodes.
+/// x = n ln 2 + r with |r| <= ln 2 / 2, then e^r = 1 + r (1 + r q(r)), q fitted at Chebyshev nodes.
 HWY_INLINE Vector exp_of(Vector x) {
-  const Floats d;
-  const auto n = hn::Round(hn::Mul(x, splat(1.44269504088896F)));
+  // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits, here with the exponent's bias.
+  constexpr float kWhole = 0x1.8p23F + 127.0F;
+  const auto biased = hn::MulAdd(x, splat(1.44269504088896F), splat(kWhole));
+  const auto power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Bits(), biased)));
+  const auto n = hn::Sub(biased, splat(kWhole));
   // The high part of ln 2 has nine bits: its product with n is exact even without a fused multiply-add.
   auto r = hn::NegMulAdd(n, splat(0.693359375F), x);
   r = hn::NegMulAdd(n, splat(-2.12194440054690e-4F), r);
@@ -100,10 +103,8 @@ HWY_INLINE Vector exp_of(Vector x) {
   q = hn::MulAdd(q, r, splat(0.04166655346F));
   q = hn::MulAdd(q, r, splat(0.1666657606F));
   q = hn::MulAdd(q, r, splat(0.5F));
-  const auto e = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), splat(1.0F));
-  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(Ints(), n), hn::Set(Ints(), 127)));
-  const auto result = hn::Mul(e, hn::BitCast(d, exponent));
-  return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), result);
+  const auto e = hn::MulAdd(hn::MulAdd(q, r, splat(1.0F)), r, splat(1.0F));
+  return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), hn::Mul(e, power));
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

@@ -73,6 +73,9 @@ class StepExecutor {
   /// Loss of up to the plan's number of microbatches, nothing else.
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches);
 
+  /// Ends a step under way: train() then returns Cancelled, unless the step was committed. From any thread.
+  void abandon();
+
   /// Waits for the last update. Then the parameters may be read.
   void drain_and_wait();
 
@@ -82,8 +85,9 @@ class StepExecutor {
 
   /// Most bytes in use on each device, in the plan's order.
   std::vector<Bytes> peak_bytes() const;
-  /// One for each used device; empty without trace. REQUIRES: drained.
+  /// One for each used device; empty without trace. To be read between steps.
   std::vector<const DeviceTrace*> traces() const;
+  void clear_traces();
 
  private:
   class Impl;

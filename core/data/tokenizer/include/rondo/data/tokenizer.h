@@ -43,8 +43,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// `text` is UTF-8; invalid sequences count as U+FFFD. Special tokens in the text are parsed.
-  /// With `add_special_tokens` the post-processor runs (bos, eos as the file says).
+  /// `text` is UTF-8, below 2 GiB; invalid sequences count as U+FFFD. Special tokens in the text are parsed.
+  /// With `add_special_tokens` the post-processor adds bos, eos as the file says; without, it only trims ranges.
+  /// The file's truncation and padding are not applied.
   Encoded encode(std::string_view text, bool add_special_tokens) const;
 
   /// The text of `ids`, as `tokenizers` decodes them. Ids outside the vocabulary give nothing.
@@ -57,7 +58,8 @@ class Tokenizer {
   /// One more than the largest id.
   std::size_t size() const;
 
-  /// From tokenizer_config.json (a string or {"content": ...}), nothing when absent or null.
+  /// From tokenizer_config.json (a string or {"content": ...}), nothing when absent or null. Without that file, the
+  /// token that config.json names by id (bos_token_id; the first of a list).
   std::optional<std::string> bos_token() const;
   std::optional<std::string> eos_token() const;
   std::optional<std::string> pad_token() const;

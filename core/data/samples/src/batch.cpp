@@ -1,0 +1,139 @@
+// Sample order, the split into training and evaluation data, and microbatches.
+//
+// Permutations are Fisher-Yates shuffles driven by the k-th output of SplitMix64 as a function of k (Steele, Lea and
+// Flood, "Fast splittable pseudorandom number generators", 2014), so an order follows from (seed, epoch) alone, on any
+// machine. Draws below a bound are unbiased by rejection.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "counting.h"
+#include "rondo/data/samples.h"
+
+namespace rondo::data {
+namespace {
+
+constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;
+// The split draws from its own stream: an epoch number that no run reaches.
+constexpr std::uint64_t kSplitEpoch = ~std::uint64_t{0};
+
+/// SplitMix64's output function: a bijection of 64 bits.
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+class CounterStream {
+ public:
+  CounterStream(std::uint64_t seed, std::uint64_t epoch) : key_(mix(mix(seed + kGolden) + epoch)) {}
+
+  /// Uniform in [0, bound), bound > 0.
+  std::uint64_t below(std::uint64_t bound) {
+    // 2^64 mod bound values at the bottom would make small results likelier: they are drawn again.
+    const std::uint64_t reject = (std::uint64_t{0} - bound) % bound;
+    std::uint64_t drawn = next();
+    while (drawn < reject) drawn = next();
+    return drawn % bound;
+  }
+
+ private:
+  std::uint64_t next() { return mix(key_ + kGolden * ++counter_); }
+
+  std::uint64_t key_;
+  std::uint64_t counter_ = 0;
+};
+
+void recount(Dataset& dataset) {
+  dataset.report.kept = 0;
+  dataset.report.tokens = 0;
+  dataset.report.target_tokens = 0;
+  dataset.report.longest = 0;
+  for (const Sample& sample : dataset.samples) count_kept(dataset.report, sample);
+}
+
+/// Samples to hold out of `samples`: rounded up, at least one, and at least one stays.
+std::size_t held_out(double share, std::size_t samples) {
+  if (samples < 2 || !(share > 0)) return 0;
+  const auto total = static_cast<double>(samples);
+  const double wanted = share < 1 ? std::ceil(share * total) : std::floor(share);
+  return static_cast<std::size_t>(std::clamp(wanted, 1.0, total - 1));
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> epoch_order(std::size_t samples, bool shuffle, std::uint64_t seed, std::uint64_t epoch) {
+  std::vector<std::uint32_t> order(samples);
+  std::iota(order.begin(), order.end(), 0U);
+  if (!shuffle) return order;
+  CounterStream stream(seed, epoch);
+  for (std::size_t left = samples; left > 1; --left) {
+    std::swap(order[left - 1], order[static_cast<std::size_t>(stream.below(left))]);
+  }
+  return order;
+}
+
+std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::uint64_t seed) {
+  const std::size_t count = dataset.samples.size();
+  const std::size_t held = held_out(share, count);
+  const std::vector<std::uint32_t> order = epoch_order(count, true, seed, kSplitEpoch);
+  std::vector<bool> is_held(count, false);
+  for (std::size_t i = count - held; i < count; ++i) is_held[order[i]] = true;
+  Dataset second;
+  second.report.path = dataset.report.path;
+  second.report.format = dataset.report.format;
+  second.report.container = dataset.report.container;
+  second.report.records = held;
+  std::vector<Sample> first;
+  first.reserve(count - held);
+  second.samples.reserve(held);
+  for (std::size_t i = 0; i < count; ++i) {
+    (is_held[i] ? second.samples : first).push_back(std::move(dataset.samples[i]));
+  }
+  dataset.samples = std::move(first);
+  recount(dataset);
+  recount(second);
+  return {std::move(dataset), std::move(second)};
+}
+
+TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> order) {
+  std::size_t tokens = 0;
+  for (const std::uint32_t index : order) tokens += dataset.samples[index].ids.size();
+  TokenBatch batch;
+  batch.ids.reserve(tokens);
+  batch.positions.reserve(tokens);
+  batch.targets.reserve(tokens);
+  batch.keys.reserve(tokens);
+  batch.bounds.reserve(order.size() + 1);
+  for (const std::uint32_t index : order) {
+    const Sample& sample = dataset.samples[index];
+    batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
+    const std::uint64_t sample_key = mix(sample.index + kGolden);
+    for (std::size_t t = 0; t < sample.ids.size(); ++t) {
+      const std::int32_t target = t + 1 < sample.ids.size() ? sample.labels[t + 1] : kMasked;
+      batch.ids.push_back(sample.ids[t]);
+      batch.positions.push_back(static_cast<std::int32_t>(t));
+      batch.targets.push_back(target);
+      batch.keys.push_back(mix(sample_key + kGolden * (t + 1)));
+      batch.target_tokens += target != kMasked ? 1U : 0U;
+    }
+  }
+  batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
+  return batch;
+}
+
+std::vector<std::vector<std::uint32_t>> step_samples(std::span<const std::uint32_t> order, std::uint64_t cursor,
+                                                     std::uint32_t batch_size, std::uint32_t accumulation) {
+  std::vector<std::vector<std::uint32_t>> microbatches;
+  if (batch_size == 0) return microbatches;
+  for (std::uint32_t m = 0; m < accumulation && cursor < order.size(); ++m) {
+    const std::size_t end = std::min<std::uint64_t>(order.size(), cursor + batch_size);
+    microbatches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(cursor),
+                              order.begin() + static_cast<std::ptrdiff_t>(end));
+    cursor = end;
+  }
+  return microbatches;
+}
+
+}  // namespace rondo::data

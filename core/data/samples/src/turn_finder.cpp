@@ -1,0 +1,386 @@
+// The turn finder; its idea stands in turn_finder.h, the comparisons of text in turn_text.h.
+#include "turn_finder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rondo/base/status.h"
+#include "turn_text.h"
+
+namespace rondo::data {
+namespace {
+
+constexpr std::size_t kNone = std::string_view::npos;
+
+std::string_view message_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+/// True when a list content went into the text as a printed list: the template takes strings only.
+bool shows_list(std::string_view text) {
+  return text.find("'type': 'text'") != kNone || text.find("\"type\": \"text\"") != kNone;
+}
+
+bool has_list_content(const Json& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const Json& message) {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_array();
+  });
+}
+
+}  // namespace
+
+/// One conversation, its rendering, and further renderings of variants of it.
+class TurnFinder::Probe {
+ public:
+  Json messages;
+  std::string text;
+  Encoded encoded;
+
+  Probe(const Renderer& renderer, const Conversation& conversation)
+      : messages(conversation.messages), renderer_(renderer) {
+    context_ = Json::object();
+    context_["messages"] = Json();
+    context_["tools"] = conversation.tools;
+    context_["documents"] = Json();
+    const auto name = [&](const char* key, const std::optional<std::string>& token) {
+      if (token) context_[key] = *token;
+    };
+    name("bos_token", renderer.tokenizer->bos_token());
+    name("eos_token", renderer.tokenizer->eos_token());
+    name("pad_token", renderer.tokenizer->pad_token());
+    name("unk_token", renderer.tokenizer->unk_token());
+    context_.update(conversation.extras);
+  }
+
+  absl::StatusOr<std::string> render(Json variant, bool generation_prompt) const {
+    Json context = context_;
+    context["messages"] = std::move(variant);
+    context["add_generation_prompt"] = generation_prompt;
+    return renderer_.chat_template->render(context);
+  }
+
+  /// The first `count` messages.
+  Json head(std::size_t count) const {
+    Json part = Json::array();
+    for (std::size_t i = 0; i < count; ++i) part.push_back(messages[i]);
+    return part;
+  }
+
+  absl::Status render_all();
+  /// Where the content of `message` stands in `text`. Nothing when it is not there.
+  std::optional<Located> locate(std::size_t message) const;
+  /// The same for all of `plain` (messages without tool calls) by one rendering; nothing when they do not line up.
+  std::optional<std::vector<Located>> locate_together(const std::vector<std::size_t>& plain) const;
+  enum class Stands { kForContent, kForCalls, kForContentWithoutCalls };
+  /// What follows the sentinel, which stands for a part of `message`, in the rendering that stops after `message`.
+  std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, Stands stands) const;
+  std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
+    return control_tokens(*renderer_.tokenizer, text, encoded, begin, end);
+  }
+
+ private:
+  std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
+  std::optional<Located> locate_call(std::size_t message, bool by_name) const;
+  /// Lines `skeleton`, whose sentinels stand in [first, last), up with `text`.
+  Located line_up(std::string_view skeleton, std::size_t first, std::size_t last) const;
+
+  Renderer renderer_;
+  Json context_;
+  std::string sentinel_base_ = "zqx";
+};
+
+absl::Status TurnFinder::Probe::render_all() {
+  auto rendered = render(messages, false);
+  if (has_list_content(messages) && (!rendered.ok() || shows_list(*rendered))) {
+    flatten_contents(messages);
+    rendered = render(messages, false);
+  }
+  if (!rendered.ok()) {
+    return absl::Status(rendered.status().code(),
+                        fmt::format("the chat template cannot render it: {}", message_of(rendered.status())));
+  }
+  text = *std::move(rendered);
+  encoded = renderer_.tokenizer->encode(text, false);
+  while (text.find(sentinel_base_) != kNone) sentinel_base_ += "vx";
+  return absl::OkStatus();
+}
+
+std::optional<std::vector<TurnFinder::Located>> TurnFinder::Probe::locate_together(
+    const std::vector<std::size_t>& plain) const {
+  Json variant = messages;
+  for (const std::size_t i : plain) replace_content(variant[i], sentinel(i));
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  std::vector<std::string_view> gaps;  // before, between and after the sentinels
+  std::size_t from = 0;
+  for (const std::size_t i : plain) {
+    const std::size_t at = skeleton->find(sentinel(i));
+    if (at == kNone || at < from || skeleton->rfind(sentinel(i)) != at) return std::nullopt;
+    gaps.push_back(std::string_view(*skeleton).substr(from, at - from));
+    from = at + sentinel(i).size();
+  }
+  gaps.push_back(std::string_view(*skeleton).substr(from));
+  const std::string_view whole = text;
+  if (whole.substr(0, gaps[0].size()) != gaps[0]) return std::nullopt;
+  std::vector<Located> found;
+  std::size_t at = gaps[0].size();
+  for (std::size_t k = 0; k < plain.size(); ++k) {
+    const auto content = content_text(messages[plain[k]]);
+    if (!content) return std::nullopt;
+    const bool last = k + 1 == plain.size();
+    bool placed = false;
+    for (const std::string_view form : content_forms(*content)) {
+      const std::size_t end = at + form.size();
+      if (end > whole.size() || whole.substr(at, form.size()) != form) continue;
+      if (whole.substr(end, gaps[k + 1].size()) != gaps[k + 1]) continue;
+      if (last && end + gaps[k + 1].size() != whole.size()) continue;
+      found.push_back({at, end, 0, false});
+      at = end + gaps[k + 1].size();
+      placed = true;
+      break;
+    }
+    if (!placed) return std::nullopt;
+  }
+  return found;
+}
+
+TurnFinder::Located TurnFinder::Probe::line_up(std::string_view skeleton, std::size_t first, std::size_t last) const {
+  const std::string_view after = skeleton.substr(last);
+  const std::size_t shared = common_suffix(text, after);
+  const std::size_t begin = common_prefix(text, skeleton.substr(0, first));
+  return {begin, std::max(begin, text.size() - shared), after.size() - shared, false};
+}
+
+std::optional<TurnFinder::Located> TurnFinder::Probe::locate(std::size_t message) const {
+  if (calls_tools(messages[message])) {
+    // Not every template writes calls; then the turn is its content.
+    for (const bool by_name : {false, true}) {
+      if (const auto call = locate_call(message, by_name)) return call;
+    }
+  }
+  Json variant = messages;
+  replace_content(variant[message], sentinel(0));
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  const std::size_t first = skeleton->find(sentinel(0));
+  if (first == kNone) return std::nullopt;
+  return line_up(*skeleton, first, skeleton->rfind(sentinel(0)) + sentinel(0).size());
+}
+
+std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t message, bool by_name) const {
+  Json variant = messages;
+  const auto content = content_text(messages[message]);
+  const bool has_content = content && !content->empty();
+  if (has_content) replace_content(variant[message], sentinel(0));
+  replace_last_call(variant[message], sentinel(1), by_name);
+  const auto skeleton = render(std::move(variant), false);
+  if (!skeleton.ok()) return std::nullopt;
+  const std::size_t call = skeleton->rfind(sentinel(1));
+  if (call == kNone) return std::nullopt;
+  const std::size_t first = std::min(skeleton->find(sentinel(0)), skeleton->find(sentinel(1)));
+  Located located = line_up(*skeleton, first, call + sentinel(1).size());
+  located.calls = true;
+  return located;
+}
+
+std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bool generation_prompt,
+                                                         Stands stands) const {
+  Json variant = head(message + 1);
+  Json& turn = variant[message];
+  if (stands == Stands::kForContentWithoutCalls) {
+    turn.erase("tool_calls");
+    turn.erase("function_call");
+  }
+  if (stands == Stands::kForCalls) {
+    replace_last_call(turn, sentinel(0), false);
+  } else {
+    replace_content(turn, sentinel(0));
+  }
+  const auto rendered = render(std::move(variant), generation_prompt);
+  if (!rendered.ok()) return std::nullopt;
+  const std::size_t at = rendered->rfind(sentinel(0));
+  if (at == kNone) return std::nullopt;
+  return rendered->substr(at + sentinel(0).size());
+}
+
+TurnFinder::TurnFinder(const Renderer& renderer) : renderer_(renderer) {}
+
+absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conversation, bool find_turns) {
+  Probe probe(renderer_, conversation);
+  RONDO_RETURN_IF_ERROR(probe.render_all());
+  std::vector<std::size_t> assistants;
+  std::vector<std::size_t> plain;
+  for (std::size_t i = 0; i < probe.messages.size(); ++i) {
+    if (!is_assistant(probe.messages[i])) continue;
+    assistants.push_back(i);
+    if (!calls_tools(probe.messages[i])) plain.push_back(i);
+  }
+  RenderedConversation result;
+  result.assistant_messages = assistants.size();
+  if (find_turns && !assistants.empty()) {
+    const auto together = plain.empty() ? std::nullopt : probe.locate_together(plain);
+    std::size_t lower = 0;
+    std::size_t next_plain = 0;
+    for (const std::size_t i : assistants) {
+      const bool is_plain = !calls_tools(probe.messages[i]);
+      const auto content = is_plain && together ? std::optional<Located>((*together)[next_plain++]) : probe.locate(i);
+      if (!content) continue;
+      const std::size_t begin = find_header(probe, i, lower, std::max(lower, content->begin));
+      const std::size_t end = std::max(begin, find_end(probe, i, *content, lower));
+      result.turns.push_back({begin, end});
+      lower = end;
+    }
+  }
+  result.text = std::move(probe.text);
+  result.encoded = std::move(probe.encoded);
+  return result;
+}
+
+const std::string& TurnFinder::generation_prompt(const Probe& probe, std::size_t message) {
+  const std::string before = message == 0 ? "" : probe.messages[message - 1]["role"].get<std::string>();
+  const auto known = generation_prompts_.find(before);
+  if (known != generation_prompts_.end()) return known->second;
+  return generation_prompts_.emplace(before, learn_generation_prompt(probe, message)).first->second;
+}
+
+/// What the template adds after the messages before `message` when it is asked for a generation prompt, up to a
+/// reasoning block; empty when it adds nothing.
+std::string TurnFinder::learn_generation_prompt(const Probe& probe, std::size_t message) const {
+  Json before = probe.head(message);
+  auto with = message == 0 ? absl::StatusOr<std::string>(std::string()) : probe.render(before, true);
+  if (message == 0 || !with.ok()) {  // no messages, or a template that refuses to stop here: a question of our own
+    before = Json::parse(R"([{"role": "user", "content": "zq"}])");
+    with = probe.render(before, true);
+  }
+  const auto without = probe.render(before, false);
+  if (!with.ok() || !without.ok()) return "";
+  const std::size_t differ = common_prefix(*with, *without);
+  const std::size_t begin = snap_to_token(renderer_.tokenizer->encode(*with, false), differ, 0);
+  const std::string_view added = before_reasoning(std::string_view(*with).substr(begin));
+  return std::string(before_white_space(added, added.size(), 0) == 0 ? std::string_view() : added);
+}
+
+/// End of the header of `message`, whose content begins at `upper`; the turn before it ends at `lower`.
+std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper) {
+  const std::string_view text = probe.text;
+  const std::string& prompt = generation_prompt(probe, message);
+  const std::string_view full = prompt;
+  for (const std::string_view header : {full, full.substr(0, before_white_space(full, full.size(), 0))}) {
+    // What was learned as prompt may begin with the end of the turn before, so only its end must lie in the turn.
+    std::vector<std::size_t> ends;
+    for (std::size_t at = text.substr(0, upper).rfind(header); !header.empty() && at != kNone;
+         at = at == 0 ? kNone : text.substr(0, at + header.size() - 1).rfind(header)) {
+      if (at + header.size() < lower) break;
+      ends.push_back(at + header.size());
+    }
+    if (ends.size() == 1) return ends.front();
+    if (!ends.empty()) return likeliest_header(probe, message, ends);
+  }
+  // No generation prompt: the header ends where the rendering of the messages before ends (Llama 2), else, if the
+  // template writes a header that it does not offer as a prompt, where the content or its reasoning block begins.
+  const auto before = message == 0 ? std::string() : probe.render(probe.head(message), true).value_or("");
+  const std::size_t tag = last_reasoning_tag(text, lower, upper);
+  std::vector<std::size_t> candidates = {upper, before_white_space(text, upper, lower)};
+  if (tag != kNone) candidates.insert(candidates.end(), {tag, before_white_space(text, tag, lower)});
+  constexpr std::size_t kConvincing = 4;
+  std::size_t best = kNone;
+  std::size_t best_common = std::min(kConvincing, std::max<std::size_t>(before.size(), 1)) - 1;
+  for (const std::size_t candidate : candidates) {
+    const std::size_t common = common_suffix(text.substr(0, candidate), before);
+    const bool blank = before_white_space(before, before.size(), before.size() - common) == before.size() - common;
+    if (common > best_common && !blank) {
+      best = candidate;
+      best_common = common;
+    }
+  }
+  if (best != kNone) return best;
+  const bool reasons = tag != kNone && text.substr(tag, upper - tag).find("</") != kNone;
+  return reasons ? tag : upper;
+}
+
+/// Of several places that read like the header's end (`ends`, last first) the one before which the text is as it would
+/// be at the generation prompt: others are forged by the message before or belong to a part of the turn itself.
+std::size_t TurnFinder::likeliest_header(const Probe& probe, std::size_t message,
+                                         const std::vector<std::size_t>& ends) const {
+  const std::string_view text = probe.text;
+  const auto before = message == 0 ? std::string() : probe.render(probe.head(message), true).value_or("");
+  const std::size_t prompt_end = before_reasoning_at_end(before);
+  std::size_t best = ends.front();
+  std::size_t best_common = 0;
+  for (const std::size_t end : ends) {
+    const std::size_t common = common_suffix(text.substr(0, end), std::string_view(before).substr(0, prompt_end));
+    if (common > best_common) {
+      best = end;
+      best_common = common;
+    }
+  }
+  return best;
+}
+
+/// End of the turn of `message`, whose content stands at `located`; the turn before it ends at `lower`.
+std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower) {
+  const std::size_t content_end = std::max(lower, located.end);
+  const std::string_view tail = std::string_view(probe.text).substr(content_end);
+  if (!located.calls) {
+    for (const std::string& known : plain_tails_) {
+      if (tail.substr(0, known.size()) == known) return content_end + known.size();
+    }
+  }
+  const auto stands = located.calls ? Probe::Stands::kForCalls : Probe::Stands::kForContent;
+  const auto tail_of = [&](bool generation_prompt) {
+    auto alone = probe.tail_alone(message, generation_prompt, stands);
+    if (alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
+    return alone;
+  };
+  // How far the text agrees with another ending of the turn, in whole tokens.
+  const auto agreed = [&](const std::optional<std::string>& other) {
+    const std::size_t shared = other ? common_prefix(tail, *other) : 0;
+    return snap_to_token(probe.encoded, content_end + shared, content_end);
+  };
+  std::size_t bound = probe.text.size();  // of the last turn, all that follows may belong to it
+  std::vector<ControlToken> controls;
+  if (message + 1 < probe.messages.size()) {
+    const auto alone = tail_of(false);
+    if (alone) bound = agreed(alone);
+    controls = probe.control_tokens_in(content_end, bound);
+    // A template may end the last turn otherwise than this one: then the turn before a generation prompt tells.
+    const bool ends_otherwise = controls.empty() && alone && !controls_of(*alone).empty();
+    if (ends_otherwise) {
+      controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+      // Both go on with the next header, which may begin with the same token: only the first is sure.
+      controls.resize(std::min<std::size_t>(controls.size(), 1));
+    }
+  } else {
+    // What only ends the conversation is no part of the turn: the turn before a generation prompt lacks it.
+    controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+    if (controls.empty()) return end_of_last(probe, located, content_end);
+  }
+  if (controls.empty()) return bound;
+  if (located.calls) return end_of_calls(probe, message, controls);
+  const std::size_t end = end_of_run(controls);
+  if (end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
+  return end;
+}
+
+/// End of a last turn whose end nothing else shows: its first control token, or the end of the text.
+std::size_t TurnFinder::end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const {
+  const auto controls = probe.control_tokens_in(content_end, probe.text.size());
+  if (controls.empty()) return probe.text.size();
+  return located.calls ? end_of_calls(probe, probe.messages.size() - 1, controls) : end_of_run(controls);
+}
+
+/// Calls may be written with special tokens too: the one that ends the turn without calls decides, else the last.
+std::size_t TurnFinder::end_of_calls(const Probe& probe, std::size_t message,
+                                     const std::vector<ControlToken>& controls) const {
+  const auto plain = probe.tail_alone(message, false, Probe::Stands::kForContentWithoutCalls);
+  const auto ends = controls_of(plain.value_or(""));
+  for (const ControlToken& control : controls) {
+    if (!ends.empty() && control.id == ends.front().id) return control.end;
+  }
+  return controls.back().end;
+}
+
+std::vector<ControlToken> TurnFinder::controls_of(std::string_view text) const {
+  return control_tokens(*renderer_.tokenizer, text, renderer_.tokenizer->encode(text, false), 0, text.size());
+}
+
+}  // namespace rondo::data

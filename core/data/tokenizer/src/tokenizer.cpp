@@ -1,0 +1,244 @@
+#include "rondo/data/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "load.h"
+#include "rondo/base/status.h"
+#include "utf8.h"
+
+namespace rondo::data {
+namespace {
+
+constexpr std::array<const char*, 4> kNames = {"bos", "eos", "pad", "unk"};
+
+using SpecialNames = std::array<std::optional<std::string>, kNames.size()>;
+
+// A string, or an object with the string `content`.
+absl::StatusOr<std::optional<std::string>> read_name(const tok::Fields& file, const std::string& key) {
+  const tok::Fields field = file.member(key.c_str());
+  if (field.value().is_null()) return std::optional<std::string>();
+  if (field.value().is_object()) {
+    RONDO_ASSIGN_OR_RETURN(std::string name, field.text("content"));
+    return std::optional<std::string>(std::move(name));
+  }
+  RONDO_ASSIGN_OR_RETURN(std::string name, file.text(key.c_str()));
+  return std::optional<std::string>(std::move(name));
+}
+
+}  // namespace
+
+class Tokenizer::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<const Impl>> load(const std::filesystem::path& folder);
+
+  Encoded encode(std::string_view text, bool add_special_tokens) const;
+  std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+  std::optional<TokenId> id_of(std::string_view token) const;
+  const std::string* spelling_of(TokenId id) const;
+  const tok::AddedTokens& added() const { return added_; }
+  std::size_t size() const { return size_; }
+  const std::optional<std::string>& name(std::size_t which) const { return names_[which]; }
+
+ private:
+  struct Spaces {
+    std::uint16_t leading = 0;
+    std::uint16_t trailing = 0;
+  };
+
+  absl::Status read_components(const tok::Fields& file);
+  absl::Status read_names(const std::filesystem::path& folder);
+  void place_tokens(const tok::Pieces& pieces, std::vector<tok::PlacedToken>& out, std::uint64_t& dropped) const;
+
+  std::vector<tok::Normalizer> normalizers_;
+  tok::PreTokenizers pre_tokenizers_;
+  tok::Model model_;
+  std::vector<Spaces> spaces_;  // of each spelling of the model
+  tok::AddedTokens added_;
+  std::vector<tok::PostProcessor> post_processors_;
+  std::optional<std::vector<tok::Decoder>> decoders_;
+  std::size_t size_ = 0;
+  SpecialNames names_;
+};
+
+absl::Status Tokenizer::Impl::read_components(const tok::Fields& file) {
+  if (file.has("version")) {
+    RONDO_ASSIGN_OR_RETURN(const std::string version, file.text("version"));
+    if (version != "1.0") return file.member("version").error(fmt::format("expected 1.0, found '{}'", version));
+  }
+  RONDO_ASSIGN_OR_RETURN(normalizers_, tok::load_normalizers(file.member("normalizer")));
+  RONDO_ASSIGN_OR_RETURN(pre_tokenizers_, tok::load_pre_tokenizers(file.member("pre_tokenizer")));
+  RONDO_ASSIGN_OR_RETURN(post_processors_, tok::load_post_processors(file.member("post_processor")));
+  RONDO_ASSIGN_OR_RETURN(decoders_, tok::load_decoders(file.member("decoder")));
+  RONDO_ASSIGN_OR_RETURN(model_, tok::load_model(file.member("model"), pre_tokenizers_.byte_symbols()));
+  RONDO_ASSIGN_OR_RETURN(added_, tok::load_added_tokens(file, model_.bpe, normalizers_));
+  size_ = model_.spellings.size();
+  if (!added_.all().empty()) size_ = std::max(size_, static_cast<std::size_t>(added_.all().rbegin()->first) + 1);
+  for (const std::string& spelling : model_.spellings) {
+    std::size_t leading = 0;
+    std::size_t trailing = 0;
+    tok::count_spaces(spelling, leading, trailing);
+    spaces_.push_back({static_cast<std::uint16_t>(std::min<std::size_t>(leading, UINT16_MAX)),
+                       static_cast<std::uint16_t>(std::min<std::size_t>(trailing, UINT16_MAX))});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::Impl::read_names(const std::filesystem::path& folder) {
+  const bool configured = std::filesystem::exists(folder / "tokenizer_config.json");
+  const std::filesystem::path path = folder / (configured ? "tokenizer_config.json" : "config.json");
+  if (!configured && !std::filesystem::exists(path)) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(path));
+  const tok::Fields file(json, "");
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (configured) {
+      auto name = read_name(file, fmt::format("{}_token", kNames[i]));
+      if (!name.ok()) return with_context(name.status(), path.string());
+      names_[i] = *std::move(name);
+      continue;
+    }
+    // Without the tokenizer's own configuration the model's names the tokens by id; a list's first is the one.
+    const tok::Fields field = file.member(fmt::format("{}_token_id", kNames[i]).c_str());
+    const tok::Json& value = field.value().is_array() && !field.value().empty() ? field.value()[0] : field.value();
+    if (value.is_null()) continue;
+    auto id = tok::token_id(tok::Fields(value, field.where()));
+    if (!id.ok()) return with_context(id.status(), path.string());
+    const std::string* const spelling = spelling_of(*id);
+    if (spelling != nullptr) names_[i] = *spelling;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::load(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "tokenizer.json";
+  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(path));
+  auto impl = std::make_unique<Impl>();
+  const absl::Status status = impl->read_components(tok::Fields(json, ""));
+  if (!status.ok()) return with_context(status, path.string());
+  RONDO_RETURN_IF_ERROR(impl->read_names(folder));
+  return std::unique_ptr<const Impl>(std::move(impl));
+}
+
+const std::string* Tokenizer::Impl::spelling_of(TokenId id) const {
+  if (const tok::AddedToken* const token = added_.find(id)) return &token->content;
+  const auto index = static_cast<std::size_t>(id);
+  if (id < 0 || index >= model_.spellings.size() || model_.spellings[index].empty()) return nullptr;
+  return &model_.spellings[index];
+}
+
+std::optional<TokenId> Tokenizer::Impl::id_of(std::string_view token) const {
+  if (const tok::AddedToken* const added = added_.find(token)) return added->id;
+  return model_.bpe.id_of(token);
+}
+
+void Tokenizer::Impl::place_tokens(const tok::Pieces& pieces, std::vector<tok::PlacedToken>& out,
+                                   std::uint64_t& dropped) const {
+  tok::Bpe::Scratch scratch;
+  std::vector<tok::WordToken> word;
+  for (const tok::Piece& piece : pieces.list) {
+    if (piece.token.has_value()) {
+      tok::PlacedToken& token = out.emplace_back();
+      token.id = *piece.token;
+      if (piece.size() > 0) token.range = piece.range(0, piece.size());
+      tok::count_spaces(piece.text(), token.leading_spaces, token.trailing_spaces);
+      continue;
+    }
+    word.clear();
+    dropped += model_.bpe.tokenize(piece.text(), scratch, word);
+    for (const tok::WordToken& token : word) {
+      const Spaces& spaces = spaces_[static_cast<std::size_t>(token.id)];
+      out.push_back({token.id, piece.range(token.begin, token.end), spaces.leading, spaces.trailing});
+    }
+  }
+}
+
+Encoded Tokenizer::Impl::encode(std::string_view text, bool add_special_tokens) const {
+  tok::RegexScratch scratch;
+  tok::Pieces pieces = tok::whole_text(text);
+  added_.split(pieces, false);
+  if (!normalizers_.empty()) {
+    for (tok::Piece& piece : pieces.list) {
+      if (piece.token.has_value()) continue;
+      const tok::Piece normal = tok::normalize(normalizers_, piece, pieces, scratch);
+      piece = normal.slice(0, normal.size());
+    }
+  }
+  added_.split(pieces, true);
+  tok::pre_tokenize(pre_tokenizers_, pieces, scratch);
+
+  Encoded out;
+  std::vector<tok::PlacedToken> tokens;
+  tokens.reserve(text.size() / 3 + 8);
+  place_tokens(pieces, tokens, out.dropped);
+  tok::post_process(post_processors_, text, add_special_tokens, tokens);
+  out.ids.reserve(tokens.size());
+  out.ranges.reserve(tokens.size());
+  for (const tok::PlacedToken& token : tokens) {
+    out.ids.push_back(token.id);
+    out.ranges.push_back(token.range);
+  }
+  return out;
+}
+
+std::string Tokenizer::Impl::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  std::vector<std::string> tokens;
+  for (const TokenId id : ids) {
+    const tok::AddedToken* const added = added_.find(id);
+    const std::string* const spelling = added != nullptr ? &added->searched : spelling_of(id);
+    if (spelling == nullptr) continue;
+    if (skip_special_tokens && added != nullptr) {
+      // What counts is whether the text that decoding starts from is a special token's: the reference asks by name.
+      const tok::AddedToken* const named = added_.find(*spelling);
+      if (named != nullptr && named->special) continue;
+    }
+    tokens.push_back(*spelling);
+  }
+  if (decoders_.has_value()) return tok::decode_tokens(*decoders_, std::move(tokens));
+  std::string text;
+  for (const std::string& token : tokens) {
+    if (&token != &tokens.front()) text += ' ';
+    text += token;
+  }
+  return text;
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+absl::StatusOr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
+  RONDO_ASSIGN_OR_RETURN(std::unique_ptr<const Impl> impl, Impl::load(folder));
+  return Tokenizer(std::move(impl));
+}
+
+Encoded Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  return impl_->encode(text, add_special_tokens);
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  return impl_->decode(ids, skip_special_tokens);
+}
+
+std::optional<TokenId> Tokenizer::id_of(std::string_view token) const { return impl_->id_of(token); }
+
+std::string Tokenizer::token_of(TokenId id) const {
+  const std::string* const spelling = impl_->spelling_of(id);
+  return spelling == nullptr ? std::string() : *spelling;
+}
+
+bool Tokenizer::is_special(TokenId id) const {
+  const tok::AddedToken* const token = impl_->added().find(id);
+  return token != nullptr && token->special;
+}
+
+std::size_t Tokenizer::size() const { return impl_->size(); }
+
+std::optional<std::string> Tokenizer::bos_token() const { return impl_->name(0); }
+std::optional<std::string> Tokenizer::eos_token() const { return impl_->name(1); }
+std::optional<std::string> Tokenizer::pad_token() const { return impl_->name(2); }
+std::optional<std::string> Tokenizer::unk_token() const { return impl_->name(3); }
+
+}  // namespace rondo::data

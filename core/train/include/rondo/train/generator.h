@@ -1,0 +1,51 @@
+// Text generation with a key/value cache on one device, weights resident.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+#include "rondo/model/architecture.h"
+#include "rondo/offload/parameter_store.h"
+
+namespace rondo::train {
+
+struct SamplingOptions {
+  std::uint32_t max_new_tokens = 128;
+  double temperature = 0.0;  // 0: the most likely token
+  std::uint32_t top_k = 0;   // 0: all
+  double top_p = 1.0;
+  std::uint64_t seed = 42;
+  std::vector<std::int32_t> stop_ids;
+};
+
+/// The token that `options` choose from logits [V]: transformers' order (temperature, top k, top p), equal logits by
+/// rising id; the random number follows from (seed, position).
+std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position);
+
+class Generator {
+ public:
+  /// Compiles and allocates for up to `capacity` tokens of prompt and answer. All outlive the generator.
+  /// Errors: ResourceExhausted when weights and cache do not fit the device.
+  static absl::StatusOr<std::unique_ptr<Generator>> make(const model::Architecture& model,
+                                                         offload::ParameterStore& parameters, devices::Device& device,
+                                                         std::uint32_t prompt_tokens, std::uint32_t capacity);
+  ~Generator();
+
+  /// The answer's ids, a stop id included when it ended the answer. `on_token` is told of each at once.
+  absl::StatusOr<std::vector<std::int32_t>> generate(std::span<const std::int32_t> prompt,
+                                                     const SamplingOptions& options,
+                                                     const std::function<void(std::int32_t)>& on_token);
+
+ private:
+  class Impl;
+  explicit Generator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rondo::train

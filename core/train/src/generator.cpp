@@ -1,0 +1,246 @@
+#include "rondo/train/generator.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/random.h"
+#include "rondo/schedule/batch.h"
+
+namespace rondo::train {
+namespace {
+
+constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+
+/// Ids by falling logit, equal ones by rising id; only the first `count` are in order.
+std::vector<std::int32_t> ranked(std::span<const float> logits, std::size_t count) {
+  std::vector<std::int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto more_likely = [&](std::int32_t a, std::int32_t b) {
+    const float x = logits[static_cast<std::size_t>(a)];
+    const float y = logits[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), more_likely);
+  ids.resize(count);
+  return ids;
+}
+
+}  // namespace
+
+std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position) {
+  if (options.temperature <= 0) {
+    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  const std::size_t kept = options.top_k > 0 ? std::min<std::size_t>(options.top_k, logits.size()) : logits.size();
+  const std::vector<std::int32_t> ids = ranked(logits, kept);
+  std::vector<double> weights;
+  const double best = logits[static_cast<std::size_t>(ids[0])];
+  double sum = 0;
+  for (const std::int32_t id : ids) {
+    weights.push_back(
+        std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - best) / options.temperature));
+    sum += weights.back();
+  }
+  // The smallest set of most likely tokens that holds top_p of the probability.
+  std::size_t count = 0;
+  double mass = 0;
+  while (count < weights.size() && (count == 0 || mass < options.top_p * sum)) mass += weights[count++];
+  const std::uint64_t draw = devices::mix64(devices::combine_keys(options.seed, position));
+  double target = static_cast<double>(draw >> 11U) * 0x1.0p-53 * mass;
+  for (std::size_t i = 0; i < count; ++i) {
+    target -= weights[i];
+    if (target < 0) return ids[i];
+  }
+  return ids[count - 1];
+}
+
+class Generator::Impl {
+ public:
+  Impl(const model::Architecture& model, offload::ParameterStore& parameters, devices::Device& device,
+       std::uint32_t capacity)
+      : model_(model),
+        parameters_(parameters),
+        device_(device),
+        unified_(device.caps().unified_memory),
+        capacity_(capacity) {}
+
+  absl::Status prepare(std::uint32_t prompt_tokens) {
+    RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
+    prompt_bucket_ = devices::token_bucket(prompt_tokens);
+    for (const std::uint32_t tokens : {prompt_bucket_, std::uint32_t{1}}) {
+      for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+        RONDO_RETURN_IF_ERROR(compile(layer, tokens));
+      }
+    }
+    RONDO_RETURN_IF_ERROR(place_weights());
+    const auto take = [&](devices::Buffer& buffer, Bytes size) -> absl::Status {
+      RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
+      return absl::OkStatus();
+    };
+    const Bytes cache = Bytes{capacity_} * model_.config().num_kv_heads * model_.config().head_dim *
+                        devices::size_of(model_.method().dtype);
+    caches_.resize(model_.layers().size());
+    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+      if (model_.layers()[layer].kind != model::LayerKind::kAttention) continue;
+      for (devices::Buffer& buffer : caches_[layer]) RONDO_RETURN_IF_ERROR(take(buffer, cache));
+    }
+    for (devices::Buffer& buffer : activations_)
+      RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_)));
+    RONDO_RETURN_IF_ERROR(take(scratch_, std::max<Bytes>(scratch_bytes_, 64)));
+    RONDO_RETURN_IF_ERROR(take(batch_, schedule::BatchLayout(prompt_bucket_).total()));
+    RONDO_RETURN_IF_ERROR(take(logits_, Bytes{model_.config().vocab_size} * sizeof(float)));
+    RONDO_ASSIGN_OR_RETURN(host_batch_, devices::allocate_host(batch_.size(), "generation"));
+    RONDO_ASSIGN_OR_RETURN(host_logits_, devices::allocate_host(logits_.size(), "generation"));
+    return absl::OkStatus();
+  }
+
+  /// Logits after `ids`, which stand at positions `first` and on.
+  absl::StatusOr<std::span<const float>> forward(std::span<const std::int32_t> ids, std::uint32_t first) {
+    const std::uint32_t tokens = ids.size() == 1 ? 1 : prompt_bucket_;
+    schedule::Microbatch batch;
+    batch.ids.assign(ids.begin(), ids.end());
+    for (std::size_t i = 0; i < ids.size(); ++i) batch.positions.push_back(static_cast<std::int32_t>(first + i));
+    batch.targets.assign(ids.size(), -1);
+    batch.keys.assign(ids.size(), 0);
+    batch.bounds = {0, static_cast<std::int32_t>(ids.size())};
+    schedule::pack_batch(batch, tokens, host_batch_.view().host());
+    const Bytes batch_bytes = schedule::BatchLayout(tokens).total();
+    RONDO_RETURN_IF_ERROR(
+        copy(devices::QueueRole::kUp, host_batch_.view().part(0, batch_bytes), batch_.view().part(0, batch_bytes)));
+    std::vector<devices::Bindings> bindings(model_.layers().size());
+    std::uint64_t last = 0;
+    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+      const devices::Program& program = *programs_.at({model_.layers()[layer].program_class, tokens});
+      bind(layer, tokens, program.ops(), bindings[layer]);
+      last = ++value_;
+      device_.queue(devices::QueueRole::kCompute)
+          .run(program, bindings[layer], {}, {timeline_.get(), last}, {"decode", 0, 0, 0});
+    }
+    RONDO_RETURN_IF_ERROR(timeline_->wait(last, kNever));
+    RONDO_RETURN_IF_ERROR(copy(devices::QueueRole::kDown, logits_.view(), host_logits_.view()));
+    return std::span<const float>(reinterpret_cast<const float*>(host_logits_.view().host()),
+                                  model_.config().vocab_size);
+  }
+
+  std::uint32_t capacity() const { return capacity_; }
+
+ private:
+  absl::Status compile(model::LayerIndex layer, std::uint32_t tokens) {
+    const auto key = std::pair(model_.layers()[layer].program_class, tokens);
+    if (programs_.contains(key)) return absl::OkStatus();
+    const devices::OpList list = model_.record(layer, model::Phase::kDecode, model::Keep::kNothing, tokens, capacity_);
+    RONDO_RETURN_IF_ERROR(devices::validate(list));
+    const devices::ArenaLayout layout = devices::plan_arena(list);
+    scratch_bytes_ = std::max(scratch_bytes_, layout.size);
+    RONDO_ASSIGN_OR_RETURN(auto program, device_.compile(list, layout));
+    programs_.emplace(key, std::move(program));
+    return absl::OkStatus();
+  }
+
+  absl::Status place_weights() {
+    weights_.resize(model_.parameters().size());
+    for (model::ParameterId id = 0; id < weights_.size(); ++id) {
+      const devices::BufferView home = parameters_.published(id);
+      weights_[id] = home;
+      if (unified_) continue;
+      RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, device_.allocate(home.size, devices::MemoryKind::kDevice));
+      RONDO_RETURN_IF_ERROR(copy(devices::QueueRole::kUp, home, buffer.view()));
+      weights_[id] = buffer.view();
+      resident_.push_back(std::move(buffer));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status copy(devices::QueueRole role, devices::BufferView from, devices::BufferView to) {
+    device_.queue(role).copy(from, to, {}, {timeline_.get(), ++value_}, {"copy", 0, 0, 0});
+    return timeline_->wait(value_, kNever);
+  }
+
+  void bind(model::LayerIndex layer, std::uint32_t tokens, const devices::OpList& list, devices::Bindings& bindings) {
+    const schedule::BatchLayout batch(tokens);
+    bindings.tensors.resize(list.tensors.size());
+    for (std::size_t i = 0; i < list.tensors.size(); ++i) {
+      const devices::TensorDesc& tensor = list.tensors[i];
+      devices::BufferView& view = bindings.tensors[i];
+      switch (tensor.role) {
+        case devices::TensorRole::kWeight:
+          view = weights_[model_.layers()[layer].parameters[tensor.index]];
+          break;
+        case devices::TensorRole::kInput:
+          view = activations_[(layer + 1) % 2].view().part(0, tensor.bytes());
+          break;
+        case devices::TensorRole::kOutput:
+          view = activations_[layer % 2].view().part(0, tensor.bytes());
+          break;
+        case devices::TensorRole::kBatch: {
+          const auto which = static_cast<devices::BatchTensor>(tensor.index);
+          view = batch_.view().part(batch.offset(which), batch.size(which));
+          break;
+        }
+        case devices::TensorRole::kState:
+          view = caches_[layer][tensor.index].view();
+          break;
+        case devices::TensorRole::kLogits:
+          view = logits_.view();
+          break;
+        default:
+          break;
+      }
+    }
+    bindings.scratch = scratch_.view();
+    bindings.layer = layer;
+  }
+
+  const model::Architecture& model_;
+  offload::ParameterStore& parameters_;
+  devices::Device& device_;
+  const bool unified_;
+  const std::uint32_t capacity_;
+  std::uint32_t prompt_bucket_ = 0;
+  Bytes scratch_bytes_ = 0;
+  std::unique_ptr<devices::Timeline> timeline_;
+  std::uint64_t value_ = 0;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<devices::Program>> programs_;  // class, tokens
+  std::vector<devices::BufferView> weights_;
+  std::vector<devices::Buffer> resident_;
+  std::vector<std::array<devices::Buffer, 2>> caches_;
+  std::array<devices::Buffer, 2> activations_;
+  devices::Buffer scratch_, batch_, logits_, host_batch_, host_logits_;
+};
+
+Generator::Generator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Generator::~Generator() = default;
+
+absl::StatusOr<std::unique_ptr<Generator>> Generator::make(const model::Architecture& model,
+                                                           offload::ParameterStore& parameters, devices::Device& device,
+                                                           std::uint32_t prompt_tokens, std::uint32_t capacity) {
+  auto impl = std::make_unique<Impl>(model, parameters, device, capacity);
+  RONDO_RETURN_IF_ERROR(impl->prepare(prompt_tokens));
+  return std::unique_ptr<Generator>(new Generator(std::move(impl)));
+}
+
+absl::StatusOr<std::vector<std::int32_t>> Generator::generate(std::span<const std::int32_t> prompt,
+                                                              const SamplingOptions& options,
+                                                              const std::function<void(std::int32_t)>& on_token) {
+  std::vector<std::int32_t> answer;
+  auto position = static_cast<std::uint32_t>(prompt.size());
+  RONDO_ASSIGN_OR_RETURN(std::span<const float> logits, impl_->forward(prompt, 0));
+  while (answer.size() < options.max_new_tokens) {
+    const std::int32_t id = choose_token(logits, options, position);
+    answer.push_back(id);
+    if (on_token) on_token(id);
+    if (std::ranges::count(options.stop_ids, id) > 0 || position >= impl_->capacity()) break;
+    if (answer.size() == options.max_new_tokens) break;
+    RONDO_ASSIGN_OR_RETURN(logits, impl_->forward(std::span(&id, 1), position));
+    ++position;
+  }
+  return answer;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,139 @@
+// The verbs plan and devices: what the partitioner decided, and what the pool's members can do, as INTERFACE's JSON.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/pool.h"
+#include "rondo/train/run.h"
+#include "rondo/train/session.h"
+
+namespace rondo::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json layers_json(const PlannedRun& run) {
+  Json layers = Json::array();
+  for (const partition::LayerShape& layer : run.shape.layers) {
+    layers.push_back({{"name", layer.name},
+                      {"parameters", layer.parameters},
+                      {"weight_bytes", layer.weight_bytes},
+                      {"forward_flops", layer.forward.flops()}});
+  }
+  return layers;
+}
+
+Json memory_json(const partition::MemoryTable& table) {
+  Json json = Json::object();
+  for (const auto& [purpose, bytes] : table) json[purpose] = bytes;
+  return json;
+}
+
+Json devices_json(const partition::Plan& plan) {
+  Json devices = Json::array();
+  for (const partition::DevicePlan& device : plan.devices) {
+    Json entry = {{"name", device.name},
+                  {"peak_bytes", device.peak_bytes},
+                  {"budget_bytes", device.budget_bytes},
+                  {"busy", device.busy},
+                  {"memory", memory_json(device.memory)}};
+    if (!device.unused_because.empty()) entry["unused_because"] = device.unused_because;
+    devices.push_back(std::move(entry));
+  }
+  return devices;
+}
+
+Json slots_json(const partition::Plan& plan) {
+  Json slots = Json::array();
+  for (const partition::Slot& slot : plan.slots) {
+    slots.push_back({{"device", plan.devices[slot.device].name},
+                     {"round", slot.round},
+                     {"microbatches", plan.rounds[slot.round].microbatches},
+                     {"phase", partition::name_of(slot.phase)},
+                     {"first_layer", slot.first_layer},
+                     {"last_layer", slot.last_layer},
+                     {"seconds", slot.seconds}});
+  }
+  return slots;
+}
+
+Json speeds_json(const devices::DeviceProfile& profile, bool known) {
+  Json flops = Json::object();
+  for (const auto& [dtype, speed] : profile.flops) {
+    flops[devices::name_of(dtype)] = known && speed > 0 ? Json(speed) : Json(nullptr);
+  }
+  const auto number = [&](double value) { return known && value > 0 ? Json(value) : Json(nullptr); };
+  return {{"flops", std::move(flops)},
+          {"memory_bandwidth", number(profile.memory_bandwidth)},
+          {"link",
+           {{"up_bytes_per_second", number(profile.link_up)},
+            {"down_bytes_per_second", number(profile.link_down)},
+            {"latency_seconds", number(profile.link_latency_seconds)}}}};
+}
+
+}  // namespace
+
+absl::StatusOr<PlanView> run_plan(const Config& config) {
+  RONDO_ASSIGN_OR_RETURN(const Machine machine, open_machine(config));
+  RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
+  Loader::Lengths lengths = assumed_lengths(config);
+  if (!config.dataset.empty()) {
+    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+    RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
+    Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
+                               config.seed});
+    lengths = loader.lengths(loader.steps_per_epoch());
+  }
+  RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
+  PlanView view;
+  view.plan = run.plan;
+  view.json = {{"step_seconds", run.plan.predicted.step_seconds},
+               {"tokens_per_second", run.plan.predicted.tokens_per_second},
+               {"bubble", run.plan.predicted.bubble},
+               {"limited_by", run.plan.predicted.limited_by},
+               {"commit_seconds", run.plan.predicted.commit_seconds},
+               {"layers", layers_json(run)},
+               {"devices", devices_json(run.plan)},
+               {"host_peak_bytes", run.plan.host_peak_bytes},
+               {"host_memory", memory_json(run.plan.host)},
+               {"disk_bytes", run.plan.disk_bytes},
+               {"slots", slots_json(run.plan)}};
+  return view;
+}
+
+absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
+  devices::ThreadPool threads(config.threads);
+  RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({config.devices, config.memory_limit}, threads));
+  Json list = Json::array();
+  for (const devices::PoolMember& member : pool) {
+    const devices::DeviceCaps& caps = member.device->caps();
+    devices::DeviceProfile profile = member.profile;
+    if (config.bench && caps.does_arithmetic) {
+      RONDO_ASSIGN_OR_RETURN(profile, devices::measure_device(*member.device, threads));
+    }
+    Json dtypes = Json::array();
+    for (const devices::DType dtype : caps.compute_dtypes) dtypes.push_back(devices::name_of(dtype));
+    Json entry = {{"name", caps.name},
+                  {"backend", caps.backend},
+                  {"description", caps.description},
+                  {"memory_bytes", caps.memory_bytes},
+                  {"dtypes", std::move(dtypes)}};
+    // A described card's figures are known; a real device's are measured or unknown.
+    entry.update(speeds_json(profile, config.bench || !profile.source.empty()));
+    list.push_back(std::move(entry));
+  }
+  Json document = {{"devices", std::move(list)}};
+  if (!config.catalogue) return document;
+  Json cards = Json::array();
+  for (const devices::DeviceProfile& card : devices::card_catalogue()) {
+    Json entry = {{"name", card.name}, {"memory_bytes", card.memory_bytes}};
+    entry.update(speeds_json(card, true));
+    entry["efficiency"] = card.efficiency;
+    entry["source"] = card.source;
+    cards.push_back(std::move(entry));
+  }
+  document["catalogue"] = std::move(cards);
+  return document;
+}
+
+}  // namespace rondo::train

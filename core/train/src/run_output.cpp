@@ -1,0 +1,85 @@
+#include "run_output.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+
+namespace rondo::train {
+namespace {
+
+constexpr const char* kMetrics = "metrics.jsonl";
+
+/// Lines of an earlier part of the run up to `step`.
+absl::StatusOr<std::string> lines_up_to(const std::filesystem::path& path, std::uint64_t step) {
+  std::string kept;
+  if (!std::filesystem::exists(path)) return kept;
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (line.is_object() && line.contains("step") && line["step"].is_number_unsigned() &&
+        line["step"].get<std::uint64_t>() <= step) {
+      kept += text.substr(begin, end + 1 - begin);
+    }
+    begin = end + 1;
+  }
+  return kept;
+}
+
+}  // namespace
+
+absl::StatusOr<MetricsFile> MetricsFile::open(const std::filesystem::path& output_dir, std::uint64_t resumed_step) {
+  MetricsFile metrics;
+  metrics.path_ = output_dir / kMetrics;
+  std::string kept;
+  if (resumed_step > 0) {
+    RONDO_ASSIGN_OR_RETURN(kept, lines_up_to(metrics.path_, resumed_step));
+  }
+  RONDO_RETURN_IF_ERROR(write_file_atomically(metrics.path_, kept));
+  metrics.file_.reset(std::fopen(metrics.path_.c_str(), "a"));
+  if (metrics.file_ == nullptr) {
+    return internal_error("{}: cannot be written: {}", metrics.path_.string(), std::strerror(errno));
+  }
+  return metrics;
+}
+
+absl::Status MetricsFile::write(const nlohmann::ordered_json& line) {
+  const std::string text = line.dump() + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() || std::fflush(file_.get()) != 0) {
+    return internal_error("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status prepare_output_dir(const Config& config) {
+  const std::filesystem::path folder = config.output_dir;
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
+    return invalid_input("output_dir: {} is a file, expected a folder", config.output_dir);
+  }
+  if (config.resume_from_checkpoint.empty() && !config.overwrite_output_dir) {
+    for (const char* name : {"trainer_state.json", "adapter_model.safetensors", "model.safetensors",
+                             "model.safetensors.index.json", "config.json", "metrics.jsonl"}) {
+      if (!std::filesystem::exists(folder / name, error)) continue;
+      return invalid_input(
+          "output_dir: {} holds {} of another run: name another folder, or set resume_from_checkpoint: auto or "
+          "overwrite_output_dir: true",
+          config.output_dir, name);
+    }
+  }
+  std::filesystem::create_directories(folder, error);
+  if (error) return invalid_input("output_dir: {} cannot be made: {}", config.output_dir, error.message());
+  const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));
+  if (!writable.ok()) return absl::InvalidArgumentError(fmt::format("output_dir: {}", writable.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,34 @@
+// The files of a run other than checkpoints: metrics.jsonl, config.resolved.yaml, the final result.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/train/config.h"
+
+namespace rondo::train {
+
+/// metrics.jsonl, a line at a time, flushed at once.
+class MetricsFile {
+ public:
+  /// A new file, or one whose lines past `resumed_step` are cut off.
+  static absl::StatusOr<MetricsFile> open(const std::filesystem::path& output_dir, std::uint64_t resumed_step);
+  absl::Status write(const nlohmann::ordered_json& line);
+
+ private:
+  struct Closer {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::filesystem::path path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+};
+
+/// Makes the folder. Errors: InvalidArgument when it cannot be made, is a file, or holds another run's results and neither
+/// resume_from_checkpoint nor overwrite_output_dir is set.
+absl::Status prepare_output_dir(const Config& config);
+
+}  // namespace rondo::train

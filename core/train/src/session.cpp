@@ -1,0 +1,241 @@
+#include "rondo/train/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/host_memory.h"
+#include "rondo/model/parameters.h"
+#include "rondo/schedule/shape.h"
+#include "rondo/train/weights.h"
+
+namespace rondo::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path hub_cache() {
+  if (const char* cache = std::getenv("HF_HUB_CACHE"); cache != nullptr && *cache != '\0') return cache;
+  if (const char* home = std::getenv("HF_HOME"); home != nullptr && *home != '\0') return fs::path(home) / "hub";
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : ".") / ".cache" / "huggingface" / "hub";
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
+  return text;
+}
+
+devices::DType dtype_of(const std::string& name) {
+  if (name == "fp32") return devices::DType::kFloat32;
+  return name == "fp16" ? devices::DType::kFloat16 : devices::DType::kBfloat16;
+}
+
+partition::Keep keep_of(const std::string& recompute) {
+  if (recompute == "full") return partition::Keep::kNothing;
+  return recompute == "none" ? partition::Keep::kAll : partition::Keep::kSelective;
+}
+
+absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::ModelConfig& model) {
+  model::LoraConfig lora;
+  lora.rank = config.lora_rank;
+  lora.alpha = config.lora_alpha;
+  lora.dropout = config.lora_dropout;
+  lora.use_rslora = config.use_rslora;
+  RONDO_ASSIGN_OR_RETURN(lora.targets, model::resolve_targets(model, config.lora_target));
+  return lora;
+}
+
+/// Bytes/s that reading and writing reach together, from a short copy on the pool.
+double measure_memory_bandwidth(devices::ThreadPool& threads) {
+  constexpr std::size_t kBytes = 32U << 20U;
+  constexpr std::size_t kPiece = 1U << 20U;
+  std::vector<std::byte> from(kBytes, std::byte{1});
+  std::vector<std::byte> to(kBytes);
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    threads.parallel_for(kBytes / kPiece, [&](std::int64_t piece, std::uint32_t) {
+      const auto offset = static_cast<std::size_t>(piece) * kPiece;
+      std::memcpy(to.data() + offset, from.data() + offset, kPiece);
+    });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::max(best, 2.0 * static_cast<double>(kBytes) / seconds);
+  }
+  return best;
+}
+
+/// AdamW moves 28 bytes a parameter (four fp32 arrays read, three written).
+devices::HostProfile measured_host(devices::ThreadPool& threads) {
+  devices::HostProfile host;
+  host.memory_bytes = devices::available_memory();
+  host.memory_bandwidth = measure_memory_bandwidth(threads);
+  host.optimizer_parameters_per_second = host.memory_bandwidth / 28.0;
+  return host;
+}
+
+}  // namespace
+
+absl::StatusOr<fs::path> find_model(const std::string& name_or_path) {
+  std::error_code ignored;
+  if (fs::is_directory(name_or_path, ignored)) return fs::path(name_or_path);
+  if (fs::exists(name_or_path, ignored)) {
+    return invalid_input("model_name_or_path: {} is a file, expected a model directory", name_or_path);
+  }
+  std::string folder = "models--" + name_or_path;
+  for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/')) folder.replace(at, 1, "--");
+  const fs::path in_cache = hub_cache() / folder;
+  if (!fs::is_directory(in_cache, ignored)) {
+    return invalid_input("model_name_or_path: no directory {} and no {} in the Hugging Face cache {}", name_or_path,
+                         folder, hub_cache().string());
+  }
+  RONDO_ASSIGN_OR_RETURN(const std::string commit, read_file(in_cache / "refs" / "main"));
+  const fs::path snapshot = in_cache / "snapshots" / trimmed(commit);
+  if (!fs::is_directory(snapshot, ignored)) {
+    return invalid_input("model_name_or_path: {} names commit {}, of which there is no snapshot", in_cache.string(),
+                         trimmed(commit));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<TextParts> open_text(const fs::path& folder) {
+  RONDO_ASSIGN_OR_RETURN(data::Tokenizer tokenizer, data::Tokenizer::load(folder));
+  RONDO_ASSIGN_OR_RETURN(std::optional<data::ChatTemplate> chat, data::ChatTemplate::load(folder));
+  return TextParts{std::move(tokenizer), std::move(chat)};
+}
+
+absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
+  data::DataOptions options;
+  options.cutoff_len = config.cutoff_len;
+  options.train_on_prompt = config.train_on_prompt;
+  options.max_samples = config.max_samples;
+  constexpr std::pair<const char*, data::DataFormat> kFormats[] = {
+      {"auto", data::DataFormat::kAuto},
+      {"messages", data::DataFormat::kMessages},
+      {"prompt_completion", data::DataFormat::kPromptCompletion},
+      {"text", data::DataFormat::kText},
+      {"alpaca", data::DataFormat::kAlpaca},
+      {"sharegpt", data::DataFormat::kShareGpt},
+      {"plain_text", data::DataFormat::kPlainText}};
+  for (const auto& [name, format] : kFormats) {
+    if (config.data_format == name) options.format = format;
+  }
+  RunData run;
+  if (!config.dataset.empty()) {
+    RONDO_ASSIGN_OR_RETURN(run.train, data::load_dataset(config.dataset, text.renderer(), options));
+  }
+  if (!config.eval_dataset.empty()) {
+    RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_dataset(config.eval_dataset, text.renderer(), options));
+  } else if (config.val_size > 0 && !run.train.samples.empty()) {
+    auto [train, held_out] = data::split_dataset(std::move(run.train), config.val_size, config.seed);
+    if (train.samples.empty()) {
+      return invalid_input("val_size: {} leaves no sample of {} to train on", config.val_size, config.dataset);
+    }
+    run.train = std::move(train);
+    run.evaluation = std::move(held_out);
+  }
+  return run;
+}
+
+absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool need_weights) {
+  OpenModel open;
+  RONDO_ASSIGN_OR_RETURN(open.folder, find_model(config.model_name_or_path));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(open.folder));
+  const bool training = purpose == Purpose::kTrain;
+  model::MethodSpec method;
+  method.dtype = dtype_of(config.dtype);
+  if (!config.adapter_name_or_path.empty()) {
+    if (training && config.finetuning_type == "full") {
+      return invalid_input("adapter_name_or_path: an adapter cannot be trained with finetuning_type: full, set lora");
+    }
+    RONDO_ASSIGN_OR_RETURN(method.lora, model::load_adapter_config(config.adapter_name_or_path));
+    const fs::path file = fs::path(config.adapter_name_or_path) / "adapter_model.safetensors";
+    RONDO_ASSIGN_OR_RETURN(open.adapter_files, model::TensorFiles::open_file(file));
+    RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(model_config, *method.lora, *open.adapter_files));
+    method.train_lora = training;
+  } else if (training && config.finetuning_type == "lora") {
+    RONDO_ASSIGN_OR_RETURN(method.lora, lora_of(config, model_config));
+    method.train_lora = true;
+  }
+  method.train_weights = training && config.finetuning_type == "full";
+  if (need_weights) {
+    RONDO_ASSIGN_OR_RETURN(open.files, model::TensorFiles::open_model(open.folder));
+    RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, *open.files));
+  }
+  RONDO_ASSIGN_OR_RETURN(open.architecture, model::Architecture::make(model_config, method));
+  return open;
+}
+
+absl::StatusOr<Machine> open_machine(const Config& config) {
+  Machine machine;
+  machine.threads = std::make_unique<devices::ThreadPool>(config.threads);
+  RONDO_ASSIGN_OR_RETURN(machine.pool, devices::open_pool({config.devices, config.memory_limit}, *machine.threads));
+  const devices::DType dtype = dtype_of(config.dtype);
+  for (const devices::PoolMember& member : machine.pool) {
+    const devices::DeviceCaps& caps = member.device->caps();
+    if (std::ranges::count(caps.compute_dtypes, dtype) == 0) {
+      return invalid_input("dtype: {} does not compute in {}, set dtype: bf16 or fp32", caps.name, config.dtype);
+    }
+    machine.phantom = machine.phantom || !caps.does_arithmetic;
+    machine.shape.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
+    if (machine.numerics_class.find(caps.numerics_class) == std::string::npos) {
+      machine.numerics_class += (machine.numerics_class.empty() ? "" : "+") + caps.numerics_class;
+    }
+  }
+  if (config.host.empty()) {
+    machine.host = measured_host(*machine.threads);
+  } else {
+    RONDO_ASSIGN_OR_RETURN(machine.host, devices::load_host_profile(config.host));
+  }
+  machine.shape.host = machine.host;
+  machine.shape.host_budget_bytes = machine.host.memory_bytes;
+  if (machine.phantom && config.host.empty()) machine.shape.host_budget_bytes = ~Bytes{0} / 4;
+  if (!config.host_memory_limit.empty()) {
+    RONDO_ASSIGN_OR_RETURN(const Bytes limit, devices::parse_bytes(config.host_memory_limit));
+    machine.shape.host_budget_bytes = limit;
+  }
+  return machine;
+}
+
+Loader::Lengths assumed_lengths(const Config& config) {
+  Loader::Lengths lengths;
+  lengths.longest = config.cutoff_len * config.per_device_train_batch_size;
+  lengths.longest_sequence = config.cutoff_len;
+  lengths.mean = lengths.longest;
+  lengths.buckets = {devices::token_bucket(lengths.longest)};
+  return lengths;
+}
+
+absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
+                                    const Loader::Lengths& lengths, Purpose purpose) {
+  PlannedRun run;
+  run.buckets = lengths.buckets;
+  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence);
+  const std::uint32_t microbatches = purpose == Purpose::kTrain ? config.gradient_accumulation_steps : 1;
+  const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
+                                                          : std::min<std::uint32_t>(microbatches, 16);
+  run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
+  partition::PlanRequest request;
+  if (config.recompute != "auto") request.keep = keep_of(config.recompute);
+  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));
+  return run;
+}
+
+absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model,
+                                                   const Machine& machine) {
+  const model::Architecture& architecture = *model.architecture;
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
+                         offload::ParameterStore::make(schedule::parameter_specs(architecture),
+                                                       architecture.method().dtype, machine.phantom));
+  if (!machine.phantom) {
+    const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
+    RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));
+  }
+  return store;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,265 @@
+#include "trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/data/describe.h"
+#include "rondo/devices/host_memory.h"
+#include "rondo/schedule/shape.h"
+#include "rondo/train/weights.h"
+
+namespace rondo::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// What the course of a run depends on: a resumed run must have the same.
+nlohmann::ordered_json course_of(const Config& config) {
+  return {{"finetuning_type", config.finetuning_type},
+          {"dtype", config.dtype},
+          {"seed", config.seed},
+          {"shuffle", config.shuffle},
+          {"cutoff_len", config.cutoff_len},
+          {"per_device_train_batch_size", config.per_device_train_batch_size},
+          {"gradient_accumulation_steps", config.gradient_accumulation_steps},
+          {"reduction_group", config.reduction_group}};
+}
+
+/// Ends a step under way when the user asks for it.
+class Watcher {
+ public:
+  Watcher(const StopFlag& stop, schedule::StepExecutor& executor) {
+    thread_ = std::thread([this, &stop, &executor] {
+      while (!done_.load(std::memory_order_acquire)) {
+        if (stop.load(std::memory_order_relaxed)) return executor.abandon();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    });
+  }
+  ~Watcher() {
+    done_.store(true, std::memory_order_release);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunOutcome> Trainer::run() {
+  program_bytes_ = devices::process_memory().now;
+  RONDO_RETURN_IF_ERROR(open());
+  RONDO_RETURN_IF_ERROR(plan());
+  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
+  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_));
+  RONDO_RETURN_IF_ERROR(resume());
+  RONDO_RETURN_IF_ERROR(start());
+  return loop();
+}
+
+absl::Status Trainer::open() {
+  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
+  RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
+  RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+  RONDO_ASSIGN_OR_RETURN(text_, open_text(folder));
+  RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
+  if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
+  const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
+  for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
+    for (const data::Sample& sample : set->samples) {
+      const auto largest = std::ranges::max_element(sample.ids);
+      if (largest != sample.ids.end() && *largest >= vocabulary) {
+        return invalid_input("{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
+                             set->report.path, sample.index, *largest, vocabulary);
+      }
+    }
+  }
+  const Bytes now = devices::process_memory().now;
+  text_bytes_ = now > program_bytes_ ? now - program_bytes_ : 0;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::plan() {
+  if (config_.reduction_group == 0) {
+    config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
+  }
+  const LoaderOptions options{config_.per_device_train_batch_size, config_.gradient_accumulation_steps, config_.shuffle,
+                              config_.seed};
+  loader_.emplace(data_.train, options);
+  total_steps_ = config_.max_steps;
+  if (total_steps_ == 0) {
+    total_steps_ = static_cast<std::uint64_t>(
+        std::ceil(config_.num_train_epochs * static_cast<double>(loader_->steps_per_epoch())));
+  }
+  Loader::Lengths lengths = loader_->lengths(total_steps_);
+  if (!data_.evaluation.samples.empty()) {
+    evaluation_loader_.emplace(data_.evaluation, LoaderOptions{options.batch_size, options.accumulation, false, 0});
+    const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
+    lengths.longest = std::max(lengths.longest, other.longest);
+    lengths.longest_sequence = std::max(lengths.longest_sequence, other.longest_sequence);
+    lengths.buckets.insert(lengths.buckets.end(), other.buckets.begin(), other.buckets.end());
+    std::ranges::sort(lengths.buckets);
+    lengths.buckets.erase(std::unique(lengths.buckets.begin(), lengths.buckets.end()), lengths.buckets.end());
+  }
+  RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
+  const std::uint64_t warmup = resolve_warmup(config_.warmup_ratio, config_.warmup_steps, total_steps_);
+  rate_ = {config_.lr_scheduler_type, config_.learning_rate, warmup, total_steps_};
+  state_.max_steps = total_steps_;
+  state_.num_train_epochs = config_.num_train_epochs;
+  state_.samples = data_.train.samples.size();
+  state_.settings = course_of(config_);
+  state_.numerics_class = machine_.numerics_class;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::resume() {
+  if (config_.resume_from_checkpoint.empty()) return absl::OkStatus();
+  std::filesystem::path folder = config_.resume_from_checkpoint;
+  if (config_.resume_from_checkpoint == "auto") {
+    const auto newest = newest_checkpoint(config_.output_dir);
+    if (!newest) {
+      observer_.on_note(fmt::format("{} holds no checkpoint: starting from the beginning", config_.output_dir));
+      return absl::OkStatus();
+    }
+    folder = *newest;
+  }
+  RONDO_ASSIGN_OR_RETURN(TrainerState state, read_checkpoint(folder, *model_.architecture, *store_));
+  if (state.samples != state_.samples) {
+    return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,
+                         config_.dataset, state_.samples);
+  }
+  for (const auto& [key, value] : state_.settings.items()) {
+    if (state.settings.contains(key) && state.settings[key] != value) {
+      return invalid_input("{}: the checkpoint was made with {}: {}, this run has {}", folder.string(), key,
+                           state.settings[key].dump(), value.dump());
+    }
+  }
+  if (state.numerics_class != state_.numerics_class) {
+    observer_.on_note(fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
+                                  state.numerics_class, state_.numerics_class));
+  }
+  state_.global_step = state.global_step;
+  state_.updates = state.updates;
+  state_.skipped_steps = state.skipped_steps;
+  state_.log_history = std::move(state.log_history);
+  resumed_from_ = folder.string();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::start() {
+  schedule::ExecutorParts parts;
+  parts.model = &*model_.architecture;
+  parts.plan = &planned_.plan;
+  parts.shape = &planned_.shape;
+  parts.work = planned_.work;
+  for (const devices::PoolMember& member : machine_.pool) parts.devices.push_back({member.device.get(), member.profile});
+  parts.parameters = &*store_;
+  parts.threads = machine_.threads.get();
+  parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
+  parts.host = machine_.host;
+  parts.buckets = planned_.buckets;
+  parts.trace_spans = 1U << 16U;
+  RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
+  executor_->set_updates(state_.updates);
+  if (!config_.dry_run) {
+    RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
+    RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
+  }
+  first_step_ = state_.global_step;
+  observer_.on_start(summary());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunOutcome> Trainer::loop() {
+  started_ = Clock::now();
+  last_end_ = started_;
+  const Watcher watcher(stop_, *executor_);
+  const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
+  while (state_.global_step < end) {
+    if (stop_.load(std::memory_order_relaxed)) return finish(true);
+    const std::uint64_t step = state_.global_step;
+    const std::vector<schedule::Microbatch> batches = loader_->step(step);
+    const double rate = rate_.at(step);
+    const absl::StatusOr<schedule::StepResult> result = executor_->train(batches, {rate, config_.max_grad_norm});
+    if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
+    if (!result.ok()) return result.status();
+    const Clock::time_point now = Clock::now();
+    state_.global_step = step + 1;
+    state_.updates = executor_->updates();
+    state_.epoch = epoch_of(step + 1);
+    if (result->skipped) ++state_.skipped_steps;
+    RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
+    last_end_ = now;
+    if (config_.dry_run) continue;
+    if (config_.eval_steps > 0 && (step + 1) % config_.eval_steps == 0) RONDO_RETURN_IF_ERROR(evaluate(step + 1));
+    if (config_.save_steps > 0 && (step + 1) % config_.save_steps == 0) RONDO_RETURN_IF_ERROR(save(step + 1));
+  }
+  return finish(false);
+}
+
+absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
+  executor_->drain_and_wait();
+  RunOutcome outcome;
+  outcome.output_dir = config_.output_dir;
+  outcome.interrupted = interrupted;
+  if (config_.dry_run || machine_.phantom) return outcome;
+  if (interrupted) {
+    RONDO_RETURN_IF_ERROR(save(state_.global_step));
+    return outcome;
+  }
+  if (evaluation_loader_ && (config_.eval_steps == 0 || state_.global_step % config_.eval_steps != 0)) {
+    RONDO_RETURN_IF_ERROR(evaluate(state_.global_step));
+  }
+  if (config_.save_steps > 0 && state_.global_step % config_.save_steps != 0 && state_.global_step > first_step_) {
+    RONDO_RETURN_IF_ERROR(save(state_.global_step));
+  }
+  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.folder, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.folder, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(sync_path(config_.output_dir));
+  const bool lora = config_.finetuning_type == "lora";
+  outcome.try_command = fmt::format("rondo generate --model_name_or_path {}{} --prompt \"...\"",
+                                    lora ? model_.folder.string() : config_.output_dir,
+                                    lora ? " --adapter_name_or_path " + config_.output_dir : "");
+  return outcome;
+}
+
+absl::Status Trainer::save(std::uint64_t step) {
+  executor_->drain_and_wait();
+  RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
+  RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit));
+  observer_.on_checkpoint(fmt::format("{}/checkpoint-{}", config_.output_dir, step));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::evaluate(std::uint64_t step) {
+  if (!evaluation_loader_) return absl::OkStatus();
+  EvalReport report;
+  report.step = step;
+  double sum = 0;
+  for (std::uint64_t i = 0; i < evaluation_loader_->steps_per_epoch(); ++i) {
+    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor_->evaluate(evaluation_loader_->step(i)));
+    sum += result.loss_sum;
+    report.eval_target_tokens += result.target_tokens;
+  }
+  report.eval_loss = sum / static_cast<double>(std::max<std::uint64_t>(report.eval_target_tokens, 1));
+  if (!std::isfinite(report.eval_loss)) return internal_error("the evaluation loss after step {} is not finite", step);
+  const nlohmann::ordered_json line = {{"kind", "eval"},
+                                       {"step", step},
+                                       {"eval_loss", report.eval_loss},
+                                       {"eval_target_tokens", report.eval_target_tokens}};
+  state_.log_history.push_back({{"epoch", state_.epoch}, {"eval_loss", report.eval_loss}, {"step", step}});
+  observer_.on_evaluation(report);
+  last_end_ = Clock::now();
+  return metrics_ ? metrics_->write(line) : absl::OkStatus();
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,66 @@
+// The training loop over an executor.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "rondo/schedule/executor.h"
+#include "rondo/train/checkpoint.h"
+#include "rondo/train/rate.h"
+#include "rondo/train/run.h"
+#include "rondo/train/session.h"
+#include "run_output.h"
+
+namespace rondo::train {
+
+class Trainer {
+ public:
+  Trainer(const Config& config, RunObserver& observer, const StopFlag& stop)
+      : config_(config), observer_(observer), stop_(stop) {}
+
+  absl::StatusOr<RunOutcome> run();
+
+ private:
+  absl::Status open();
+  absl::Status plan();
+  absl::Status resume();
+  absl::Status start();
+  absl::StatusOr<RunOutcome> loop();
+  absl::StatusOr<RunOutcome> finish(bool interrupted);
+  absl::Status log_step(std::uint64_t step, const schedule::StepResult& result,
+                        const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
+  absl::Status evaluate(std::uint64_t step);
+  absl::Status save(std::uint64_t step);
+  RunSummary summary();
+  std::vector<std::pair<std::string, Bytes>> memory_use() const;
+  double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
+  double necessary_flops(double tokens) const;
+  double epoch_of(std::uint64_t step) const;
+
+  Config config_;
+  RunObserver& observer_;
+  const StopFlag& stop_;
+
+  std::optional<TextParts> text_;
+  RunData data_;
+  OpenModel model_;
+  Machine machine_;
+  std::optional<Loader> loader_;
+  std::optional<Loader> evaluation_loader_;
+  PlannedRun planned_;
+  std::optional<offload::ParameterStore> store_;
+  std::unique_ptr<schedule::StepExecutor> executor_;
+  std::optional<MetricsFile> metrics_;
+  RateSchedule rate_;
+  TrainerState state_;
+  std::string resumed_from_;
+  std::uint64_t total_steps_ = 0;
+  Bytes program_bytes_ = 0;  // resident before anything was opened
+  Bytes text_bytes_ = 0;     // tokenizer and data
+  std::chrono::steady_clock::time_point started_;
+  std::chrono::steady_clock::time_point last_end_;
+  std::uint64_t first_step_ = 0;
+};
+
+}  // namespace rondo::train

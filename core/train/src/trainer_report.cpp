@@ -1,0 +1,172 @@
+// What the trainer tells of itself: the summary before the run and a report for every step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rondo/data/describe.h"
+#include "rondo/devices/host_memory.h"
+#include "trainer.h"
+
+namespace rondo::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string millions(double parameters) { return fmt::format("{:.1f} M", parameters / 1e6); }
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const StepReport& report) {
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  for (const auto& [name, bytes] : report.memory) memory[name] = bytes;
+  return {{"kind", "train"},
+          {"step", report.step},
+          {"epoch", report.epoch},
+          {"loss", report.loss},
+          {"learning_rate", report.learning_rate},
+          {"grad_norm", report.grad_norm},
+          {"target_tokens", report.target_tokens},
+          {"tokens", report.tokens},
+          {"tokens_per_second", report.tokens_per_second},
+          {"step_seconds", report.step_seconds},
+          {"elapsed_seconds", report.elapsed_seconds},
+          {"remaining_seconds", report.remaining_seconds},
+          {"sol", report.sol},
+          {"bubble", report.bubble},
+          {"limited_by", report.limited_by},
+          {"skipped_steps", report.skipped_steps},
+          {"retries", report.retries},
+          {"lost_devices", report.lost_devices},
+          {"memory", std::move(memory)}};
+}
+
+double Trainer::epoch_of(std::uint64_t step) const {
+  return static_cast<double>(step) / static_cast<double>(loader_->steps_per_epoch());
+}
+
+/// Forward once and the gradients, nothing computed twice.
+double Trainer::necessary_flops(double tokens) const {
+  double flops = 0;
+  const std::size_t last = planned_.shape.layers.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) {
+    const partition::LayerShape& layer = planned_.shape.layers[i];
+    if (i < last || !layer.has_backward) flops += layer.forward.flops();
+    flops += layer.backward[static_cast<std::size_t>(partition::Keep::kAll)].flops();
+  }
+  return flops * tokens / static_cast<double>(planned_.work.microbatch_tokens);
+}
+
+double Trainer::measured_bubble(Clock::time_point begin, Clock::time_point end) const {
+  double speeds = 0;
+  double working = 0;
+  for (const schedule::DeviceTrace* trace : executor_->traces()) {
+    const auto member = std::ranges::find_if(machine_.pool, [&](const devices::PoolMember& candidate) {
+      return candidate.device->caps().name == trace->name();
+    });
+    const double speed = member != machine_.pool.end() ? member->profile.speed(planned_.work.dtype) : 1.0;
+    speeds += speed;
+    working += speed * schedule::busy_share(*trace, begin, end);
+  }
+  return speeds > 0 ? std::clamp(1.0 - working / speeds, 0.0, 1.0) : 0.0;
+}
+
+std::vector<std::pair<std::string, Bytes>> Trainer::memory_use() const {
+  std::vector<std::pair<std::string, Bytes>> memory;
+  Bytes stands_for_devices = 0;
+  for (const devices::PoolMember& member : machine_.pool) {
+    const Bytes bytes = member.device->peak_bytes();
+    memory.emplace_back(member.device->caps().name, bytes);
+    if (!machine_.phantom) stands_for_devices += bytes;
+  }
+  const Bytes peak = devices::process_memory().peak;
+  const Bytes other = program_bytes_ + stands_for_devices;
+  memory.emplace_back("host", peak > other ? peak - other : 0);
+  return memory;
+}
+
+RunSummary Trainer::summary() {
+  const model::Architecture& model = *model_.architecture;
+  RunSummary summary;
+  double parameters = 0;
+  double trained = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    const bool factor = parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
+    if (!factor) parameters += static_cast<double>(parameter.elements());
+    if (parameter.trained) trained += static_cast<double>(parameter.elements());
+  }
+  summary.model = fmt::format("{}: {}, {} blocks, {} parameters, {}", model_.folder.string(), model.config().model_type,
+                              model.config().num_layers, millions(parameters), config_.dtype);
+  if (model.method().lora) {
+    summary.method = fmt::format("LoRA of rank {} on {}: {} trained parameters", model.method().lora->rank,
+                                 fmt::join(model.method().lora->targets, ", "), millions(trained));
+  } else {
+    summary.method = fmt::format("full: {} trained parameters", millions(trained));
+  }
+  summary.data = data_.train.report;
+  summary.evaluation = data_.evaluation.report;
+  if (!data_.train.samples.empty()) {
+    summary.sample_text = data::describe_sample(text_->tokenizer, data_.train.samples.front(), false);
+    summary.sample_text_coloured = data::describe_sample(text_->tokenizer, data_.train.samples.front(), true);
+  }
+  summary.total_steps = total_steps_;
+  summary.first_step = first_step_;
+  summary.resumed_from = resumed_from_;
+  for (std::size_t i = 0; i < machine_.pool.size(); ++i) {
+    const partition::DevicePlan& device = planned_.plan.devices[i];
+    if (!device.unused_because.empty()) {
+      summary.unused_devices.emplace_back(device.name, device.unused_because);
+    } else {
+      summary.memory.emplace_back(device.name, device.memory);
+    }
+  }
+  partition::MemoryTable host;
+  for (const auto& [purpose, use] : devices::host_memory_account()) {
+    if (!purpose.empty() && use.now > 0) host.emplace_back(purpose, use.now);
+  }
+  host.emplace_back("tokenizer and data", text_bytes_);
+  summary.memory.emplace_back("host", std::move(host));
+  summary.predicted = planned_.plan.predicted;
+  return summary;
+}
+
+absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& result,
+                               const std::vector<schedule::Microbatch>& batches, double seconds, double rate) {
+  StepReport report;
+  report.step = step;
+  report.total_steps = total_steps_;
+  report.epoch = state_.epoch;
+  report.target_tokens = result.target_tokens;
+  report.loss = result.skipped ? 0.0 : result.loss_sum / static_cast<double>(result.target_tokens);
+  report.learning_rate = rate;
+  report.grad_norm = result.grad_norm;
+  for (const schedule::Microbatch& batch : batches) report.tokens += batch.ids.size();
+  const Clock::time_point now = Clock::now();
+  report.step_seconds = seconds;
+  report.tokens_per_second = static_cast<double>(report.tokens) / std::max(seconds, 1e-9);
+  report.elapsed_seconds = std::chrono::duration<double>(now - started_).count();
+  const auto done = static_cast<double>(step - first_step_);
+  report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
+  double peak = 0;
+  for (const devices::PoolMember& member : machine_.pool) {
+    const double efficiency = std::max(member.profile.efficiency, 1e-9);
+    const double speed = member.profile.speed(planned_.work.dtype);
+    peak += machine_.phantom ? speed : speed / efficiency;
+  }
+  if (peak > 0) report.sol = necessary_flops(static_cast<double>(report.tokens)) / peak / std::max(seconds, 1e-9);
+  report.bubble = measured_bubble(last_end_, now);
+  executor_->clear_traces();
+  report.limited_by = planned_.plan.predicted.limited_by;
+  report.skipped_steps = state_.skipped_steps;
+  report.memory = memory_use();
+  state_.log_history.push_back({{"epoch", report.epoch},
+                                {"grad_norm", report.grad_norm},
+                                {"learning_rate", report.learning_rate},
+                                {"loss", report.loss},
+                                {"step", step}});
+  if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_)) return absl::OkStatus();
+  observer_.on_step(report);
+  return metrics_ ? metrics_->write(to_json(report)) : absl::OkStatus();
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,162 @@
+// The verbs other than train.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "rondo/base/status.h"
+#include "rondo/data/describe.h"
+#include "rondo/devices/pool.h"
+#include "rondo/model/init.h"
+#include "rondo/partition/layout.h"
+#include "rondo/schedule/executor.h"
+#include "rondo/train/generator.h"
+#include "rondo/train/run.h"
+#include "rondo/train/session.h"
+#include "trainer.h"
+
+namespace rondo::train {
+
+absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop) {
+  return Trainer(config, observer, stop).run();
+}
+
+absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer) {
+  Config one = config;
+  one.dataset = config.eval_dataset;
+  one.eval_dataset.clear();
+  one.val_size = 0;
+  RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
+  if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
+  RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, text));
+  observer.on_note(data::describe_report(data.train.report));
+  Loader loader(data.train, {config.per_device_train_batch_size, 1, false, 0});
+  const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
+  RONDO_ASSIGN_OR_RETURN(PlannedRun planned, plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
+  schedule::ExecutorParts parts;
+  parts.model = &*open.architecture;
+  parts.plan = &planned.plan;
+  parts.shape = &planned.shape;
+  parts.work = planned.work;
+  for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
+  parts.parameters = &store;
+  parts.threads = machine.threads.get();
+  parts.host = machine.host;
+  parts.buckets = planned.buckets;
+  RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
+  Evaluation evaluation;
+  double sum = 0;
+  for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor->evaluate(loader.step(step)));
+    sum += result.loss_sum;
+    evaluation.target_tokens += result.target_tokens;
+  }
+  evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
+  evaluation.perplexity = std::exp(evaluation.eval_loss);
+  if (!std::isfinite(evaluation.eval_loss)) return internal_error("the evaluation loss is not finite");
+  return evaluation;
+}
+
+namespace {
+
+absl::StatusOr<std::vector<data::TokenId>> prompt_ids(const Config& config, const TextParts& text) {
+  if (config.raw) return text.tokenizer.encode(config.prompt, true).ids;
+  if (!text.chat_template) {
+    return invalid_input("model_name_or_path: {} has no chat template: use --raw to give the prompt as it is",
+                         config.model_name_or_path);
+  }
+  nlohmann::ordered_json context = {{"messages", {{{"role", "user"}, {"content", config.prompt}}}},
+                                    {"add_generation_prompt", true}};
+  if (text.tokenizer.bos_token()) context["bos_token"] = *text.tokenizer.bos_token();
+  if (text.tokenizer.eos_token()) context["eos_token"] = *text.tokenizer.eos_token();
+  if (text.tokenizer.pad_token()) context["pad_token"] = *text.tokenizer.pad_token();
+  if (text.tokenizer.unk_token()) context["unk_token"] = *text.tokenizer.unk_token();
+  RONDO_ASSIGN_OR_RETURN(const std::string rendered, text.chat_template->render(context));
+  return text.tokenizer.encode(rendered, false).ids;
+}
+
+}  // namespace
+
+absl::StatusOr<Generation> run_generation(const Config& config, const std::function<void(std::string_view)>& on_text) {
+  RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
+  if (machine.phantom) return invalid_input("devices: {} does no arithmetic: it cannot answer", config.devices);
+  RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  Generation generation;
+  RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
+  if (generation.prompt_ids.empty()) return invalid_input("prompt: it gives no token");
+  const auto vocabulary = static_cast<std::int32_t>(open.architecture->config().vocab_size);
+  if (std::ranges::max(generation.prompt_ids) >= vocabulary) {
+    return invalid_input("prompt: token {} lies outside the model's vocabulary of {}",
+                         std::ranges::max(generation.prompt_ids), vocabulary);
+  }
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
+  SamplingOptions options;
+  options.max_new_tokens = config.max_new_tokens;
+  options.temperature = config.temperature;
+  options.top_k = config.top_k;
+  options.top_p = config.top_p;
+  options.seed = config.seed;
+  options.stop_ids = model::load_stop_ids(open.folder, open.architecture->config());
+  const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
+  RONDO_ASSIGN_OR_RETURN(const auto generator,
+                         Generator::make(*open.architecture, store, *machine.pool.front().device, prompt_tokens,
+                                         prompt_tokens + config.max_new_tokens));
+  std::vector<std::int32_t> shown;
+  std::string printed;
+  const auto show = [&](std::int32_t id) {
+    shown.push_back(id);
+    const std::string whole = text.tokenizer.decode(shown, true);
+    // An unfinished UTF-8 character shows as U+FFFD: it waits for its rest.
+    if (!on_text || whole.ends_with("\xEF\xBF\xBD") || !whole.starts_with(printed)) return;
+    on_text(std::string_view(whole).substr(printed.size()));
+    printed = whole;
+  };
+  RONDO_ASSIGN_OR_RETURN(generation.token_ids, generator->generate(generation.prompt_ids, options, show));
+  generation.text = text.tokenizer.decode(generation.token_ids, true);
+  if (on_text && generation.text.size() > printed.size() && generation.text.starts_with(printed)) {
+    on_text(std::string_view(generation.text).substr(printed.size()));
+  }
+  const bool stopped = !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
+  generation.finish_reason = stopped ? "stop" : "length";
+  return generation;
+}
+
+absl::StatusOr<DataView> run_data(const Config& config, bool colour) {
+  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config.model_name_or_path));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(folder));
+  Config whole = config;
+  whole.val_size = 0;
+  whole.eval_dataset.clear();
+  RONDO_ASSIGN_OR_RETURN(RunData data, load_data(whole, text));
+  DataView view;
+  const std::size_t count = std::min<std::size_t>(config.samples, data.train.samples.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    view.texts.push_back(data::describe_sample(text.tokenizer, data.train.samples[i], colour));
+  }
+  view.dataset = std::move(data.train);
+  return view;
+}
+
+absl::StatusOr<std::string> run_init(const Config& config) {
+  model::InitOptions options;
+  options.arch = config.arch;
+  options.hidden_size = config.hidden_size;
+  options.intermediate_size = config.intermediate_size;
+  options.num_hidden_layers = config.num_hidden_layers;
+  options.num_attention_heads = config.num_attention_heads;
+  options.num_key_value_heads = config.num_key_value_heads;
+  options.head_dim = config.head_dim;
+  options.vocab_size = config.vocab_size;
+  options.max_position_embeddings = config.max_position_embeddings;
+  options.rope_theta = config.rope_theta;
+  options.tie_word_embeddings = config.tie_word_embeddings;
+  options.seed = config.seed;
+  options.weight_type = config.dtype == "bf16" ? model::WeightType::kBfloat16 : model::WeightType::kFloat32;
+  RONDO_RETURN_IF_ERROR(model::init_model(options, config.output_dir));
+  return config.output_dir;
+}
+
+}  // namespace rondo::train

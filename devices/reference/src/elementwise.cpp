@@ -1,0 +1,161 @@
+// Norm, rotary embedding, gated activation, addition, dropout.
+#include <numbers>
+#include <vector>
+
+#include "rondo/devices/random.h"
+#include "values.h"
+
+namespace rondo::devices::reference {
+namespace {
+
+/// 1 / sqrt(mean(x^2) + epsilon) of one row.
+double inverse_rms(const Values& x, std::int64_t row, std::int64_t width, float epsilon) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < width; ++d) sum += x[row * width + d] * x[row * width + d];
+  return 1.0 / std::sqrt(sum / static_cast<double>(width) + static_cast<double>(epsilon));
+}
+
+struct Activated {
+  double value;
+  double slope;
+};
+
+Activated activate(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kSilu: {
+      const double sigmoid = 1.0 / (1.0 + std::exp(-x));
+      return {x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid))};
+    }
+    case ActivationKind::kGelu: {
+      const double phi = 0.5 * std::erfc(-x / std::numbers::sqrt2);
+      const double density = std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+      return {x * phi, phi + x * density};
+    }
+    case ActivationKind::kGeluTanh: {
+      const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
+      const double tanh = std::tanh(scale * (x + 0.044715 * x * x * x));
+      const double inner_slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
+      return {0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner_slope};
+    }
+  }
+  return {0, 0};
+}
+
+/// Of the pair (i, i + D/2), in fp32 as transformers keeps it; see RopeAttributes for dynamic scaling.
+float frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
+  if (rope.dynamic_from == 0 || length <= rope.dynamic_from) return rope.frequencies[static_cast<std::size_t>(pair)];
+  const auto width = static_cast<double>(head_dim);
+  const double stretch = rope.factor * static_cast<double>(length) / static_cast<double>(rope.dynamic_from);
+  const double base = rope.theta * std::pow(stretch - (rope.factor - 1.0), width / (width - 2.0));
+  const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
+  return 1.0F /
+         static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
+}
+
+}  // namespace
+
+void rms_norm(const Call& call) {
+  const Values x = call.in(0);
+  const Values w = call.in(1);
+  Values y = call.out(0);
+  const std::int64_t width = w.size();
+  for (std::int64_t row = 0; row < x.size() / width; ++row) {
+    const double r = inverse_rms(x, row, width, call.attributes<NormAttributes>().epsilon);
+    for (std::int64_t d = 0; d < width; ++d) y.set(row * width + d, x[row * width + d] * r * w[d]);
+  }
+}
+
+/// With n = x r: dx = r (w dy - n mean(n w dy)), dw = sum over rows of n dy.
+void rms_norm_backward(const Call& call) {
+  const auto& attributes = call.attributes<NormAttributes>();
+  const Values x = call.in(0);
+  const Values w = call.in(1);
+  const Values dy = call.in(2);
+  Values dx = call.out(0);
+  const std::int64_t width = w.size();
+  std::vector<double> dw(static_cast<std::size_t>(width));
+  for (std::int64_t row = 0; row < x.size() / width; ++row) {
+    const double r = inverse_rms(x, row, width, attributes.epsilon);
+    double mean = 0;
+    for (std::int64_t d = 0; d < width; ++d) mean += x[row * width + d] * r * w[d] * dy[row * width + d];
+    mean /= static_cast<double>(width);
+    for (std::int64_t d = 0; d < width; ++d) {
+      const std::int64_t i = row * width + d;
+      const double gradient = r * (w[d] * dy[i] - x[i] * r * mean);
+      dw[static_cast<std::size_t>(d)] += x[i] * r * dy[i];
+      dx.set(i, gradient + (attributes.has_addend ? call.in(3)[i] : 0.0));
+    }
+  }
+  if (!attributes.has_weight_gradient) return;
+  for (std::int64_t d = 0; d < width; ++d) call.out(1).add(d, dw[static_cast<std::size_t>(d)]);
+}
+
+void rope(const Call& call) {
+  const auto& attributes = call.attributes<RopeAttributes>();
+  const Values x = call.in(0);
+  const std::int32_t* positions = call.in(1).integers();
+  const Sequences sequences(call.in(2));
+  Values y = call.out(0);
+  const std::int64_t heads = x.extent(1);
+  const std::int64_t head_dim = x.extent(2);
+  const std::int64_t half = head_dim / 2;
+  for (std::int64_t t = 0; t < x.extent(0); ++t) {
+    const std::int64_t length = sequences.length_at(t);
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(positions[t]) * frequency(attributes, head_dim, length, i);
+      const double cosine = std::cos(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude);
+      const double sine = std::sin(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude) *
+                          static_cast<double>(attributes.direction);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t a = (t * heads + h) * head_dim + i;
+        const std::int64_t b = a + half;
+        y.set(a, x[a] * cosine - x[b] * sine);
+        y.set(b, x[b] * cosine + x[a] * sine);
+      }
+    }
+  }
+}
+
+void gated_activation(const Call& call) {
+  const ActivationKind kind = call.attributes<GatedActivationAttributes>().activation;
+  const Values gate = call.in(0);
+  const Values up = call.in(1);
+  Values y = call.out(0);
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, activate(kind, gate[i]).value * up[i]);
+}
+
+void gated_activation_backward(const Call& call) {
+  const ActivationKind kind = call.attributes<GatedActivationAttributes>().activation;
+  const Values gate = call.in(0);
+  const Values up = call.in(1);
+  const Values dy = call.in(2);
+  Values dgate = call.out(0);
+  Values dup = call.out(1);
+  for (std::int64_t i = 0; i < dy.size(); ++i) {
+    const Activated activated = activate(kind, gate[i]);
+    dgate.set(i, dy[i] * up[i] * activated.slope);
+    dup.set(i, dy[i] * activated.value);
+  }
+}
+
+void add(const Call& call) {
+  const Values a = call.in(0);
+  const Values b = call.in(1);
+  Values y = call.out(0);
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, a[i] + b[i]);
+}
+
+void dropout(const Call& call) {
+  const auto& attributes = call.attributes<DropoutAttributes>();
+  const Values x = call.in(0);
+  const std::uint64_t* keys = call.in(1).keys();
+  Values y = call.out(0);
+  const double scale = 1.0 / (1.0 - static_cast<double>(attributes.probability));
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    const bool keep = dropout_keeps(keys[i / x.columns()], call.bindings.layer, attributes.site,
+                                    static_cast<std::uint64_t>(i % x.columns()), attributes.probability);
+    y.set(i, keep ? x[i] * scale : 0.0);
+  }
+}
+
+}  // namespace rondo::devices::reference

@@ -1,0 +1,80 @@
+// From kinds of ops to their loops.
+#include "rondo/devices/reference/reference.h"
+
+#include "rondo/base/status.h"
+#include "values.h"
+
+namespace rondo::devices {
+namespace {
+
+absl::Status check(const OpList& list, const ArenaLayout& layout, const Bindings& bindings) {
+  if (layout.size > 0 && (bindings.scratch.host() == nullptr || bindings.scratch.size < layout.size)) {
+    return internal_error("scratch of {} bytes bound, the list needs {}", bindings.scratch.size, layout.size);
+  }
+  if (bindings.tensors.size() < list.tensors.size()) {
+    return internal_error("{} tensors bound, the list has {}", bindings.tensors.size(), list.tensors.size());
+  }
+  for (std::size_t id = 0; id < list.tensors.size(); ++id) {
+    const TensorDesc& tensor = list.tensors[id];
+    if (tensor.dtype == DType::kFloat16) return internal_error("tensor '{}' is fp16", tensor.name);
+    if (tensor.role == TensorRole::kScratch) continue;
+    const BufferView& view = bindings.tensors[id];
+    if (view.host() == nullptr || view.size < tensor.bytes()) {
+      return internal_error("tensor '{}' is bound to {} bytes, it needs {} that the host can address", tensor.name,
+                            view.size, tensor.bytes());
+    }
+  }
+  return absl::OkStatus();
+}
+
+void run(const reference::Call& call) {
+  switch (call.op.kind) {
+    case OpKind::kEmbedding:
+      return reference::embedding(call);
+    case OpKind::kEmbeddingBackward:
+      return reference::embedding_backward(call);
+    case OpKind::kRmsNorm:
+      return reference::rms_norm(call);
+    case OpKind::kRmsNormBackward:
+      return reference::rms_norm_backward(call);
+    case OpKind::kMatMul:
+      return reference::matmul(call);
+    case OpKind::kMatMulInputGradient:
+      return reference::matmul_input_gradient(call);
+    case OpKind::kMatMulWeightGradient:
+      return reference::matmul_weight_gradient(call);
+    case OpKind::kBiasGradient:
+      return reference::bias_gradient(call);
+    case OpKind::kRope:
+      return reference::rope(call);
+    case OpKind::kAttention:
+      return reference::attention(call);
+    case OpKind::kAttentionBackward:
+      return reference::attention_backward(call);
+    case OpKind::kCachedAttention:
+      return reference::cached_attention(call);
+    case OpKind::kGatedActivation:
+      return reference::gated_activation(call);
+    case OpKind::kGatedActivationBackward:
+      return reference::gated_activation_backward(call);
+    case OpKind::kAdd:
+      return reference::add(call);
+    case OpKind::kDropout:
+      return reference::dropout(call);
+    case OpKind::kCrossEntropy:
+      return reference::cross_entropy(call);
+    case OpKind::kSelectLast:
+      return reference::select_last(call);
+  }
+}
+
+}  // namespace
+
+absl::Status run_reference(const OpList& list, const Bindings& bindings) {
+  const ArenaLayout layout = plan_arena(list);
+  RONDO_RETURN_IF_ERROR(check(list, layout, bindings));
+  for (const Op& op : list.ops) run({list, op, bindings, layout});
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::devices

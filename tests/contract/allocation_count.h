@@ -1,0 +1,10 @@
+// Counts calls of operator new in this test program, over all threads.
+#pragma once
+
+#include <cstdint>
+
+namespace rondo::devices::contract {
+
+std::uint64_t allocations_so_far();
+
+}  // namespace rondo::devices::contract

@@ -1,0 +1,71 @@
+// How far a device's result may lie from the reference's: one table by op and dtype.
+//
+// allowed = rounding(dtype of the result) |want| + units 2^-24 sqrt(n) rms(want), n: terms of the longest sum.
+// - The result's own rounding: one unit in the last place, 2^-23 (fp32) and 2^-7 (bf16) of the value at most, since
+//   two roundings of nearly the same number may fall to neighbouring sides.
+// - Sums: each of n fp32 additions errs by at most 2^-24 of the partial sum, uniformly: by 2^-24 / sqrt(3) rms. Partial
+//   sums grow like sqrt(k), so the sum of n terms errs by 2^-24 sqrt(n / 2) / sqrt(3) = 0.41 2^-24 sqrt(n) of its rms.
+//   Six standard deviations, for the largest of 10^6 elements: 2.5 units. One stage of sums is therefore 3 units.
+// - A stage that reads the result of another (scores -> softmax -> values) adds its own units.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "rondo/devices/op.h"
+
+namespace rondo::devices::testing {
+
+/// Units for the stages of an op; the comment counts them.
+inline double units_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+    case OpKind::kSelectLast:
+      return 0;  // copies
+    case OpKind::kAdd:
+    case OpKind::kDropout:
+      return 0;  // one rounding, that of the result
+    case OpKind::kEmbeddingBackward:
+    case OpKind::kBiasGradient:
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kMatMulWeightGradient:
+      return 3;  // one sum
+    case OpKind::kRmsNorm:
+      return 5;  // one sum, root, two products
+    case OpKind::kRmsNormBackward:
+      return 9;  // the forward's, the mean of products, their difference
+    case OpKind::kRope:
+      return 4;  // cosine and sine rounded, two products, one addition
+    case OpKind::kGatedActivation:
+      return 6;  // exp or erfc to 1-2 ulp, division, products
+    case OpKind::kGatedActivationBackward:
+      return 10;  // the same for value and slope, and their sum
+    case OpKind::kAttention:
+    case OpKind::kCachedAttention:
+      return 9;  // scores, exp and its sum, sum of values
+    case OpKind::kAttentionBackward:
+      return 18;  // the forward's twice (probabilities; dp and delta), then the sums of dq, dk, dv
+    case OpKind::kCrossEntropy:
+      return 12;  // logits, exp and its sum, sums of dx and dw
+  }
+  return 0;
+}
+
+/// Of the result itself.
+inline double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBfloat16:
+      return 0x1.0p-7;
+    case DType::kFloat64:
+      return 0x1.0p-22;  // the loss: an fp64 sum of fp32 logarithms
+    default:
+      return 0x1.0p-23;
+  }
+}
+
+/// Processors that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself,
+/// so the sum by as much of its rms; six standard deviations.
+inline constexpr double kNarrowEntropyGradient = 6 * 0x1.0p-9 / 1.7320508;
+
+}  // namespace rondo::devices::testing
