@@ -56,7 +56,7 @@ check_span() { # check_span FILE SPAN
 for file in "${documents[@]}"; do
   while IFS= read -r span; do
     check_span "$file" "$span"
-  done < <(awk '/^```/ { fenced = !fenced; next } !fenced' "$file" | grep -oE '`[^`]+`' | tr -d '`' | sort -u)
+  done < <(awk '/^ *```/ { fenced = !fenced; next } !fenced' "$file" | grep -oE '`[^`]+`' | tr -d '`' | sort -u)
   while IFS= read -r path; do
     grep -qxF -- "$path" "$tree" || fault "$file: $path: no such script"
   done < <(grep -oE '(^|[^A-Za-z/])scripts/[A-Za-z0-9_/.-]+\.(sh|py)' "$file" | sed -E 's/^[^s]//' | sort -u)
