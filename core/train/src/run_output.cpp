@@ -78,7 +78,7 @@ absl::Status prepare_output_dir(const Config& config) {
   std::filesystem::create_directories(folder, error);
   if (error) return invalid_input("output_dir: {} cannot be made: {}", config.output_dir, error.message());
   const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));
-  if (!writable.ok()) return absl::InvalidArgumentError(fmt::format("output_dir: {}", writable.message()));
+  if (!writable.ok()) return absl::InvalidArgumentError("output_dir: " + std::string(writable.message()));
   return absl::OkStatus();
 }
 

@@ -78,8 +78,9 @@ absl::Status Trainer::open() {
     for (const data::Sample& sample : set->samples) {
       const auto largest = std::ranges::max_element(sample.ids);
       if (largest != sample.ids.end() && *largest >= vocabulary) {
-        return invalid_input("{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
-                             set->report.path, sample.index, *largest, vocabulary);
+        return invalid_input(
+            "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
+            set->report.path, sample.index, *largest, vocabulary);
       }
     }
   }
@@ -144,8 +145,9 @@ absl::Status Trainer::resume() {
     }
   }
   if (state.numerics_class != state_.numerics_class) {
-    observer_.on_note(fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
-                                  state.numerics_class, state_.numerics_class));
+    observer_.on_note(
+        fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
+                    state.numerics_class, state_.numerics_class));
   }
   state_.global_step = state.global_step;
   state_.updates = state.updates;
@@ -161,7 +163,8 @@ absl::Status Trainer::start() {
   parts.plan = &planned_.plan;
   parts.shape = &planned_.shape;
   parts.work = planned_.work;
-  for (const devices::PoolMember& member : machine_.pool) parts.devices.push_back({member.device.get(), member.profile});
+  for (const devices::PoolMember& member : machine_.pool)
+    parts.devices.push_back({member.device.get(), member.profile});
   parts.parameters = &*store_;
   parts.threads = machine_.threads.get();
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};

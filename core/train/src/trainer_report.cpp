@@ -164,7 +164,8 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
                                 {"learning_rate", report.learning_rate},
                                 {"loss", report.loss},
                                 {"step", step}});
-  if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_)) return absl::OkStatus();
+  if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_))
+    return absl::OkStatus();
   observer_.on_step(report);
   return metrics_ ? metrics_->write(to_json(report)) : absl::OkStatus();
 }

@@ -33,7 +33,8 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   observer.on_note(data::describe_report(data.train.report));
   Loader loader(data.train, {config.per_device_train_batch_size, 1, false, 0});
   const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
-  RONDO_ASSIGN_OR_RETURN(PlannedRun planned, plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
+  RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
+                         plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   schedule::ExecutorParts parts;
   parts.model = &*open.architecture;
@@ -101,9 +102,8 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   options.seed = config.seed;
   options.stop_ids = model::load_stop_ids(open.folder, open.architecture->config());
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
-  RONDO_ASSIGN_OR_RETURN(const auto generator,
-                         Generator::make(*open.architecture, store, *machine.pool.front().device, prompt_tokens,
-                                         prompt_tokens + config.max_new_tokens));
+  RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
+                                                               prompt_tokens, prompt_tokens + config.max_new_tokens));
   std::vector<std::int32_t> shown;
   std::string printed;
   const auto show = [&](std::int32_t id) {
@@ -119,7 +119,8 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   if (on_text && generation.text.size() > printed.size() && generation.text.starts_with(printed)) {
     on_text(std::string_view(generation.text).substr(printed.size()));
   }
-  const bool stopped = !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
+  const bool stopped =
+      !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
   generation.finish_reason = stopped ? "stop" : "length";
   return generation;
 }

@@ -1,0 +1,107 @@
+// What a verb cannot do without, and values that contradict each other.
+#include <cmath>
+
+#include "config_keys.h"
+#include "config_text.h"
+#include "rondo/base/status.h"
+
+namespace rondo::train::config {
+namespace {
+
+/// "run.yaml:3: val_size", "--val_size", or the bare name of a key that was not given.
+std::string place(const Origins& origins, const std::string& key) {
+  const auto found = origins.find(key);
+  return found == origins.end() ? key : found->second;
+}
+
+absl::Status need(const std::string& verb, const Origins& origins, const std::string& key, const std::string& value,
+                  const char* meaning) {
+  if (!value.empty()) return absl::OkStatus();
+  return invalid_input("{}: `rondo {}` needs {}, found none; give --{} or the key in the file", place(origins, key),
+                       verb, meaning, key);
+}
+
+/// Every member of the pool only takes time: no data is read.
+bool all_timed(const std::string& devices) {
+  constexpr std::string_view kTimed = "timed:";
+  // Of "timed:a,b" the second inherits the backend of the first, so that the first decides.
+  return devices.starts_with(kTimed);
+}
+
+absl::Status check_val_size(const Config& config, const Origins& origins) {
+  if (config.val_size >= 1 && config.val_size != std::floor(config.val_size)) {
+    return invalid_input("{}: expected a share below 1 or a whole number of samples, found {}",
+                         place(origins, "val_size"), config.val_size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_training(const Config& config, const Origins& origins) {
+  const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
+  if (!config.eval_dataset.empty() && config.val_size > 0) {
+    return invalid_input("{}: expected 0 beside eval_dataset, found {}; leave one of them out",
+                         place(origins, "val_size"), config.val_size);
+  }
+  if (config.eval_steps > 0 && !evaluates) {
+    return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
+                         place(origins, "eval_steps"));
+  }
+  if (config.finetuning_type == "full" && !config.adapter_name_or_path.empty()) {
+    return invalid_input("{}: expected no adapter beside finetuning_type full, found {}; leave one of them out",
+                         place(origins, "adapter_name_or_path"), in_quotes(config.adapter_name_or_path));
+  }
+  if (config.overwrite_output_dir && !config.resume_from_checkpoint.empty()) {
+    return invalid_input("{}: expected false beside resume_from_checkpoint, found true; leave one of them out",
+                         place(origins, "overwrite_output_dir"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_train(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("train", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  if (!all_timed(config.devices)) {
+    RONDO_RETURN_IF_ERROR(need("train", origins, "dataset", config.dataset, "data"));
+  }
+  RONDO_RETURN_IF_ERROR(need("train", origins, "output_dir", config.output_dir, "a folder for the result"));
+  return check_training(config, origins);
+}
+
+absl::Status check_eval(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("eval", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  if (config.dataset.empty() || config.val_size == 0) {
+    return need("eval", origins, "eval_dataset", config.eval_dataset, "data");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_generate(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("generate", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  return need("generate", origins, "prompt", config.prompt, "text to answer");
+}
+
+}  // namespace
+
+absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(check_val_size(config, origins));
+  switch (verb_bit(verb)) {
+    case kTrain:
+      return check_train(config, origins);
+    case kPlan:
+    case kProfile:
+      return need(verb, origins, "model_name_or_path", config.model_name_or_path, "a model");
+    case kEval:
+      return check_eval(config, origins);
+    case kGenerate:
+      return check_generate(config, origins);
+    case kData:
+      RONDO_RETURN_IF_ERROR(need(verb, origins, "model_name_or_path", config.model_name_or_path, "a tokenizer"));
+      return need(verb, origins, "dataset", config.dataset, "data");
+    case kInit:
+      RONDO_RETURN_IF_ERROR(need(verb, origins, "arch", config.arch, "an architecture, such as llama"));
+      return need(verb, origins, "output_dir", config.output_dir, "a folder for the model");
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace rondo::train::config

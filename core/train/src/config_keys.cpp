@@ -1,0 +1,140 @@
+// Looking keys up: by name and alias, and the nearest one to a misspelt key.
+#include "config_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "rondo/base/status.h"
+
+namespace rondo::train {
+namespace config {
+namespace {
+
+/// Insertions, deletions, changes and swaps of neighbours that lead from `a` to `b` (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+struct Near {
+  const Key* key = nullptr;
+  std::string spelled;  // the name or alias that is near
+};
+
+/// One begins with the other: "lora_target_modules", "warmup".
+bool extends(std::string_view wanted, std::string_view spelled) {
+  return std::min(wanted.size(), spelled.size()) >= 5 && (wanted.starts_with(spelled) || spelled.starts_with(wanted));
+}
+
+/// The smallest distance, of which a third of the longer word may be; else a key that the word extends or abbreviates.
+Near nearest(Verbs verb, const std::string& wanted) {
+  Near best;
+  Near extended;
+  std::size_t best_distance = ~std::size_t{0};
+  const auto consider = [&](const Key& key, const std::string& spelled) {
+    if (extended.key == nullptr && extends(wanted, spelled)) extended = {&key, spelled};
+    const std::size_t distance = edit_distance(wanted, spelled);
+    if (distance < best_distance && distance <= std::max(wanted.size(), spelled.size()) / 3) {
+      best_distance = distance;
+      best = {&key, spelled};
+    }
+  };
+  if (wanted.size() > 64) return best;
+  for (const Key& key : keys()) {
+    if (!accepts(verb, key)) continue;
+    consider(key, key.name);
+    for (const std::string& alias : key.aliases) consider(key, alias);
+  }
+  return best.key != nullptr ? best : extended;
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = [] {
+    std::vector<Key> all = training_keys();
+    for (Key& key : other_keys()) all.push_back(std::move(key));
+    return all;
+  }();
+  return table;
+}
+
+Verbs verb_bit(const std::string& verb) {
+  static constexpr std::array<std::pair<const char*, Verb>, 8> kVerbs = {{{"train", kTrain},
+                                                                          {"eval", kEval},
+                                                                          {"generate", kGenerate},
+                                                                          {"data", kData},
+                                                                          {"init", kInit},
+                                                                          {"devices", kDevices},
+                                                                          {"plan", kPlan},
+                                                                          {"profile", kProfile}}};
+  for (const auto& [name, bit] : kVerbs) {
+    if (verb == name) return bit;
+  }
+  return 0;
+}
+
+std::string normalised(std::string_view key) {
+  std::string text(key);
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
+bool accepts(Verbs verb, const Key& key) {
+  return (key.verbs & verb) != 0 || (verb != kInit && (key.verbs & kTrain) != 0);
+}
+
+const Key* find_key(Verbs verb, const std::string& spelled) {
+  for (const Key& key : keys()) {
+    if (accepts(verb, key) && key.name == spelled) return &key;
+  }
+  for (const Key& key : keys()) {
+    if (accepts(verb, key) && std::count(key.aliases.begin(), key.aliases.end(), spelled) > 0) return &key;
+  }
+  return nullptr;
+}
+
+absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
+  for (const Key& key : keys()) {
+    if (key.name != spelled) continue;
+    for (const char* other : {"train", "generate", "data", "plan", "devices", "init"}) {
+      if ((key.verbs & verb_bit(other)) == 0) continue;
+      return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
+                           verb);
+    }
+  }
+  const Near near = nearest(verb_bit(verb), spelled);
+  if (near.key == nullptr) {
+    return invalid_input("{}: unknown key; `rondo help {}` lists those that there are", origin, verb);
+  }
+  if (near.spelled == near.key->name) return invalid_input("{}: unknown key; did you mean {}?", origin, near.spelled);
+  return invalid_input("{}: unknown key; did you mean {} ({})?", origin, near.spelled, near.key->name);
+}
+
+}  // namespace config
+
+const std::vector<std::string>& verbs() {
+  static const std::vector<std::string> names = {"init", "data", "devices", "plan", "train", "eval", "generate"};
+  return names;
+}
+
+std::string nearest_key(const std::string& verb, const std::string& key) {
+  const config::Near near = config::nearest(config::verb_bit(verb), config::normalised(key));
+  return near.key == nullptr ? std::string() : near.key->name;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,276 @@
+// The entries of the table of keys, in the order in which help pages and the resolved file show them.
+#include "config_keys.h"
+
+namespace rondo::train::config {
+namespace {
+
+constexpr Verbs kRun = kTrain | kPlan | kProfile;
+constexpr Verbs kOfModel = kRun | kEval | kGenerate;
+constexpr Verbs kOfData = kRun | kEval | kData;
+constexpr double kManySteps = 1e12;
+constexpr double kWide = 1 << 24;  // above any dimension of a model
+
+/// An entry under construction: each function adds what it says and hands the entry on.
+struct Entry : Key {
+  Entry(Verbs of, std::string spelled, Member where, std::string meaning) {
+    name = std::move(spelled);
+    verbs = of;
+    member = where;
+    help = std::move(meaning);
+  }
+  using Words = std::vector<std::string>;
+  Entry also(Words words) && { return aliases = std::move(words), std::move(*this); }
+  Entry one_of(Words words) && { return choices = std::move(words), std::move(*this); }
+  Entry written(std::vector<std::pair<std::string, std::string>> pairs) && {
+    return spellings = std::move(pairs), std::move(*this);
+  }
+  Entry refused(Words words) && { return unavailable = std::move(words), std::move(*this); }
+  Entry from(double low) && { return range.low = low, std::move(*this); }
+  Entry to(double high) && { return range.high = high, std::move(*this); }
+  Entry above(double low) && { return range.low = low, range.above_low = true, std::move(*this); }
+  Entry below(double high) && { return range.high = high, range.below_high = true, std::move(*this); }
+  Entry listed() && { return list = true, std::move(*this); }
+};
+
+void append(std::vector<Key>& table, const std::string& group, std::vector<Entry> entries) {
+  for (Entry& entry : entries) {
+    entry.group = group;
+    table.push_back(std::move(entry));
+  }
+}
+
+std::vector<Entry> model_and_data_keys() {
+  return {
+      Entry(kOfModel | kData, "model_name_or_path", &Config::model_name_or_path,
+            "the model's directory, or a Hub id in the local Hugging Face cache")
+          .also({"model", "base_model"}),
+      Entry(kOfModel, "adapter_name_or_path", &Config::adapter_name_or_path,
+            "directory of a PEFT adapter to start from or to apply"),
+      Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")
+          .also({"data", "train_file"}),
+      Entry(kRun | kEval, "eval_dataset", &Config::eval_dataset, "the same for evaluation"),
+      Entry(kOfData, "val_size", &Config::val_size, "share (below 1) or number of the samples held out for evaluation")
+          .to(1e9),
+      Entry(kOfData, "data_format", &Config::data_format, "layout of the records; auto looks at the first ones")
+          .one_of({"auto", "messages", "prompt_completion", "text", "alpaca", "sharegpt", "plain_text"})
+          .written({{"prompt/completion", "prompt_completion"},
+                    {"prompt-completion", "prompt_completion"},
+                    {"plain-text", "plain_text"}}),
+      Entry(kOfData, "cutoff_len", &Config::cutoff_len, "tokens of a sample that are kept, from its head")
+          .also({"sequence_len", "max_seq_len", "seq_len"})
+          .from(2)
+          .to(kWide),
+      Entry(kRun, "packing", &Config::packing, "several samples in one sequence")
+          .also({"sample_packing"})
+          .refused({"true"}),
+      Entry(kOfData, "train_on_prompt", &Config::train_on_prompt, "every token is a target, the prompt's too")
+          .also({"train_on_inputs"}),
+      Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records; 0: all").to(kManySteps),
+      Entry(kRun, "shuffle", &Config::shuffle, "a new order in every epoch; false keeps file order"),
+      Entry(kRun | kGenerate | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
+  };
+}
+
+std::vector<Entry> method_keys() {
+  return {
+      Entry(kRun, "finetuning_type", &Config::finetuning_type, "train an adapter or every weight")
+          .one_of({"lora", "full"}),
+      Entry(kRun, "lora_rank", &Config::lora_rank, "rank of the adapter's factors")
+          .also({"lora_r", "r"})
+          .from(1)
+          .to(65536),
+      Entry(kRun, "lora_alpha", &Config::lora_alpha, "the adapter is scaled by lora_alpha / lora_rank")
+          .above(0)
+          .to(1e6),
+      Entry(kRun, "lora_dropout", &Config::lora_dropout, "share of an adapter's inputs dropped while training")
+          .below(1),
+      Entry(kRun, "lora_target", &Config::lora_target,
+            "all, or the names of the linear layers that get an adapter: q_proj,v_proj")
+          .written({{"all-linear", "all"}})
+          .listed(),
+      Entry(kRun, "use_rslora", &Config::use_rslora, "scale by lora_alpha / sqrt(lora_rank) instead"),
+      Entry(kRun, "use_dora", &Config::use_dora, "decompose weights into magnitude and direction").refused({"true"}),
+  };
+}
+
+std::vector<Entry> batch_keys() {
+  return {
+      Entry(kRun | kEval, "per_device_train_batch_size", &Config::per_device_train_batch_size,
+            "sequences of a microbatch")
+          .also({"micro_batch_size", "batch_size"})
+          .from(1)
+          .to(65536),
+      Entry(kRun, "gradient_accumulation_steps", &Config::gradient_accumulation_steps,
+            "microbatches of a step, whatever the number of devices")
+          .from(1)
+          .to(1 << 20),
+      Entry(kRun, "num_train_epochs", &Config::num_train_epochs, "passes over the data")
+          .also({"num_epochs", "epochs"})
+          .above(0)
+          .to(1e6),
+      Entry(kRun, "max_steps", &Config::max_steps, "steps of the run; 0: as num_train_epochs says")
+          .also({"steps", "iters"})
+          .to(kManySteps),
+      Entry(kRun, "reduction_group", &Config::reduction_group,
+            "consecutive microbatches whose gradients are added on one device; 0: 16, or all when there are fewer")
+          .to(1 << 20),
+  };
+}
+
+std::vector<Entry> optimizer_keys() {
+  return {
+      Entry(kRun, "optim", &Config::optim, "the optimizer")
+          .one_of({"adamw"})
+          .written({{"adamw_torch", "adamw"}, {"adamw_torch_fused", "adamw"}})
+          .refused({"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd", "lion", "adafactor", "muon"}),
+      Entry(kRun, "learning_rate", &Config::learning_rate, "the peak rate").also({"lr"}).to(1e3),
+      Entry(kRun, "lr_scheduler_type", &Config::lr_scheduler_type, "course of the rate after the warmup")
+          .one_of({"linear", "cosine", "constant"})
+          .written({{"constant_with_warmup", "constant"}}),
+      Entry(kRun, "warmup_ratio", &Config::warmup_ratio, "share of the steps in which the rate rises").to(1),
+      Entry(kRun, "warmup_steps", &Config::warmup_steps, "the same as a number of steps; wins over warmup_ratio")
+          .to(kManySteps),
+      Entry(kRun, "weight_decay", &Config::weight_decay, "decoupled decay of matrices").to(1e3),
+      Entry(kRun, "adam_beta1", &Config::adam_beta1, "decay of the first moment").below(1),
+      Entry(kRun, "adam_beta2", &Config::adam_beta2, "decay of the second moment").below(1),
+      Entry(kRun, "adam_epsilon", &Config::adam_epsilon, "added to the root of the second moment").above(0).to(1),
+      Entry(kRun, "max_grad_norm", &Config::max_grad_norm, "gradients are clipped to this global L2 norm; 0: never")
+          .to(1e30),
+      Entry(kRun, "staleness", &Config::staleness, "updates by which the weights of a step may lag")
+          .to(0)
+          .refused({"1"}),
+  };
+}
+
+std::vector<Entry> precision_keys() {
+  return {
+      Entry(kOfModel | kInit, "dtype", &Config::dtype, "of weights and activations on the devices")
+          .one_of({"bf16", "fp16", "fp32"})
+          .written({{"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}}),
+      Entry(kRun, "recompute", &Config::recompute, "what the backward pass computes again instead of keeping it")
+          .one_of({"auto", "full", "selective", "none"}),
+      Entry(kOfModel, "quantization_bit", &Config::quantization_bit,
+            "bits of the frozen base's weights; 0: as dtype says")
+          .to(0)
+          .refused({"8", "4"}),
+      Entry(kOfModel, "memory_limit", &Config::memory_limit,
+            "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
+          .listed(),
+      Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
+      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory")
+          .refused({"*"}),
+  };
+}
+
+std::vector<Entry> pool_keys() {
+  return {
+      Entry(kOfModel | kDevices, "devices", &Config::devices,
+            "auto, or a list: cuda:0,cpu or emulated:rtx4090*4,rtx3060*2")
+          .listed(),
+      Entry(kRun, "host", &Config::host, "file.yaml#name of a machine to plan for instead of this one"),
+      Entry(kRun, "schedule", &Config::schedule, "how the layers are dealt to the devices")
+          .one_of({"roundpipe"})
+          .refused({"gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1"}),
+      Entry(kOfModel | kDevices, "threads", &Config::threads,
+            "threads that compute on the host; 0: as many as the process may use")
+          .to(4096),
+      Entry(kRun, "verify_transfers", &Config::verify_transfers,
+            "checksums on everything that travels between host and devices")
+          .refused({"true"}),
+  };
+}
+
+std::vector<Entry> file_keys() {
+  return {
+      Entry(kTrain | kInit, "output_dir", &Config::output_dir, "folder for the result; must be new or empty"),
+      Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
+      Entry(kTrain, "save_total_limit", &Config::save_total_limit, "checkpoints kept, the newest; 0: all")
+          .to(kManySteps),
+      Entry(kTrain, "eval_steps", &Config::eval_steps, "steps between evaluations; 0: one at the end").to(kManySteps),
+      Entry(kTrain, "logging_steps", &Config::logging_steps, "steps between lines of metrics.jsonl")
+          .from(1)
+          .to(kManySteps),
+      Entry(kTrain, "resume_from_checkpoint", &Config::resume_from_checkpoint,
+            "auto (the newest in output_dir, if there is one), or a checkpoint's folder")
+          .written({{"true", "auto"}, {"True", "auto"}, {"false", ""}, {"False", ""}}),
+      Entry(kTrain, "overwrite_output_dir", &Config::overwrite_output_dir,
+            "output_dir may hold files of an earlier run"),
+      Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end, "keep the weights that evaluated best")
+          .refused({"true"}),
+      Entry(kTrain, "report_to", &Config::report_to, "services to report to")
+          .one_of({""})
+          .written({{"none", ""}, {"None", ""}})
+          .refused({"*"})
+          .listed(),
+      Entry(kTrain, "dry_run", &Config::dry_run, "one step on the longest batch, nothing is kept"),
+  };
+}
+
+std::vector<Entry> generation_keys() {
+  return {
+      Entry(kGenerate, "prompt", &Config::prompt, "one user message; with raw the text to continue"),
+      Entry(kGenerate, "raw", &Config::raw, "the prompt as it is, without the chat template"),
+      Entry(kGenerate, "max_new_tokens", &Config::max_new_tokens, "tokens to add at most").from(1).to(kWide),
+      Entry(kGenerate, "temperature", &Config::temperature, "0 takes the likeliest token").to(1e6),
+      Entry(kGenerate, "top_k", &Config::top_k, "draw from the k likeliest tokens; 0: from all").to(kWide),
+      Entry(kGenerate, "top_p", &Config::top_p, "draw from the likeliest tokens that hold this share together")
+          .above(0)
+          .to(1),
+  };
+}
+
+std::vector<Entry> report_keys() {
+  return {
+      Entry(kData, "samples", &Config::samples, "how many to show").from(1).to(kManySteps),
+      Entry(kProfile, "steps", &Config::steps, "how many to measure").from(2).to(kManySteps),
+      Entry(kProfile, "trace", &Config::trace, "timeline file to write"),
+      Entry(kDevices, "bench", &Config::bench, "measure the devices' speeds"),
+      Entry(kDevices, "catalogue", &Config::catalogue, "list the cards that can be emulated"),
+      Entry(kPlan, "compare", &Config::compare, "other schedules beside it").refused({"true"}),
+      Entry(kEvery, "json", &Config::json, "one JSON document on standard output and nothing else"),
+  };
+}
+
+std::vector<Entry> init_keys() {
+  return {
+      Entry(kInit, "arch", &Config::arch, "its architecture: llama, qwen2, qwen3, ..."),
+      Entry(kInit, "hidden_size", &Config::hidden_size, "width of the residual stream").from(1).to(kWide),
+      Entry(kInit, "intermediate_size", &Config::intermediate_size, "width inside the MLP; 0: from hidden_size")
+          .to(kWide),
+      Entry(kInit, "num_hidden_layers", &Config::num_hidden_layers, "blocks").from(1).to(65536),
+      Entry(kInit, "num_attention_heads", &Config::num_attention_heads, "query heads").from(1).to(65536),
+      Entry(kInit, "num_key_value_heads", &Config::num_key_value_heads, "key and value heads; 0: from the query heads")
+          .to(65536),
+      Entry(kInit, "head_dim", &Config::head_dim, "width of a head; 0: hidden_size / num_attention_heads").to(65536),
+      Entry(kInit, "vocab_size", &Config::vocab_size, "tokens, at least those of the byte-level tokenizer")
+          .from(1)
+          .to(kWide),
+      Entry(kInit, "max_position_embeddings", &Config::max_position_embeddings, "longest sequence").from(1).to(1e9),
+      Entry(kInit, "rope_theta", &Config::rope_theta, "base of the rotary frequencies").above(0).to(1e30),
+      Entry(kInit, "tie_word_embeddings", &Config::tie_word_embeddings, "the head uses the embedding's weights"),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> training_keys() {
+  std::vector<Key> table;
+  append(table, "Model and data", model_and_data_keys());
+  append(table, "Method", method_keys());
+  append(table, "Batch and length of the run", batch_keys());
+  append(table, "Optimizer", optimizer_keys());
+  append(table, "Precision and memory", precision_keys());
+  append(table, "Pool", pool_keys());
+  append(table, "Files and reports", file_keys());
+  return table;
+}
+
+std::vector<Key> other_keys() {
+  std::vector<Key> table;
+  append(table, "Generation", generation_keys());
+  append(table, "The model to make", init_keys());
+  append(table, "Output", report_keys());
+  return table;
+}
+
+}  // namespace rondo::train::config

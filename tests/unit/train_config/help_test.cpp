@@ -1,0 +1,64 @@
+// The table of keys is consistent, and the help pages and suggestions that follow from it are of use.
+#include <set>
+
+#include "config_keys.h"
+#include "config_test_util.h"
+
+namespace rondo::train {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Table, NamesAndAliases_AreUniqueForEveryVerb) {
+  for (const std::string& verb : verbs()) {
+    std::set<std::string> seen;
+    for (const config::Key& key : config::keys()) {
+      if (!config::accepts(config::verb_bit(verb), key)) continue;
+      EXPECT_TRUE(seen.insert(key.name).second) << verb << " " << key.name;
+      for (const std::string& alias : key.aliases) EXPECT_TRUE(seen.insert(alias).second) << verb << " " << alias;
+    }
+  }
+}
+
+TEST(Table, Defaults_PassTheirOwnChecks) {
+  for (const config::Key& key : config::keys()) {
+    Config config;
+    const std::string text = config::value_text(config, key);
+    EXPECT_TRUE(config::set_value(key, text, key.name, config).ok()) << key.name << " = " << text;
+  }
+}
+
+TEST(Table, EveryKey_HasHelpAndAGroup) {
+  for (const config::Key& key : config::keys()) {
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    EXPECT_FALSE(key.group.empty()) << key.name;
+    EXPECT_NE(key.verbs, 0U) << key.name;
+  }
+}
+
+TEST(Help, EveryVerb_ShowsItsKeysWithDefaultsAndAnExample) {
+  for (const std::string& verb : verbs()) {
+    const std::string page = help_text(verb);
+    EXPECT_THAT(page, HasSubstr("rondo " + verb));
+    EXPECT_THAT(page, HasSubstr("Example"));
+    for (const config::Key& key : config::keys()) {
+      if ((key.verbs & config::verb_bit(verb)) == 0) continue;
+      EXPECT_THAT(page, HasSubstr("--" + key.name)) << verb;
+    }
+    EXPECT_THAT(help_text(""), HasSubstr("\n  " + verb + " "));
+  }
+  EXPECT_THAT(help_text("train"), HasSubstr("[5e-05]"));
+  EXPECT_THAT(help_text("train"), HasSubstr("--learning_rate, lr\n"));
+}
+
+TEST(NearestKey, Misspelt_IsFound) {
+  EXPECT_EQ(nearest_key("train", "learnig-rate"), "learning_rate");
+  EXPECT_EQ(nearest_key("train", "lora_target_modules"), "lora_target");
+  EXPECT_EQ(nearest_key("train", "dataest"), "dataset");
+  EXPECT_EQ(nearest_key("generate", "max_new_token"), "max_new_tokens");
+  EXPECT_EQ(nearest_key("train", "qqqqqqqq"), "");
+  EXPECT_EQ(nearest_key("train", std::string(100000, 'a')), "");
+}
+
+}  // namespace
+}  // namespace rondo::train

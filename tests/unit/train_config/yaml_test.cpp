@@ -1,0 +1,113 @@
+// The configuration file: what it may hold, and that every fault is told with file, line and key.
+#include "config_test_util.h"
+
+namespace rondo::train {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+std::string refusal(const std::string& text) {
+  const YamlFile file(text);
+  auto arguments = needed();
+  arguments.insert(arguments.begin(), file.path());
+  const std::string message = message_of(parse_arguments("train", arguments));
+  EXPECT_THAT(message, HasSubstr(file.path()));
+  return message;
+}
+
+Config read(const std::string& text) {
+  const YamlFile file(text);
+  auto arguments = needed();
+  arguments.insert(arguments.begin(), file.path());
+  auto config = parse_arguments("train", arguments);
+  EXPECT_TRUE(config.ok()) << config.status().ToString();
+  return config.ok() ? *config : Config{};
+}
+
+TEST(Yaml, KeysOfEveryType_AreRead) {
+  const Config config = read(
+      "# a comment\nlearning-rate: 2e-4\nmax_steps: 12   # another\nshuffle: no\nlora_target: [q_proj, v_proj]\n"
+      "devices:\n  - cuda:0\n  - cpu\nseed: \"9\"\neval_dataset: ~\nresume_from_checkpoint: true\n");
+  EXPECT_DOUBLE_EQ(config.learning_rate, 2e-4);
+  EXPECT_EQ(config.max_steps, 12U);
+  EXPECT_FALSE(config.shuffle);
+  EXPECT_EQ(config.lora_target, "q_proj,v_proj");
+  EXPECT_EQ(config.devices, "cuda:0,cpu");
+  EXPECT_EQ(config.seed, 9U);
+  EXPECT_EQ(config.eval_dataset, "");
+  EXPECT_EQ(config.resume_from_checkpoint, "auto");
+}
+
+TEST(Yaml, ScalarsWithColonsAndLists_StayWhole) {
+  EXPECT_EQ(read("devices: emulated:rtx4090*4,rtx3060*2\n").devices, "emulated:rtx4090*4,rtx3060*2");
+  EXPECT_EQ(read("memory_limit: [cuda:0=8GiB, cpu:0=4GiB]\n").memory_limit, "cuda:0=8GiB,cpu:0=4GiB");
+  EXPECT_EQ(read("\xef\xbb\xbfmax_steps: 5\r\nseed: 6\r\n").max_steps, 5U);
+}
+
+TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
+  EXPECT_THAT(refusal("seed: 1\nlearning_rate: fast\n"),
+              HasSubstr("run.yaml:2: learning_rate: expected a number from 0 to 1000, found 'fast'"));
+  EXPECT_THAT(refusal("\n\nlora_rank: 1.5\n"), HasSubstr("run.yaml:3: lora_rank: expected a whole number"));
+  EXPECT_THAT(refusal("shuffle: 2\n"), HasSubstr("run.yaml:1: shuffle: expected true or false"));
+  EXPECT_THAT(refusal("learning_rate: .nan\n"), HasSubstr("run.yaml:1: learning_rate"));
+  EXPECT_THAT(refusal("learning_rate: .inf\n"), HasSubstr("'.inf'"));
+  EXPECT_THAT(refusal("packing: true\n"), HasSubstr("run.yaml:1: packing: 'true' is not available"));
+}
+
+TEST(Yaml, UnknownKey_IsToldWithTheNearest) {
+  EXPECT_THAT(refusal("seed: 1\nlora_ranc: 4\n"), AllOf(HasSubstr("run.yaml:2: lora_ranc"), HasSubstr("lora_rank?")));
+}
+
+TEST(Yaml, KeyTwice_IsRefusedWithBothPlaces) {
+  EXPECT_THAT(refusal("seed: 1\nseed: 1\n"),
+              AllOf(HasSubstr("run.yaml:2: seed: given twice"), HasSubstr("run.yaml:1")));
+  EXPECT_THAT(refusal("lr: 1\nlearning_rate: 1\n"), HasSubstr("learning_rate: given twice"));
+}
+
+TEST(Yaml, ValuesThatAreNoScalars_AreRefused) {
+  EXPECT_THAT(refusal("learning_rate:\n"), HasSubstr("found nothing"));
+  EXPECT_THAT(refusal("learning_rate: [1, 2]\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal("dataset: [a, b]\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal("optimizer:\n  lr: 3\n"), HasSubstr("run.yaml:1: optimizer: unknown key"));
+  EXPECT_THAT(refusal("seed:\n  lr: 3\n"), HasSubstr("found a map"));
+  EXPECT_THAT(refusal("lora_target: [[q_proj]]\n"), HasSubstr("found in it a list"));
+  EXPECT_THAT(refusal("lora_target: []\n"), HasSubstr("lora_target"));
+  EXPECT_THAT(refusal("lora_target: [\"a,b\"]\n"), HasSubstr("one name an element"));
+  EXPECT_THAT(refusal("? [a]\n: 3\n"), HasSubstr("a list as a key"));
+  EXPECT_THAT(refusal("lora_target: &x [*x]\n"), HasSubstr("run.yaml:1"));
+}
+
+TEST(Yaml, FilesThatAreNoConfiguration_AreRefused) {
+  EXPECT_THAT(refusal(""), EndsWith("found none"));
+  EXPECT_THAT(refusal("# nothing\n\n---\n"), EndsWith("found none"));
+  EXPECT_THAT(refusal("just words\n"), HasSubstr("found text"));
+  EXPECT_THAT(refusal("- a\n- b\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal("seed: 1\nlr: [1\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal("seed: 'open\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal("seed: 1\n\tlr: 2\n"), HasSubstr("run.yaml:2: expected spaces"));
+  EXPECT_THAT(refusal("seed: 1\n  lr: 2\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal("seed: 1\n---\nseed: 2\n"), HasSubstr("one YAML document"));
+  EXPECT_THAT(refusal("seed: *nowhere\n"), HasSubstr("run.yaml:1"));
+  EXPECT_THAT(refusal(std::string("seed: 1\n\x04\nlr: 2\n", 16)), HasSubstr("run.yaml:2: expected UTF-8 text"));
+  EXPECT_THAT(refusal("seed: 1\ndataset: \xff\xfe\n"), HasSubstr("run.yaml:2: expected UTF-8 text"));
+  EXPECT_THAT(refusal(std::string(5000, '[')), HasSubstr("run.yaml"));
+  EXPECT_THAT(refusal("a: " + std::string(2 << 20, 'x')), HasSubstr("at most"));
+}
+
+TEST(Yaml, FileThatCannotBeRead_IsNamed) {
+  EXPECT_THAT(message_of(parse_arguments("train", {"/nowhere/run.yaml"})), HasSubstr("/nowhere/run.yaml"));
+  EXPECT_THAT(message_of(parse_arguments("train", {testing::TempDir()})), HasSubstr("not a regular file"));
+}
+
+TEST(Yaml, TrainingKeys_ServeOtherVerbsToo) {
+  const YamlFile file("model: m\ndataset: d\nlearning_rate: 1e-3\noutput_dir: o\n");
+  for (const char* verb : {"data", "plan", "devices"}) {
+    EXPECT_TRUE(parse_arguments(verb, {file.path()}).ok()) << verb;
+  }
+  EXPECT_TRUE(parse_arguments("generate", {file.path(), "--prompt=x"}).ok());
+}
+
+}  // namespace
+}  // namespace rondo::train
