@@ -19,8 +19,8 @@ days=(Monday Tuesday Wednesday Thursday Friday Saturday Sunday)
 wordings=("Please book %d seats to %s for %s." "We need %d tickets to %s on %s." "%d people want to go to %s on %s."
   "Could you reserve %d places to %s for %s?")
 
-# order I: sets $question and $answer of order number I. Strides that share no factor with the sizes of the lists walk
-# through the combinations without repeating one for 12 x 7 x 4 x 8 / gcd's worth of orders, far more than are used.
+# order I: sets $question and $answer of order number I. The strides mix the lists so that no order comes twice
+# (make_data checks it).
 order() {
   local i=$1 city day count
   city=${cities[i * 5 % ${#cities[@]}]}

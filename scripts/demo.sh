@@ -63,7 +63,7 @@ before=$right
 say "4/5 training over $devices"
 "$rondo" train --model_name_or_path "$work/model" --dataset "$work/train.jsonl" --output_dir "$work/trained" \
   --finetuning_type full --devices "$devices" --per_device_train_batch_size 5 --gradient_accumulation_steps 4 \
-  --max_steps 400 --learning_rate 2e-3 --lr_scheduler_type cosine --warmup_ratio 0.05 --weight_decay 0.01 \
+  --max_steps 300 --learning_rate 2e-3 --lr_scheduler_type cosine --warmup_ratio 0.05 --weight_decay 0.01 \
   --cutoff_len 128 --logging_steps 20 --save_steps 0
 
 say "5/5 the held-out questions again"

@@ -13,6 +13,7 @@ ones; `--peer-dtype auto` (the default) then runs the peer in fp32, as its user 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def write_texts(path, arguments):
 
 def run_rondo(arguments, method, texts, folder):
     output = folder / "rondo"
-    run(["rm", "-rf", output])
+    shutil.rmtree(output, ignore_errors=True)
     command = [
         arguments.rondo, "train", "--model_name_or_path", arguments.model, "--dataset", texts, "--output_dir", output,
         "--finetuning_type", method, "--lora_rank", arguments.rank, "--lora_alpha", 2 * arguments.rank, "--lora_target",
