@@ -12,9 +12,12 @@ const int registered = [] {
       for (std::size_t place = 0; place < list.ops.size(); ++place) {
         const std::string name = std::string("Op/") + description.name + "/" + name_of(list.ops[place].kind) + "/" +
                                  std::to_string(place) + "/" + name_of(storage);
-        benchmark::RegisterBenchmark(name.c_str(), [&description, storage, place](benchmark::State& state) {
-          time_op(state, description.make(storage, Scale::kModel), place);
-        })->UseRealTime();
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [&description, storage, place](benchmark::State& state) {
+                                       time_op(state, description.make(storage, Scale::kModel), place);
+                                     })
+            ->MeasureProcessCPUTime()
+            ->UseRealTime();
       }
     }
   }

@@ -44,9 +44,11 @@ const int registered = [] {
         const std::string name = std::string("Product/") + name_of(kind) + "/" + std::to_string(product.tokens) + "x" +
                                  std::to_string(product.outputs) + "x" + std::to_string(product.inputs) + "/" +
                                  name_of(storage);
-        benchmark::RegisterBenchmark(name.c_str(), [&product, kind, storage](benchmark::State& state) {
-          time_op(state, case_of(product, kind, storage), 0);
-        })->UseRealTime();
+        benchmark::RegisterBenchmark(
+            name.c_str(),
+            [&product, kind, storage](benchmark::State& state) { time_op(state, case_of(product, kind, storage), 0); })
+            ->MeasureProcessCPUTime()
+            ->UseRealTime();
       }
     }
   }

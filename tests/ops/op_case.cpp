@@ -166,10 +166,14 @@ double CaseMemory::get(TensorId id, std::int64_t i) const {
     std::memcpy(&value, at, sizeof(value));
     return value;
   }
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, at, size_of(dtype));
-  if (dtype == DType::kBfloat16) bits <<= 16U;
-  return static_cast<double>(std::bit_cast<float>(bits));
+  if (dtype == DType::kBfloat16) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, sizeof(bits));
+    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+  }
+  float value = 0;
+  std::memcpy(&value, at, sizeof(value));
+  return static_cast<double>(value);
 }
 
 void CaseMemory::set(TensorId id, std::int64_t i, double value) {

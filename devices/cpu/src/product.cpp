@@ -104,9 +104,9 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
   product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
-  const bool native = product.engine_ == engines.narrow;
-  product.convert_a_ = shape.a_bfloat16 && !native;
-  product.convert_b_ = shape.b_bfloat16 && !native;
+  const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
+  product.convert_a_ = shape.a_bfloat16 && !in_place;
+  product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
   product.rows_block_ =
       std::min(shape.rows, at_least_one_step(std::min(kRowsBlock, 2 * kPanelElements / shape.inner), 256));
   product.columns_block_ = shape.columns;
@@ -251,7 +251,7 @@ absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const 
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
   product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
-  product.pack_ = product.engine_ != engines.narrow;
+  product.pack_ = product.engine_->arithmetic() == TileArithmetic::kFloat32;
   product.rows_block_ =
       std::min(shape.rows, at_least_one_step(kPanelElements / std::min(shape.tokens, kTokenChunk), product.grid_.rows));
   const absl::Status status = product.prepare_tokens(shape.tokens);

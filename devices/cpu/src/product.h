@@ -1,8 +1,8 @@
 // Whole matrix products: cut into panels and tiles that follow from shapes alone, run on the pool.
 //
-// Operands that the tiles cannot read as they are (bf16 where the processor has no bf16 products) are first converted
-// to fp32 panels in scratch, once per product; sums stay fp32 until the one rounding at the end. plan() is called when
-// a program is compiled and prepares every tile shape; run() does not allocate.
+// Operands that sgemm cannot read (bf16), or reads slowly, are first copied to fp32 panels in scratch, once per
+// product; oneDNN's primitives read them in place; sums stay fp32 until the one rounding at the end. plan() is called
+// when a program is compiled and prepares every tile shape; run() does not allocate.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,7 @@ class RowProduct {
   TileEngine* engine_ = nullptr;
   TileGrid grid_;
   bool convert_a_ = false;
-  bool convert_b_ = false;
+  bool convert_b_ = false;  // or only packed: sgemm is slow on long rows of which it reads a piece each
   std::int64_t rows_block_ = 0;
   std::int64_t columns_block_ = 0;
   std::int64_t inner_block_ = 0;
@@ -115,7 +115,7 @@ class WeightProduct {
   Shape shape_;
   TileEngine* engine_ = nullptr;
   TileGrid grid_;
-  bool pack_ = false;  // into fp32 column blocks; bf16 tiles read the operands in place
+  bool pack_ = false;  // into fp32 column blocks; primitives read the operands in place
   std::int64_t rows_block_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "rondo/devices/emulated/emulated_device.h"
@@ -58,6 +59,21 @@ inline Loaded load(Device& device, const OpList& list) {
   }
   return loaded;
 }
+
+/// Holds back work until all of it is enqueued, so that a slow feeder does not show in ideal time.
+class Gate {
+ public:
+  std::span<const Point> waits() const { return {&point_, 1}; }
+  Moment open() {
+    const Moment now = std::chrono::steady_clock::now();
+    timeline_.signal_at(1, now);
+    return now;
+  }
+
+ private:
+  HostTimeline timeline_;
+  const Point point_{&timeline_, 1};
+};
 
 /// The ideal moment of a value of a described card's timeline.
 inline Moment reached(Timeline& timeline, std::uint64_t value) {

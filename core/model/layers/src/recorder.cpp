@@ -41,8 +41,10 @@ TensorId Recorder::batch(devices::BatchTensor which) {
 }
 
 Op& Recorder::append(OpKind kind, devices::OpAttributes attributes) {
-  graph_.ops.push_back({kind, std::move(attributes), {}, {}});
-  return graph_.ops.back();
+  Op& op = graph_.ops.emplace_back();
+  op.kind = kind;
+  op.attributes = std::move(attributes);
+  return op;
 }
 
 TensorId Recorder::activation(std::string name, Shape shape) {

@@ -38,7 +38,7 @@ class HostTimeline final : public Timeline {
   bool poisoned() const;
 
  private:
-  static constexpr std::size_t kRemembered = 16;
+  static constexpr std::size_t kRemembered = 128;
   struct Reached {
     std::uint64_t value = 0;
     Moment moment;

@@ -21,7 +21,7 @@ namespace rondo::devices {
 inline constexpr std::int64_t kTokenChunk = 512;
 
 enum class OpKind : std::uint8_t {
-  // reads: ids [T], table [V, C]                      writes: x [T, C], a negative id (padding) gives zeros
+  // reads: ids [T], table [V, C]                      writes: x [T, C], a padding token (id < 0) gives zeros
   kEmbedding,
   // reads: ids [T], bounds, dy [T, C]                 writes: row ids int32 [T + 1], rows fp32 [T, C]
   // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy over
@@ -65,7 +65,7 @@ enum class OpKind : std::uint8_t {
   kDropout,
   // reads: x [T, C], w [V, C], targets [T]            writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C] +=]
   // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients, not divided by anything. Full
-  // logits never exist: tokens go in chunks of cross_entropy_chunk(V).
+  // logits never exist: the tokens that have a target, in order, go in chunks of cross_entropy_chunk(V).
   kCrossEntropy,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,

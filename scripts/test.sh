@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds Rondo and runs its tests: the README's second command. ctest's summary is the last thing it prints.
+#
+#   scripts/test.sh [--ci] [ctest argument]...
+#
+# Tests run on the release build: what they hold must hold with assertions compiled out. The checks that need no build
+# (format, architecture, documents) come first. --ci, or CI set, installs the tools that .ci/run needs too; without
+# clang-format on the machine the format is not checked, which is said. RONDO_TEST_CHECKS=0 leaves the checks out.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/scripts/lib.sh"
+cd "$root"
+
+setup=()
+if [ "${1:-}" = --ci ]; then
+  setup=(--ci)
+  shift
+elif [ -n "${CI:-}" ]; then
+  setup=(--ci)
+fi
+say "packages"
+scripts/setup.sh "${setup[@]}"
+use_ccache
+if [ "${RONDO_TEST_CHECKS:-1}" != 0 ]; then run_checks; fi
+say "build"
+cmake --preset release >/dev/null
+cmake --build --preset release
+say "tests"
+exec ctest --preset release -j "$(nproc)" "$@"
