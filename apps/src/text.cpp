@@ -19,20 +19,75 @@ std::string format_value(double value) {
 
 std::string format_share(double share) { return std::isfinite(share) ? fmt::format("{:.0f}%", 100 * share) : "?"; }
 
-std::vector<std::string> progress_fields(const train::StepReport& report) {
-  std::vector<std::string> fields = {fmt::format("step {}/{}", report.step, report.total_steps)};
-  if (report.total_steps > 0) {
-    fields.push_back(format_share(static_cast<double>(report.step) / static_cast<double>(report.total_steps)));
-  }
-  fields.push_back("loss " + format_value(report.loss));
-  fields.push_back(fmt::format("lr {:.2e}", report.learning_rate));
-  fields.push_back("grad " + format_value(report.grad_norm));
-  fields.push_back(format_count(report.tokens_per_second) + " tok/s");
-  fields.push_back("SOL " + format_share(report.sol));
-  fields.push_back(format_duration(report.step_seconds) + "/step");
-  fields.push_back(format_duration(report.remaining_seconds) + " left");
+double done_share(const train::StepReport& report) {
+  return static_cast<double>(report.step) / static_cast<double>(std::max<std::uint64_t>(report.total_steps, 1));
+}
+
+std::vector<std::string> full_fields(const train::StepReport& report) {
+  std::vector<std::string> fields = {fmt::format("step {}/{}", report.step, report.total_steps),
+                                     format_share(done_share(report)),
+                                     "loss " + format_value(report.loss),
+                                     fmt::format("lr {:.2e}", report.learning_rate),
+                                     "grad " + format_value(report.grad_norm),
+                                     format_count(report.tokens_per_second) + " tok/s",
+                                     "SOL " + format_share(report.sol),
+                                     format_duration(report.step_seconds) + "/step",
+                                     format_duration(report.remaining_seconds) + " left"};
   for (const auto& [name, bytes] : report.memory) fields.push_back(name + " " + format_bytes(bytes));
   return fields;
+}
+
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
+/// "0.42s", "11s", "51m", "3.1h", "2.4d"
+std::string short_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "?";
+  if (seconds < 10) return fmt::format("{:.2g}s", seconds);
+  if (seconds < 100) return fmt::format("{:.0f}s", seconds);
+  if (seconds < 5940) return fmt::format("{:.0f}m", seconds / 60);
+  return seconds < 99 * 3600 ? fmt::format("{:.1f}h", seconds / 3600) : fmt::format("{:.1f}d", seconds / 86400);
+}
+
+std::string short_value(double value) {
+  if (!std::isfinite(value)) return "?";
+  return std::fabs(value) < 1e-3 && value != 0 ? fmt::format("{:.0e}", value) : fmt::format("{:.3g}", value);
+}
+
+/// "2.0e-4"
+std::string short_exponent(double value) {
+  std::string text = fmt::format("{:.1e}", value);
+  const std::size_t sign = text.find_first_of("+-", 1);
+  if (sign != std::string::npos && sign + 2 < text.size() && text[sign + 1] == '0') text.erase(sign + 1, 1);
+  return text;
+}
+
+/// The same in about 75 characters and what the devices' names take.
+std::vector<std::string> short_fields(const train::StepReport& report) {
+  std::vector<std::string> fields = {fmt::format("{}/{}", report.step, report.total_steps),
+                                     format_share(done_share(report)),
+                                     "loss " + short_value(report.loss),
+                                     "lr " + short_exponent(report.learning_rate),
+                                     "grad " + short_value(report.grad_norm),
+                                     without_spaces(format_count(report.tokens_per_second)) + " tok/s",
+                                     "SOL " + format_share(report.sol),
+                                     short_duration(report.step_seconds) + "/step",
+                                     short_duration(report.remaining_seconds) + " left"};
+  for (const auto& [name, bytes] : report.memory) {
+    fields.push_back(name + " " + without_spaces(format_count(static_cast<double>(bytes))) + "B");
+  }
+  return fields;
+}
+
+std::string joined(const std::vector<std::string>& fields, std::string_view gap) {
+  std::string line;
+  for (const std::string& field : fields) {
+    if (!line.empty()) line += gap;
+    line += field;
+  }
+  return line;
 }
 
 }  // namespace
@@ -108,14 +163,15 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string progress_line(const train::StepReport& report, std::size_t width) {
-  std::string line;
-  for (const std::string& field : progress_fields(report)) {
-    const std::string_view gap = line.empty() ? "" : "  ";
-    if (width > 0 && line.size() + gap.size() + field.size() > width) break;
-    line += gap;
-    line += field;
+  std::string line = joined(full_fields(report), "  ");
+  if (width == 0 || line.size() <= width) return line;
+  std::vector<std::string> fields = short_fields(report);
+  line = joined(fields, " ");
+  while (line.size() > width && fields.size() > 1) {
+    fields.pop_back();
+    line = joined(fields, " ");
   }
-  return line;
+  return line.substr(0, width);
 }
 
 }  // namespace rondo::apps

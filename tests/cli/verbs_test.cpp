@@ -68,7 +68,7 @@ TEST(Data, Json_HoldsIdsAndLabelsAsTheTrainerSeesThem) {
 
 TEST(Train, ShortRun_LeavesTheFilesOfARun) {
   const Workspace workspace;
-  const Outcome trained = workspace.run(train({"--max_steps=3", "--json"}));
+  const Outcome trained = workspace.run(train({"--max_steps=3", "--lr=1e-2", "--batch_size=3", "--json"}));
   EXPECT_EQ(json_of(trained)["output_dir"], "out");
   for (const char* file : {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "metrics.jsonl",
                            "config.resolved.yaml", "train.log", "checkpoint-3/trainer_state.json"}) {
@@ -79,11 +79,15 @@ TEST(Train, ShortRun_LeavesTheFilesOfARun) {
   EXPECT_EQ(workspace.read("out/train.log"), trained.err);
   std::ifstream metrics(workspace.path("out/metrics.jsonl"));
   std::string line;
+  double loss = 1e9;
   for (int step = 1; step <= 3; ++step) {
     ASSERT_TRUE(std::getline(metrics, line));
     const Json entry = Json::parse(line, nullptr, false);
     EXPECT_EQ(entry.value("step", 0), step);
-    EXPECT_GT(entry.value("loss", 0.0), 0.0);
+    EXPECT_GT(entry.value("grad_norm", 0.0), 0.0);
+    // The batch is the whole data set every time.
+    EXPECT_LT(entry.value("loss", 1e9), loss);
+    loss = entry.value("loss", 1e9);
   }
 }
 
@@ -150,11 +154,17 @@ TEST(Train, InterruptedOnce_SavesAndExits130ThenGoesOn) {
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err.find("error: "), std::string::npos) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("--resume_from_checkpoint auto"));
-  std::size_t checkpoints = 0;
+  std::vector<std::string> checkpoints;
   for (const auto& entry : std::filesystem::directory_iterator(workspace.path("out"))) {
-    if (entry.path().filename().string().starts_with("checkpoint-")) ++checkpoints;
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-")) checkpoints.push_back(name.substr(name.find('-') + 1));
   }
-  EXPECT_EQ(checkpoints, 1U);
+  ASSERT_EQ(checkpoints.size(), 1U);
+  const std::string end = std::to_string(std::stoull(checkpoints[0]) + 2);
+  const Outcome resumed = workspace.run(train({"--max_steps=" + end, "--save_steps=0", "--resume_from_checkpoint"}));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("checkpoint-" + checkpoints[0]));
+  EXPECT_THAT(resumed.err, HasSubstr("step " + end + "/" + end));
 }
 
 TEST(Train, InterruptedTwice_EndsAtOnce) {

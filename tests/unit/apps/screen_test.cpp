@@ -90,7 +90,7 @@ TEST_F(ScreenTest, Terminal_UpdatesOneLineAndTheLogStaysPlain) {
   }
   const std::string text = slurp(shown());
   EXPECT_THAT(text, HasSubstr("\x1b[32myou"));
-  EXPECT_THAT(text, HasSubstr("\r\x1b[Kstep 2/2"));
+  EXPECT_THAT(text, HasSubstr("\r\x1b[K2/2 100%"));
   EXPECT_EQ(text.back(), '\n');
   const std::string logged = slurp(log());
   EXPECT_EQ(logged.find('\x1b'), std::string::npos);

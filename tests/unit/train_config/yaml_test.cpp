@@ -1,4 +1,6 @@
 // The configuration file: what it may hold, and that every fault is told with file, line and key.
+#include <random>
+
 #include "config_test_util.h"
 
 namespace rondo::train {
@@ -99,6 +101,26 @@ TEST(Yaml, FilesThatAreNoConfiguration_AreRefused) {
 TEST(Yaml, FileThatCannotBeRead_IsNamed) {
   EXPECT_THAT(message_of(parse_arguments("train", {"/nowhere/run.yaml"})), HasSubstr("/nowhere/run.yaml"));
   EXPECT_THAT(message_of(parse_arguments("train", {testing::TempDir()})), HasSubstr("not a regular file"));
+}
+
+TEST(Yaml, RandomMutations_AreReadOrRefusedInOneLine) {
+  const std::string good =
+      "model: m\ndataset: d\noutput_dir: o\nlora_target: [q_proj, \"v_proj\"]\nlr: 2e-4\n# note\nseed: &x 3\n"
+      "max_steps: *x\ndevices:\n  - cuda:0\n  - cpu\n";
+  const std::string pieces = "[]{}:,-&*!|>'\"%@`#\n\t ?~x1\\\x04\xff\xc3";
+  std::mt19937_64 random(11);
+  const auto below = [&random](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  for (int i = 0; i < 1500; ++i) {
+    std::string text = good;
+    for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
+      const std::size_t at = below(text.size());
+      if (below(3) == 0) text.erase(at, 1 + below(6));
+      text.insert(std::min(at, text.size()), 1, pieces[below(pieces.size())]);
+    }
+    const YamlFile file(text);
+    const auto config = parse_arguments("train", {file.path()});
+    if (!config.ok()) message_of(config);
+  }
 }
 
 TEST(Yaml, TrainingKeys_ServeOtherVerbsToo) {
