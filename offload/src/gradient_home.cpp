@@ -114,6 +114,7 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
     float* target = floats(home);
     const std::size_t width = e.spec.row_width;
     threads_.parallel_for(id_list[0], [&](std::int64_t i, std::uint32_t) {
+      if (id_list[i + 1] == e.spec.padding_row) return;
       add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
              floats(rows) + static_cast<std::size_t>(i) * width, width);
     });

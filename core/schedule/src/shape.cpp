@@ -136,14 +136,21 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
-    offload::GradientSpec spec{id, parameter.elements(), false, false, 0};
+    offload::GradientSpec spec;
+    spec.parameter = id;
+    spec.elements = parameter.elements();
+    spec.dense = false;
     for (const model::Layer& layer : model.layers()) {
       if (std::ranges::count(layer.parameters, id) == 0) continue;
       const bool table = layer.kind == model::LayerKind::kEmbedding;
       spec.sparse = spec.sparse || table;
       spec.dense = spec.dense || !table;
     }
-    if (spec.sparse) spec.row_width = static_cast<std::uint64_t>(parameter.shape.back());
+    if (spec.sparse) {
+      spec.row_width = static_cast<std::uint64_t>(parameter.shape.back());
+      // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head may).
+      spec.padding_row = model.config().pad_token_id.value_or(-1);
+    }
     specs.push_back(spec);
   }
   return specs;

@@ -122,7 +122,7 @@ class Worker {
   absl::Status prefetch_visit(const SlotState& slot);
   absl::Status retire(const Retirement& item);
   absl::Status bring_gradients_home(const GradientErrand& errand);
-  absl::StatusOr<std::uint32_t> take_gradient_buffer(SlotState& slot, std::uint32_t group);
+  absl::StatusOr<std::uint32_t> take_gradient_buffer(std::uint32_t group);
 
   bool runs_in_job(const SlotState& slot) const;
   partition::Round round_of(const SlotState& slot) const;
@@ -163,7 +163,8 @@ class Worker {
   std::array<std::vector<devices::Bindings>, 2> bindings_;
   std::array<VisitMemory, 2> memory_;
   std::size_t most_cuts_ = 0;
-  std::uint64_t compute_value_ = 0;  // only the feeding thread's
+  std::uint64_t compute_value_ = 0;      // only the feeding thread's
+  bool clear_before_gradients_ = false;  // likewise: a group has begun
 
   Mutex mutex_;
   CondVar changed_;

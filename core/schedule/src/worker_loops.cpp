@@ -91,7 +91,7 @@ absl::Status Worker::feed_visit(SlotState& slot) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(SlotState& slot, std::uint32_t group) {
+absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(std::uint32_t group) {
   std::uint32_t buffer = 2;
   {
     const MutexLock lock(mutex_);
@@ -100,15 +100,12 @@ absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(SlotState& slot, std:
     }
     if (!unified_ || group > 0) buffer = static_cast<std::uint32_t>(errands_given_ % 2);
   }
-  for (const auto& [id, view] : slot.sent[buffer]) {
-    device_.queue(devices::QueueRole::kCompute)
-        .clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", slot, 0));
-  }
+  clear_before_gradients_ = true;
   return buffer;
 }
 
 absl::Status Worker::feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group) {
-  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(slot, group));
+  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(group));
   const partition::Round round = round_of(slot);
   for (std::uint32_t m = first; m < end; ++m) {
     RONDO_RETURN_IF_ERROR(feed_microbatch(slot, m, buffer, m + 1 == round.first_microbatch + round.microbatches));
@@ -216,6 +213,15 @@ absl::Status Worker::feed_microbatch(SlotState& slot, std::uint32_t microbatch, 
       const MutexLock lock(mutex_);
       if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ >= fed; }))
         return stopped();
+    }
+    if (clear_before_gradients_ && link.phase != model::Phase::kForward) {
+      // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
+      // updated, and that the forward links before have waited for.
+      for (const auto& [id, view] : slot.sent[gradient_buffer]) {
+        device_.queue(devices::QueueRole::kCompute)
+            .clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", slot, 0));
+      }
+      clear_before_gradients_ = false;
     }
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
     devices::Bindings& bindings = bindings_[parity][i];

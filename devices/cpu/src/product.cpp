@@ -107,8 +107,9 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
   product.convert_a_ = shape.a_bfloat16 && !in_place;
   product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
-  product.rows_block_ =
-      std::min(shape.rows, at_least_one_step(std::min(kRowsBlock, 2 * kPanelElements / shape.inner), 256));
+  // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
+  const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
+  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, 256));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
   if (product.convert_b_ && shape.b_transposed) {

@@ -113,7 +113,8 @@ absl::Status measure_links(Device& device, Stopwatch& watch, DeviceProfile& prof
   RONDO_ASSIGN_OR_RETURN(const double up, watch.time_copy(QueueRole::kUp, home.view(), here.view()));
   RONDO_ASSIGN_OR_RETURN(const double down, watch.time_copy(QueueRole::kDown, here.view(), home.view()));
   const auto rate = [&](double seconds) {
-    return static_cast<double>(large) / std::max(seconds - profile.link_latency_seconds, 1e-9);
+    // A latency measured while the machine was busy must not make the link look faster than it is.
+    return static_cast<double>(large) / std::max(seconds - profile.link_latency_seconds, 0.9 * seconds);
   };
   profile.link_up = rate(up);
   profile.link_down = rate(down);

@@ -117,14 +117,16 @@ TEST_F(Pool, MeasuredTimedCard_ShowsItsProfile) {
   const auto measured = measure_device(*pool[0].device, threads_);
   ASSERT_TRUE(measured.ok()) << measured.status();
   const DeviceProfile& truth = pool[0].profile;
-  // The host's threads need some 0.1 ms to notice an end; nothing is ever faster than the card, but for its jitter.
-  const double speed = truth.speed(DType::kFloat32);
-  EXPECT_LE(measured->flops.at(DType::kFloat32), 1.03 * speed);
-  EXPECT_GE(measured->flops.at(DType::kFloat32), 0.2 * speed);
-  EXPECT_LE(measured->memory_bandwidth, 1.03 * truth.memory_bandwidth);
-  EXPECT_GE(measured->memory_bandwidth, 0.3 * truth.memory_bandwidth);
-  EXPECT_NEAR(measured->link_up / truth.link_up, 1.0, 0.25);
-  EXPECT_NEAR(measured->link_down / truth.link_down, 1.0, 0.25);
+  // Nothing is ever faster than the card, but for its jitter; how much slower depends on how soon the host wakes up.
+  const auto expect_speed = [](double found, double described, double allowed) {
+    EXPECT_LE(found, allowed * described);
+    EXPECT_GE(found, 0.1 * described);
+  };
+  expect_speed(measured->flops.at(DType::kFloat32), truth.speed(DType::kFloat32), 1.03);
+  expect_speed(measured->memory_bandwidth, truth.memory_bandwidth, 1.03);
+  expect_speed(measured->link_up, truth.link_up, 1.15);
+  expect_speed(measured->link_down, truth.link_down, 1.15);
+  EXPECT_GE(measured->link_latency_seconds, truth.link_latency_seconds);
   EXPECT_LT(measured->link_latency_seconds, 5e-3);
 }
 

@@ -60,7 +60,8 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
       const absl::Status set = config::set_value(key, random.value(key), key.name, config);
       ASSERT_TRUE(set.ok()) << set.ToString();
     }
-    // Keys that exclude each other.
+    // Keys that exclude each other or have a bound together.
+    config.cutoff_len = 2 + config.cutoff_len % 10000;
     config.val_size = 0;
     config.overwrite_output_dir = false;
     if (config.finetuning_type == "full") config.adapter_name_or_path.clear();

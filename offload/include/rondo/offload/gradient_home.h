@@ -28,6 +28,7 @@ struct GradientSpec {
   bool dense = true;    // some layer contributes a dense sum per group
   bool sparse = false;  // some layer contributes rows per microbatch
   std::uint64_t row_width = 0;
+  std::int64_t padding_row = -1;  // of a lookup table: its row for the padding token, which lookups do not train
 };
 
 class GradientHome {

@@ -73,7 +73,11 @@ class Recorder {
   /// the lowest trained layer.
   void backward(std::optional<TensorId> seed, std::optional<TensorId> input);
 
-  Graph take() { return std::move(graph_); }
+  /// Without backward() before it all ops are forward ops.
+  Graph take() {
+    if (graph_.forward_ops == 0) graph_.forward_ops = graph_.ops.size();
+    return std::move(graph_);
+  }
 
  private:
   friend class GradientPass;

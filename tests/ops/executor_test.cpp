@@ -1,0 +1,75 @@
+// What the executor refuses, and what it says about its memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "op_case.h"
+#include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/host_memory.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const OpDescription& description_of(const std::string& name) {
+  for (const OpDescription& description : op_descriptions()) {
+    if (name == description.name) return description;
+  }
+  ADD_FAILURE() << "no op case " << name;
+  return op_descriptions().front();
+}
+
+class CpuExecutorTest : public ::testing::Test {
+ protected:
+  absl::Status run(const OpCase& op_case, const Bindings& bindings) {
+    auto program = executor_.compile(op_case.list, plan_arena(op_case.list));
+    return program.ok() ? executor_.execute(**program, bindings) : program.status();
+  }
+
+  ThreadPool threads_{2};
+  cpu::CpuExecutor executor_{threads_};
+};
+
+TEST_F(CpuExecutorTest, ScratchOfAllPrograms_IsTheLargestAndIsCounted) {
+  const Bytes before = host_memory_account()["cpu scratch"].now;
+  const OpCase small = description_of("MatMul").make(DType::kBfloat16, Scale::kOdd);
+  const OpCase large = description_of("MatMul_SeveralChunks").make(DType::kBfloat16, Scale::kOdd);
+  ASSERT_EQ(executor_.compile(large.list, plan_arena(large.list)).status(), absl::OkStatus());
+  const Bytes needed = executor_.scratch_bytes();
+  EXPECT_GT(needed, Bytes{1280} * 150 * 4);  // at least the converted activations
+  ASSERT_EQ(executor_.compile(small.list, plan_arena(small.list)).status(), absl::OkStatus());
+  EXPECT_EQ(executor_.scratch_bytes(), needed);
+  EXPECT_EQ(host_memory_account()["cpu scratch"].now - before, needed);
+}
+
+TEST_F(CpuExecutorTest, MissingTensor_IsRefusedByName) {
+  const OpCase op_case = description_of("MatMul").make(DType::kFloat32, Scale::kOdd);
+  auto memory = CaseMemory::make(op_case, 1);
+  ASSERT_EQ(memory.status(), absl::OkStatus());
+  Bindings bindings = memory->bindings();
+  bindings.tensors[1].size -= 1;
+  const absl::Status status = run(op_case, bindings);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'w'"));
+}
+
+TEST_F(CpuExecutorTest, IdPastTheTable_IsRefused) {
+  const OpCase op_case = description_of("Embedding").make(DType::kFloat32, Scale::kOdd);
+  auto memory = CaseMemory::make(op_case, 1);
+  ASSERT_EQ(memory.status(), absl::OkStatus());
+  const TensorId ids = op_case.list.ops[0].reads[0];
+  reinterpret_cast<std::int32_t*>(memory->data(ids))[3] = 131;
+  const absl::Status status = run(op_case, memory->bindings());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("token 3 has id 131"));
+}
+
+TEST_F(CpuExecutorTest, Fp16_IsUnimplemented) {
+  const OpCase op_case = description_of("MatMul").make(DType::kFloat16, Scale::kOdd);
+  const absl::Status status = executor_.compile(op_case.list, plan_arena(op_case.list)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("fp16"));
+}
+
+}  // namespace
+}  // namespace rondo::devices::testing
