@@ -70,10 +70,11 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release_pages(std::span<const std::byte> range) const {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = round_up(reinterpret_cast<std::uintptr_t>(range.data()), page);
-  const auto end = reinterpret_cast<std::uintptr_t>(range.data() + range.size()) / page * page;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = static_cast<std::size_t>(range.data() - data_);  // the mapping begins at a page
+  const std::size_t begin = round_up(first, page);
+  const std::size_t end = (first + range.size()) / page * page;
+  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {

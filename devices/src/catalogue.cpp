@@ -47,7 +47,7 @@ std::string nearest(const std::string& name, std::vector<std::string> known, std
 /// One entry of a YAML file. Reads values by key and remembers the first complaint.
 class Entry {
  public:
-  Entry(std::string place, YAML::Node node) : place_(std::move(place)), node_(std::move(node)) {}
+  Entry(std::string place, const YAML::Node& node) : place_(std::move(place)), node_(node) {}
 
   absl::Status status() const { return status_; }
   const std::string& place() const { return place_; }

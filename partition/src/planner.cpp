@@ -64,7 +64,7 @@ class Planner {
         if (!slots) continue;
         std::vector<std::pair<LayerIndex, DeviceIndex>> key;
         for (const Slot& slot : *slots) key.emplace_back(slot.first_layer, slot.device);
-        if (seen.insert(std::move(key)).second) consider(*std::move(slots), order, keep);
+        if (seen.insert(std::move(key)).second) consider(*slots, order, keep);
       }
     }
   }
@@ -92,7 +92,7 @@ class Planner {
     return limits;
   }
 
-  void consider(std::vector<Slot> stages, const std::vector<DeviceIndex>& order, Keep keep) {
+  void consider(const std::vector<Slot>& stages, const std::vector<DeviceIndex>& order, Keep keep) {
     Plan plan;
     plan.keep = keep;
     plan.reduction_group = work_.reduction_group;
