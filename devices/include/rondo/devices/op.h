@@ -32,7 +32,8 @@ enum class OpKind : std::uint8_t {
   kRmsNorm,
   // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
   kRmsNormBackward,
-  // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with N = H D.
+  // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with N = H
+  // D.
   // y may be fp32 where x and w are bf16 (logits).
   // reads: x [T, K], w [N, K], [bias [N]], [addend [T, N]]   writes: y [T, N] = alpha x w^T + bias + addend
   kMatMul,
