@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# LoRA teaches a real model, SmolLM2-135M-Instruct, to answer in a strict format; about ten minutes on two cores.
+# LoRA teaches a real model, SmolLM2-135M-Instruct, to answer in a strict format; under ten minutes on two cores.
 #
 #   scripts/demo-real.sh [FOLDER]     default: build/demo-real in the checkout
 #
@@ -11,7 +11,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/lib.sh"
 
-steps=${RONDO_DEMO_STEPS:-50}
+steps=${RONDO_DEMO_STEPS:-40}
 devices=${RONDO_DEMO_DEVICES:-auto}
 work=${1:-$root/build/demo-real}
 cities=(Oslo Rome Lima Cairo Delhi Paris Quito Seoul Tunis Vienna Lisbon Athens)

@@ -127,6 +127,24 @@ Buffer phantom_host(Bytes size) { return Buffer(std::make_unique<PhantomMemory>(
 
 std::map<std::string, HostMemoryUse> host_memory_account() { return account().snapshot(); }
 
+Bytes program_memory() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/smaps", "re"), &std::fclose);
+  if (!file) return 0;
+  char line[512];
+  bool counts = false;
+  Bytes bytes = 0;
+  while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
+    const std::string_view text(line);
+    if (text.starts_with("Rss:")) {
+      if (counts) bytes += std::strtoull(line + 4, nullptr, 10) * 1_KiB;
+    } else if (text.find('-') != std::string_view::npos && text.find('-') < text.find(' ')) {
+      // The first line of a mapping: range, permissions, ..., path.
+      counts = text.find(".so") != std::string_view::npos || text.find("/rondo\n") != std::string_view::npos;
+    }
+  }
+  return bytes;
+}
+
 HostMemoryUse process_memory() {
   return {proc_figure("/proc/self/status", "VmRSS:"), proc_figure("/proc/self/status", "VmHWM:")};
 }

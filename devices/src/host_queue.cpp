@@ -21,25 +21,27 @@ std::uint64_t HostTimeline::completed() const {
 
 bool HostTimeline::poisoned() const {
   const MutexLock lock(mutex_);
-  return !error_.ok();
+  return error_code_ != absl::StatusCode::kOk;
 }
+
+absl::Status HostTimeline::error() const { return absl::Status(error_code_, error_message_); }
 
 absl::Status HostTimeline::wait(std::uint64_t value, Moment deadline) {
   const MutexLock lock(mutex_);
-  while (completed_ < value && error_.ok()) {
+  while (completed_ < value && error_code_ == absl::StatusCode::kOk) {
     if (deadline == Moment::max()) {
       changed_.wait(mutex_);
-    } else if (!changed_.wait_until(mutex_, deadline) && completed_ < value && error_.ok()) {
+    } else if (!changed_.wait_until(mutex_, deadline) && completed_ < value && error_code_ == absl::StatusCode::kOk) {
       return absl::DeadlineExceededError(fmt::format("waited for {} on a timeline that is at {}", value, completed_));
     }
   }
-  return completed_ >= value ? absl::OkStatus() : error_;
+  return completed_ >= value ? absl::OkStatus() : error();
 }
 
 absl::StatusOr<Moment> HostTimeline::wait_reached(std::uint64_t value) {
   const MutexLock lock(mutex_);
-  while (completed_ < value && error_.ok()) changed_.wait(mutex_);
-  if (completed_ < value) return error_;
+  while (completed_ < value && error_code_ == absl::StatusCode::kOk) changed_.wait(mutex_);
+  if (completed_ < value) return error();
   // The earliest remembered signal that covers the value; without any signal (value 0) it was always reached.
   Moment moment{};
   const std::uint64_t oldest = signals_ > kRemembered ? signals_ - kRemembered : 0;
@@ -55,7 +57,7 @@ void HostTimeline::signal(std::uint64_t value) { signal_at(value, std::chrono::s
 
 void HostTimeline::signal_at(std::uint64_t value, Moment moment) {
   const MutexLock lock(mutex_);
-  if (!error_.ok() || value <= completed_) return;
+  if (error_code_ != absl::StatusCode::kOk || value <= completed_) return;
   completed_ = value;
   reached_[signals_ % kRemembered] = {value, moment};
   ++signals_;
@@ -65,8 +67,9 @@ void HostTimeline::signal_at(std::uint64_t value, Moment moment) {
 
 void HostTimeline::poison(const absl::Status& error) {
   const MutexLock lock(mutex_);
-  if (!error_.ok() || error.ok()) return;
-  error_ = error;
+  if (error_code_ != absl::StatusCode::kOk || error.ok()) return;
+  error_code_ = error.code();
+  error_message_.assign(error.message().data(), error.message().size());
   changed_.notify_all();
 }
 
@@ -74,7 +77,8 @@ void HostTimeline::reset() {
   const MutexLock lock(mutex_);
   completed_ = 0;
   signals_ = 0;
-  error_ = absl::OkStatus();
+  error_code_ = absl::StatusCode::kOk;
+  error_message_.clear();
 }
 
 class HostQueue::Impl {

@@ -1,5 +1,7 @@
 #include "program_cache.h"
 
+#include <algorithm>
+
 #include "rondo/base/status.h"
 
 namespace rondo::schedule {
@@ -9,7 +11,8 @@ absl::StatusOr<const devices::Program*> ProgramCache::prepare(model::LayerIndex 
   const Key key = key_of(layer, phase, keep, bucket);
   const auto found = programs_.find(key);
   if (found != programs_.end()) return found->second.get();
-  const devices::OpList list = model_.record(layer, phase, keep, bucket);
+  devices::OpList list = model_.record(layer, phase, keep, bucket);
+  list.sequence_length = std::min(sequence_length_, bucket);
   RONDO_RETURN_IF_ERROR(devices::validate(list));
   auto program = device_.compile(list, devices::plan_arena(list));
   if (!program.ok()) return with_context(program.status(), device_.caps().name);

@@ -14,7 +14,9 @@ namespace rondo::schedule {
 
 class ProgramCache {
  public:
-  ProgramCache(devices::Device& device, const model::Architecture& model) : device_(device), model_(model) {}
+  /// `sequence_length`: of the longest sequence, for devices that derive their time from the ops' costs.
+  ProgramCache(devices::Device& device, const model::Architecture& model, std::uint32_t sequence_length)
+      : device_(device), model_(model), sequence_length_(sequence_length) {}
 
   /// Compiles unless it is there. Errors: those of Device::compile.
   absl::StatusOr<const devices::Program*> prepare(model::LayerIndex layer, model::Phase phase, model::Keep keep,
@@ -31,6 +33,7 @@ class ProgramCache {
 
   devices::Device& device_;
   const model::Architecture& model_;
+  const std::uint32_t sequence_length_;
   std::map<Key, std::unique_ptr<devices::Program>> programs_;
 };
 

@@ -148,7 +148,8 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
     }
     if (spec.sparse) {
       spec.row_width = static_cast<std::uint64_t>(parameter.shape.back());
-      // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head may).
+      // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head
+      // may).
       spec.padding_row = model.config().pad_token_id.value_or(-1);
     }
     specs.push_back(spec);

@@ -23,7 +23,7 @@ Worker::Worker(SharedState& shared, partition::DeviceIndex index)
       index_(index),
       device_(*shared.parts->devices[index].device),
       unified_(device_.caps().unified_memory),
-      programs_(device_, *shared.parts->model) {}
+      programs_(device_, *shared.parts->model, shared.parts->work.sequence_length) {}
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, partition::DeviceIndex index) {
   auto worker = std::unique_ptr<Worker>(new Worker(shared, index));

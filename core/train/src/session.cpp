@@ -132,8 +132,9 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
     RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_dataset(config.eval_dataset, text.renderer(), options));
   } else if (config.val_size > 0 && !run.train.samples.empty()) {
     auto [train, held_out] = data::split_dataset(std::move(run.train), config.val_size, config.seed);
-    if (train.samples.empty()) {
-      return invalid_input("val_size: {} leaves no sample of {} to train on", config.val_size, config.dataset);
+    if (train.samples.empty() || held_out.samples.empty()) {
+      return invalid_input("val_size: {} cannot part the {} samples of {} into some to train on and some to hold out",
+                           config.val_size, train.samples.size() + held_out.samples.size(), config.dataset);
     }
     run.train = std::move(train);
     run.evaluation = std::move(held_out);
@@ -195,8 +196,9 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
   machine.shape.host_budget_bytes = machine.host.memory_bytes;
   if (machine.phantom && config.host.empty()) machine.shape.host_budget_bytes = ~Bytes{0} / 4;
   if (!config.host_memory_limit.empty()) {
-    RONDO_ASSIGN_OR_RETURN(const Bytes limit, devices::parse_bytes(config.host_memory_limit));
-    machine.shape.host_budget_bytes = limit;
+    const absl::StatusOr<Bytes> limit = devices::parse_bytes(config.host_memory_limit);
+    if (!limit.ok()) return with_context(limit.status(), "host_memory_limit");
+    machine.shape.host_budget_bytes = *limit;
   }
   return machine;
 }
@@ -219,6 +221,7 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
+  run.work.sequence_length = lengths.longest_sequence;
   partition::PlanRequest request;
   if (config.recompute != "auto") request.keep = keep_of(config.recompute);
   RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));

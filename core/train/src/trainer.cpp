@@ -56,12 +56,12 @@ class Watcher {
 }  // namespace
 
 absl::StatusOr<RunOutcome> Trainer::run() {
-  program_bytes_ = devices::process_memory().now;
   RONDO_RETURN_IF_ERROR(open());
   RONDO_RETURN_IF_ERROR(plan());
-  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
   RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_));
   RONDO_RETURN_IF_ERROR(resume());
+  // After everything that can be refused: a refused run leaves no folder behind.
+  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
   RONDO_RETURN_IF_ERROR(start());
   return loop();
 }
@@ -84,8 +84,9 @@ absl::Status Trainer::open() {
       }
     }
   }
+  const Bytes program = devices::program_memory();
   const Bytes now = devices::process_memory().now;
-  text_bytes_ = now > program_bytes_ ? now - program_bytes_ : 0;
+  text_bytes_ = now > program ? now - program : 0;
   return absl::OkStatus();
 }
 

@@ -56,8 +56,7 @@ class Trainer {
   TrainerState state_;
   std::string resumed_from_;
   std::uint64_t total_steps_ = 0;
-  Bytes program_bytes_ = 0;  // resident before anything was opened
-  Bytes text_bytes_ = 0;     // tokenizer and data
+  Bytes text_bytes_ = 0;  // tokenizer and data
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;
   std::uint64_t first_step_ = 0;

@@ -80,7 +80,7 @@ std::vector<std::pair<std::string, Bytes>> Trainer::memory_use() const {
     if (!machine_.phantom) stands_for_devices += bytes;
   }
   const Bytes peak = devices::process_memory().peak;
-  const Bytes other = program_bytes_ + stands_for_devices;
+  const Bytes other = devices::program_memory() + stands_for_devices;
   memory.emplace_back("host", peak > other ? peak - other : 0);
   return memory;
 }
@@ -122,7 +122,9 @@ RunSummary Trainer::summary() {
   }
   partition::MemoryTable host;
   for (const auto& [purpose, use] : devices::host_memory_account()) {
-    if (!purpose.empty() && use.now > 0) host.emplace_back(purpose, use.now);
+    const bool of_device = std::ranges::any_of(
+        machine_.pool, [&](const devices::PoolMember& member) { return member.device->caps().name == purpose; });
+    if (!purpose.empty() && !of_device && use.now > 0) host.emplace_back(purpose, use.now);
   }
   host.emplace_back("tokenizer and data", text_bytes_);
   summary.memory.emplace_back("host", std::move(host));

@@ -69,6 +69,8 @@ absl::StatusOr<std::vector<data::TokenId>> prompt_ids(const Config& config, cons
                          config.model_name_or_path);
   }
   nlohmann::ordered_json context = {{"messages", {{{"role", "user"}, {"content", config.prompt}}}},
+                                    {"tools", nullptr},
+                                    {"documents", nullptr},
                                     {"add_generation_prompt", true}};
   if (text.tokenizer.bos_token()) context["bos_token"] = *text.tokenizer.bos_token();
   if (text.tokenizer.eos_token()) context["eos_token"] = *text.tokenizer.eos_token();

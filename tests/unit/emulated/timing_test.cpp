@@ -323,8 +323,8 @@ TEST(TimedCards, EightAtATime_KeepTimeAndLeaveTheProcessorAlone) {
   }
   const double elapsed = seconds_between(begin, steady_clock::now());
   EXPECT_LT(elapsed, 0.5);
-  // 16 threads that sleep 200 times each.
-  EXPECT_LT(cpu_seconds() - cpu_before, 0.5 * elapsed);
+  // 24 threads that sleep: less than one core in all, under sanitizers too; one that spins would take a core by itself.
+  EXPECT_LT(cpu_seconds() - cpu_before, 0.9 * elapsed);
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ std::map<std::string, HostMemoryUse> host_memory_account();
 /// Resident memory of this process and its high-water mark (VmRSS, VmHWM), in bytes.
 HostMemoryUse process_memory();
 
+/// Of the resident memory: the program itself and its shared libraries, in bytes.
+Bytes program_memory();
+
 /// The machine's memory that can still be had without swapping (MemAvailable).
 Bytes available_memory();
 

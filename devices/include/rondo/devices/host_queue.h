@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "rondo/base/mutex.h"
@@ -49,7 +50,11 @@ class HostTimeline final : public Timeline {
   std::uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t signals_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<Reached, kRemembered> reached_ ABSL_GUARDED_BY(mutex_);  // ring: signal i at i % kRemembered
-  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  // The poison, taken apart: each waiter gets a Status of its own, since the counter that copies would share lives in a
+  // library that the thread sanitizer cannot see into.
+  absl::Status error() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusCode error_code_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kOk;
+  std::string error_message_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// One piece of work as the backend sees it.

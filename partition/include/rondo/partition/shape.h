@@ -51,6 +51,7 @@ struct Workload {
   devices::DType dtype = devices::DType::kBfloat16;
   std::uint32_t microbatches = 1;       // B
   std::uint32_t microbatch_tokens = 0;  // of the longest bucket: arenas and boundaries are sized for it
+  std::uint32_t sequence_length = 0;    // of the longest sequence: how far attention looks back
   double mean_tokens = 0;               // of a microbatch, padding included: times are predicted for it
   std::uint32_t reduction_group = 1;    // R, divides nothing: the last group may be short
   Bytes boundary_bytes = 0;             // activation between two layers for microbatch_tokens

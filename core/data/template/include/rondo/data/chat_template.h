@@ -24,12 +24,6 @@ struct TemplateLimits {
   std::uint64_t output_bytes = 64U << 20U;
 };
 
-/// Half-open byte range of a rendered text.
-struct RenderedRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
 class ChatTemplate {
  public:
   /// The model's own template: `folder`/chat_template.jinja, else `chat_template` in tokenizer_config.json (a string,
