@@ -1,9 +1,11 @@
 // A YAML file of keys: one map from keys to scalars or lists of scalars.
 //
 // yaml-cpp reports by exceptions; none leaves this file.
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "config_keys.h"
 #include "config_text.h"
@@ -98,13 +100,38 @@ absl::Status read_entry(const Reader& reader, const YAML::Node& key_node, const 
   return set_value(*key, text, origin, reader.config);
 }
 
-absl::Status read_documents(const Reader& reader, const std::string& text) {
-  const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-  if (documents.size() != 1) {
-    return invalid_input("{}: expected one YAML document, found {}; leave out the lines `---`", reader.path,
-                         documents.size());
+/// Takes a parser's events for nothing.
+class Ignorer : public YAML::EventHandler {
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                       YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+};
+
+/// Whether anything follows the first document. YAML::LoadAll would tell, but takes what it cannot place (a comma
+/// before the first key) for documents without end; YAML::Load drops everything after the first.
+bool has_second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Ignorer ignorer;
+  return parser.HandleNextDocument(ignorer) && parser.HandleNextDocument(ignorer);
+}
+
+absl::Status read_document(const Reader& reader, const std::string& text) {
+  if (has_second_document(text)) {
+    return invalid_input(
+        "{}: expected one YAML document, found more; is a line indented unlike the others, or a `---` among them?",
+        reader.path);
   }
-  const YAML::Node& root = documents[0];
+  const YAML::Node root = YAML::Load(text);
   if (!root.IsMap()) {
     const char* found = root.IsSequence() ? "a list" : root.IsScalar() ? "text" : "nothing";
     return invalid_input("{}:{}: expected lines of `key: value`, found {}", reader.path,
@@ -120,7 +147,7 @@ absl::Status read_yaml(const std::string& verb, const std::string& path, Config&
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
   RONDO_RETURN_IF_ERROR(check_bytes(path, text));
   try {
-    return read_documents({verb, path, config, origins}, text);
+    return read_document({verb, path, config, origins}, text);
   } catch (const YAML::Exception& error) {
     const std::string where = error.mark.is_null() ? path : fmt::format("{}:{}", path, error.mark.line + 1);
     return invalid_input("{}: expected YAML, lines of `key: value`; the parser says: {}", where, error.msg);

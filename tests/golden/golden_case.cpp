@@ -1,0 +1,86 @@
+#include "golden_case.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "rondo/train/loader.h"
+
+namespace rondo::golden {
+namespace {
+
+nlohmann::json read_json(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  nlohmann::json value = nlohmann::json::parse(stream, nullptr, false);
+  EXPECT_FALSE(value.is_discarded()) << file << " is not there or no JSON";
+  return value;
+}
+
+const nlohmann::json& manifest() {
+  static const auto* const value = new nlohmann::json(read_json(RONDO_TEST_DATA "/golden/MANIFEST.json"));
+  return *value;
+}
+
+}  // namespace
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, noise] : manifest()["noise"].items()) names.push_back(name);
+  return names;
+}
+
+Noise noise_of(const std::string& name, const std::string& method) {
+  return {manifest()["noise"][name][method]["worst_tensor_error"].get<double>()};
+}
+
+Case read_case(const std::string& name) {
+  Case found;
+  found.folder = std::filesystem::path(RONDO_TEST_DATA "/golden") / name;
+  const nlohmann::json batches = read_json(found.folder / "batches.json");
+  found.hyper = batches["training"];
+  found.inference = read_json(found.folder / "inference.json");
+  for (const nlohmann::json& step : batches["steps"]) {
+    Sequences& sequences = found.steps.emplace_back();
+    for (const nlohmann::json& microbatch : step) {
+      std::vector<data::Sample>& samples = sequences.emplace_back();
+      for (const nlohmann::json& sequence : microbatch) {
+        samples.push_back({sequence["ids"].get<std::vector<std::int32_t>>(),
+                           sequence["labels"].get<std::vector<std::int32_t>>(), samples.size()});
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<Record> read_records(const std::filesystem::path& file) {
+  std::vector<Record> records;
+  const nlohmann::json golden = read_json(file);
+  for (const nlohmann::json& line : golden["steps"]) {
+    records.push_back({line["loss"].get<double>(), line["grad_norm"].get<double>(), line["learning_rate"].get<double>(),
+                       line["target_tokens"].get<std::uint64_t>()});
+  }
+  return records;
+}
+
+std::vector<schedule::Microbatch> microbatches_of(const Sequences& step, std::uint64_t number) {
+  std::vector<schedule::Microbatch> batches;
+  for (const std::vector<data::Sample>& samples : step) {
+    data::Dataset dataset;
+    dataset.samples = samples;
+    std::vector<std::uint32_t> order(samples.size());
+    std::iota(order.begin(), order.end(), 0U);
+    batches.push_back(train::to_microbatch(data::make_batch(dataset, order), 0, number));
+  }
+  return batches;
+}
+
+std::vector<float> sampled(std::span<const float> values) {
+  const auto& sample = manifest()["sample"];
+  if (values.size() <= sample["whole_up_to"].get<std::size_t>()) return {values.begin(), values.end()};
+  std::vector<float> kept;
+  for (std::size_t i = 0; i < values.size(); i += sample["stride"].get<std::size_t>()) kept.push_back(values[i]);
+  return kept;
+}
+
+}  // namespace rondo::golden

@@ -1,0 +1,53 @@
+// One folder of tests/data/golden, read.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "rondo/data/samples.h"
+#include "rondo/schedule/batch.h"
+#include "rondo/train/rate.h"
+#include "tiny_run.h"
+
+namespace rondo::golden {
+
+/// A line of full.json or lora.json.
+struct Record {
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  std::uint64_t target_tokens = 0;
+};
+
+/// Step, microbatch, sequence as in batches.json.
+using Sequences = std::vector<std::vector<data::Sample>>;
+
+struct Case {
+  std::filesystem::path folder;
+  nlohmann::json hyper;          // "training" of batches.json
+  nlohmann::json inference;      // inference.json
+  std::vector<Sequences> steps;  // of batches.json
+};
+/// A test fails when the folder cannot be read.
+Case read_case(const std::string& name);
+
+/// Names of all cases, from MANIFEST.json.
+std::vector<std::string> case_names();
+
+/// Of MANIFEST.json: by how much the reference differs from itself in other summation orders.
+struct Noise {
+  double worst_tensor_error = 0;
+};
+Noise noise_of(const std::string& name, const std::string& method);
+
+std::vector<Record> read_records(const std::filesystem::path& file);
+
+/// Microbatches of one step, as the loader makes them.
+std::vector<schedule::Microbatch> microbatches_of(const Sequences& step, std::uint64_t number);
+
+/// The elements that the goldens keep of a tensor (MANIFEST's `sample`).
+std::vector<float> sampled(std::span<const float> values);
+
+}  // namespace rondo::golden

@@ -1,0 +1,190 @@
+#include "tiny_model.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "rondo/devices/random.h"
+#include "rondo/model/safetensors.h"
+#include "rondo/train/loader.h"
+
+namespace rondo::tiny {
+namespace {
+
+/// Numbers that follow from a key alone.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t key) : key_(key) {}
+  /// In [-1, 1).
+  float symmetric() { return 2.0F * devices::uniform_float(next()) - 1.0F; }
+  /// In [low, high].
+  std::uint32_t within(std::uint32_t low, std::uint32_t high) {
+    return low + static_cast<std::uint32_t>(devices::mix64(next()) % (high - low + 1));
+  }
+
+ private:
+  std::uint64_t next() { return devices::combine_keys(key_, ++count_); }
+  std::uint64_t key_;
+  std::uint64_t count_ = 0;
+};
+
+std::uint64_t key_of(std::uint64_t seed, const std::string& name) {
+  std::uint64_t key = seed;
+  for (const char c : name) key = devices::combine_keys(key, static_cast<unsigned char>(c));
+  return key;
+}
+
+void append(std::string& to, const void* from, std::size_t size) { to.append(static_cast<const char*>(from), size); }
+
+void append_parameter(std::string& to, offload::ParameterStore& store, model::ParameterId id) {
+  const devices::BufferView weights = store.published(id);
+  append(to, weights.host(), weights.size);
+  if (!store.specs()[id].trained) return;
+  for (const std::span<float> values : {store.master(id), store.first_moment(id), store.second_moment(id)}) {
+    append(to, values.data(), values.size_bytes());
+  }
+}
+
+}  // namespace
+
+model::ModelConfig small_config(bool tied) {
+  model::ModelConfig config;
+  config.family = model::Family::kQwen2;
+  config.model_type = "qwen2";
+  config.hidden_size = 24;
+  config.intermediate_size = 40;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 6;
+  config.vocab_size = 61;
+  config.max_positions = 128;
+  config.rope.theta = 10000.0;
+  config.tie_word_embeddings = tied;
+  config.attention_bias = true;
+  config.sliding_window.assign(config.num_layers, 0);
+  config.eos_token_ids = {2};
+  config.pad_token_id = 3;
+  return config;
+}
+
+model::MethodSpec full(devices::DType dtype) {
+  model::MethodSpec method;
+  method.dtype = dtype;
+  method.train_weights = true;
+  return method;
+}
+
+model::MethodSpec lora(devices::DType dtype, double dropout) {
+  model::MethodSpec method;
+  method.dtype = dtype;
+  method.train_lora = true;
+  method.lora.emplace();
+  method.lora->rank = 3;
+  method.lora->alpha = 6;
+  method.lora->dropout = dropout;
+  method.lora->targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  return method;
+}
+
+void fill_weights(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store) {
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    Draw draw(key_of(seed, parameter.name));
+    std::vector<float> values(parameter.elements());
+    const bool norm = parameter.kind == model::WeightKind::kNorm;
+    const bool bias = parameter.kind == model::WeightKind::kBias;
+    const float scale = norm || bias ? 0.2F : 1.5F / std::sqrt(static_cast<float>(parameter.shape.back()));
+    for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
+    if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+      std::memcpy(store.master(id).data(), values.data(), values.size() * sizeof(float));
+      store.publish_from_master(id);
+    } else {
+      model::store_float32(values, model::WeightType::kBfloat16,
+                           std::span(store.published(id).host(), store.published(id).size));
+    }
+  }
+}
+
+data::Dataset random_samples(std::uint32_t vocabulary, std::uint64_t seed, std::size_t count, std::uint32_t longest) {
+  data::Dataset dataset;
+  Draw draw(seed);
+  for (std::size_t i = 0; i < count; ++i) {
+    data::Sample sample;
+    sample.index = i;
+    const std::uint32_t length = draw.within(2, longest);
+    const std::uint32_t first = i % 7 == 6 ? length : draw.within(0, 1) * draw.within(0, length - 1);
+    for (std::uint32_t t = 0; t < length; ++t) {
+      // The product of two draws favours small ids: some come often, some never.
+      const auto id =
+          static_cast<std::int32_t>(draw.within(0, vocabulary - 1) * draw.within(1, vocabulary) / vocabulary);
+      sample.ids.push_back(id);
+      sample.labels.push_back(t >= first ? id : data::kMasked);
+    }
+    dataset.samples.push_back(std::move(sample));
+  }
+  return dataset;
+}
+
+schedule::Microbatch microbatch_of(const data::Dataset& dataset, std::uint32_t first, std::uint32_t samples,
+                                   std::uint64_t step) {
+  std::vector<std::uint32_t> order(samples);
+  std::iota(order.begin(), order.end(), first);
+  return train::to_microbatch(data::make_batch(dataset, order), 42, step);
+}
+
+std::vector<std::vector<schedule::Microbatch>> steps_of(const data::Dataset& dataset,
+                                                        const std::vector<std::uint32_t>& microbatches) {
+  std::vector<std::vector<schedule::Microbatch>> steps;
+  std::uint32_t next = 0;
+  for (const std::uint32_t count : microbatches) {
+    std::vector<schedule::Microbatch>& step = steps.emplace_back();
+    for (std::uint32_t m = 0; m < count; ++m) {
+      const std::uint32_t samples = 1 + (next + m) % 3;
+      step.push_back(microbatch_of(dataset, next, samples, steps.size() - 1));
+      next += samples;
+    }
+  }
+  EXPECT_LE(next, dataset.samples.size());
+  return steps;
+}
+
+std::string bytes_of(const model::Architecture& model, offload::ParameterStore& store) {
+  std::string bytes;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) append_parameter(bytes, store, id);
+  return bytes;
+}
+
+std::string first_difference(const model::Architecture& model, offload::ParameterStore& store, const std::string& a,
+                             const std::string& b) {
+  std::size_t offset = 0;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    std::string of_this;
+    append_parameter(of_this, store, id);
+    if (a.compare(offset, of_this.size(), b, offset, of_this.size()) != 0) return model.parameters()[id].name;
+    offset += of_this.size();
+  }
+  return a.size() == b.size() ? "" : "(another model)";
+}
+
+std::filesystem::path card_file(const std::string& extra_name, const std::string& fail_at) {
+  const auto entry = [](const char* name, double speed, const std::string& more) {
+    return fmt::format(
+        "{}: {{flops: {{fp32: {}e16, bf16: {}e16}}, memory_bytes: 1e9, memory_bandwidth: {}e16, link_up: {}e13, "
+        "link_down: {}e13, link_latency: 0, jitter: 0{}}}\n",
+        name, speed, speed, speed, speed, speed, more);
+  };
+  std::string text = entry("fast", 4, "") + entry("slow", 1, "");
+  if (!extra_name.empty()) text += entry(extra_name.c_str(), 4, fail_at.empty() ? "" : ", fail_at: '" + fail_at + "'");
+  std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
+                               fmt::format("rondo_cards_{}_{}.yaml", ::getpid(), std::hash<std::string>()(text));
+  std::ofstream(path) << text;
+  return path;
+}
+
+}  // namespace rondo::tiny

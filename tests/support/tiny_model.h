@@ -1,0 +1,48 @@
+// Models of a few thousand parameters, their weights and their data, all from seeds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "rondo/data/samples.h"
+#include "rondo/model/architecture.h"
+#include "rondo/offload/parameter_store.h"
+#include "rondo/schedule/batch.h"
+
+namespace rondo::tiny {
+
+/// Three blocks (8 layers) with biases on q, k and v, grouped heads, and a vocabulary that is no power of two.
+model::ModelConfig small_config(bool tied = false);
+
+/// Full fine-tuning.
+model::MethodSpec full(devices::DType dtype);
+/// LoRA of rank 3 on all linear layers of the blocks, with dropout.
+model::MethodSpec lora(devices::DType dtype, double dropout = 0.1);
+
+/// Fills every weight by (seed, name): norms around 1, biases around 0, factors of an adapter away from 0.
+void fill_weights(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store);
+
+/// `count` samples of 2 to `longest` tokens; all, a tail, or (each seventh) none of them are targets.
+data::Dataset random_samples(std::uint32_t vocabulary, std::uint64_t seed, std::size_t count, std::uint32_t longest);
+
+/// Samples first, first + 1, ... as one microbatch of `step`.
+schedule::Microbatch microbatch_of(const data::Dataset& dataset, std::uint32_t first, std::uint32_t samples,
+                                   std::uint64_t step);
+
+/// Steps of the given numbers of microbatches, each of 1 to 3 samples, from the front of the data on.
+std::vector<std::vector<schedule::Microbatch>> steps_of(const data::Dataset& dataset,
+                                                        const std::vector<std::uint32_t>& microbatches);
+
+/// All bytes that last: weights as devices read them, masters and moments, in the order of parameters.
+std::string bytes_of(const model::Architecture& model, offload::ParameterStore& store);
+/// Name of the first parameter in which two such strings differ, empty when they are equal.
+std::string first_difference(const model::Architecture& model, offload::ParameterStore& store, const std::string& a,
+                             const std::string& b);
+
+/// A YAML file of cards too quick to be waited for: `fast` and, at a quarter of its speed, `slow`; and one card of
+/// `extra` where given ("name: fail_at"). Returns the path; one file a process and content.
+std::filesystem::path card_file(const std::string& extra_name = "", const std::string& fail_at = "");
+
+}  // namespace rondo::tiny

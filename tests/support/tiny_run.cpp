@@ -1,0 +1,161 @@
+#include "tiny_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "rondo/base/status.h"
+#include "rondo/schedule/shape.h"
+#include "tiny_model.h"
+
+namespace rondo::tiny {
+namespace {
+
+using partition::Slot;
+using partition::SlotPhase;
+
+std::vector<Slot> slots_of(const Stages& stages, partition::LayerIndex layers) {
+  std::vector<Slot> slots;
+  const auto add = [&slots](SlotPhase phase, partition::LayerIndex first, partition::LayerIndex end) {
+    Slot slot;
+    slot.phase = phase;
+    slot.first_layer = first;
+    slot.last_layer = end - 1;
+    slots.push_back(slot);
+  };
+  for (std::size_t i = 0; i < stages.forward.size(); ++i) {
+    add(SlotPhase::kForward, stages.forward[i], i + 1 < stages.forward.size() ? stages.forward[i + 1] : stages.fused);
+  }
+  add(SlotPhase::kFused, stages.fused, layers);
+  partition::LayerIndex end = stages.fused;
+  for (const partition::LayerIndex first : stages.backward) {
+    add(SlotPhase::kBackward, first, end);
+    end = first;
+  }
+  return slots;
+}
+
+}  // namespace
+
+Stages one_layer_each(const model::Architecture& model) {
+  Stages stages;
+  const auto head = static_cast<partition::LayerIndex>(model.layers().size() - 1);
+  for (partition::LayerIndex layer = 0; layer < head; ++layer) stages.forward.push_back(layer);
+  stages.fused = head;
+  for (partition::LayerIndex layer = head - 1; layer >= std::max(1U, model.first_backward_layer()); --layer) {
+    stages.backward.push_back(layer);
+  }
+  return stages;
+}
+
+absl::StatusOr<std::unique_ptr<TinyRun>> TinyRun::make(const model::Architecture& model, const Job& job,
+                                                       const Placement& placement) {
+  auto run = std::unique_ptr<TinyRun>(new TinyRun(model, job));
+  RONDO_RETURN_IF_ERROR(run->prepare(placement));
+  return run;
+}
+
+absl::Status TinyRun::prepare(const Placement& placement) {
+  std::uint32_t longest = 0;
+  std::uint32_t most = 0;
+  std::set<std::uint32_t> buckets;
+  for (const auto& step : job_.steps) {
+    most = std::max(most, static_cast<std::uint32_t>(step.size()));
+    for (const schedule::Microbatch& batch : step) {
+      const auto tokens = static_cast<std::uint32_t>(batch.ids.size());
+      longest = std::max(longest, tokens);
+      buckets.insert(devices::token_bucket(tokens));
+    }
+  }
+  threads_ = std::make_unique<devices::ThreadPool>(placement.threads);
+  RONDO_ASSIGN_OR_RETURN(pool_, devices::open_pool({placement.devices, ""}, *threads_));
+  partition::MachineShape machine;
+  machine.host = {8_GiB, 1e10, 1e9, 0};
+  machine.host_budget_bytes = 1_GiB;
+  schedule::ExecutorParts parts;
+  for (const devices::PoolMember& member : pool_) {
+    const devices::DeviceCaps& caps = member.device->caps();
+    machine.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
+    parts.devices.push_back({member.device.get(), member.profile});
+  }
+  shape_ = schedule::describe_model(model_, longest, longest);
+  work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
+  RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
+  RONDO_ASSIGN_OR_RETURN(
+      store_, offload::ParameterStore::make(schedule::parameter_specs(model_), model_.method().dtype, false));
+  job_.fill(model_, *store_);
+  parts.model = &model_;
+  parts.plan = &plan_;
+  parts.shape = &shape_;
+  parts.work = work_;
+  parts.parameters = &*store_;
+  parts.threads = threads_.get();
+  parts.optimizer = job_.optimizer;
+  parts.host = machine.host;
+  parts.buckets.assign(buckets.begin(), buckets.end());
+  parts.trace_spans = placement.trace_spans;
+  RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
+  return absl::OkStatus();
+}
+
+absl::Status TinyRun::make_plan(const Placement& placement, const partition::MachineShape& machine) {
+  if (!placement.stages) {
+    partition::PlanRequest request;
+    request.keep = placement.keep;
+    request.microbatches_per_round = placement.microbatches_per_round;
+    RONDO_ASSIGN_OR_RETURN(plan_, partition::make_plan(shape_, work_, machine, request));
+    return absl::OkStatus();
+  }
+  plan_.keep = placement.keep.value_or(partition::Keep::kSelective);
+  plan_.reduction_group = work_.reduction_group;
+  const std::uint32_t size =
+      placement.microbatches_per_round != 0 ? placement.microbatches_per_round : work_.microbatches;
+  for (std::uint32_t first = 0; first < work_.microbatches; first += size) {
+    const auto round = static_cast<std::uint32_t>(plan_.rounds.size());
+    plan_.rounds.push_back({first, std::min(size, work_.microbatches - first)});
+    for (Slot slot : slots_of(*placement.stages, static_cast<partition::LayerIndex>(shape_.layers.size()))) {
+      slot.device = static_cast<partition::DeviceIndex>(plan_.slots.size() % machine.devices.size());
+      slot.round = round;
+      plan_.slots.push_back(slot);
+    }
+  }
+  return partition::validate(plan_, shape_, work_, machine);
+}
+
+absl::StatusOr<schedule::StepResult> TinyRun::train(std::size_t step, double learning_rate) {
+  return executor_->train(job_.steps[step], {learning_rate, 1.0});
+}
+
+std::size_t TinyRun::used_devices() const {
+  std::set<partition::DeviceIndex> used;
+  for (const Slot& slot : plan_.slots) used.insert(slot.device);
+  return used.size();
+}
+
+std::string TinyRun::bytes() {
+  executor_->drain_and_wait();
+  return bytes_of(model_, *store_);
+}
+
+Trace trace_of(const model::Architecture& model, const Job& job, const Placement& placement) {
+  Trace trace;
+  auto run = TinyRun::make(model, job, placement);
+  if (!run.ok()) {
+    ADD_FAILURE() << placement.name << ": " << run.status();
+    return trace;
+  }
+  for (std::size_t step = 0; step < job.steps.size(); ++step) {
+    const auto result = (*run)->train(step);
+    if (!result.ok()) {
+      ADD_FAILURE() << placement.name << ": step " << step << ": " << result.status();
+      return trace;
+    }
+    trace.loss_sums.push_back(result->loss_sum);
+    trace.norms.push_back(result->grad_norm);
+  }
+  trace.bytes = (*run)->bytes();
+  return trace;
+}
+
+}  // namespace rondo::tiny

@@ -1,0 +1,90 @@
+// Steps of a small model over any pool and plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/devices/pool.h"
+#include "rondo/model/architecture.h"
+#include "rondo/offload/parameter_store.h"
+#include "rondo/partition/plan.h"
+#include "rondo/schedule/executor.h"
+
+namespace rondo::tiny {
+
+/// What the numbers may depend on.
+struct Job {
+  std::vector<std::vector<schedule::Microbatch>> steps;
+  std::uint32_t reduction_group = 16;
+  offload::AdamWSettings optimizer{0.9, 0.999, 1e-8, 0.01};
+  std::function<void(const model::Architecture&, offload::ParameterStore&)> fill;
+};
+
+/// First layers of the slots of a plan written by hand, dealt to the devices in turn.
+struct Stages {
+  std::vector<partition::LayerIndex> forward;   // rising from 0; empty: the fused slot begins at 0
+  partition::LayerIndex fused = 0;              // it ends at the last layer
+  std::vector<partition::LayerIndex> backward;  // falling
+};
+/// Each layer by itself, up and down.
+Stages one_layer_each(const model::Architecture& model);
+
+/// What they must not depend on.
+struct Placement {
+  std::string name;
+  std::string devices = "cpu";
+  std::uint32_t threads = 1;
+  std::optional<partition::Keep> keep;
+  std::optional<Stages> stages;              // none: the planner decides
+  std::uint32_t microbatches_per_round = 0;  // 0: one round, or as the planner decides
+  std::size_t trace_spans = 0;
+};
+inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
+
+class TinyRun {
+ public:
+  /// `model` and `job` outlive the run. Errors: those of the rooms.
+  static absl::StatusOr<std::unique_ptr<TinyRun>> make(const model::Architecture& model, const Job& job,
+                                                       const Placement& placement);
+
+  absl::StatusOr<schedule::StepResult> train(std::size_t step, double learning_rate = 1e-2);
+  schedule::StepExecutor& executor() { return *executor_; }
+  offload::ParameterStore& store() { return *store_; }
+  const partition::Plan& plan() const { return plan_; }
+  devices::Device& device(std::size_t i) { return *pool_[i].device; }
+  /// Devices with slots.
+  std::size_t used_devices() const;
+  /// Waits for the last update; see bytes_of().
+  std::string bytes();
+
+ private:
+  TinyRun(const model::Architecture& model, const Job& job) : model_(model), job_(job) {}
+  absl::Status prepare(const Placement& placement);
+  absl::Status make_plan(const Placement& placement, const partition::MachineShape& machine);
+
+  const model::Architecture& model_;
+  const Job& job_;
+  std::unique_ptr<devices::ThreadPool> threads_;
+  std::vector<devices::PoolMember> pool_;
+  partition::ModelShape shape_;
+  partition::Workload work_;
+  partition::Plan plan_;
+  std::optional<offload::ParameterStore> store_;
+  std::unique_ptr<schedule::StepExecutor> executor_;
+};
+
+/// Everything that two runs of one job must agree in.
+struct Trace {
+  std::vector<double> loss_sums;
+  std::vector<double> norms;
+  std::string bytes;
+};
+/// All steps of the job; a test fails where one does.
+Trace trace_of(const model::Architecture& model, const Job& job, const Placement& placement);
+
+}  // namespace rondo::tiny
