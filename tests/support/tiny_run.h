@@ -57,6 +57,7 @@ class TinyRun {
   offload::ParameterStore& store() { return *store_; }
   const partition::Plan& plan() const { return plan_; }
   devices::Device& device(std::size_t i) { return *pool_[i].device; }
+  void destroy_executor() { executor_.reset(); }
   /// Devices with slots.
   std::size_t used_devices() const;
   /// Waits for the last update; see bytes_of().

@@ -40,7 +40,7 @@ class Failure : public testing::Test {
   }
 
   Placement with_bad_card(const std::string& fail_at) const {
-    const std::string file = card_file("bad", fail_at).string();
+    const std::string file = card_file(card_entry("bad", 4, 4, fail_at)).string();
     Placement placement{fail_at, "emulated:" + file + "#fast,emulated:" + file + "#bad"};
     placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};
     placement.microbatches_per_round = 2;
@@ -95,6 +95,29 @@ TEST_F(Failure, GradientThatIsNotFinite_IsNamedAndLeavesTheStepBefore) {
   EXPECT_FALSE(result.ok());
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("not finite"));
   EXPECT_TRUE((*run)->bytes() == before);
+}
+
+TEST_F(Failure, AbandonedWithWorkEnqueued_LeavesNothingBehindThatRuns) {
+  // A program takes about 2 ms on this card: a dozen are enqueued when the user gives up and everything is torn down.
+  const std::string file = card_file(card_entry("sluggish", 1, 2e-9)).string();
+  for (const std::string& pool : {"emulated:" + file + "#sluggish", "emulated:" + file + "#sluggish*2"}) {
+    auto run = TinyRun::make(model_, job_, {pool, pool});
+    ASSERT_TRUE(run.ok()) << run.status();
+    std::thread user([&run] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(15));
+      (*run)->executor().abandon();
+    });
+    const auto result = (*run)->train(0);
+    user.join();
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled) << result.status();
+    EXPECT_TRUE((*run)->bytes() == after_[0]);
+    // Memory that work may still name goes with the executor, before the device: nothing of it may run later.
+    const Bytes held = (*run)->device(0).allocated_bytes();
+    EXPECT_GT(held, 0U);
+    (*run)->destroy_executor();
+    EXPECT_EQ((*run)->device(0).allocated_bytes(), 0U);
+    (*run)->device(0).observe(nullptr);
+  }
 }
 
 TEST_F(Failure, AbandonedAtAnyMoment_IsCancelledOrCommitted) {
