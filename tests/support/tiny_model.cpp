@@ -172,15 +172,16 @@ std::string first_difference(const model::Architecture& model, offload::Paramete
   return a.size() == b.size() ? "" : "(another model)";
 }
 
-std::filesystem::path card_file(const std::string& extra_name, const std::string& fail_at) {
-  const auto entry = [](const char* name, double speed, const std::string& more) {
-    return fmt::format(
-        "{}: {{flops: {{fp32: {}e16, bf16: {}e16}}, memory_bytes: 1e9, memory_bandwidth: {}e16, link_up: {}e13, "
-        "link_down: {}e13, link_latency: 0, jitter: 0{}}}\n",
-        name, speed, speed, speed, speed, speed, more);
-  };
-  std::string text = entry("fast", 4, "") + entry("slow", 1, "");
-  if (!extra_name.empty()) text += entry(extra_name.c_str(), 4, fail_at.empty() ? "" : ", fail_at: '" + fail_at + "'");
+std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at) {
+  return fmt::format(
+      "{}: {{flops: {{fp32: {}, bf16: {}}}, memory_bytes: 1e9, memory_bandwidth: {}, link_up: {}, link_down: {}, "
+      "link_latency: 0, jitter: 0{}}}\n",
+      name, compute * 1e16, compute * 1e16, speed * 1e16, speed * 1e13, speed * 1e13,
+      fail_at.empty() ? "" : ", fail_at: '" + fail_at + "'");
+}
+
+std::filesystem::path card_file(const std::string& extra) {
+  const std::string text = card_entry("fast", 4, 4) + card_entry("slow", 1, 1) + extra;
   std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
                                fmt::format("rondo_cards_{}_{}.yaml", ::getpid(), std::hash<std::string>()(text));
   std::ofstream(path) << text;

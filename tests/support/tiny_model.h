@@ -41,8 +41,9 @@ std::string bytes_of(const model::Architecture& model, offload::ParameterStore& 
 std::string first_difference(const model::Architecture& model, offload::ParameterStore& store, const std::string& a,
                              const std::string& b);
 
-/// A YAML file of cards too quick to be waited for: `fast` and, at a quarter of its speed, `slow`; and one card of
-/// `extra` where given ("name: fail_at"). Returns the path; one file a process and content.
-std::filesystem::path card_file(const std::string& extra_name = "", const std::string& fail_at = "");
+/// A card of a YAML file, its links and memory `speed` and its arithmetic `compute` times too quick to be waited for.
+std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at = "");
+/// A file of the cards `fast`, `slow` (a quarter of its speed) and `extra`; one for each process and content.
+std::filesystem::path card_file(const std::string& extra = "");
 
 }  // namespace rondo::tiny

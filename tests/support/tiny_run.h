@@ -39,9 +39,9 @@ struct Placement {
   std::string name;
   std::string devices = "cpu";
   std::uint32_t threads = 1;
-  std::optional<partition::Keep> keep;
-  std::optional<Stages> stages;              // none: the planner decides
-  std::uint32_t microbatches_per_round = 0;  // 0: one round, or as the planner decides
+  std::optional<partition::Keep> keep = std::nullopt;
+  std::optional<Stages> stages = std::nullopt;  // none: the planner decides
+  std::uint32_t microbatches_per_round = 0;     // 0: one round, or as the planner decides
   std::size_t trace_spans = 0;
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
@@ -57,6 +57,7 @@ class TinyRun {
   offload::ParameterStore& store() { return *store_; }
   const partition::Plan& plan() const { return plan_; }
   devices::Device& device(std::size_t i) { return *pool_[i].device; }
+  void destroy_executor() { executor_.reset(); }
   /// Devices with slots.
   std::size_t used_devices() const;
   /// Waits for the last update; see bytes_of().

@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, partit
 
 absl::Status Worker::prepare() {
   RONDO_ASSIGN_OR_RETURN(compute_, device_.timeline());
+  RONDO_ASSIGN_OR_RETURN(end_, device_.timeline());
   RONDO_RETURN_IF_ERROR(allocate());
   for (std::uint32_t i = 0; i < parts_.plan->slots.size(); ++i) {
     if (parts_.plan->slots[i].device == index_) RONDO_RETURN_IF_ERROR(prepare_slot(i));
@@ -181,13 +182,31 @@ Worker::~Worker() {
   stop();
   for (std::thread& thread : threads_) thread.join();
   engine_.reset();
+  empty_compute_queue();
   if (trace_ != nullptr) device_.observe(nullptr);
 }
 
 void Worker::stop() {
-  const MutexLock lock(mutex_);
-  stopping_ = true;
-  changed_.notify_all();
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  // Work not yet begun is dropped, and who waits for it is told.
+  if (compute_ != nullptr) compute_->poison(absl::CancelledError("the run was stopped"));
+}
+
+/// After an error work may still be enqueued that names memory, programs and bindings of this worker.
+void Worker::empty_compute_queue() {
+  if (end_ == nullptr || !workspace_) return;
+  device_.queue(devices::QueueRole::kCompute)
+      .clear(workspace_.view().part(0, 0), {}, {end_.get(), 1}, {"end", 0, 0, 0});
+  const absl::Status ended = end_->wait(1, std::chrono::steady_clock::now() + std::chrono::minutes(1));
+  if (ended.code() != absl::StatusCode::kDeadlineExceeded) return;
+  // The device hangs. Should it ever go on, it must find that all of this was called off.
+  end_->poison(absl::CancelledError("the run was stopped"));
+  static_cast<void>(end_.release());
+  static_cast<void>(compute_.release());
 }
 
 void Worker::begin() {

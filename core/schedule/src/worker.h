@@ -103,6 +103,7 @@ class Worker {
   Worker(SharedState& shared, partition::DeviceIndex index);
   absl::Status prepare();
   absl::Status allocate();
+  void empty_compute_queue();
   absl::Status prepare_slot(std::uint32_t slot_index);
   void place_weights(SlotState& state);
   void place_gradients(SlotState& state);
@@ -146,6 +147,7 @@ class Worker {
   ProgramCache programs_;
   std::unique_ptr<transfer::TransferEngine> engine_;
   std::unique_ptr<devices::Timeline> compute_;
+  std::unique_ptr<devices::Timeline> end_;  // reached when nothing of this worker is enqueued any more
   std::unique_ptr<DeviceTrace> trace_;
   std::vector<SlotState> slots_;
 

@@ -1,0 +1,197 @@
+// The first law: losses, norms, weights and moments are the same bits on every pool, plan and number of threads.
+//
+// The reference is one CPU thread under the planner's own plan; every placement runs the same job and is compared byte
+// by byte. The last step is short, as at the end of an epoch, so that its last group and its last rounds are short too.
+#include <gtest/gtest.h>
+
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+using partition::Keep;
+
+struct Variant {
+  const char* name;
+  bool lora = false;
+  DType dtype = DType::kFloat32;
+  bool tied = false;
+  std::uint32_t group = 16;
+};
+void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
+
+constexpr std::uint32_t kMicrobatches = 7;
+
+const std::vector<Variant>& variants() {
+  static const auto* const all = new std::vector<Variant>{
+      {"full_fp32", false, DType::kFloat32, false, 16},
+      {"full_fp32_tied_group2", false, DType::kFloat32, true, 2},
+      {"full_bf16_group3", false, DType::kBfloat16, false, 3},
+      {"full_bf16_tied", false, DType::kBfloat16, true, 16},
+      {"full_bf16_tied_group1", false, DType::kBfloat16, true, 1},
+      {"lora_fp32_group2", true, DType::kFloat32, true, 2},
+      {"lora_bf16", true, DType::kBfloat16, false, 16},
+  };
+  return *all;
+}
+
+/// What a variant's runs share.
+class Bench {
+ public:
+  explicit Bench(const Variant& variant)
+      : dataset_(random_samples(61, 5, 64, 24)),
+        model_(*model::Architecture::make(small_config(variant.tied),
+                                          variant.lora ? lora(variant.dtype) : full(variant.dtype))) {
+    job_.steps = steps_of(dataset_, {kMicrobatches, kMicrobatches, 4});
+    job_.reduction_group = variant.group;
+    job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };
+    reference_ = trace_of(model_, job_, {"reference"});
+  }
+  const model::Architecture& model() const { return model_; }
+  const Job& job() const { return job_; }
+  const Trace& reference() const { return reference_; }
+
+  void expect_same(const Placement& placement) {
+    SCOPED_TRACE(placement.name);
+    const Trace trace = trace_of(model_, job_, placement);
+    EXPECT_EQ(trace.loss_sums, reference_.loss_sums);
+    EXPECT_EQ(trace.norms, reference_.norms);
+    if (trace.bytes == reference_.bytes) return;
+    auto run = TinyRun::make(model_, job_, {"names"});
+    ADD_FAILURE() << "bytes differ from " << first_difference(model_, (*run)->store(), trace.bytes, reference_.bytes)
+                  << " on";
+  }
+
+ private:
+  const data::Dataset dataset_;
+  const model::Architecture model_;
+  Job job_;
+  Trace reference_;
+};
+
+class Placements : public testing::TestWithParam<Variant> {
+ protected:
+  Bench bench_{GetParam()};
+  const std::string file_ = card_file().string();
+  std::string fast(int count) const { return "emulated:" + file_ + "#fast*" + std::to_string(count); }
+  std::string slow(int count) const { return "emulated:" + file_ + "#slow*" + std::to_string(count); }
+  /// Three stages up, two down, cut at other places.
+  Stages unequal() const { return {{0, 2, 3}, 6, {4, 1}}; }
+  /// Whole reduction groups, as near to `wanted` as may be.
+  std::uint32_t whole_groups(std::uint32_t wanted) const {
+    const std::uint32_t group = std::min(GetParam().group, kMicrobatches);
+    return (wanted + group - 1) / group * group;
+  }
+};
+
+TEST_P(Placements, Reference_Learns) {
+  const Trace& trace = bench_.reference();
+  ASSERT_EQ(trace.loss_sums.size(), 3U);
+  EXPECT_GT(trace.norms[0], 0);
+  EXPECT_NE(trace.loss_sums[0], trace.loss_sums[1]);
+  auto untrained = TinyRun::make(bench_.model(), bench_.job(), {"untrained"});
+  ASSERT_TRUE(untrained.ok()) << untrained.status();
+  EXPECT_NE((*untrained)->bytes(), trace.bytes);
+}
+
+TEST_P(Placements, PlannedPools_GiveTheSameBits) {
+  for (const int n : {1, 2, 3, 5, 8}) bench_.expect_same({fast(n), fast(n)});
+  bench_.expect_same({"unlike cards", fast(1) + "," + slow(2)});
+  bench_.expect_same({"CPU and card", "cpu," + slow(1)});
+}
+
+TEST_P(Placements, OneLayerAStage_GivesTheSameBits) {
+  const Stages stages = one_layer_each(bench_.model());
+  for (const int n : {1, 2, 3, 5, 8, 20}) {
+    Placement placement{fast(n), fast(n)};
+    placement.stages = stages;
+    bench_.expect_same(placement);
+  }
+}
+
+TEST_P(Placements, StagesCutAtOtherPlaces_GiveTheSameBits) {
+  for (const std::string& pool : {std::string("cpu"), std::string("cpu*2"), fast(1), fast(2), fast(1) + "," + slow(2),
+                                  "cpu," + slow(1), slow(1) + ",cpu*2"}) {
+    Placement placement{pool, pool};
+    placement.stages = unequal();
+    bench_.expect_same(placement);
+    placement.stages = Stages{{0}, 1, {}};
+    bench_.expect_same(placement);
+    placement.stages = Stages{{0, 5}, 7, {6, 3, 2, 1}};
+    bench_.expect_same(placement);
+  }
+}
+
+TEST_P(Placements, Rounds_GiveTheSameBits) {
+  for (const std::uint32_t wanted : {1U, 3U, 5U}) {
+    for (const std::string& pool : {std::string("cpu"), fast(1), fast(3), "cpu," + slow(2)}) {
+      Placement placement{pool + " in rounds of " + std::to_string(whole_groups(wanted)), pool};
+      placement.microbatches_per_round = whole_groups(wanted);
+      bench_.expect_same(placement);
+      placement.stages = unequal();
+      bench_.expect_same(placement);
+    }
+  }
+}
+
+TEST_P(Placements, Recomputation_GivesTheSameBits) {
+  for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
+    for (const std::string& pool : {std::string("cpu"), fast(1), fast(2)}) {
+      Placement placement{pool + " keeping " + std::to_string(static_cast<int>(keep)), pool};
+      placement.keep = keep;
+      bench_.expect_same(placement);
+      placement.stages = unequal();
+      bench_.expect_same(placement);
+      placement.stages = Stages{{}, 0, {}};
+      bench_.expect_same(placement);
+    }
+  }
+}
+
+TEST_P(Placements, Threads_GiveTheSameBits) {
+  for (const std::uint32_t threads : {2U, 3U}) {
+    for (const std::string& pool : {std::string("cpu"), fast(3)}) {
+      Placement placement{pool + " with " + std::to_string(threads) + " threads", pool};
+      placement.threads = threads;
+      bench_.expect_same(placement);
+      placement.stages = unequal();
+      bench_.expect_same(placement);
+    }
+  }
+}
+
+TEST_P(Placements, Evaluation_LeavesNoTrace) {
+  for (const std::string& pool : {std::string("cpu"), fast(2)}) {
+    Placement placement{pool, pool};
+    placement.stages = unequal();
+    placement.microbatches_per_round = whole_groups(3);
+    auto run = TinyRun::make(bench_.model(), bench_.job(), placement);
+    ASSERT_TRUE(run.ok()) << run.status();
+    Trace trace;
+    std::vector<double> evaluated;
+    for (std::size_t step = 0; step < bench_.job().steps.size(); ++step) {
+      for (const auto& batches : {bench_.job().steps[2], bench_.job().steps[0]}) {
+        const auto loss = (*run)->executor().evaluate(batches);
+        ASSERT_TRUE(loss.ok()) << loss.status();
+        evaluated.push_back(loss->loss_sum);
+      }
+      const auto result = (*run)->train(step);
+      ASSERT_TRUE(result.ok()) << result.status();
+      trace.loss_sums.push_back(result->loss_sum);
+    }
+    EXPECT_EQ(trace.loss_sums, bench_.reference().loss_sums);
+    EXPECT_EQ((*run)->bytes(), bench_.reference().bytes);
+    // Without dropout the loss of the batch that is trained on next is the one that training reports.
+    if (!GetParam().lora) {
+      EXPECT_EQ(evaluated[1], trace.loss_sums[0]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, Placements, testing::ValuesIn(variants()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace rondo::tiny
