@@ -8,12 +8,17 @@
 
 namespace rondo::partition {
 
-/// Layer times on every device, summed up from layer 0 so that any range costs a subtraction.
+/// Devices that any plan treats alike: equal speeds, links and budgets.
+bool alike(const DeviceShape& a, const DeviceShape& b);
+
+/// Layer times on every device, summed up from layer 0 so that any range costs a subtraction, and which ranges fit into
+/// a device's memory as its only slot.
 class TimeTable {
  public:
   TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep);
   /// As slot_seconds().
   double seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
+  bool fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
   LayerIndex layers() const { return layers_; }
   /// Lowest layer that a backward slot may begin at: never one without FLOPs.
   LayerIndex lowest_backward() const { return lowest_backward_; }
@@ -25,20 +30,25 @@ class TimeTable {
     std::vector<double> whole;     // backward of one layer recomputed whole
     double table = 0;              // backward of the lookup table
   };
+  struct Reach {
+    std::vector<LayerIndex> forward_end;     // [first]: exclusive; first itself when nothing fits
+    std::vector<LayerIndex> backward_begin;  // [last]: inclusive; last + 1 when nothing fits
+    LayerIndex fused_begin = 0;              // inclusive; the number of layers when nothing fits
+  };
+  Sums sum_up(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep) const;
+  Reach reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep) const;
   LayerIndex layers_ = 0;
   LayerIndex lowest_backward_ = 0;
   std::vector<bool> has_backward_;
-  std::vector<Sums> sums_;  // by device
+  std::vector<Sums> sums_;    // by device
+  std::vector<Reach> reach_;  // by device
 };
 
-/// Stages for the devices of `order`, dealt in rotation from its first: forward ones up to `fused_first`, the fused
-/// one, backward ones. Each takes as many layers as its device does in `limit` seconds; a device that cannot do one
-/// layer in that time is passed over. Nothing when `limit` is too small for some layer on every device. round is 0;
+/// Stages for the devices of `order`, dealt in rotation from its first: forward ones up to the fused one, that,
+/// backward ones. Each takes as many layers as its device does in `limit` seconds and holds in its memory; a device
+/// that cannot do one layer so is passed over. The fused stage begins where the stages are the fewest, then where the
+/// sum of their times is the least. Nothing when `limit` is too small for some layer on every device. round is 0;
 /// `seconds` are filled in.
-std::optional<std::vector<Slot>> pack(const TimeTable& times, const std::vector<DeviceIndex>& order,
-                                      LayerIndex fused_first, double limit);
-
-/// The stages that pack() makes for the best `fused_first` at `limit`: the fewest, then the shortest sum of times.
 std::optional<std::vector<Slot>> pack_best(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit);
 
 }  // namespace rondo::partition

@@ -6,8 +6,10 @@
 // counted in.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "packing.h"
 #include "rondo/base/status.h"
@@ -18,6 +20,9 @@ namespace {
 
 constexpr std::size_t kCandidates = 96;  // stage times tried for one set of devices
 constexpr std::uint32_t kSimulatedSteps = 3;
+constexpr std::size_t kMostSets = 256;  // of devices, tried one by one
+constexpr double kSame = 1e-6;          // share by which step times differ if at all
+constexpr double kOptimizerBytes = 28;  // read and written per parameter
 
 std::vector<Round> rounds_of(const Workload& work, std::uint32_t microbatches_per_round) {
   std::vector<Round> rounds;
@@ -33,6 +38,7 @@ class Planner {
       : model_(model), work_(work), machine_(machine), request_(request) {}
 
   absl::StatusOr<Plan> run() {
+    find_kinds();
     std::vector<Keep> keeps = {Keep::kSelective, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};
     for (const Keep keep : keeps) search(keep);
@@ -42,22 +48,62 @@ class Planner {
   }
 
  private:
-  /// Devices from the fastest to the slowest; any prefix of them is a pool to try.
-  std::vector<DeviceIndex> by_speed() const {
-    std::vector<DeviceIndex> order(machine_.devices.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::ranges::stable_sort(order, [&](DeviceIndex a, DeviceIndex b) {
-      return machine_.devices[a].profile.speed(work_.dtype) > machine_.devices[b].profile.speed(work_.dtype);
-    });
-    return order;
+  /// Devices that are alike, and how many of them a set takes: which ones makes no difference.
+  using Kind = std::vector<DeviceIndex>;
+  using Counts = std::vector<std::size_t>;
+
+  /// From the fastest on. The order is that of the kinds, not of the pool: so a pool offers all that a smaller one
+  /// does.
+  void find_kinds() {
+    for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
+      const auto kind = std::ranges::find_if(
+          kinds_, [&](const Kind& other) { return alike(machine_.devices[other[0]], machine_.devices[i]); });
+      if (kind == kinds_.end()) {
+        kinds_.push_back({i});
+      } else {
+        kind->push_back(i);
+      }
+    }
+    const auto rank = [&](const Kind& kind) {
+      const DeviceShape& device = machine_.devices[kind[0]];
+      return std::tuple(device.profile.speed(work_.dtype), device.profile.memory_bandwidth, device.profile.link_up,
+                        device.profile.link_down, device.budget_bytes);
+    };
+    std::ranges::stable_sort(kinds_, std::ranges::greater(), rank);
+  }
+
+  /// Every choice of devices, the largest first; of very mixed pools the fastest ones and all but one.
+  std::vector<Counts> sets() const {
+    std::size_t choices = 1;
+    for (const Kind& kind : kinds_) choices = std::min(choices * (kind.size() + 1), kMostSets + 1);
+    std::vector<Counts> sets;
+    Counts counts(kinds_.size(), 0);
+    if (choices <= kMostSets) {
+      for (std::size_t i = 1; i < choices; ++i) {
+        for (std::size_t kind = 0; ++counts[kind] > kinds_[kind].size(); ++kind) counts[kind] = 0;
+        sets.push_back(counts);
+      }
+    } else {
+      for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+        Counts others(kinds_.size());
+        for (std::size_t i = 0; i < others.size(); ++i) others[i] = kinds_[i].size() - (i == kind ? 1 : 0);
+        sets.push_back(std::move(others));
+        for (; counts[kind] < kinds_[kind].size(); sets.push_back(counts)) ++counts[kind];
+      }
+    }
+    std::ranges::stable_sort(sets, std::ranges::greater(),
+                             [](const Counts& set) { return std::accumulate(set.begin(), set.end(), std::size_t{0}); });
+    return sets;
   }
 
   void search(Keep keep) {
     const TimeTable times(model_, work_, machine_, keep);
-    const std::vector<DeviceIndex> fastest = by_speed();
-    for (std::size_t used = 1; used <= fastest.size(); ++used) {
-      std::vector<DeviceIndex> order(fastest.begin(), fastest.begin() + static_cast<std::ptrdiff_t>(used));
-      std::ranges::sort(order);
+    for (const Counts& counts : sets()) {
+      std::vector<DeviceIndex> order;
+      for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+        order.insert(order.end(), kinds_[kind].begin(),
+                     kinds_[kind].begin() + static_cast<std::ptrdiff_t>(counts[kind]));
+      }
       std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
       for (const double limit : candidate_limits(times, order)) {
         auto slots = pack_best(times, order, limit);
@@ -103,6 +149,7 @@ class Planner {
     for (;;) {
       plan.rounds = rounds_of(work_, std::min(per_round, work_.microbatches));
       plan.slots = deal_rounds(stages, order, plan.rounds);
+      if (best_ && compute_seconds(plan) >= best_->predicted.step_seconds) break;
       const absl::Status fits = fill_memory(plan);
       if (fits.ok()) break;
       if (refusal_.ok()) refusal_ = fits;
@@ -110,25 +157,50 @@ class Planner {
       if (!host || per_round <= work_.reduction_group) return;
       per_round -= work_.reduction_group;
     }
+    const Counts used = used_by(plan);
+    const double at_least = compute_seconds(plan);
+    if (best_ && at_least >= best_->predicted.step_seconds) return remember(used, at_least);
     const Simulation simulation = simulate(plan, model_, work_, machine_, kSimulatedSteps);
     plan.predicted = simulation.prediction;
     for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
-    if (!best_ || plan.predicted.step_seconds < best_->predicted.step_seconds * (1.0 - 1e-6)) best_ = std::move(plan);
+    remember(used, plan.predicted.step_seconds);
+    // A device that is of no use stays unused.
+    const bool fewer = best_ && devices_of(used) < devices_of(used_by(*best_));
+    const double enough = fewer ? 1.0 + kSame : 1.0 - kSame;
+    if (!best_ || plan.predicted.step_seconds < best_->predicted.step_seconds * enough) best_ = std::move(plan);
   }
 
-  bool alike(const std::vector<DeviceIndex>& order) const {
-    return std::ranges::all_of(order, [&](DeviceIndex i) {
-      const auto& a = machine_.devices[i].profile;
-      const auto& b = machine_.devices[order[0]].profile;
-      return a.flops == b.flops && a.efficiency == b.efficiency && a.memory_bandwidth == b.memory_bandwidth;
-    });
+  /// What no step can beat: the compute time of the device that has most to do.
+  double compute_seconds(const Plan& plan) const {
+    std::vector<double> seconds(machine_.devices.size(), 0.0);
+    for (const Slot& slot : plan.slots) seconds[slot.device] += slot.seconds * plan.rounds[slot.round].microbatches;
+    return std::ranges::max(seconds);
+  }
+
+  Counts used_by(const Plan& plan) const {
+    std::vector<bool> used(machine_.devices.size(), false);
+    for (const Slot& slot : plan.slots) used[slot.device] = true;
+    Counts counts;
+    for (const Kind& kind : kinds_) {
+      counts.push_back(static_cast<std::size_t>(std::ranges::count_if(kind, [&](DeviceIndex i) { return used[i]; })));
+    }
+    return counts;
+  }
+  static std::size_t devices_of(const Counts& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  }
+
+  void remember(const Counts& used, double seconds) {
+    const auto [entry, added] = quickest_.try_emplace(used, seconds);
+    if (!added) entry->second = std::min(entry->second, seconds);
   }
 
   /// Every round gets all stages; among like devices the rotation's cursor carries on from round to round.
   std::vector<Slot> deal_rounds(const std::vector<Slot>& stages, const std::vector<DeviceIndex>& order,
                                 const std::vector<Round>& rounds) const {
     std::vector<Slot> slots;
-    const bool carries = alike(order);
+    const bool carries = std::ranges::all_of(
+        order, [&](DeviceIndex i) { return alike(machine_.devices[i], machine_.devices[order[0]]); });
     std::size_t cursor = 0;
     for (std::uint32_t round = 0; round < rounds.size(); ++round) {
       for (Slot slot : stages) {
@@ -169,16 +241,53 @@ class Planner {
   }
 
   void finish(Plan& plan) const {
-    for (DeviceIndex i = 0; i < plan.devices.size(); ++i) {
-      const bool used = std::ranges::any_of(plan.slots, [&](const Slot& slot) { return slot.device == i; });
-      if (!used) plan.devices[i].unused_because = "it would not make the step shorter";
+    plan.predicted.limited_by = limit_of(plan);
+    const Counts used = used_by(plan);
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+      double with = 0;
+      for (const auto& [counts, seconds] : quickest_) {
+        if (counts[kind] > used[kind]) with = with > 0 ? std::min(with, seconds) : seconds;
+      }
+      for (const DeviceIndex i : kinds_[kind]) {
+        if (std::ranges::any_of(plan.slots, [&](const Slot& slot) { return slot.device == i; })) continue;
+        plan.devices[i].unused_because =
+            with > 0 ? fmt::format("a step with it takes {:.4g} s or more, without it {:.4g} s",
+                                   std::max(with, plan.predicted.step_seconds), plan.predicted.step_seconds)
+                     : fmt::format("no plan that uses it fits its memory of {}",
+                                   format_bytes(machine_.devices[i].budget_bytes));
+      }
     }
+  }
+
+  /// What a step would gain most from if it took no time.
+  std::string limit_of(const Plan& plan) const {
+    const auto gain = [&](const Plan& other, const MachineShape& machine) {
+      return plan.predicted.step_seconds -
+             simulate(other, model_, work_, machine, kSimulatedSteps).prediction.step_seconds;
+    };
+    Plan instant = plan;
+    for (Slot& slot : instant.slots) slot.seconds = 0;
+    MachineShape near = machine_;
+    for (DeviceShape& device : near.devices) device.unified_memory = true;
+    MachineShape quick = machine_;
+    quick.host.memory_bandwidth = quick.host.optimizer_parameters_per_second = 0;
+    const double compute = gain(instant, machine_);
+    const double link = gain(plan, near);
+    const double host = gain(plan, quick);
+    if (compute >= std::max(link, host)) return "compute";
+    if (link >= host) return "link";
+    const devices::HostProfile& profile = machine_.host;
+    const double memory = profile.memory_bandwidth / kOptimizerBytes;
+    const bool starved = memory > 0 && memory < 0.99 * profile.optimizer_parameters_per_second;
+    return starved ? "host_memory" : "optimizer";
   }
 
   const ModelShape& model_;
   const Workload& work_;
   const MachineShape& machine_;
   const PlanRequest& request_;
+  std::vector<Kind> kinds_;
+  std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::optional<Plan> best_;
   absl::Status refusal_;
 };

@@ -43,30 +43,22 @@ class Simulator {
     }
     const double gradients = 4.0 * static_cast<double>(work_.trained_parameters);
     const double norm = machine_.host.memory_bandwidth > 0 ? gradients / machine_.host.memory_bandwidth : 0;
-    const double before = commit_;
     commit_ = arrived_ + norm;
-    last_step_ = commit_ - before;
     double end = commit_;
-    update_seconds_ = 0;
     for (std::size_t i = 0; i < model_.layers.size(); ++i) {
       const double seconds = machine_.host.update_seconds(static_cast<double>(model_.layers[i].trained_parameters));
-      update_seconds_ += seconds;
       end += seconds;
       updated_[i] = model_.layers[i].trained_parameters > 0 ? end : commit_;
     }
   }
 
   double commit() const { return commit_; }
-  double last_step() const { return last_step_; }
-  double update_seconds() const { return update_seconds_; }
-  double link_seconds() const { return link_seconds_; }
   double last_compute() const { return last_compute_; }
   double first_compute() const { return first_compute_; }
   const std::vector<DeviceState>& devices() const { return devices_; }
   std::vector<Span> take_spans() { return std::move(spans_); }
   void reset_counts() {
     for (DeviceState& device : devices_) device.busy = 0;
-    link_seconds_ = 0;
     first_compute_ = -1;
   }
 
@@ -90,7 +82,6 @@ class Simulator {
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
       const double seconds = up(device, static_cast<double>(model_.layers[layer].weight_bytes));
       time = std::max(time, updated_[layer]) + seconds;
-      link_seconds_ += seconds;
       ready.push_back(time);
     }
     state.up_free = time;
@@ -115,7 +106,6 @@ class Simulator {
           std::max(forward_ready_[slot.first_layer][m], backward ? backward_ready_[slot.last_layer + 1][m] : 0.0);
       ready += in_seconds;
       state.up_free += in_seconds;
-      link_seconds_ += in_seconds + out_seconds;
       const double start = begin_compute(slot, state, weights, m, ready);
       const double end = start + slot.seconds;
       state.compute_free = end;
@@ -152,7 +142,6 @@ class Simulator {
       bytes += static_cast<double>(model_.layers[layer].gradient_bytes);
     }
     const double seconds = down(device, bytes);
-    link_seconds_ += seconds;
     state.down_free = std::max(state.down_free, state.compute_free) + seconds;
     arrived_ = std::max({arrived_, state.down_free, state.compute_free});
   }
@@ -168,9 +157,6 @@ class Simulator {
   std::vector<Span> spans_;
   double arrived_ = 0;
   double commit_ = 0;
-  double last_step_ = 0;
-  double update_seconds_ = 0;
-  double link_seconds_ = 0;
   double first_compute_ = -1;
   double last_compute_ = 0;
 };
@@ -203,14 +189,6 @@ Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& w
     working += speed * busy;
   }
   prediction.bubble = speeds > 0 ? 1.0 - working / speeds : 0;
-  const double used = static_cast<double>(std::ranges::count_if(result.busy, [](double busy) { return busy > 0; }));
-  const double compute = std::accumulate(result.busy.begin(), result.busy.end(), 0.0) * prediction.step_seconds;
-  prediction.limited_by = "compute";
-  if (simulator.update_seconds() > prediction.step_seconds - prediction.commit_seconds)
-    prediction.limited_by = "optimizer";
-  if (simulator.link_seconds() > 0.9 * used * prediction.step_seconds && simulator.link_seconds() > compute) {
-    prediction.limited_by = "link";
-  }
   result.compute = simulator.take_spans();
   return result;
 }

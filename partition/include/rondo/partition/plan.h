@@ -55,7 +55,7 @@ struct Prediction {
   double tokens_per_second = 0;
   double bubble = 0;
   double commit_seconds = 0;  // of step_seconds: from the last gradient's arrival to the next step's first op
-  std::string limited_by;     // compute, link, host_memory, optimizer, disk
+  std::string limited_by;     // compute, link, host_memory, optimizer, disk; filled in by make_plan
 };
 
 struct Plan {
