@@ -32,6 +32,21 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"reduction_group", config.reduction_group}};
 }
 
+/// Pools without arithmetic need no data: every sequence counts as cutoff_len tokens, all targets.
+data::Dataset assumed_data(const Config& config) {
+  data::Sample sample;
+  sample.ids.assign(config.cutoff_len, 0);
+  sample.labels.assign(config.cutoff_len, 0);
+  data::Dataset dataset;
+  dataset.samples.assign(std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps, sample);
+  dataset.report.path = "none";
+  dataset.report.format = "none: every sequence counts as cutoff_len tokens";
+  dataset.report.records = dataset.samples.size();
+  dataset.report.kept = dataset.samples.size();
+  dataset.report.longest = config.cutoff_len;
+  return dataset;
+}
+
 /// Ends a step under way when the user asks for it.
 class Watcher {
  public:
@@ -70,8 +85,12 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
-  RONDO_ASSIGN_OR_RETURN(text_, open_text(folder));
-  RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
+  if (machine_.phantom && config_.dataset.empty()) {
+    data_.train = assumed_data(config_);
+  } else {
+    RONDO_ASSIGN_OR_RETURN(text_, open_text(folder));
+    RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
+  }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
   for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
@@ -101,6 +120,10 @@ absl::Status Trainer::plan() {
   if (total_steps_ == 0) {
     total_steps_ = static_cast<std::uint64_t>(
         std::ceil(config_.num_train_epochs * static_cast<double>(loader_->steps_per_epoch())));
+  }
+  constexpr std::uint64_t kMostSteps = 10'000'000;
+  if (total_steps_ > kMostSteps) {
+    return invalid_input("max_steps: the run would have {} steps, at most {} are possible", total_steps_, kMostSteps);
   }
   Loader::Lengths lengths = loader_->lengths(total_steps_);
   if (!data_.evaluation.samples.empty()) {

@@ -105,7 +105,7 @@ RunSummary Trainer::summary() {
   }
   summary.data = data_.train.report;
   summary.evaluation = data_.evaluation.report;
-  if (!data_.train.samples.empty()) {
+  if (text_) {
     summary.sample_text = data::describe_sample(text_->tokenizer, data_.train.samples.front(), false);
     summary.sample_text_coloured = data::describe_sample(text_->tokenizer, data_.train.samples.front(), true);
   }

@@ -1,7 +1,7 @@
 // From the `devices` key to open devices.
 //
 //   pool   = "auto" | entry { "," entry }          entry = device [ "*" count ]
-//   device = "cpu" [ ":0" ] | "emulated:" card | "timed:" card | "null"
+//   device = "cpu" [ ":0" ] | "emulated:" card | "timed:" card | "null" | card, of the kind of the card before it
 //   limits = [ name "=" bytes { "," name "=" bytes } ]
 #include "rondo/devices/pool.h"
 
@@ -115,9 +115,15 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
   std::map<std::string, std::uint64_t> members;  // by family
   const std::string wanted = trimmed(devices);
   // Real accelerators come first once their backends are built in; here the CPU is all there is.
+  std::string kind_before;  // "emulated:rtx4090*2,rtx3060": a card alone is of the kind named last
   for (std::string entry : split(wanted == "auto" ? "cpu" : wanted)) {
     const std::string written = entry;
     RONDO_ASSIGN_OR_RETURN(const std::uint64_t count, take_count(entry));
+    for (const char* kind : {"emulated:", "timed:"}) {
+      if (starts_with(entry, kind)) kind_before = kind;
+    }
+    if (!kind_before.empty() && entry.find(':') == std::string::npos && find_card(entry).ok())
+      entry = kind_before + entry;
     RONDO_ASSIGN_OR_RETURN(Request request, request_of(entry));
     if (entry == "cpu:0" && (count > 1 || members["cpu"] > 0)) {
       return invalid_input("devices: '{}': 'cpu:0' is in the pool already; write cpu*n for several", written);
