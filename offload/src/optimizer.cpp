@@ -15,8 +15,9 @@ StepFactors make_factors(const AdamWSettings& settings, double learning_rate, st
   StepFactors factors;
   factors.gradient_factor = static_cast<float>(gradient_factor);
   factors.learning_rate = static_cast<float>(learning_rate);
-  factors.beta1 = static_cast<float>(settings.beta1);
   factors.beta2 = static_cast<float>(settings.beta2);
+  factors.rest1 = static_cast<float>(1.0 - settings.beta1);
+  factors.rest2 = static_cast<float>(1.0 - settings.beta2);
   factors.epsilon = static_cast<float>(settings.epsilon);
   factors.step_size = static_cast<float>(learning_rate / (1.0 - std::pow(settings.beta1, t)));
   factors.inverse_correction2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t)));

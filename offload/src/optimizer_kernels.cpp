@@ -67,8 +67,8 @@ template <class D>
 Updated<D> Update(D d, hn::Vec<D> p, hn::Vec<D> m, hn::Vec<D> v, hn::Vec<D> gradient, const StepFactors& f,
                   float keep) {
   const auto g = hn::Mul(gradient, hn::Set(d, f.gradient_factor));
-  m = hn::MulAdd(hn::Sub(g, m), hn::Set(d, 1.0F - f.beta1), m);
-  v = hn::MulAdd(hn::Mul(g, g), hn::Set(d, 1.0F - f.beta2), hn::Mul(v, hn::Set(d, f.beta2)));
+  m = hn::MulAdd(hn::Sub(g, m), hn::Set(d, f.rest1), m);
+  v = hn::MulAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(v, hn::Set(d, f.beta2)));
   const auto denominator = hn::MulAdd(hn::Sqrt(v), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
   p = hn::Mul(p, hn::Set(d, keep));
   p = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(m, denominator), p);

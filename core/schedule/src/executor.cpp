@@ -41,9 +41,10 @@ class StepExecutor::Impl final : public SharedState {
       changed_.notify_all();
     }
     if (updater_.joinable()) updater_.join();
-    boundaries_->fail(absl::CancelledError("the run has ended"));
-    gradients_->abandon();
+    if (boundaries_ != nullptr) boundaries_->fail(absl::CancelledError("the run has ended"));
+    if (gradients_ != nullptr) gradients_->abandon();
     for (const auto& worker : workers_) worker->stop();
+    for (const auto& worker : workers_) worker->join();
   }
 
   absl::Status prepare() {

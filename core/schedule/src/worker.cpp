@@ -180,7 +180,7 @@ absl::Status Worker::compile(const SlotState& state) {
 
 Worker::~Worker() {
   stop();
-  for (std::thread& thread : threads_) thread.join();
+  join();
   engine_.reset();
   empty_compute_queue();
   if (trace_ != nullptr) device_.observe(nullptr);
@@ -194,6 +194,11 @@ void Worker::stop() {
   }
   // Work not yet begun is dropped, and who waits for it is told.
   if (compute_ != nullptr) compute_->poison(absl::CancelledError("the run was stopped"));
+}
+
+void Worker::join() {
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 /// After an error work may still be enqueued that names memory, programs and bindings of this worker.

@@ -59,6 +59,9 @@ class Worker {
   void wait_until_done();
   /// Ends all waits; the threads leave.
   void stop();
+  /// After stop(): waits for the threads. A thread that leaves with an error stops the other workers, so that none may
+  /// be destroyed before all are joined.
+  void join();
 
   Bytes peak_bytes() const { return device_.peak_bytes(); }
   const DeviceTrace* trace() const { return trace_.get(); }

@@ -25,8 +25,9 @@ struct AdamWSettings {
 struct StepFactors {
   float gradient_factor = 1;  // clip / (loss scale * targets)
   float learning_rate = 0;
-  float beta1 = 0;
   float beta2 = 0;
+  float rest1 = 0;  // 1 - beta1, rounded once: 1 - 0.999F is off by 1e-5 of itself
+  float rest2 = 0;  // 1 - beta2
   float epsilon = 0;
   float step_size = 0;            // learning rate / (1 - beta1^t)
   float inverse_correction2 = 0;  // 1 / sqrt(1 - beta2^t)

@@ -1,0 +1,105 @@
+// Places, rounds and waits of the store between devices.
+#include "rondo/offload/activation_store.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+#include <thread>
+
+namespace rondo::offload {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
+steady_clock::time_point soon() { return steady_clock::now() + milliseconds(20); }
+
+class Store : public testing::Test {
+ protected:
+  Store() {
+    options_.activation_cuts = {2, 5};
+    options_.gradient_cuts = {5};
+    options_.microbatches = 3;
+    options_.boundary_bytes = 64;
+    store_ = *ActivationStore::make(options_);
+  }
+  static BoundaryPlace activation(std::uint64_t round, std::uint32_t cut, std::uint32_t microbatch) {
+    return {BoundaryKind::kActivation, round, cut, microbatch};
+  }
+  ActivationStoreOptions options_;
+  std::unique_ptr<ActivationStore> store_;
+};
+
+TEST_F(Store, PlacesOfTwoRounds_AreMemoryOfTheirOwn) {
+  EXPECT_EQ(ActivationStore::bytes_for(options_), 2U * 3U * 3U * 64U);
+  std::set<std::byte*> seen;
+  for (const std::uint64_t round : {6U, 7U}) {
+    for (const auto& [kind, cut] : {std::pair{BoundaryKind::kActivation, 2U}, std::pair{BoundaryKind::kActivation, 5U},
+                                    std::pair{BoundaryKind::kGradient, 5U}}) {
+      for (std::uint32_t m = 0; m < 3; ++m) {
+        const devices::BufferView view = store_->view({kind, round, cut, m}, 48);
+        EXPECT_EQ(view.size, 48U);
+        EXPECT_TRUE(seen.insert(view.host()).second);
+      }
+    }
+  }
+  EXPECT_EQ(store_->view(activation(8, 2, 0), 64).host(), store_->view(activation(6, 2, 0), 64).host());
+}
+
+TEST_F(Store, Published_IsAvailableToItsRoundAlone) {
+  const BoundaryPlace place = activation(0, 2, 1);
+  EXPECT_FALSE(store_->available(place));
+  ASSERT_TRUE(store_->reserve(place, patience()).ok());
+  EXPECT_FALSE(store_->available(place)) << "reserved, not filled";
+  EXPECT_EQ(store_->wait_until_available(place, soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  store_->publish(place);
+  EXPECT_TRUE(store_->available(place));
+  EXPECT_TRUE(store_->wait_until_available(place, patience()).ok());
+  EXPECT_FALSE(store_->available(activation(2, 2, 1))) << "the same memory, another round";
+  EXPECT_FALSE(store_->available(activation(0, 2, 0)));
+}
+
+TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
+  const BoundaryPlace old = activation(0, 2, 0);
+  ASSERT_TRUE(store_->reserve(old, patience()).ok());
+  store_->publish(old);
+  ASSERT_TRUE(store_->reserve(activation(1, 2, 0), soon()).ok()) << "the next round has a place of its own";
+  EXPECT_EQ(store_->reserve(activation(2, 2, 0), soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  auto reserved = std::async(std::launch::async, [this] { return store_->reserve(activation(2, 2, 0), patience()); });
+  EXPECT_EQ(reserved.wait_for(milliseconds(30)), std::future_status::timeout);
+  EXPECT_TRUE(store_->available(old));
+  store_->release(old);
+  EXPECT_TRUE(reserved.get().ok());
+  EXPECT_FALSE(store_->available(activation(2, 2, 0))) << "reserving must not bring back what was published before";
+}
+
+TEST_F(Store, ReleaseOfAnOldRound_LeavesTheNewOne) {
+  ASSERT_TRUE(store_->reserve(activation(2, 5, 0), patience()).ok());
+  store_->publish(activation(2, 5, 0));
+  store_->release(activation(0, 5, 0));
+  EXPECT_TRUE(store_->available(activation(2, 5, 0)));
+}
+
+TEST_F(Store, Waiters_AreWokenByPublishAndByFailure) {
+  const BoundaryPlace place{BoundaryKind::kGradient, 3, 5, 2};
+  ASSERT_TRUE(store_->reserve(place, patience()).ok());
+  auto filled = std::async(std::launch::async, [&] { return store_->wait_until_available(place, patience()); });
+  store_->publish(place);
+  EXPECT_TRUE(filled.get().ok());
+  auto never =
+      std::async(std::launch::async, [this] { return store_->wait_until_available(activation(3, 2, 2), patience()); });
+  auto held = std::async(std::launch::async, [&] {
+    return store_->reserve({BoundaryKind::kGradient, 5, 5, 2}, patience());
+  });
+  store_->fail(absl::InternalError("a device is lost"));
+  store_->fail(absl::InternalError("a later error"));
+  EXPECT_EQ(never.get().message(), "a device is lost");
+  EXPECT_EQ(held.get().message(), "a device is lost");
+  store_->reset();
+  EXPECT_TRUE(store_->reserve({BoundaryKind::kGradient, 5, 5, 2}, soon()).ok());
+}
+
+}  // namespace
+}  // namespace rondo::offload

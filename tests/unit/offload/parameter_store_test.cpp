@@ -1,0 +1,99 @@
+// Versions, masters and the rounding to bf16.
+#include "rondo/offload/parameter_store.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <future>
+#include <limits>
+
+namespace rondo::offload {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
+
+ParameterStore make(devices::DType dtype, std::uint64_t elements = 8, bool phantom = false) {
+  return *ParameterStore::make({{"frozen", elements, false, true}, {"trained", elements, true, true}}, dtype, phantom);
+}
+
+TEST(ParameterStore, Fp32_HasOneMemoryForMasterAndPublished) {
+  ParameterStore store = make(devices::DType::kFloat32);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(store.master(1).data()), store.published(1).host());
+  store.master(1)[3] = 2.5F;
+  store.publish_from_master(1);
+  float value = 0;
+  std::memcpy(&value, store.published(1).host() + 12, 4);
+  EXPECT_EQ(value, 2.5F);
+  EXPECT_EQ(store.first_moment(1).size(), 8U);
+  EXPECT_TRUE(store.first_moment(0).empty()) << "what is not trained has no moments";
+}
+
+TEST(ParameterStore, Bfloat16_RoundsToNearestTiesToEvenAndKeepsNaN) {
+  const std::pair<std::uint32_t, std::uint16_t> kCases[] = {
+      {0x3F800000, 0x3F80},  // 1
+      {0x3F808000, 0x3F80},  // a tie, to the even lower
+      {0x3F818000, 0x3F82},  // a tie, to the even upper
+      {0x3F808001, 0x3F81},  // just past a tie
+      {0x3F817FFF, 0x3F81},  // just short of one
+      {0xBF808001, 0xBF81},  // negative
+      {0x80000000, 0x8000},  // -0
+      {0x00000001, 0x0000},  // the smallest subnormal
+      {0x7F7FFFFF, 0x7F80},  // the largest number: over the largest bf16 by more than half a step
+      {0x7F800000, 0x7F80},  // infinity
+      {0xFF800000, 0xFF80},  // -infinity
+      {0x7FC00000, 0x7FC0},  // NaN
+      {0x7F800001, 0x7FC0},  // a NaN whose upper half alone would be infinity
+      {0xFFFFFFFF, 0xFFFF},  // a NaN that rounding up would turn into 0
+  };
+  // Repeated to an odd number, so that whole vectors and the rest behind them both see every case.
+  constexpr std::size_t kCount = std::size(kCases) * 5 + 3;
+  ParameterStore store = make(devices::DType::kBfloat16, kCount);
+  for (std::size_t i = 0; i < kCount; ++i)
+    store.master(1)[i] = std::bit_cast<float>(kCases[i % std::size(kCases)].first);
+  store.publish_from_master(1);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, store.published(1).host() + 2 * i, 2);
+    EXPECT_EQ(bits, kCases[i % std::size(kCases)].second)
+        << std::hex << kCases[i % std::size(kCases)].first << " at " << std::dec << i;
+  }
+}
+
+TEST(ParameterStore, Wait_EndsWithTheVersionAndNotBefore) {
+  ParameterStore store = make(devices::DType::kBfloat16);
+  EXPECT_TRUE(store.wait_for_version(1, 0, patience()).ok());
+  EXPECT_EQ(store.wait_for_version(1, 1, steady_clock::now() + milliseconds(20)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  auto waiting = std::async(std::launch::async, [&] { return store.wait_for_version(1, 2, patience()); });
+  store.set_version(1, 1);
+  store.set_version(0, 5);
+  EXPECT_EQ(waiting.wait_for(milliseconds(30)), std::future_status::timeout);
+  store.set_version(1, 2);
+  EXPECT_TRUE(waiting.get().ok());
+  EXPECT_TRUE(store.wait_for_version(1, 1, patience()).ok()) << "a later version will do";
+  EXPECT_EQ(store.version(1), 2U);
+}
+
+TEST(ParameterStore, Failure_EndsWaitsUntilAllVersionsAreSet) {
+  ParameterStore store = make(devices::DType::kBfloat16);
+  auto waiting = std::async(std::launch::async, [&] { return store.wait_for_version(1, 1, patience()); });
+  store.fail(absl::InternalError("the optimizer stopped"));
+  EXPECT_EQ(waiting.get().message(), "the optimizer stopped");
+  store.set_all_versions(3);
+  EXPECT_TRUE(store.wait_for_version(1, 3, patience()).ok());
+  EXPECT_EQ(store.version(0), 3U);
+}
+
+TEST(ParameterStore, Phantom_HasSizesButNoMemory) {
+  const ParameterStore store = make(devices::DType::kBfloat16, std::uint64_t{1} << 40U, true);
+  EXPECT_EQ(store.published(0).size, Bytes{2} << 40U);
+  EXPECT_EQ(store.published(0).host(), nullptr);
+}
+
+}  // namespace
+}  // namespace rondo::offload

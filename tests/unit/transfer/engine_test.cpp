@@ -1,0 +1,330 @@
+// The engine over a device of which the test decides when a copy lands.
+#include "rondo/transfer/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "rondo/base/mutex.h"
+#include "rondo/devices/host_queue.h"
+
+namespace rondo::transfer {
+namespace {
+
+using devices::BufferView;
+using std::chrono::steady_clock;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
+
+/// Copies wait here until the test lets them land, one by one.
+class HandQueue final : public devices::Queue {
+ public:
+  void run(const devices::Program&, const devices::Bindings&, std::span<const devices::Point>, devices::Point,
+           const devices::WorkTag&) override {}
+  void clear(BufferView, std::span<const devices::Point>, devices::Point, const devices::WorkTag&) override {}
+  void copy(BufferView from, BufferView to, std::span<const devices::Point>, devices::Point signal,
+            const devices::WorkTag& tag) override {
+    const MutexLock lock(mutex_);
+    copies_.push_back({from, to, signal, tag});
+    changed_.notify_all();
+  }
+
+  /// Waits for the next copy, carries it out and says whose it was ("name:bytes").
+  std::string land_next() {
+    Copy copy;
+    {
+      const MutexLock lock(mutex_);
+      while (copies_.empty()) {
+        if (!changed_.wait_until(mutex_, patience()) && copies_.empty()) return "nothing came";
+      }
+      copy = copies_.front();
+      copies_.pop_front();
+    }
+    if (copy.from.host() != nullptr) std::memcpy(copy.to.host(), copy.from.host(), copy.from.size);
+    copy.signal.timeline->signal(copy.signal.value);
+    return copy.tag.name + (":" + std::to_string(copy.from.size));
+  }
+  void fail_next(const absl::Status& error) {
+    const MutexLock lock(mutex_);
+    while (copies_.empty()) changed_.wait(mutex_);
+    copies_.front().signal.timeline->poison(error);
+    copies_.pop_front();
+  }
+  /// Waits until `n` copies are under way.
+  void await(std::size_t n) {
+    const MutexLock lock(mutex_);
+    while (copies_.size() < n) ASSERT_TRUE(changed_.wait_until(mutex_, patience()) || copies_.size() >= n);
+  }
+
+ private:
+  struct Copy {
+    BufferView from;
+    BufferView to;
+    devices::Point signal;
+    devices::WorkTag tag;
+  };
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Copy> copies_ ABSL_GUARDED_BY(mutex_);
+};
+
+class HandDevice final : public devices::Device {
+ public:
+  const devices::DeviceCaps& caps() const override { return caps_; }
+  absl::StatusOr<devices::Buffer> allocate(Bytes size, devices::MemoryKind) override {
+    if (refuses_memory) return absl::ResourceExhaustedError("no pinned memory");
+    return devices::allocate_host(size, "test");
+  }
+  absl::StatusOr<std::unique_ptr<devices::Program>> compile(const devices::OpList&,
+                                                            const devices::ArenaLayout&) override {
+    return absl::UnimplementedError("no programs");
+  }
+  absl::StatusOr<std::unique_ptr<devices::Timeline>> timeline() override {
+    return std::make_unique<devices::HostTimeline>();
+  }
+  devices::Queue& queue(devices::QueueRole role) override { return role == devices::QueueRole::kDown ? down : up; }
+  void observe(devices::WorkObserver*) override {}
+  Bytes allocated_bytes() const override { return 0; }
+  Bytes peak_bytes() const override { return 0; }
+
+  HandQueue up;
+  HandQueue down;
+  bool refuses_memory = false;
+
+ private:
+  devices::DeviceCaps caps_;
+};
+
+struct Told final : TransferListener {
+  void on_transfer(std::uint64_t cookie, const absl::Status& status) override {
+    const MutexLock lock(mutex);
+    cookies.push_back(cookie);
+    codes.push_back(status.code());
+  }
+  Mutex mutex;
+  std::vector<std::uint64_t> cookies;
+  std::vector<absl::StatusCode> codes;
+};
+
+class Engine : public testing::Test {
+ protected:
+  static constexpr Bytes kChunk = 1000;
+  void make(bool staging = false, std::uint32_t capacity = 16) {
+    auto made = TransferEngine::make(device_, {kChunk, capacity, staging});
+    ASSERT_TRUE(made.ok()) << made.status();
+    engine_ = *std::move(made);
+  }
+  /// A transfer of `size` bytes of a pattern, named for the device's log.
+  Transfer transfer(const char* name, Bytes size, Urgency urgency) {
+    Transfer made;
+    buffers_.push_back(*devices::allocate_host(size, "test"));
+    made.from = buffers_.back().view();
+    for (Bytes i = 0; i < size; ++i) made.from.host()[i] = static_cast<std::byte>(i * 7 + size);
+    buffers_.push_back(*devices::allocate_host(size, "test"));
+    made.to = buffers_.back().view();
+    made.urgency = urgency;
+    made.tag.name = name;
+    return made;
+  }
+  static bool arrived(const Transfer& transfer) {
+    return std::memcmp(transfer.from.host(), transfer.to.host(), transfer.from.size) == 0;
+  }
+  std::vector<std::string> land(std::size_t n) {
+    std::vector<std::string> log;
+    for (std::size_t i = 0; i < n; ++i) log.push_back(device_.up.land_next());
+    return log;
+  }
+
+  HandDevice device_;
+  std::deque<devices::Buffer> buffers_;
+  std::unique_ptr<TransferEngine> engine_;
+};
+
+TEST_F(Engine, LargeTransfer_GoesInChunksAndArrivesWhole) {
+  make();
+  const Transfer one = transfer("w", 2500, Urgency::kWeight);
+  const Ticket ticket = engine_->submit(Direction::kUp, one);
+  EXPECT_THAT(land(3), ElementsAre("w:1000", "w:1000", "w:500"));
+  EXPECT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+  EXPECT_TRUE(arrived(one));
+  EXPECT_TRUE(engine_->wait(Direction::kUp, Ticket{}, patience()).ok()) << "ticket 0 is complete from the start";
+}
+
+TEST_F(Engine, UrgentTransfer_WaitsForTheTwoChunksUnderWayAlone) {
+  make();
+  const Transfer large = transfer("g", 6000, Urgency::kGradient);
+  const Ticket slow = engine_->submit(Direction::kUp, large);
+  device_.up.await(2);
+  const Ticket quick = engine_->submit(Direction::kUp, transfer("a", 800, Urgency::kActivation));
+  EXPECT_THAT(land(7), ElementsAre("g:1000", "g:1000", "a:800", "g:1000", "g:1000", "g:1000", "g:1000"));
+  EXPECT_TRUE(engine_->wait(Direction::kUp, quick, patience()).ok());
+  EXPECT_TRUE(engine_->wait(Direction::kUp, slow, patience()).ok());
+  EXPECT_TRUE(arrived(large));
+}
+
+TEST_F(Engine, Urgencies_GoInOrderAndWithinOneFirstComeFirstServed) {
+  make();
+  engine_->submit(Direction::kUp, transfer("busy", 2000, Urgency::kBackground));
+  device_.up.await(2);
+  for (const auto& [name, urgency] : {std::pair{"back", Urgency::kBackground}, std::pair{"grad1", Urgency::kGradient},
+                                      std::pair{"weight1", Urgency::kWeight}, std::pair{"grad2", Urgency::kGradient},
+                                      std::pair{"act", Urgency::kActivation}, std::pair{"weight2", Urgency::kWeight}}) {
+    engine_->submit(Direction::kUp, transfer(name, 10, urgency));
+  }
+  EXPECT_THAT(land(8), ElementsAre("busy:1000", "busy:1000", "act:10", "weight1:10", "weight2:10", "grad1:10",
+                                   "grad2:10", "back:10"));
+}
+
+TEST_F(Engine, Directions_DoNotWaitForEachOther) {
+  make();
+  engine_->submit(Direction::kUp, transfer("up", 5000, Urgency::kActivation));
+  device_.up.await(2);
+  const Transfer back = transfer("down", 1500, Urgency::kBackground);
+  const Ticket ticket = engine_->submit(Direction::kDown, back);
+  EXPECT_EQ(device_.down.land_next(), "down:1000");
+  EXPECT_EQ(device_.down.land_next(), "down:500");
+  EXPECT_TRUE(engine_->wait(Direction::kDown, ticket, patience()).ok());
+  EXPECT_TRUE(arrived(back));
+  land(5);
+}
+
+TEST_F(Engine, Cancel_EndsWhatHasNotBegunAndFinishesTheRest) {
+  make();
+  Told told;
+  Transfer begun = transfer("begun", 5000, Urgency::kWeight);
+  Transfer waiting = transfer("waiting", 100, Urgency::kBackground);
+  begun.listener = &told;
+  begun.cookie = 1;
+  waiting.listener = &told;
+  waiting.cookie = 2;
+  const Ticket first = engine_->submit(Direction::kUp, begun);
+  device_.up.await(2);
+  const Ticket second = engine_->submit(Direction::kUp, waiting);
+  engine_->cancel_all();
+  EXPECT_THAT(land(2), ElementsAre("begun:1000", "begun:1000"));
+  EXPECT_EQ(engine_->wait(Direction::kUp, second, patience()).code(), absl::StatusCode::kCancelled);
+  const absl::Status of_first = engine_->wait(Direction::kUp, first, patience());
+  EXPECT_EQ(of_first.code(), absl::StatusCode::kCancelled);
+  {
+    const MutexLock lock(told.mutex);
+    EXPECT_THAT(told.cookies, testing::UnorderedElementsAre(1, 2));
+    EXPECT_THAT(told.codes, testing::Each(absl::StatusCode::kCancelled));
+  }
+  const Transfer after = transfer("after", 10, Urgency::kBackground);
+  const Ticket third = engine_->submit(Direction::kUp, after);
+  EXPECT_THAT(land(1), ElementsAre("after:10"));
+  EXPECT_TRUE(engine_->wait(Direction::kUp, third, patience()).ok()) << "a cancelled engine goes on";
+}
+
+TEST_F(Engine, DevicesError_IsTheTransfersAndTheListeners) {
+  make();
+  Told told;
+  Transfer one = transfer("w", 1500, Urgency::kWeight);
+  one.listener = &told;
+  one.cookie = 9;
+  const Ticket ticket = engine_->submit(Direction::kUp, one);
+  device_.up.await(2);
+  device_.up.fail_next(absl::InternalError("the card fell off the bus"));
+  const absl::Status status = engine_->wait(Direction::kUp, ticket, patience());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("fell off the bus"));
+  const MutexLock lock(told.mutex);
+  EXPECT_THAT(told.cookies, ElementsAre(9));
+  EXPECT_THAT(told.codes, ElementsAre(absl::StatusCode::kInternal));
+}
+
+TEST_F(Engine, MissedDeadline_LeavesTheTransferRunning) {
+  make();
+  const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 10, Urgency::kWeight));
+  device_.up.await(1);
+  EXPECT_EQ(engine_->wait(Direction::kUp, ticket, steady_clock::now() + std::chrono::milliseconds(20)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  land(1);
+  EXPECT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+}
+
+TEST_F(Engine, MoreThanTheCapacity_GoThroughOneByOne) {
+  make(false, 2);
+  std::vector<Transfer> all;
+  for (int i = 0; i < 9; ++i) all.push_back(transfer("t", 50, Urgency::kWeight));
+  std::vector<Ticket> tickets;
+  // submit() blocks while two are unfinished: the landing must go on beside it.
+  std::thread host([this] { land(9); });
+  for (const Transfer& one : all) tickets.push_back(engine_->submit(Direction::kUp, one));
+  host.join();
+  for (const Ticket ticket : tickets) EXPECT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+  for (const Transfer& one : all) EXPECT_TRUE(arrived(one));
+}
+
+TEST_F(Engine, Staging_CarriesEveryByteThroughPinnedMemory) {
+  make(true);
+  EXPECT_EQ(engine_->staging_bytes(), 4 * kChunk) << "two chunks each way";
+  const Transfer up = transfer("up", 3300, Urgency::kWeight);
+  const Transfer down = transfer("down", 3300, Urgency::kWeight);
+  const Ticket first = engine_->submit(Direction::kUp, up);
+  const Ticket second = engine_->submit(Direction::kDown, down);
+  for (int i = 0; i < 4; ++i) {
+    device_.up.land_next();
+    device_.down.land_next();
+  }
+  EXPECT_TRUE(engine_->wait(Direction::kUp, first, patience()).ok());
+  EXPECT_TRUE(engine_->wait(Direction::kDown, second, patience()).ok());
+  EXPECT_TRUE(arrived(up));
+  EXPECT_TRUE(arrived(down));
+}
+
+TEST_F(Engine, NoStagingMemory_IsResourceExhausted) {
+  device_.refuses_memory = true;
+  EXPECT_EQ(TransferEngine::make(device_, {kChunk, 4, true}).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(Engine, Stats_CountTransfersAndBytesByUrgency) {
+  make();
+  const Ticket a = engine_->submit(Direction::kUp, transfer("a", 1500, Urgency::kActivation));
+  const Ticket b = engine_->submit(Direction::kUp, transfer("b", 700, Urgency::kGradient));
+  land(3);
+  ASSERT_TRUE(engine_->wait(Direction::kUp, a, patience()).ok());
+  ASSERT_TRUE(engine_->wait(Direction::kUp, b, patience()).ok());
+  const LinkStats stats = engine_->stats(Direction::kUp);
+  const auto& activations = stats.classes[static_cast<std::size_t>(Urgency::kActivation)];
+  const auto& gradients = stats.classes[static_cast<std::size_t>(Urgency::kGradient)];
+  EXPECT_EQ(activations.transfers, 1U);
+  EXPECT_EQ(activations.bytes, 1500U);
+  EXPECT_EQ(gradients.transfers, 1U);
+  EXPECT_EQ(gradients.bytes, 700U);
+  EXPECT_GT(stats.bandwidth(), 0);
+  EXPECT_EQ(engine_->stats(Direction::kDown).bandwidth(), 0);
+}
+
+TEST_F(Engine, Destruction_EndsWhatWaitsAsCancelled) {
+  make();
+  Told told;
+  Transfer waiting = transfer("waiting", 10, Urgency::kBackground);
+  waiting.listener = &told;
+  engine_->submit(Direction::kUp, transfer("busy", 2000, Urgency::kWeight));
+  device_.up.await(2);
+  engine_->submit(Direction::kUp, waiting);
+  std::thread end([this] { engine_.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the end has begun when the first chunk lands
+  EXPECT_THAT(land(2), ElementsAre("busy:1000", "busy:1000"));
+  end.join();
+  const MutexLock lock(told.mutex);
+  EXPECT_THAT(told.codes, ElementsAre(absl::StatusCode::kCancelled));
+}
+
+TEST(ChunkFor, AnyLink_TakesUnderAMillisecondForTwo) {
+  EXPECT_EQ(chunk_for(1.0), 256_KiB);
+  EXPECT_EQ(chunk_for(1e15), 16_MiB);
+  for (const double speed : {3e9, 12e9, 25e9}) {
+    EXPECT_LT(2 * static_cast<double>(chunk_for(speed)) / speed, 1e-3);
+    EXPECT_EQ(chunk_for(speed) % 4_KiB, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace rondo::transfer
