@@ -173,7 +173,8 @@ bool alike(const DeviceShape& a, const DeviceShape& b) {
          a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory && a.fixed_bytes == b.fixed_bytes;
 }
 
-TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep)
+TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep,
+                     MemoryShares shares)
     : layers_(static_cast<LayerIndex>(model.layers.size())) {
   for (const LayerShape& layer : model.layers) has_backward_.push_back(layer.has_backward);
   while (lowest_backward_ < layers_ && !has_backward_[lowest_backward_]) ++lowest_backward_;
@@ -187,7 +188,7 @@ TimeTable::TimeTable(const ModelShape& model, const Workload& work, const Machin
       reach_.push_back(Reach(reach_[first]));
     } else {
       sums_.push_back(sum_up(model, work, machine.devices[i], keep));
-      reach_.push_back(reach(model, work, machine.devices[i], keep));
+      reach_.push_back(reach(model, work, machine.devices[i], keep, shares));
     }
   }
 }
@@ -214,11 +215,12 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
   return sums;
 }
 
-TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work, const DeviceShape& device,
-                                  Keep keep) const {
+TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep,
+                                  MemoryShares shares) const {
   const auto fits = [&](SlotPhase phase, LayerIndex first, LayerIndex last) {
     return total_of(device_memory(model, work, device, 0, {{phase, first, last, 0, 0, 0}}, keep)) <=
-           device.budget_bytes;
+           static_cast<Bytes>(static_cast<double>(device.budget_bytes) *
+                              (phase == SlotPhase::kForward ? shares.forward : shares.backward));
   };
   Reach reach;
   LayerIndex end = 0;
@@ -235,6 +237,34 @@ TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work,
   reach.fused_begin = layers_;
   while (reach.fused_begin > 0 && fits(SlotPhase::kFused, reach.fused_begin - 1, layers_ - 1)) --reach.fused_begin;
   return reach;
+}
+
+double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices) const {
+  // Measured on the first device: every other is at most so many times as fast as it is on its best layer.
+  const Sums& reference = sums_[devices[0]];
+  const auto cost = [](const Sums& sums, LayerIndex i) {
+    const double forward = sums.forward[i + 1] - sums.forward[i];
+    return std::min(sums.whole[i], forward + sums.backward[i + 1] - sums.backward[i]);
+  };
+  double whole = 0;
+  for (LayerIndex i = 1; i < layers_; ++i) whole += cost(reference, i);
+  double speed = 0;
+  for (const DeviceIndex device : devices) {
+    double quickest = 0;
+    for (LayerIndex i = 1; i < layers_; ++i) {
+      const Sums& own = sums_[device];
+      const auto forward = [i](const Sums& sums) { return sums.forward[i + 1] - sums.forward[i]; };
+      const auto backward = [i](const Sums& sums) { return sums.backward[i + 1] - sums.backward[i]; };
+      const auto ratio = [&](double here, double there) {
+        if (here > 0) quickest = std::max(quickest, there / here);
+      };
+      ratio(forward(own), forward(reference));
+      ratio(backward(own), backward(reference));
+      ratio(own.whole[i], reference.whole[i]);
+    }
+    speed += quickest;
+  }
+  return speed > 0 ? whole / speed * (1 - 1e-9) : 0;
 }
 
 bool TimeTable::fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {

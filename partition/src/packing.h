@@ -11,13 +11,21 @@ namespace rondo::partition {
 /// Devices that any plan treats alike: equal speeds, links and budgets.
 bool alike(const DeviceShape& a, const DeviceShape& b);
 
+struct MemoryShares {
+  double forward = 1;
+  double backward = 1;  // fused as well
+};
+
 /// Layer times on every device, summed up from layer 0 so that any range costs a subtraction, and which ranges fit into
 /// a device's memory as its only slot.
 class TimeTable {
  public:
-  TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep);
+  /// `shares`: of a device\'s budget that one slot may take.
+  TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep, MemoryShares shares);
   /// As slot_seconds().
   double seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
+  /// What no plan of one microbatch over these devices can beat, however its layers are shared out.
+  double least_seconds(const std::vector<DeviceIndex>& devices) const;
   bool fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
   LayerIndex layers() const { return layers_; }
   /// Lowest layer that a backward slot may begin at: never one without FLOPs.
@@ -36,7 +44,8 @@ class TimeTable {
     LayerIndex fused_begin = 0;              // inclusive; the number of layers when nothing fits
   };
   Sums sum_up(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep) const;
-  Reach reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep) const;
+  Reach reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep,
+              MemoryShares shares) const;
   LayerIndex layers_ = 0;
   LayerIndex lowest_backward_ = 0;
   std::vector<bool> has_backward_;

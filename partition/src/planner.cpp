@@ -6,6 +6,7 @@
 // counted in.
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <set>
@@ -20,6 +21,9 @@ namespace {
 
 constexpr std::size_t kCandidates = 96;  // stage times tried for one set of devices
 constexpr std::uint32_t kSimulatedSteps = 3;
+/// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
+constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
+                                          {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
 constexpr std::size_t kMostSets = 256;  // of devices, tried one by one
 constexpr double kSame = 1e-6;          // share by which step times differ if at all
 constexpr double kOptimizerBytes = 28;  // read and written per parameter
@@ -42,7 +46,7 @@ class Planner {
     std::vector<Keep> keeps = {Keep::kSelective, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};
     for (const Keep keep : keeps) search(keep);
-    if (!best_) return refusal_.ok() ? resource_exhausted("no plan fits") : refusal_;
+    if (!best_) return refusal_.ok() ? refuse_largest_layer(keeps.back()) : refusal_;
     finish(*best_);
     return *std::move(best_);
   }
@@ -97,22 +101,45 @@ class Planner {
   }
 
   void search(Keep keep) {
-    const TimeTable times(model_, work_, machine_, keep);
+    ladder_.clear();
+    const TimeTable& times = table(keep, 0);
     for (const Counts& counts : sets()) {
       std::vector<DeviceIndex> order;
       for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
         order.insert(order.end(), kinds_[kind].begin(),
                      kinds_[kind].begin() + static_cast<std::ptrdiff_t>(counts[kind]));
       }
-      std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
-      for (const double limit : candidate_limits(times, order)) {
-        auto slots = pack_best(times, order, limit);
-        if (!slots) continue;
-        std::vector<std::pair<LayerIndex, DeviceIndex>> key;
-        for (const Slot& slot : *slots) key.emplace_back(slot.first_layer, slot.device);
-        if (seen.insert(std::move(key)).second) consider(*slots, order, keep);
+      const double bound = work_.microbatches * times.least_seconds(order);
+      if (best_ && bound >= best_->predicted.step_seconds) {
+        remember(counts, bound);
+        continue;
       }
+      std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
+      for (const double limit : candidate_limits(times, order)) try_limit(limit, order, keep, seen);
     }
+  }
+
+  /// A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one do
+  /// not fit together, smaller ones are tried.
+  void try_limit(double limit, const std::vector<DeviceIndex>& order, Keep keep,
+                 std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>>& seen) {
+    for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
+      const auto slots = pack_best(table(keep, rung), order, limit);
+      std::vector<std::pair<LayerIndex, DeviceIndex>> key;
+      for (const Slot& slot : slots.value_or(std::vector<Slot>())) key.emplace_back(slot.first_layer, slot.device);
+      if (key.empty() || !seen.insert(std::move(key)).second) {
+        if (rung == 0) return;
+        continue;
+      }
+      device_refused_ = false;
+      consider(*slots, order, keep);
+      if (!device_refused_) return;
+    }
+  }
+
+  const TimeTable& table(Keep keep, std::size_t rung) {
+    while (ladder_.size() <= rung) ladder_.emplace_back(model_, work_, machine_, keep, kMemoryShares[ladder_.size()]);
+    return ladder_[rung];
   }
 
   /// From the time of the longest single visit to that of the whole model in one.
@@ -153,7 +180,8 @@ class Planner {
       const absl::Status fits = fill_memory(plan);
       if (fits.ok()) break;
       if (refusal_.ok()) refusal_ = fits;
-      const bool host = plan.host_peak_bytes > machine_.host_budget_bytes;
+      const bool host = plan.devices.size() == machine_.devices.size();
+      device_refused_ = device_refused_ || !host;
       if (!host || per_round <= work_.reduction_group) return;
       per_round -= work_.reduction_group;
     }
@@ -240,6 +268,26 @@ class Planner {
     return absl::OkStatus();
   }
 
+  /// Not even one layer at a time fits: says which and where it came nearest.
+  absl::Status refuse_largest_layer(Keep keep) const {
+    const auto roomiest =
+        std::ranges::max_element(machine_.devices, {}, [](const DeviceShape& device) { return device.budget_bytes; });
+    Bytes most = 0;
+    LayerIndex largest = 0;
+    const auto last = static_cast<LayerIndex>(model_.layers.size() - 1);
+    for (LayerIndex i = 0; i <= last; ++i) {
+      const bool back = model_.layers[i].has_backward && i > 0;
+      const SlotPhase phase = i == last ? SlotPhase::kFused : back ? SlotPhase::kBackward : SlotPhase::kForward;
+      const Bytes need = total_of(device_memory(model_, work_, *roomiest, 0, {{phase, i, i, 0, 0, 0}}, keep));
+      if (need > most) largest = i;
+      most = std::max(most, need);
+    }
+    return resource_exhausted(
+        "{}: {} alone needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or take a device "
+        "with more memory",
+        roomiest->name, model_.layers[largest].name, format_bytes(most), format_bytes(roomiest->budget_bytes));
+  }
+
   void finish(Plan& plan) const {
     plan.predicted.limited_by = limit_of(plan);
     const Counts used = used_by(plan);
@@ -288,8 +336,10 @@ class Planner {
   const PlanRequest& request_;
   std::vector<Kind> kinds_;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
+  std::deque<TimeTable> ladder_;       // by rung of kMemoryShares, of the Keep under search
   std::optional<Plan> best_;
   absl::Status refusal_;
+  bool device_refused_ = false;  // by the memory of a device, the candidate under consideration
 };
 
 }  // namespace

@@ -1,0 +1,286 @@
+// What the planner decides, and that it decides quickly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "scene.h"
+
+namespace rondo::partition {
+namespace {
+
+using testing::HasSubstr;
+
+absl::StatusOr<Plan> plan_of(const Scene& scene, PlanRequest request = {}) {
+  return make_plan(scene.model, scene.work, scene.machine, request);
+}
+
+Scene pool(std::uint32_t blocks, std::uint32_t microbatches, const std::vector<double>& speeds) {
+  Scene scene = make_scene(blocks, microbatches);
+  for (const double speed : speeds) add_device(scene, speed);
+  return scene;
+}
+
+double step_of(const Scene& scene) {
+  const auto plan = plan_of(scene);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? plan->predicted.step_seconds : 0;
+}
+
+/// INTERFACE's rules for slots and devices.
+void expect_lawful(const Scene& scene, const Plan& plan) {
+  EXPECT_TRUE(validate(plan, scene.model, scene.work, scene.machine).ok());
+  const auto layers = static_cast<LayerIndex>(scene.model.layers.size());
+  for (std::uint32_t round = 0; round < plan.rounds.size(); ++round) {
+    std::vector<int> forward(layers, 0);
+    std::vector<int> backward(layers, 0);
+    for (const Slot& slot : plan.slots) {
+      if (slot.round != round) continue;
+      for (LayerIndex i = slot.first_layer; i <= slot.last_layer; ++i) {
+        if (slot.phase != SlotPhase::kBackward) ++forward[i];
+        if (slot.phase != SlotPhase::kForward) ++backward[i];
+        if (slot.phase == SlotPhase::kBackward) {
+          EXPECT_GT(scene.model.layers[i].forward.flops(), 0);
+        }
+      }
+      EXPECT_NEAR(slot.seconds,
+                  slot_seconds(scene.model, scene.work, scene.machine.devices[slot.device], slot.phase,
+                               slot.first_layer, slot.last_layer, plan.keep),
+                  1e-12);
+    }
+    for (LayerIndex i = 0; i < layers; ++i) {
+      EXPECT_EQ(forward[i], 1) << "layer " << i;
+      if (i > 0 && scene.model.layers[i].has_backward) {
+        EXPECT_EQ(backward[i], 1) << "layer " << i;
+      }
+    }
+  }
+  ASSERT_EQ(plan.devices.size(), scene.machine.devices.size());
+  double speeds = 0;
+  double working = 0;
+  for (DeviceIndex i = 0; i < plan.devices.size(); ++i) {
+    const DevicePlan& device = plan.devices[i];
+    EXPECT_LE(device.peak_bytes, device.budget_bytes);
+    EXPECT_EQ(device.peak_bytes, total_of(device.memory));
+    const bool used = std::ranges::any_of(plan.slots, [&](const Slot& slot) { return slot.device == i; });
+    EXPECT_EQ(used, device.unused_because.empty());
+    EXPECT_EQ(used, device.busy > 0);
+    if (!used) continue;
+    const double speed = scene.machine.devices[i].profile.speed(scene.work.dtype);
+    speeds += speed;
+    working += speed * device.busy;
+  }
+  EXPECT_NEAR(plan.predicted.bubble, 1 - working / speeds, 1e-9);
+}
+
+TEST(Planner, OneDevice_OneFusedSlot) {
+  const Scene scene = pool(6, 8, {1e12});
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->slots.size(), 1U);
+  EXPECT_EQ(plan->slots[0].phase, SlotPhase::kFused);
+  EXPECT_EQ(plan->slots[0].first_layer, 0U);
+  EXPECT_EQ(plan->slots[0].last_layer, 7U);
+  EXPECT_NEAR(plan->predicted.bubble, 0, 1e-9);
+  EXPECT_EQ(plan->predicted.limited_by, "compute");
+  expect_lawful(scene, *plan);
+}
+
+TEST(Planner, OneDeviceLittleMemory_SeveralSlotsWithinIt) {
+  Scene scene = make_scene(6, 8);
+  add_device(scene, 1e12, 40 * kMiB);
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->slots.size(), 1U);
+  expect_lawful(scene, *plan);
+}
+
+TEST(Planner, MemoryBelowOneLayer_RefusalNamesDeviceAndNumbers) {
+  Scene scene = make_scene(6, 8);
+  add_device(scene, 1e12, 5 * kMiB);
+  const auto plan = plan_of(scene);
+  ASSERT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("device 0"));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("5.00 MiB"));
+}
+
+TEST(Planner, HostMemoryTooSmall_RefusalNamesIt) {
+  Scene scene = pool(6, 8, {1e12});
+  scene.machine.host_budget_bytes = 8 * kMiB;
+  const auto plan = plan_of(scene);
+  ASSERT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("host memory"));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("8.00 MiB"));
+}
+
+TEST(Planner, HostTooSmallForTheQuickestPlan_TakesOneThatFits) {
+  Scene scene = make_scene(6, 16);
+  scene.work.reduction_group = 4;
+  for (int i = 0; i < 2; ++i) add_device(scene, 1e12, 40 * kMiB);
+  const auto roomy = plan_of(scene);
+  ASSERT_TRUE(roomy.ok()) << roomy.status();
+  ASSERT_EQ(roomy->rounds.size(), 1U);
+  scene.machine.host_budget_bytes = roomy->host_peak_bytes - kMiB;
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_LE(plan->host_peak_bytes, scene.machine.host_budget_bytes);
+  expect_lawful(scene, *plan);
+}
+
+TEST(Planner, LikeDevicesFreeLinks_StepIsThePublishedObjective) {
+  for (const std::size_t devices : {2U, 3U, 4U}) {
+    const Scene scene = pool(22, 16, std::vector<double>(devices, 1e12));
+    const auto plan = plan_of(scene);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    expect_lawful(scene, *plan);
+    double longest = 0;
+    double work = 0;
+    for (const Slot& slot : plan->slots) {
+      longest = std::max(longest, slot.seconds);
+      work += slot.seconds;
+    }
+    const auto count = static_cast<double>(devices);
+    const double objective = (16.0 * static_cast<double>(plan->slots.size()) + count * (count - 1)) * longest / count;
+    // Slots are not all equal and their number need not be a multiple of the devices'.
+    EXPECT_LE(plan->predicted.step_seconds, objective + 16 * longest);
+    EXPECT_GE(plan->predicted.step_seconds, 16 * work / count);
+    EXPECT_LT(plan->predicted.bubble, 0.25);
+  }
+}
+
+TEST(Planner, UnlikeDevices_ShareLayersBySpeed) {
+  const Scene scene = pool(46, 64, {4e12, 1e12});
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  double flops[2] = {0, 0};
+  for (const Slot& slot : plan->slots) {
+    flops[slot.device] += slot.seconds * scene.machine.devices[slot.device].profile.speed(scene.work.dtype);
+  }
+  ASSERT_GT(flops[1], 0);
+  EXPECT_GT(flops[0] / flops[1], 2.5);
+  EXPECT_LT(flops[0] / flops[1], 6.0);
+  EXPECT_LT(plan->predicted.step_seconds, step_of(pool(46, 64, {4e12})));
+}
+
+TEST(Planner, UselessDevice_StaysUnusedAndSaysWhy) {
+  const Scene scene = pool(6, 8, {1e12, 1e7});
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  EXPECT_THAT(plan->devices[1].unused_because, HasSubstr("a step with it takes"));
+  EXPECT_EQ(plan->devices[1].peak_bytes, 0U);
+}
+
+TEST(Planner, DeviceWithoutRoom_StaysUnusedAndSaysWhy) {
+  Scene scene = pool(6, 8, {1e12});
+  add_device(scene, 4e12, kMiB);
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  EXPECT_THAT(plan->devices[1].unused_because, HasSubstr("fits its memory of 1.00 MiB"));
+}
+
+TEST(Planner, QuickDeviceWithLittleMemory_StillGetsSlots) {
+  Scene scene = pool(30, 32, {1e12});
+  add_device(scene, 4e12, 30 * kMiB);
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  EXPECT_GT(plan->devices[1].busy, 0.3);
+  EXPECT_LT(plan->predicted.step_seconds, step_of(pool(30, 32, {1e12})) / 2);
+}
+
+TEST(Planner, AddingAnyDevice_NeverLengthensTheStep) {
+  const std::vector<double> speeds = {1e12, 3e11, 2e12, 1e12, 5e10, 1.5e12};
+  for (const bool slow_links : {false, true}) {
+    Scene scene = make_scene(14, 8, 4 * kLayerFlops);
+    scene.machine.host.memory_bandwidth = 1e11;
+    double before = 0;
+    for (const double speed : speeds) {
+      add_device(scene, speed);
+      if (slow_links) {
+        devices::DeviceProfile& profile = scene.machine.devices.back().profile;
+        profile.link_up = profile.link_down = speed > 1e12 ? 2e8 : 4e9;  // the quick ones hang on bad links
+        profile.link_latency_seconds = 1e-5;
+      }
+      const double step = step_of(scene);
+      if (before > 0) {
+        EXPECT_LE(step, before * (1 + 1e-4)) << scene.machine.devices.size() << " devices";
+      }
+      before = step;
+    }
+    // In front of the others as well.
+    std::rotate(scene.machine.devices.begin(), scene.machine.devices.end() - 1, scene.machine.devices.end());
+    EXPECT_NEAR(step_of(scene), before, before * 1e-4);
+  }
+}
+
+TEST(Planner, FrozenLayersAtTheBottom_GetNoBackwardSlot) {
+  Scene scene = make_scene(14, 8, kLayerFlops, 9);
+  for (int i = 0; i < 4; ++i) add_device(scene, 1e12);
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  for (const Slot& slot : plan->slots) {
+    if (slot.phase == SlotPhase::kBackward) {
+      EXPECT_GE(slot.first_layer, 9U);
+    }
+  }
+}
+
+TEST(Planner, LimitedBy_NamesWhatAStepWouldGainMostFrom) {
+  Scene link = pool(6, 4, {1e15, 1e15});
+  for (DeviceShape& device : link.machine.devices) device.profile.link_up = device.profile.link_down = 1e9;
+  Scene optimizer = pool(6, 4, {1e12});
+  optimizer.machine.host.optimizer_parameters_per_second = 1e6;
+  Scene starved = pool(6, 4, {1e12});
+  starved.machine.host.optimizer_parameters_per_second = 1e12;
+  starved.machine.host.memory_bandwidth = 28e6;
+  EXPECT_EQ(plan_of(link)->predicted.limited_by, "link");
+  EXPECT_EQ(plan_of(optimizer)->predicted.limited_by, "optimizer");
+  EXPECT_EQ(plan_of(starved)->predicted.limited_by, "host_memory");
+}
+
+TEST(Planner, RequestedKeep_IsKept) {
+  const Scene scene = pool(6, 8, {1e12, 1e12});
+  PlanRequest request;
+  request.keep = Keep::kNothing;
+  const auto plan = plan_of(scene, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->keep, Keep::kNothing);
+}
+
+TEST(Planner, RequestedRounds_HoldWholeGroupsAndCarryTheRotationOn) {
+  Scene scene = pool(6, 12, {1e12, 1e12});
+  scene.work.reduction_group = 2;
+  PlanRequest request;
+  request.microbatches_per_round = 3;
+  const auto plan = plan_of(scene, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  ASSERT_EQ(plan->rounds.size(), 3U);
+  for (const Round& round : plan->rounds) EXPECT_EQ(round.microbatches, 4U);
+  for (std::size_t i = 0; i < plan->slots.size(); ++i) EXPECT_EQ(plan->slots[i].device, i % 2);
+}
+
+TEST(Planner, EmptyPool_IsBadInput) {
+  EXPECT_EQ(plan_of(make_scene(2, 2)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Not a measurement: ten times what it takes on a slow machine, to catch a search that explodes.
+TEST(Planner, NinetyFourBlocksEightUnlikeDevices_SearchEnds) {
+  Scene scene = make_scene(188, 32, 6 * kLayerFlops);
+  for (int i = 0; i < 8; ++i) add_device(scene, 1e12 * (1 + 0.3 * i));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto plan = plan_of(scene);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  expect_lawful(scene, *plan);
+  RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
+  EXPECT_LT(seconds, 30);
+}
+
+}  // namespace
+}  // namespace rondo::partition

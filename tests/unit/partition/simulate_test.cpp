@@ -1,0 +1,97 @@
+// The simulation against closed forms, and costs of slots.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "scene.h"
+
+namespace rondo::partition {
+namespace {
+
+class RoundSequence : public testing::TestWithParam<std::tuple<std::uint32_t, std::uint32_t>> {};
+
+TEST_P(RoundSequence, Simulate_EqualSlotsFreeLinks_BubbleIsClosedForm) {
+  const auto [devices, microbatches] = GetParam();
+  constexpr std::uint32_t kRounds = 8;
+  Scene scene = make_scene(4, kRounds * microbatches);
+  scene.work.reduction_group = microbatches;
+  for (std::uint32_t i = 0; i < devices; ++i) add_device(scene, 1e12);
+  const Plan plan = single_layers(scene, kRounds, 0.01);
+  ASSERT_TRUE(validate(plan, scene.model, scene.work, scene.machine).ok());
+  const Simulation simulation = simulate(plan, scene.model, scene.work, scene.machine, 3);
+  const double edges = devices * (devices - 1.0);
+  const double slots = static_cast<double>(plan.slots.size());
+  EXPECT_NEAR(simulation.prediction.bubble, edges / (microbatches * slots + edges), 1e-9);
+  EXPECT_NEAR(simulation.prediction.step_seconds, (microbatches * slots + edges) * 0.01 / devices, 1e-9);
+  EXPECT_NEAR(simulation.prediction.commit_seconds, 0, 1e-9);
+  EXPECT_EQ(simulation.compute.size(), 3 * plan.slots.size() * microbatches);
+}
+
+INSTANTIATE_TEST_SUITE_P(LikeDevices, RoundSequence,
+                         testing::Combine(testing::Values(1U, 2U, 4U, 8U), testing::Values(8U, 16U)));
+
+TEST(Simulate, SlowLink_StepWaitsForWeights) {
+  Scene scene = make_scene(4, 8);
+  add_device(scene, 1e12);
+  const Plan plan = single_layers(scene, 1, 1e-6);
+  DeviceShape& device = scene.machine.devices[0];
+  device.profile.link_up = 1e9;
+  device.profile.link_down = 1e12;
+  double bytes = 0;
+  for (const Slot& slot : plan.slots) {
+    const double boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
+    bytes += static_cast<double>(slot.last_layer - slot.first_layer + 1) * 2 * kMiB;
+    bytes += 8 * (boundaries * static_cast<double>(kMiB) + 4096);
+  }
+  const Simulation simulation = simulate(plan, scene.model, scene.work, scene.machine, 4);
+  EXPECT_GE(simulation.prediction.step_seconds, bytes / 1e9 * 0.95);
+  EXPECT_LE(simulation.prediction.step_seconds, bytes / 1e9 * 1.6);
+}
+
+TEST(Simulate, SlowOptimizer_NextStepWaitsLayerByLayer) {
+  Scene scene = make_scene(4, 8);
+  add_device(scene, 1e12);
+  const Plan plan = single_layers(scene, 1, 0.001);
+  scene.machine.host.optimizer_parameters_per_second = 1e6;  // a second a layer, six layers
+  const Prediction prediction = simulate(plan, scene.model, scene.work, scene.machine, 3).prediction;
+  // The last layer's update ends after six seconds; its fused slot and what follows come then.
+  EXPECT_NEAR(prediction.step_seconds, 6 + 8 * 0.001 * 5, 1e-6);
+}
+
+TEST(SlotSeconds, EveryPhase_AddsForwardsAndGradients) {
+  Scene scene = make_scene(4, 8);
+  add_device(scene, 1e12);
+  const DeviceShape& device = scene.machine.devices[0];
+  const auto units = [&](SlotPhase phase, LayerIndex first, LayerIndex last, Keep keep) {
+    return slot_seconds(scene.model, scene.work, device, phase, first, last, keep) / (kLayerFlops / 1e12);
+  };
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kForward, 0, 3, Keep::kNothing), 3);
+  // The last layer is recomputed whole (3), the one before runs forward and then back from what it kept.
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kBackward, 2, 3, Keep::kAll), 1 + 2 + 3);
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kBackward, 2, 3, Keep::kNothing), 1 + 3 + 3);
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kFused, 4, 5, Keep::kSelective), 1 + 2.5 + 3);
+  scene.work.mean_tokens = 256;
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kForward, 0, 3, Keep::kNothing), 1.5);
+}
+
+TEST(SlotSeconds, FrozenLayersAtTheBottom_CostNoBackward) {
+  Scene scene = make_scene(4, 8, kLayerFlops, 3);
+  add_device(scene, 1e12);
+  const double seconds =
+      slot_seconds(scene.model, scene.work, scene.machine.devices[0], SlotPhase::kFused, 0, 5, Keep::kAll);
+  EXPECT_DOUBLE_EQ(seconds, (4 + 2 + 2 + 3) * 1e-3);
+}
+
+TEST(PhaseCost, OpsBoundByMemoryAndByArithmetic_TakeTheLargerEach) {
+  devices::DeviceProfile profile;
+  profile.flops = {{devices::DType::kBfloat16, 1e12}};
+  profile.memory_bandwidth = 1e9;
+  profile.efficiency = 0.5;
+  PhaseCost cost;
+  cost.ops = {{1e12, 1e6}, {1e6, 1e9}};
+  EXPECT_DOUBLE_EQ(cost.seconds(profile, devices::DType::kBfloat16), 2 + 1);
+  EXPECT_DOUBLE_EQ(cost.flops(), 1e12 + 1e6);
+}
+
+}  // namespace
+}  // namespace rondo::partition
