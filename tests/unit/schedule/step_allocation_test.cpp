@@ -26,6 +26,7 @@ TEST_P(StepAllocation, StepsAfterTheFirst_AllocateNothing) {
   placement.threads = 2;
   auto run = TinyRun::make(model, job, placement);
   ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_GT(allocations_so_far(), 0U) << "nothing is counted";
   for (std::size_t step = 0; step < job.steps.size(); ++step) {
     (*run)->executor().drain_and_wait();
     const std::uint64_t before = allocations_so_far();
