@@ -168,8 +168,9 @@ class Worker {
   std::array<std::vector<devices::Bindings>, 2> bindings_;
   std::array<VisitMemory, 2> memory_;
   std::size_t most_cuts_ = 0;
-  std::uint64_t compute_value_ = 0;      // only the feeding thread's
-  bool clear_before_gradients_ = false;  // likewise: a group has begun
+  std::uint64_t compute_value_ = 0;         // only the feeding thread's
+  const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
+  bool clear_before_gradients_ = false;     // likewise: a group has begun
 
   Mutex mutex_;
   CondVar changed_;

@@ -179,6 +179,14 @@ absl::Status Worker::feed_microbatch(SlotState& slot, std::uint32_t microbatch, 
             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ + 1 >= microbatches_fed_; })) {
       return stopped();
     }
+    // Rows of a lookup table lie in the workspace until they are retired, and another slot lays the workspace out
+    // otherwise.
+    const bool rows_in_the_way = slot_before_ != nullptr && slot_before_ != &slot && slot_before_->writes_rows;
+    if (rows_in_the_way &&
+        !wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ >= microbatches_fed_; })) {
+      return stopped();
+    }
+    slot_before_ = &slot;
     fed = microbatches_fed_;
     visit = visits_fed_;
   }

@@ -121,7 +121,9 @@ RunSummary Trainer::summary() {
     }
   }
   partition::MemoryTable host;
-  for (const auto& [purpose, use] : devices::host_memory_account()) {
+  for (const auto& entry : devices::host_memory_account()) {
+    const std::string& purpose = entry.first;
+    const devices::HostMemoryUse& use = entry.second;
     const bool of_device = std::ranges::any_of(
         machine_.pool, [&](const devices::PoolMember& member) { return member.device->caps().name == purpose; });
     if (!purpose.empty() && !of_device && use.now > 0) host.emplace_back(purpose, use.now);
