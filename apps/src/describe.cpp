@@ -89,7 +89,12 @@ std::vector<std::string> device_row(const Json& device) {
   if (const auto speeds = device.find("flops"); speeds != device.end() && speeds->is_object()) {
     for (const auto& [dtype, speed] : speeds->items()) {
       if (!speed.is_number()) continue;
-      flops = fmt::format("{}{} {}", flops == "-" ? "" : flops + ", ", dtype, format_count(speed.get<double>()));
+      const char* comma = ", ";
+      if (flops == "-") {
+        flops.clear();
+        comma = "";
+      }
+      flops += fmt::format("{}{} {}", comma, dtype, format_count(speed.get<double>()));
     }
   }
   const auto memory = device.find("memory_bytes");

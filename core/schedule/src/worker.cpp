@@ -151,15 +151,13 @@ void Worker::place_gradients(SlotState& state) {
       for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
         const model::Parameter& parameter = parts_.model->parameters()[id];
         const Bytes size = parameter.elements() * sizeof(float);
-        if (!parameter.trained || table) {
-          views.emplace_back();
-        } else if (buffer == 2) {
-          views.push_back(shared_.gradients->sum(id));
+        views.emplace_back();  // stays empty where nothing is summed up
+        if (!parameter.trained || table) continue;
+        if (buffer == 2) {
+          views.back() = shared_.gradients->sum(id);
         } else if (gradients_[buffer]) {
-          views.push_back(gradients_[buffer].view().part(offset, size));
+          views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
-        } else {
-          views.emplace_back();
         }
         if (views.back().memory != nullptr) state.sent[buffer].emplace_back(id, views.back());
       }

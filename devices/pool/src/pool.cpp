@@ -122,8 +122,9 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
     for (const char* kind : {"emulated:", "timed:"}) {
       if (starts_with(entry, kind)) kind_before = kind;
     }
-    if (!kind_before.empty() && entry.find(':') == std::string::npos && find_card(entry).ok())
-      entry = kind_before + entry;
+    if (!kind_before.empty() && entry.find(':') == std::string::npos && find_card(entry).ok()) {
+      entry.insert(0, kind_before);
+    }
     RONDO_ASSIGN_OR_RETURN(Request request, request_of(entry));
     if (entry == "cpu:0" && (count > 1 || members["cpu"] > 0)) {
       return invalid_input("devices: '{}': 'cpu:0' is in the pool already; write cpu*n for several", written);
