@@ -31,12 +31,14 @@ Json memory_json(const partition::MemoryTable& table) {
 
 Json devices_json(const partition::Plan& plan) {
   Json devices = Json::array();
-  for (const partition::DevicePlan& device : plan.devices) {
+  for (partition::DeviceIndex i = 0; i < plan.devices.size(); ++i) {
+    const partition::DevicePlan& device = plan.devices[i];
     Json entry = {{"name", device.name},
                   {"peak_bytes", device.peak_bytes},
                   {"budget_bytes", device.budget_bytes},
                   {"busy", device.busy},
-                  {"memory", memory_json(device.memory)}};
+                  {"memory", memory_json(device.memory)},
+                  {"resident_layers", partition::residents_of(plan, i)}};
     if (!device.unused_because.empty()) entry["unused_because"] = device.unused_because;
     devices.push_back(std::move(entry));
   }
