@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "op_case.h"
+#include "every_op.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/reference/reference.h"
 #include "tolerance.h"
@@ -37,11 +37,10 @@ void expect_close(const Compared& compared, TensorId id, const CaseMemory& got, 
   }
 }
 
-class EveryOp : public ::testing::TestWithParam<std::tuple<std::size_t, DType>> {};
+class EveryOp : public OpTest {};
 
 TEST_P(EveryOp, OnTheCpu_AgreesWithTheReference) {
-  const OpDescription& description = op_descriptions()[std::get<0>(GetParam())];
-  const OpCase op_case = description.make(std::get<1>(GetParam()), Scale::kOdd);
+  const OpCase op_case = this->op_case();
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
   ThreadPool threads(2);
   cpu::CpuExecutor executor(threads);
@@ -65,13 +64,7 @@ TEST_P(EveryOp, OnTheCpu_AgreesWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, EveryOp,
-                         ::testing::Combine(::testing::Range<std::size_t>(0, op_descriptions().size()),
-                                            ::testing::Values(DType::kFloat32, DType::kBfloat16)),
-                         [](const auto& instance) {
-                           return std::string(op_descriptions()[std::get<0>(instance.param)].name) + "_" +
-                                  name_of(std::get<1>(instance.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 
 }  // namespace
 }  // namespace rondo::devices::testing
