@@ -26,6 +26,7 @@ enum class Shader : std::uint8_t {
   kEmbeddingRows,
   kSelectLast,
   kMatMul,
+  kMatMulLanes,
   kAttention,
   kAttentionDelta,
   kAttentionQueryGradient,

@@ -19,6 +19,7 @@ namespace {
   X(embedding_rows)             \
   X(select_last)                \
   X(matmul)                     \
+  X(matmul_lanes)               \
   X(attention)                  \
   X(attention_delta)            \
   X(attention_query_gradient)   \
