@@ -6,6 +6,7 @@
 
 #include "op_case.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/reference/reference.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
 
 namespace rondo::devices::testing {
@@ -87,6 +88,16 @@ void time_op(benchmark::State& state, const OpCase& op_case, std::size_t place) 
   time_list(state, single_op(op_case.list, place), &*memory);
 }
 
+/// The reference's plain loops on one thread, to hold kernels against where nothing faster is to be had.
+void time_plain_loops(benchmark::State& state, const OpCase& op_case, std::size_t place) {
+  const auto memory = CaseMemory::make(op_case, 1);
+  if (!memory.ok()) return state.SkipWithError("the case cannot be made");
+  const OpList list = single_op(op_case.list, place);
+  absl::Status status;
+  for (auto _ : state) status = run_reference(list, memory->bindings());
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+}
+
 /// `count` additions of 64 elements one after the other: what a dispatch costs when it has nothing to do.
 void time_small_dispatches(benchmark::State& state) {
   OpList list;
@@ -109,6 +120,10 @@ const int registered = [] {
                                  "/" + std::to_string(place) + "/" + name_of(storage);
         benchmark::RegisterBenchmark(name.c_str(), [&description, storage, place](benchmark::State& state) {
           time_op(state, description.make(storage, Scale::kModel), place);
+        })->UseRealTime();
+        const std::string plain = "PlainLoops" + name.substr(name.find('/'));
+        benchmark::RegisterBenchmark(plain.c_str(), [&description, storage, place](benchmark::State& state) {
+          time_plain_loops(state, description.make(storage, Scale::kModel), place);
         })->UseRealTime();
       }
     }

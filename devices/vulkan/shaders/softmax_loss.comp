@@ -29,6 +29,7 @@ void main() {
   if (gl_LocalInvocationIndex == 0) {
     Floats(address(3)).v[push.sizes[1] + row] = exact_log(sum) + (maximum - logits.v[first + target]);
   }
+  memoryBarrierBuffer();
   barrier();  // the target's logit has been read
   if (!kGradient) return;
   const float inverse = 1.0 / sum;

@@ -36,7 +36,6 @@ class Pool : public testing::Test {
 };
 
 TEST_F(Pool, Lists_GiveUniqueNamesInOrder) {
-  EXPECT_THAT(names("auto"), ElementsAre("cpu:0"));
   EXPECT_THAT(names("cpu:0"), ElementsAre("cpu:0"));
   EXPECT_THAT(names("cpu*2"), ElementsAre("cpu:0", "cpu:1"));
   EXPECT_THAT(

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rondo/devices/pool.h"
 #include "vulkan_case.h"
 
 namespace rondo::devices::testing {
@@ -78,6 +79,37 @@ TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
   const absl::Status status = (*line)->wait(1, std::chrono::steady_clock::now() + std::chrono::seconds(20));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'foreign'"));
+}
+
+std::vector<std::string> names_in_pool(const std::string& devices) {
+  ThreadPool threads(1);
+  const auto pool = open_pool({devices, ""}, threads);
+  EXPECT_TRUE(pool.ok()) << pool.status();
+  std::vector<std::string> names;
+  if (!pool.ok()) return names;
+  for (const PoolMember& member : *pool) {
+    names.push_back(member.device->caps().name);
+    EXPECT_GT(member.profile.speed(DType::kFloat32), 0);
+    EXPECT_GT(member.profile.memory_bytes, 0U);
+  }
+  return names;
+}
+
+TEST_F(VulkanDevice, InAPool_BearsItsNumber) {
+  const std::string name = "vulkan:" + std::to_string(usable_card()->index);
+  EXPECT_THAT(names_in_pool("cpu," + name + "*2"), ::testing::ElementsAre("cpu:0", name, name + ":1"));
+  EXPECT_THAT(names_in_pool("all"), ::testing::IsSupersetOf({std::string("cpu:0"), name}));
+}
+
+TEST(Pool, Auto_TakesCardsButNoSoftware) {
+  std::vector<std::string> expected;
+  if (const auto cards = vulkan::list_cards(); cards.ok()) {
+    for (const vulkan::CardInfo& card : *cards) {
+      if (card.unsuitable.empty() && !card.software) expected.push_back("vulkan:" + std::to_string(card.index));
+    }
+  }
+  if (expected.empty()) expected.push_back("cpu:0");
+  EXPECT_THAT(names_in_pool("auto"), ::testing::ElementsAreArray(expected));
 }
 
 TEST_F(VulkanDevice, MemoryThatOutlivesItsDevice_IsFreedAfterIt) {
