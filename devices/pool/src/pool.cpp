@@ -1,8 +1,8 @@
 // From the `devices` key to open devices.
 //
 //   pool   = "auto" | "all" | entry { "," entry }  entry = device [ "*" count ]
-//   device = "cpu" [ ":0" ] | "vulkan" [ ":" index ] | "emulated:" card | "timed:" card | "null"
-//          | card, of the kind of the card before it
+//   device = "cpu" [ ":0" ] | "cuda" [ ":" number ] | "vulkan" [ ":" number ] | "emulated:" card | "timed:" card
+//          | "null" | card, of the kind of the card before it
 //   limits = [ name "=" bytes { "," name "=" bytes } ]
 #include "rondo/devices/pool.h"
 
@@ -15,6 +15,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/emulated/emulated_device.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/null/null_device.h"
@@ -26,17 +27,18 @@ namespace {
 
 constexpr std::uint64_t kMostMembers = 1024;
 constexpr const char* kPossible =
-    "possible are cpu, vulkan:N, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
+    "possible are cpu, cuda:N, vulkan:N, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
 
-enum class Kind : std::uint8_t { kCpu, kNull, kEmulated, kTimed, kVulkan };
+enum class Kind : std::uint8_t { kCpu, kNull, kCuda, kEmulated, kTimed, kVulkan };
 
 /// A member before it is opened.
 struct Request {
   Kind kind = Kind::kCpu;
   std::string name;
-  DeviceProfile card;       // emulated and timed
-  Bytes limit = 0;          // 0: none
-  vulkan::CardInfo vulkan;  // vulkan
+  DeviceProfile card;         // emulated and timed
+  std::uint32_t ordinal = 0;  // cuda
+  vulkan::CardInfo vulkan;    // vulkan
+  Bytes limit = 0;            // 0: none
 };
 
 std::string trimmed(const std::string& text) {
@@ -97,13 +99,19 @@ absl::StatusOr<Request> vulkan_request(const std::string& entry) {
   return request;
 }
 
-/// What "auto" and "all" stand for: every Vulkan card that can be used, but on "auto" no processor that poses as one;
-/// the CPU on "all", and where there is nothing else.
+/// What "auto" and "all" stand for: every card that can be used, by CUDA where there is a choice, but on "auto" no
+/// processor that poses as one; the CPU on "all", and where there is nothing else.
 std::string devices_of_machine(bool all) {
   std::string devices;
+  const auto cuda_cards = cuda::has_kernels() ? cuda::count_cuda() : absl::StatusOr<std::uint32_t>(0);
+  for (std::uint32_t i = 0; cuda_cards.ok() && i < *cuda_cards; ++i) {
+    devices += fmt::format("{}cuda:{}", devices.empty() ? "" : ",", i);
+  }
+  // The same cards have Vulkan drivers too: a pool must not count them twice.
+  const bool by_cuda = !devices.empty();
   if (const auto cards = vulkan::list_cards(); cards.ok()) {
     for (const vulkan::CardInfo& card : *cards) {
-      if (!card.unsuitable.empty() || (card.software && !all)) continue;
+      if (!card.unsuitable.empty() || (card.software ? !all : by_cuda)) continue;
       devices += fmt::format("{}vulkan:{}", devices.empty() ? "" : ",", card.index);
     }
   }
@@ -111,7 +119,24 @@ std::string devices_of_machine(bool all) {
   return devices;
 }
 
+/// "cuda" or "cuda:N". Whether there is such a card shows when it is opened.
+absl::StatusOr<Request> cuda_request(const std::string& entry) {
+  if (!cuda::has_kernels()) {
+    return invalid_input("devices: '{}': this build has no cuda backend; {}", entry, kPossible);
+  }
+  Request request;
+  request.kind = Kind::kCuda;
+  const std::string digits = entry == "cuda" ? "0" : entry.substr(std::string_view("cuda:").size());
+  const bool number = !digits.empty() && digits.size() < 4 && std::all_of(digits.begin(), digits.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+  if (!number) return invalid_input("devices: '{}': expected cuda:N, N the number of a card", entry);
+  request.ordinal = static_cast<std::uint32_t>(std::strtoul(digits.c_str(), nullptr, 10));
+  return request;
+}
+
 absl::StatusOr<Request> request_of(const std::string& entry) {
+  if (entry == "cuda" || starts_with(entry, "cuda:")) return cuda_request(entry);
   Request request;
   if (entry == "cpu" || entry == "cpu:0") return request;
   if (entry == "null") {
@@ -128,9 +153,6 @@ absl::StatusOr<Request> request_of(const std::string& entry) {
     return request;
   }
   if (entry == "vulkan" || starts_with(entry, "vulkan:")) return vulkan_request(entry);
-  if (entry == "cuda" || starts_with(entry, "cuda:")) {
-    return invalid_input("devices: '{}': this build has no cuda backend; {}", entry, kPossible);
-  }
   return invalid_input("devices: '{}' is no device; {}", entry, kPossible);
 }
 
@@ -141,6 +163,8 @@ std::string family_of(const Request& request) {
       return "cpu";
     case Kind::kNull:
       return "null";
+    case Kind::kCuda:
+      return "cuda";
     case Kind::kEmulated:
       return "emulated:" + request.card.name;
     case Kind::kTimed:
@@ -149,6 +173,16 @@ std::string family_of(const Request& request) {
       return fmt::format("vulkan:{}", request.vulkan.index);
   }
   return "";
+}
+
+/// A real card keeps its own number: "cuda:1" alone in a pool is "cuda:1"; "cuda*3" are the cards 0 to 2.
+absl::Status name_card(const std::vector<Request>& before, Request& request, std::uint64_t of_count) {
+  if (of_count > 0) ++request.ordinal;
+  request.name = fmt::format("{}:{}", family_of(request), request.ordinal);
+  for (const Request& other : before) {
+    if (other.name == request.name) return invalid_input("devices: '{}' is in the pool already", request.name);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
@@ -175,6 +209,7 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
       request.name = fmt::format("{}:{}", family_of(request), member);
       // A card of the machine bears its own number; opened again ("vulkan:0*2") it gets another behind it.
       if (request.kind == Kind::kVulkan && member == 0) request.name = family_of(request);
+      if (request.kind == Kind::kCuda) RONDO_RETURN_IF_ERROR(name_card(requests, request, i));
       requests.push_back(request);
     }
     if (requests.size() > kMostMembers) return invalid_input("devices: more than {} members", kMostMembers);
@@ -261,6 +296,14 @@ class Opener {
                                null::open_null({request.name, request.limit > 0 ? request.limit : 64_MiB}));
         member.profile = estimated_cpu(*member.device, threads_);
         member.profile.name = "null";
+        break;
+      }
+      case Kind::kCuda: {
+        cuda::CudaOptions card;
+        card.name = request.name;
+        card.ordinal = request.ordinal;
+        card.memory_limit = request.limit;
+        RONDO_ASSIGN_OR_RETURN(member.device, cuda::open_cuda(card, &member.profile));
         break;
       }
       case Kind::kEmulated:
