@@ -241,4 +241,19 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
   return store;
 }
 
+schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,
+                                       offload::ParameterStore& store) {
+  schedule::ExecutorParts parts;
+  parts.model = &*model.architecture;
+  parts.plan = &run.plan;
+  parts.shape = &run.shape;
+  parts.work = run.work;
+  for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
+  parts.parameters = &store;
+  parts.threads = machine.threads.get();
+  parts.host = machine.host;
+  parts.buckets = run.buckets;
+  return parts;
+}
+
 }  // namespace rondo::train

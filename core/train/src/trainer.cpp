@@ -182,18 +182,8 @@ absl::Status Trainer::resume() {
 }
 
 absl::Status Trainer::start() {
-  schedule::ExecutorParts parts;
-  parts.model = &*model_.architecture;
-  parts.plan = &planned_.plan;
-  parts.shape = &planned_.shape;
-  parts.work = planned_.work;
-  for (const devices::PoolMember& member : machine_.pool)
-    parts.devices.push_back({member.device.get(), member.profile});
-  parts.parameters = &*store_;
-  parts.threads = machine_.threads.get();
+  schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
-  parts.host = machine_.host;
-  parts.buckets = planned_.buckets;
   parts.trace_spans = 1U << 16U;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,6 +66,9 @@ struct Renderer {
   const Tokenizer* tokenizer = nullptr;         // never null
   const ChatTemplate* chat_template = nullptr;  // null when the model has none: conversations are then refused
 };
+
+/// What every chat template is given beside messages: no tools and no documents, and the tokenizer's special tokens.
+nlohmann::ordered_json template_context(const Tokenizer& tokenizer);
 
 /// Reads one file. `path` may hold a folder of files with one format, taken in name order.
 /// Errors: InvalidArgument naming file and line (or array element) and the field at fault; a file of which no sample
