@@ -76,8 +76,10 @@ nlohmann::ordered_json template_context(const Tokenizer& tokenizer);
 absl::StatusOr<Dataset> load_dataset(const std::filesystem::path& path, const Renderer& renderer,
                                      const DataOptions& options);
 
-/// The last `share` (0 < share < 1: of all; >= 1: that many) samples in a seeded permutation go to the second.
-std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::uint64_t seed);
+/// The last `share` (0 < share < 1: of all, rounded up; >= 1: that many) samples in a seeded permutation go to the
+/// second. Of a share at least one sample stays. Errors: InvalidArgument naming the data set when as many samples are
+/// to be held out as there are, or when there is but one.
+absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, double share, std::uint64_t seed);
 
 /// Sample order of one epoch: file order, or a permutation that follows from (seed, epoch) alone.
 std::vector<std::uint32_t> epoch_order(std::size_t samples, bool shuffle, std::uint64_t seed, std::uint64_t epoch);
