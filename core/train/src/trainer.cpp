@@ -85,6 +85,9 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+  // Before there is much in memory: measuring takes some, for a moment.
+  first_peak_ = peak_flops(machine_, dtype(), devices::SpeedCache::of_user());
+  light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
@@ -225,6 +228,9 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
 
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
+  if (light_.peak() > first_peak_) {
+    remember_peak(machine_, dtype(), light_.peak(), devices::SpeedCache::of_user());
+  }
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;
