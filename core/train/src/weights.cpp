@@ -54,7 +54,7 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
     const std::span<float> master = store.master(id);
     model::TensorFiles::read_as_float32(tensor, master);
     if (!all_finite(master)) return bad();
-    store.publish_from_master(id);
+    store.publish_from_master(id, 0);
     return absl::OkStatus();
   }
   const std::span<std::uint16_t> bits(reinterpret_cast<std::uint16_t*>(store.published(id).host()),
@@ -121,7 +121,7 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
     if (is_factor(parameter) && adapter == nullptr) {
       if (!parameter.trained) continue;
       init_factor(parameter, seed, store.master(id));
-      store.publish_from_master(id);
+      store.publish_from_master(id, 0);
       continue;
     }
     const model::TensorFiles& source = is_factor(parameter) ? *adapter : files;
