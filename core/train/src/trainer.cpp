@@ -85,6 +85,9 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+  // Before there is much in memory: measuring takes some, for a moment.
+  first_peak_ = peak_flops(machine_, dtype(), devices::SpeedCache::of_user());
+  light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
@@ -182,18 +185,8 @@ absl::Status Trainer::resume() {
 }
 
 absl::Status Trainer::start() {
-  schedule::ExecutorParts parts;
-  parts.model = &*model_.architecture;
-  parts.plan = &planned_.plan;
-  parts.shape = &planned_.shape;
-  parts.work = planned_.work;
-  for (const devices::PoolMember& member : machine_.pool)
-    parts.devices.push_back({member.device.get(), member.profile});
-  parts.parameters = &*store_;
-  parts.threads = machine_.threads.get();
+  schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
-  parts.host = machine_.host;
-  parts.buckets = planned_.buckets;
   parts.trace_spans = 1U << 16U;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
@@ -235,6 +228,9 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
 
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
+  if (light_.peak() > first_peak_) {
+    remember_peak(machine_, dtype(), light_.peak(), devices::SpeedCache::of_user());
+  }
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;

@@ -11,6 +11,7 @@
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 #include "run_output.h"
+#include "speed_of_light.h"
 
 namespace rondo::train {
 
@@ -36,6 +37,7 @@ class Trainer {
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
   double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
   double necessary_flops(double tokens) const;
+  devices::DType dtype() const { return model_.architecture->method().dtype; }
   double epoch_of(std::uint64_t step) const;
 
   Config config_;
@@ -53,6 +55,8 @@ class Trainer {
   std::unique_ptr<schedule::StepExecutor> executor_;
   std::optional<MetricsFile> metrics_;
   RateSchedule rate_;
+  SpeedOfLight light_{0};
+  double first_peak_ = 0;  // before any step
   TrainerState state_;
   std::string resumed_from_;
   std::uint64_t total_steps_ = 0;

@@ -310,6 +310,7 @@ class Opener {
       case Kind::kTimed: {
         RONDO_ASSIGN_OR_RETURN(member.device, open_card(request));
         member.profile = request.card;
+        member.described = true;
         break;
       }
       case Kind::kVulkan: {
