@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   }
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, engine_.get()));
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), context_->facts().major >= 8}));
   const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {

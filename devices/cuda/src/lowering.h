@@ -44,10 +44,11 @@ struct Grid {
 /// One op being lowered. Workspace is taken anew by each op: ops of a program run one after the other.
 class Lowering {
  public:
-  Lowering(const OpList& list, const Op& op, ProductEngine* engine, Steps& steps)
-      : list_(list), op_(op), engine_(engine), steps_(steps) {}
+  Lowering(const OpList& list, const Op& op, const LowerOptions& options, Steps& steps)
+      : list_(list), op_(op), options_(options), steps_(steps) {}
 
   const Op& op() const { return op_; }
+  const LowerOptions& options() const { return options_; }
   const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
   Place read(std::size_t i) const { return {Place::Kind::kTensor, op_.reads[i], 0}; }
@@ -111,7 +112,7 @@ class Lowering {
  private:
   const OpList& list_;
   const Op& op_;
-  ProductEngine* const engine_;
+  const LowerOptions& options_;
   Steps& steps_;
   Bytes taken_ = 0;
 };

@@ -127,7 +127,63 @@ TEST_P(CudaOps, OnTheFakeCard_AgreeWithTheReference) {
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, kAllCases, name_of_case);
 
-class CudaOpsOnHardware : public ::testing::TestWithParam<Parameter> {
+/// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
+struct HeadsCase {
+  const char* name;
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t heads, kv_heads, head_dim;
+  std::uint32_t window;
+};
+void PrintTo(const HeadsCase& heads_case, std::ostream* stream) { *stream << heads_case.name; }
+
+OpCase case_of(const HeadsCase& c) {
+  CaseBuilder b(DType::kBfloat16, c.tokens);
+  b.sequences(c.sequences);
+  const Shape heads = {c.tokens, c.heads, c.head_dim};
+  const Shape kv_heads = {c.tokens, c.kv_heads, c.head_dim};
+  const TensorId q = b.input("q", heads), k = b.input("k", kv_heads), v = b.input("v", kv_heads);
+  const TensorId o = b.saved("o", heads), lse = b.saved_wide("lse", {c.tokens, c.heads});
+  const TensorId d_o = b.input("do", heads);
+  const TensorId dq = b.output("dq", heads), dk = b.output("dk", kv_heads), dv = b.output("dv", kv_heads);
+  const AttentionAttributes attributes{static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim))), c.window};
+  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
+  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
+  b.result().reduction = c.tokens;
+  return b.result();
+}
+
+const std::vector<HeadsCase>& heads_cases() {
+  static const auto* const all = new std::vector<HeadsCase>{
+      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},     {"Head64_Window", 160, {150}, 2, 2, 64, 21},
+      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},     {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
+      {"Head128_Window", 208, {200}, 2, 1, 128, 70},
+  };
+  return *all;
+}
+
+class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
+
+TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_case(**device, case_of(GetParam()));
+}
+
+TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) {
+  cuda::testing::FakeScript script;
+  script.major = 7;
+  script.minor = 5;
+  cuda::testing::reset_fake(script);
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_case(**device, case_of(GetParam()));
+}
+INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
     const absl::StatusOr<std::uint32_t> cards = cuda::count_cuda();
@@ -140,6 +196,15 @@ class CudaOpsOnHardware : public ::testing::TestWithParam<Parameter> {
   }
   std::unique_ptr<Device> device_;
 };
+class CudaHeadsOnHardware : public OnHardware {};
+class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
+
+TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
+  for (const HeadsCase& heads_case : heads_cases()) {
+    SCOPED_TRACE(heads_case.name);
+    check_case(*device_, case_of(heads_case));
+  }
+}
 
 TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
 INSTANTIATE_TEST_SUITE_P(, CudaOpsOnHardware, kAllCases, name_of_case);
