@@ -4,16 +4,15 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "comparison.h"
 #include "fake_card.h"
 #include "fake_driver.h"
 #include "op_case.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/reference/reference.h"
-#include "tolerance.h"
 
 namespace rondo::devices::testing {
 namespace {
@@ -64,26 +63,6 @@ class Loaded {
   std::uint64_t value_ = 0;
 };
 
-void expect_close(const OpCase& op_case, const Op& op, TensorId id, const CaseMemory& got, const CaseMemory& want) {
-  const TensorDesc& desc = op_case.list.tensors[id];
-  if (desc.dtype == DType::kInt32) {
-    EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
-    return;
-  }
-  double squares = 0;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
-  const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
-  double absolute = units_of(op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(op_case.reduction));
-  const bool narrow = op_case.list.tensors[op.reads[0]].dtype == DType::kBfloat16;
-  if (op.kind == OpKind::kCrossEntropy && narrow) absolute += kNarrowEntropyGradient;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double allowed = rounding_of(desc.dtype) * std::abs(want.get(id, i)) + absolute * rms;
-    ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
-        << name_of(op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i) << ", expected "
-        << want.get(id, i) << ", rms " << rms;
-  }
-}
-
 /// Every op of the case alone, on the reference's own inputs.
 void check_case(Device& device, const OpCase& op_case) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
@@ -99,9 +78,10 @@ void check_case(Device& device, const OpCase& op_case) {
     ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    for (const TensorId id : op.writes) expect_close(op_case, op, id, *got, *want);
+    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype == DType::kBfloat16};
+    for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
-      if (list.tensors[id].dtype != DType::kUInt64) expect_close(op_case, op, id, *got, *want);
+      if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
     }
   }
 }
