@@ -1,9 +1,10 @@
 // A block of threads, as kernels see it: phases that every thread runs, ended by a barrier.
 //
 // A kernel is a class with `template <typename Block> static void run(Block&, const Params&)`. On a card Block is the
-// DeviceBlock: each() runs its phase once a thread. Compiled for the host it is the HostBlock: each() runs the phase for
-// one thread after the other, so that a kernel's indices, masks and sums can be tried where there is no card. What lives
-// across phases is either in shared memory or an Own<T>, one value a thread. Sums over a block have one order on both.
+// DeviceBlock: each() runs its phase once a thread. Compiled for the host it is the HostBlock: each() runs the phase
+// for one thread after the other, so that a kernel's indices, masks and sums can be tried where there is no card. What
+// lives across phases is either in shared memory or an Own<T>, one value a thread. Sums over a block have one order on
+// both.
 #pragma once
 
 #include <cmath>
@@ -31,8 +32,8 @@ struct Array {
   RONDO_KERNEL T& operator[](int i) { return values[i]; }
 };
 
-/// What a lane of a warp holds of the matrices of one m16n8k16 product: A [16, 16] and B [16, 8] of two-byte numbers, two
-/// in a register, C [16, 8] of fp32. With g = lane / 4 and q = lane % 4:
+/// What a lane of a warp holds of the matrices of one m16n8k16 product: A [16, 16] and B [16, 8] of two-byte numbers,
+/// two in a register, C [16, 8] of fp32. With g = lane / 4 and q = lane % 4:
 ///   A: register r, half h: row g + 8 (r % 2), column 2 q + h + 8 (r / 2)
 ///   B: register r, half h: row 2 q + h + 8 r, column g
 ///   C: number i: row g + 8 (i / 2), column 2 q + i % 2

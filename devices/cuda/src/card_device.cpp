@@ -130,8 +130,8 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {
     // Runs of other programs may still be using the old one. Before the run, so a wait does no harm.
-    RONDO_RETURN_IF_ERROR(context_->check(
-        context_->driver().stream_synchronize(queue_of(QueueRole::kCompute).stream()), "cuStreamSynchronize"));
+    RONDO_RETURN_IF_ERROR(context_->check(context_->driver().stream_synchronize(queue_of(QueueRole::kCompute).stream()),
+                                          "cuStreamSynchronize"));
     workspace_.reset();  // first: the two need not fit side by side; submit() notices when the new one failed
     absl::StatusOr<std::unique_ptr<CardMemory>> memory = CardMemory::make(context_, nullptr, needed);
     if (!memory.ok()) return with_context(memory.status(), "workspace");

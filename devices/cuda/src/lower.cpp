@@ -57,8 +57,8 @@ absl::Status Lowering::product(Product product) {
   if (options_.engine != nullptr && plain) {
     const absl::StatusOr<std::uint32_t> plan = options_.engine->plan(shape);
     if (plan.ok()) {
-      steps_.steps.emplace_back(ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend,
-                                            product.c});
+      steps_.steps.emplace_back(
+          ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c});
       return absl::OkStatus();
     }
     if (plan.status().code() != absl::StatusCode::kNotFound) return plan.status();

@@ -1,8 +1,7 @@
 // Steps of attention.
 #include "kernels/attention.h"
-
 #include "kernels/cached_attention.h"
-#include "kernels/matrix_attention.h"
+#include "kernels/matrix_tiles.h"
 #include "lowering.h"
 
 namespace rondo::devices::cuda {
@@ -32,7 +31,7 @@ Arguments<AttentionParams> arguments_of(const Lowering& op) {
   return arguments;
 }
 
-/// Whether the kernels of matrix_attention.h do it.
+/// Whether the kernels of matrix_tiles.h do it.
 bool by_matrices(const Lowering& op) {
   const std::int64_t head_dim = op.in(0).shape[2];
   return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && (head_dim == 64 || head_dim == 128);

@@ -60,7 +60,7 @@ class Lowering {
   }
   /// REQUIRES: a floating dtype.
   static Storage storage_of(const TensorDesc& tensor) {
-    return tensor.dtype == DType::kFloat32   ? Storage::kFloat32
+    return tensor.dtype == DType::kFloat32    ? Storage::kFloat32
            : tensor.dtype == DType::kBfloat16 ? Storage::kBfloat16
                                               : Storage::kFloat16;
   }
@@ -119,13 +119,13 @@ class Lowering {
 
 inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-absl::Status lower_elementwise(Lowering& op);     // add, gated activation and its gradient
+absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
 absl::Status lower_dropout(Lowering& op);
-absl::Status lower_norm(Lowering& op);            // and its gradient
+absl::Status lower_norm(Lowering& op);  // and its gradient
 absl::Status lower_rope(Lowering& op);
-absl::Status lower_rows(Lowering& op);            // embedding and its gradient, the last row, the bias's gradient
-absl::Status lower_product(Lowering& op);         // the three products of a linear layer
+absl::Status lower_rows(Lowering& op);     // embedding and its gradient, the last row, the bias's gradient
+absl::Status lower_product(Lowering& op);  // the three products of a linear layer
 absl::Status lower_cross_entropy(Lowering& op);
-absl::Status lower_attention(Lowering& op);       // forward, backward, cached
+absl::Status lower_attention(Lowering& op);  // forward, backward, cached
 
 }  // namespace rondo::devices::cuda

@@ -32,8 +32,8 @@ class CudaLaws : public testing::TestWithParam<Variant> {
 TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   const Variant& variant = GetParam();
   const data::Dataset dataset = random_samples(61, 5, 40, 16);
-  const model::Architecture model = *model::Architecture::make(
-      small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
+  const model::Architecture model =
+      *model::Architecture::make(small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
   Job job;
   job.steps = steps_of(dataset, {3, 2});
   job.reduction_group = 2;

@@ -1,8 +1,8 @@
 // Which steps ops become: chunks and their order, who makes a product, what is refused by name.
+#include "lower.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lower.h"
 
 namespace rondo::devices::cuda {
 namespace {

@@ -17,9 +17,7 @@
 namespace rondo::devices::testing {
 namespace {
 
-std::chrono::steady_clock::time_point patience() {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(60);
-}
+std::chrono::steady_clock::time_point patience() { return std::chrono::steady_clock::now() + std::chrono::seconds(60); }
 
 /// A case's tensors on a device.
 class Loaded {
