@@ -106,7 +106,8 @@ struct MatrixBackward {
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
   template <typename Block, typename First, typename Second>
   RONDO_KERNEL static void add_pairs(Block& block, const AttentionParams& p, const Shared& shared, std::int32_t row,
-                                     std::int32_t column, std::int32_t end, First& first_sums, Second& second_sums) {
+                                     std::int32_t column, std::int32_t end, First& first_sums,
+                                     [[maybe_unused]] Second& second_sums) {
     constexpr int kColumns8 = kBackwardColumns / 8;
     typename Block::template Own<Array<FragmentC, kColumns8>> weights;
     typename Block::template Own<Array<FragmentC, kColumns8>> gradients;

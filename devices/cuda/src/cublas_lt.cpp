@@ -20,11 +20,22 @@ namespace {
 constexpr Bytes kWorkspace = 32_MiB;
 
 /// X(member): the function cublasLt<member>.
-#define RONDO_CUBLAS_FUNCTIONS(X)                                                                       \
-  X(Create)                                                                                             \
-  X(Destroy) X(GetVersion) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy) \
-      X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate)  \
-          X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+// clang-format off
+#define RONDO_CUBLAS_FUNCTIONS(X) \
+  X(Create) \
+  X(Destroy) \
+  X(GetVersion) \
+  X(Matmul) \
+  X(MatmulAlgoGetHeuristic) \
+  X(MatmulDescCreate) \
+  X(MatmulDescDestroy) \
+  X(MatmulDescSetAttribute) \
+  X(MatrixLayoutCreate) \
+  X(MatrixLayoutDestroy) \
+  X(MatmulPreferenceCreate) \
+  X(MatmulPreferenceDestroy) \
+  X(MatmulPreferenceSetAttribute)
+// clang-format on
 
 struct Library {
 #define RONDO_CUBLAS_MEMBER(member) decltype(&cublasLt##member) member = nullptr;

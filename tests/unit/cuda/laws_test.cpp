@@ -42,7 +42,7 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   ASSERT_EQ(reference.norms.size(), 2U);
   EXPECT_GT(reference.norms[0], 0);
   for (const Keep keep : {Keep::kNothing, Keep::kAll}) {
-    for (const std::uint32_t round : {2U, 4U}) {
+    for (const std::uint32_t round : {0U, 2U}) {
       Placement placement{"each layer a stage", "cuda:0"};
       placement.keep = keep;
       placement.microbatches_per_round = round;
