@@ -72,7 +72,9 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
       copy(batch_ + boundary_ * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0)), link.up, link.latency);
   const bool sends = slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
   const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
-  const double weights = copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
+  // Weights may stay on the device: then a visit brings none.
+  const double weights =
+      bound_ ? 0 : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
   const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated_[slot.last_layer]);
   device.up_free = arrived + (bound_ ? 0 : count * in);
   device.up_load += weights + count * in;

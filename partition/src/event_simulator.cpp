@@ -1,6 +1,8 @@
 #include "event_simulator.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "packing.h"
 #include "rondo/partition/layout.h"
@@ -51,6 +53,13 @@ EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const 
 
 void EventSimulator::describe(const Plan& plan) {
   const double boundary = static_cast<double>(work_.boundary_bytes) * share_of(work_);
+  // By device: layers that stay there. A step brings their trained weights once, its later visits nothing.
+  std::vector<std::map<LayerIndex, double>> to_bring(devices_.size());
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    for (const LayerIndex layer : residents_of(plan, i)) {
+      to_bring[i][layer] = static_cast<double>(model_.layers[layer].trained_weight_bytes);
+    }
+  }
   visits_.resize(plan.slots.size());
   for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
     const Slot& slot = plan.slots[s];
@@ -64,7 +73,10 @@ void EventSimulator::describe(const Plan& plan) {
     visit.out_bytes = slot.phase == SlotPhase::kForward || sends_gradient(model_, slot) ? boundary : 0;
     double before = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
-      visit.weight_bytes.push_back(static_cast<double>(model_.layers[layer].weight_bytes));
+      const auto resident = to_bring[slot.device].find(layer);
+      visit.weight_bytes.push_back(resident != to_bring[slot.device].end()
+                                       ? std::exchange(resident->second, 0.0)
+                                       : static_cast<double>(model_.layers[layer].weight_bytes));
       visit.offsets.push_back(before);
       before += seconds_.forward(slot.device, layer);
     }

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "rondo/devices/chunk.h"
+
 namespace rondo::partition {
 
 FluidLinks::FluidLinks(const MachineShape& machine) : links_(2 * machine.devices.size() + 1) {
@@ -15,8 +17,7 @@ FluidLinks::FluidLinks(const MachineShape& machine) : links_(2 * machine.devices
       Link& link = links_[index];
       link.bandwidth = !copies ? 0 : index == up(i) ? profile.link_up : profile.link_down;
       link.latency = profile.link_latency_seconds;
-      // As the transfer engine cuts its pieces.
-      link.chunk = std::clamp(profile.link_up * 0.4e-3, 262144.0, 16777216.0);
+      link.chunk = static_cast<double>(devices::chunk_for(profile.link_up));
       if (profile.root.empty() || link.bandwidth <= 0) continue;
       const std::string name = profile.root + (index == up(i) ? " up" : " down");
       const auto [root, added] = roots.try_emplace(name, static_cast<std::int32_t>(groups_.size()));

@@ -337,6 +337,7 @@ class Planner {
       if (refusal_.ok()) refusal_ = fits;
       return false;
     }
+    keep_resident(plan);
     const Simulation simulation = predict(plan);
     plan.predicted = simulation.prediction;
     for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
@@ -421,6 +422,17 @@ class Planner {
           format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes));
     }
     return absl::OkStatus();
+  }
+
+  /// What memory is left holds weights that then need not come again.
+  void keep_resident(Plan& plan) const {
+    plan.resident.clear();
+    for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
+      const DeviceShape& device = machine_.devices[i];
+      plan.resident.push_back(choose_residents(model_, work_, device, i, plan.slots, plan.keep));
+      plan.devices[i].memory = device_memory(model_, work_, device, i, plan.slots, plan.keep, plan.resident[i]);
+      plan.devices[i].peak_bytes = total_of(plan.devices[i].memory);
+    }
   }
 
   /// Not even one layer at a time fits: says which and where it came nearest.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/devices/chunk.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
@@ -53,7 +54,7 @@ absl::Status Worker::prepare() {
   }
   if (!unified_) {
     transfer::EngineOptions options;
-    options.chunk_bytes = transfer::chunk_for(std::max(parts_.devices[index_].profile.link_up, 1.0));
+    options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[index_].profile.link_up, 1.0));
     RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
     threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
   }
@@ -69,13 +70,15 @@ absl::Status Worker::allocate() {
   device.name = device_.caps().name;
   device.profile = parts_.devices[index_].profile;
   device.unified_memory = unified_;
-  const partition::DeviceLayout layout =
-      partition::layout_device(*parts_.shape, parts_.work, device, index_, plan.slots, plan.keep);
+  const partition::DeviceLayout layout = partition::layout_device(
+      *parts_.shape, parts_.work, device, index_, plan.slots, plan.keep, partition::residents_of(plan, index_));
   const auto take = [&](devices::Buffer& buffer, Bytes size) -> absl::Status {
     if (size == 0) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
     return absl::OkStatus();
   };
+  RONDO_RETURN_IF_ERROR(take(resident_, layout.resident));
+  held_.assign(parts_.shape->layers.size(), 0);
   for (std::uint32_t i = 0; i < layout.weight_buffers; ++i) RONDO_RETURN_IF_ERROR(take(weights_[i], layout.weights));
   for (std::uint32_t i = 0; i < layout.input_buffers; ++i) RONDO_RETURN_IF_ERROR(take(inputs_[i], layout.boundary));
   outputs_.resize(layout.output_buffers);
@@ -125,9 +128,16 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
 }
 
 void Worker::place_weights(SlotState& state) {
+  const std::vector<partition::LayerIndex> resident = partition::residents_of(*parts_.plan, index_);
+  for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
+    state.resident.push_back(!unified_ && std::ranges::binary_search(resident, layer));
+  }
   for (std::size_t buffer = 0; buffer < 2; ++buffer) {
-    Bytes offset = 0;
+    Bytes streamed = 0;
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
+      const bool stays = state.resident[layer - state.slot.first_layer];
+      Bytes kept = partition::resident_offset(*parts_.shape, resident, layer).value_or(0);
+      Bytes& offset = stays ? kept : streamed;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back();
       for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
         const devices::BufferView home = parts_.parameters->published(id);
@@ -135,7 +145,7 @@ void Worker::place_weights(SlotState& state) {
           views.push_back(home);
           continue;
         }
-        views.push_back(weights_[buffer].view().part(offset, home.size));
+        views.push_back((stays ? resident_ : weights_[buffer]).view().part(offset, home.size));
         offset += device_bytes(*parts_.model, id);
       }
     }

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "rondo/devices/profile.h"
+#include "rondo/partition/layout.h"
 #include "scene.h"
 
 namespace rondo::partition {
@@ -69,7 +70,12 @@ double best_of_all(const Scene& scene, Keep keep, double known) {
     for (const Slot& slot : plan.slots) work[slot.device] += slot.seconds * scene.work.microbatches;
     if (*std::ranges::max_element(work) >= best) return;  // a device cannot be quicker than its own work
     if (!validate(plan, scene.model, scene.work, scene.machine).ok()) return;
-    const Simulation simulation = simulate(plan, scene.model, scene.work, scene.machine, 1);
+    Plan kept = plan;
+    for (DeviceIndex i = 0; i < scene.machine.devices.size(); ++i) {
+      kept.resident.push_back(
+          choose_residents(scene.model, scene.work, scene.machine.devices[i], i, plan.slots, plan.keep));
+    }
+    const Simulation simulation = simulate(kept, scene.model, scene.work, scene.machine, 1);
     best = std::min(best, simulation.prediction.step_seconds);
   };
   AllPlans(scene, keep, take).run();
@@ -184,6 +190,7 @@ Scene card_scene(const std::vector<std::string>& cards, std::uint32_t microbatch
     const bool head = i + 1 == scene.model.layers.size();
     for (std::size_t k = 0; k < kKeeps; ++k) layer.backward[k].ops = {{(head ? 3 : shape[k]) * flops, 0}};
     layer.weight_bytes = (head ? 1050 : 220) * 1000000ULL;
+    layer.trained_weight_bytes = layer.weight_bytes;
     layer.gradient_bytes = 2 * layer.weight_bytes;
     if (!head) layer.saved_bytes = {0, 200 * kMiB, 400 * kMiB};
   }
