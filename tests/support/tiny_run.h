@@ -43,6 +43,10 @@ struct Placement {
   std::optional<Stages> stages = std::nullopt;  // none: the planner decides
   std::uint32_t microbatches_per_round = 0;     // 0: one round, or as the planner decides
   std::size_t trace_spans = 0;
+  bool recover = false;  // go on without devices that are lost
+  double hang_seconds = 10;
+  std::string memory_limit = {};  // as the key
+  bool verify_transfers = false;
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 

@@ -222,9 +222,8 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
   run.work.sequence_length = lengths.longest_sequence;
-  partition::PlanRequest request;
-  if (config.recompute != "auto") request.keep = keep_of(config.recompute);
-  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));
+  if (config.recompute != "auto") run.request.keep = keep_of(config.recompute);
+  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
   return run;
 }
 

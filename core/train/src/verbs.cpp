@@ -46,13 +46,18 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   parts.threads = machine.threads.get();
   parts.host = machine.host;
   parts.buckets = planned.buckets;
+  parts.recovery.machine = machine.shape;
+  parts.recovery.request = planned.request;
+  parts.recovery.verify_transfers = config.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;
   for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
-    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor->evaluate(loader.step(step)));
-    sum += result.loss_sum;
-    evaluation.target_tokens += result.target_tokens;
+    const absl::StatusOr<schedule::StepResult> result = executor->evaluate(loader.step(step));
+    for (const std::string& note : executor->take_notes()) observer.on_note(note);
+    RONDO_RETURN_IF_ERROR(result.status());
+    sum += result->loss_sum;
+    evaluation.target_tokens += result->target_tokens;
   }
   evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
   evaluation.perplexity = std::exp(evaluation.eval_loss);
