@@ -28,14 +28,13 @@ HostOptimizer::HostOptimizer(const AdamWSettings& settings, ParameterStore& para
                              devices::ThreadPool& threads, const devices::HostProfile& timing)
     : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
 
-void HostOptimizer::update(ParameterId id, const StepFactors& factors) {
+void HostOptimizer::update(ParameterId id, const StepFactors& factors, std::uint64_t version) {
   const ParameterSpec& spec = parameters_.specs()[id];
   if (parameters_.phantom()) {
     std::this_thread::sleep_for(
         std::chrono::duration<double>(timing_.update_seconds(static_cast<double>(spec.elements))));
     return;
   }
-  constexpr std::size_t kBlock = 16384;  // elements: fits a core's cache five times over
   const std::span<const float> gradient = gradients_.gradient(id);
   float* master = parameters_.master(id).data();
   float* first = parameters_.first_moment(id).data();
@@ -44,12 +43,14 @@ void HostOptimizer::update(ParameterId id, const StepFactors& factors) {
                         ? nullptr
                         : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host());
   const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
-  threads_.parallel_for(static_cast<std::int64_t>((spec.elements + kBlock - 1) / kBlock),
-                        [&](std::int64_t block, std::uint32_t) {
-                          const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
-                          const std::size_t n = std::min(kBlock, static_cast<std::size_t>(spec.elements) - begin);
+  threads_.parallel_for(static_cast<std::int64_t>((spec.elements + kUpdateBlock - 1) / kUpdateBlock),
+                        [&](std::int64_t task, std::uint32_t) {
+                          const auto block = static_cast<std::size_t>(task);
+                          const std::size_t begin = block * kUpdateBlock;
+                          const std::size_t n = std::min(kUpdateBlock, static_cast<std::size_t>(spec.elements) - begin);
                           adamw(master + begin, first + begin, second + begin, gradient.data() + begin,
-                                published == nullptr ? nullptr : published + begin, n, factors, decay);
+                                published == nullptr ? nullptr : published + begin, n, factors, decay,
+                                rounding_key(id, version, block));
                         });
 }
 

@@ -49,10 +49,18 @@ std::span<float> ParameterStore::master(ParameterId id) {
 std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of(entries_[id].first_moment); }
 std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment); }
 
-void ParameterStore::publish_from_master(ParameterId id) {
+void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) {
   if (!entries_[id].master) return;
-  const std::span<float> values = master(id);
-  round_to_bfloat16(values.data(), reinterpret_cast<std::uint16_t*>(published(id).host()), values.size());
+  const std::span<const float> values = master(id);
+  auto* to = reinterpret_cast<std::uint16_t*>(published(id).host());
+  if (version == 0) {
+    round_to_nearest(values.data(), to, values.size());
+    return;
+  }
+  for (std::size_t begin = 0; begin < values.size(); begin += kUpdateBlock) {
+    const std::size_t n = std::min(kUpdateBlock, values.size() - begin);
+    round_stochastically(values.data() + begin, to + begin, n, rounding_key(id, version, begin / kUpdateBlock));
+  }
 }
 
 std::uint64_t ParameterStore::version(ParameterId id) const {

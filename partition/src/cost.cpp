@@ -32,6 +32,10 @@ Bytes total_of(const MemoryTable& table) {
                          [](Bytes sum, const auto& entry) { return sum + entry.second; });
 }
 
+std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device) {
+  return device < plan.resident.size() ? plan.resident[device] : std::vector<LayerIndex>();
+}
+
 double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
                     LayerIndex first, LayerIndex last, Keep keep) {
   const Slot slot{phase, first, last, 0, 0, 0};
@@ -57,8 +61,8 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
 }
 
 MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
-                          const std::vector<Slot>& slots, Keep keep) {
-  const DeviceLayout layout = layout_device(model, work, device, index, slots, keep);
+                          const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
+  const DeviceLayout layout = layout_device(model, work, device, index, slots, keep, resident);
   MemoryTable table = layout.table();
   if (layout.total() > 0 && device.fixed_bytes > 0) table.emplace_back("kernels", device.fixed_bytes);
   return table;

@@ -91,12 +91,13 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 }
 
 Bytes DeviceLayout::total() const {
-  return weights * weight_buffers + boundary * (input_buffers + output_buffers) + batch * batch_buffers + workspace +
-         gradients * gradient_buffers;
+  return resident + weights * weight_buffers + boundary * (input_buffers + output_buffers) + batch * batch_buffers +
+         workspace + gradients * gradient_buffers;
 }
 
 MemoryTable DeviceLayout::table() const {
-  return {{"weights", weights * weight_buffers},
+  return {{"resident weights", resident},
+          {"weights", weights * weight_buffers},
           {"boundaries", boundary * (input_buffers + output_buffers)},
           {"batch", batch * batch_buffers},
           {"activations and scratch", workspace},
@@ -104,7 +105,7 @@ MemoryTable DeviceLayout::table() const {
 }
 
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
-                           const std::vector<Slot>& slots, Keep keep) {
+                           const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
   DeviceLayout layout;
   std::size_t most_cuts = 0;
   bool reads_boundary = false;
@@ -115,7 +116,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     Bytes weights = 0;
     Bytes gradients = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
-      weights += model.layers[layer].weight_bytes;
+      if (!std::ranges::binary_search(resident, layer)) weights += model.layers[layer].weight_bytes;
       if (slot.phase != SlotPhase::kForward) gradients += model.layers[layer].gradient_bytes;
     }
     layout.weights = std::max(layout.weights, aligned(weights));
@@ -132,13 +133,24 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     return layout;
   }
   if (layout.gradients > 0) layout.gradient_buffers = 2;
-  layout.weight_buffers = 2;
+  for (const LayerIndex layer : resident) layout.resident += aligned(model.layers[layer].weight_bytes);
+  layout.weight_buffers = layout.weights > 0 ? 2 : 0;
   layout.boundary = aligned(work.boundary_bytes);
   layout.input_buffers = reads_boundary ? 4 : 0;
   layout.output_buffers = static_cast<std::uint32_t>(2 * most_cuts);
   layout.batch = aligned(work.batch_bytes);
   layout.batch_buffers = 2;
   return layout;
+}
+
+std::optional<Bytes> resident_offset(const ModelShape& model, const std::vector<LayerIndex>& resident,
+                                     LayerIndex layer) {
+  Bytes offset = 0;
+  for (const LayerIndex kept : resident) {
+    if (kept == layer) return offset;
+    offset += aligned(model.layers[kept].weight_bytes);
+  }
+  return std::nullopt;
 }
 
 Bytes BoundaryLayout::bytes(const Workload& work) const {

@@ -188,6 +188,7 @@ class Planner {
     const Counts used = used_by(plan);
     const double at_least = compute_seconds(plan);
     if (best_ && at_least >= best_->predicted.step_seconds) return remember(used, at_least);
+    keep_resident(plan);
     const Simulation simulation = simulate(plan, model_, work_, machine_, kSimulatedSteps);
     plan.predicted = simulation.prediction;
     for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
@@ -266,6 +267,17 @@ class Planner {
           format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes));
     }
     return absl::OkStatus();
+  }
+
+  /// What memory is left holds weights that then need not come again.
+  void keep_resident(Plan& plan) const {
+    plan.resident.clear();
+    for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
+      const DeviceShape& device = machine_.devices[i];
+      plan.resident.push_back(choose_residents(model_, work_, device, i, plan.slots, plan.keep));
+      plan.devices[i].memory = device_memory(model_, work_, device, i, plan.slots, plan.keep, plan.resident[i]);
+      plan.devices[i].peak_bytes = total_of(plan.devices[i].memory);
+    }
   }
 
   /// Not even one layer at a time fits: says which and where it came nearest.

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
+#include <utility>
 
+#include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/plan.h"
 
@@ -10,9 +13,10 @@ namespace rondo::partition {
 namespace {
 
 /// Seconds of a copy of `bytes` over a link that carries it in the executor's chunks, each with the link's latency.
-double copy_seconds(double bytes, double bytes_per_second, double latency, double chunk) {
+double copy_seconds(double bytes, double bytes_per_second, const devices::DeviceProfile& profile) {
   if (bytes <= 0 || bytes_per_second <= 0) return 0;
-  return bytes / bytes_per_second + latency * std::max(1.0, bytes / chunk);
+  const auto chunk = static_cast<double>(devices::chunk_for(profile.link_up));
+  return bytes / bytes_per_second + profile.link_latency_seconds * std::max(1.0, bytes / chunk);
 }
 
 struct DeviceState {
@@ -22,6 +26,8 @@ struct DeviceState {
   double busy = 0;
   std::array<double, 2> visit_ends = {0, 0};  // of the visits before: their weight buffers are free then
   std::size_t visits = 0;
+  /// By layer: the step whose weights lie here, 0 none yet; nothing for layers that do not stay.
+  std::vector<std::optional<std::uint32_t>> held;
 };
 
 class Simulator {
@@ -29,6 +35,10 @@ class Simulator {
   Simulator(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine)
       : plan_(plan), model_(model), work_(work), machine_(machine), devices_(machine.devices.size()) {
     updated_.assign(model.layers.size(), 0.0);
+    for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+      devices_[i].held.assign(model.layers.size(), std::nullopt);
+      for (const LayerIndex layer : residents_of(plan, i)) devices_[i].held[layer] = 0;
+    }
   }
 
   void step(std::uint32_t number) {
@@ -65,23 +75,31 @@ class Simulator {
  private:
   double up(const DeviceShape& device, double bytes) const {
     if (device.unified_memory) return 0;
-    const double chunk = std::clamp(device.profile.link_up * 0.4e-3, 262144.0, 16777216.0);
-    return copy_seconds(bytes, device.profile.link_up, device.profile.link_latency_seconds, chunk);
+    return copy_seconds(bytes, device.profile.link_up, device.profile);
   }
   double down(const DeviceShape& device, double bytes) const {
     if (device.unified_memory) return 0;
-    const double chunk = std::clamp(device.profile.link_up * 0.4e-3, 262144.0, 16777216.0);
-    return copy_seconds(bytes, device.profile.link_down, device.profile.link_latency_seconds, chunk);
+    return copy_seconds(bytes, device.profile.link_down, device.profile);
+  }
+
+  /// Bytes of a layer's weights that a visit brings: of one that stays those that have changed.
+  Bytes bytes_to_bring(LayerIndex layer, std::uint32_t step, DeviceState& state) const {
+    const LayerShape& shape = model_.layers[layer];
+    std::optional<std::uint32_t>& held = state.held[layer];
+    if (!held) return shape.weight_bytes;
+    const std::uint32_t before = std::exchange(*held, step);
+    if (before == 0) return shape.weight_bytes;
+    return before == step ? 0 : shape.trained_weight_bytes;
   }
 
   /// When each layer's weights are on the device.
-  std::vector<double> bring_weights(const Slot& slot, DeviceState& state) {
+  std::vector<double> bring_weights(std::uint32_t step, const Slot& slot, DeviceState& state) {
     const DeviceShape& device = machine_.devices[slot.device];
     std::vector<double> ready;
     double time = std::max(state.up_free, state.visits >= 2 ? state.visit_ends[state.visits % 2] : 0.0);
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
-      const double seconds = up(device, static_cast<double>(model_.layers[layer].weight_bytes));
-      time = std::max(time, updated_[layer]) + seconds;
+      const Bytes bytes = bytes_to_bring(layer, step, state);
+      if (bytes > 0) time = std::max(time, updated_[layer]) + up(device, static_cast<double>(bytes));
       ready.push_back(time);
     }
     state.up_free = time;
@@ -92,7 +110,7 @@ class Simulator {
     const Slot& slot = plan_.slots[index];
     const DeviceShape& device = machine_.devices[slot.device];
     DeviceState& state = devices_[slot.device];
-    const std::vector<double> weights = bring_weights(slot, state);
+    const std::vector<double> weights = bring_weights(number, slot, state);
     const double share = work_.mean_tokens > 0 ? work_.mean_tokens / work_.microbatch_tokens : 1.0;
     const double boundary = static_cast<double>(work_.boundary_bytes) * share;
     const bool backward = slot.phase == SlotPhase::kBackward;

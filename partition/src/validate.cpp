@@ -69,6 +69,20 @@ absl::Status check_round(const Plan& plan, const ModelShape& model, const Machin
   return absl::OkStatus();
 }
 
+absl::Status check_residents(const Plan& plan, const ModelShape& model, const MachineShape& machine) {
+  for (DeviceIndex i = 0; i < plan.resident.size(); ++i) {
+    const std::vector<LayerIndex>& layers = plan.resident[i];
+    if (layers.empty()) continue;
+    if (i >= machine.devices.size() || machine.devices[i].unified_memory) {
+      return invalid_input("plan: weights are to stay on device {}, which has no memory of its own", i);
+    }
+    if (layers.back() >= model.layers.size() || !std::ranges::is_sorted(layers, std::ranges::less_equal())) {
+      return invalid_input("plan: the layers that stay on {} are not in rising order", machine.devices[i].name);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status validate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine) {
@@ -84,8 +98,10 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
   for (std::uint32_t round = 0; round < plan.rounds.size(); ++round) {
     RONDO_RETURN_IF_ERROR(check_round(plan, model, machine, round));
   }
+  RONDO_RETURN_IF_ERROR(check_residents(plan, model, machine));
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
-    const Bytes need = total_of(device_memory(model, work, machine.devices[i], i, plan.slots, plan.keep));
+    const Bytes need =
+        total_of(device_memory(model, work, machine.devices[i], i, plan.slots, plan.keep, residents_of(plan, i)));
     if (need > machine.devices[i].budget_bytes) {
       return resource_exhausted("{}: the plan needs {} and {} may be used", machine.devices[i].name, format_bytes(need),
                                 format_bytes(machine.devices[i].budget_bytes));

@@ -103,7 +103,7 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
     for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
     if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
       std::memcpy(store.master(id).data(), values.data(), values.size() * sizeof(float));
-      store.publish_from_master(id);
+      store.publish_from_master(id, 0);
     } else {
       model::store_float32(values, model::WeightType::kBfloat16,
                            std::span(store.published(id).host(), store.published(id).size));

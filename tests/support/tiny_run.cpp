@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "rondo/base/status.h"
@@ -69,7 +70,11 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     }
   }
   threads_ = std::make_unique<devices::ThreadPool>(placement.threads);
-  RONDO_ASSIGN_OR_RETURN(pool_, devices::open_pool({placement.devices, placement.memory_limit}, *threads_));
+  // RONDO_TEST_DEVICES: the pool that takes the CPU's place, to run the same cases on a real card.
+  const char* instead = std::getenv("RONDO_TEST_DEVICES");
+  const bool replaced = instead != nullptr && placement.devices == "cpu";
+  RONDO_ASSIGN_OR_RETURN(
+      pool_, devices::open_pool({replaced ? instead : placement.devices, placement.memory_limit}, *threads_));
   partition::MachineShape machine;
   machine.host = {8_GiB, 1e10, 1e9, 0};
   machine.host_budget_bytes = 1_GiB;
@@ -123,6 +128,15 @@ absl::Status TinyRun::make_plan(const Placement& placement, const partition::Mac
       slot.device = static_cast<partition::DeviceIndex>(plan_.slots.size() % machine.devices.size());
       slot.round = round;
       plan_.slots.push_back(slot);
+    }
+  }
+  for (partition::DeviceIndex i = 0; placement.stays != 0 && i < machine.devices.size(); ++i) {
+    std::vector<partition::LayerIndex>& layers = plan_.resident.emplace_back();
+    for (partition::LayerIndex layer = 0; layer < shape_.layers.size(); ++layer) {
+      const bool visits = std::ranges::any_of(plan_.slots, [&](const Slot& slot) {
+        return slot.device == i && slot.first_layer <= layer && layer <= slot.last_layer;
+      });
+      if (visits && layer % placement.stays == 0 && !machine.devices[i].unified_memory) layers.push_back(layer);
     }
   }
   return partition::validate(plan_, shape_, work_, machine);

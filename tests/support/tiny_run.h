@@ -42,10 +42,11 @@ struct Placement {
   std::optional<partition::Keep> keep = std::nullopt;
   std::optional<Stages> stages = std::nullopt;  // none: the planner decides
   std::uint32_t microbatches_per_round = 0;     // 0: one round, or as the planner decides
+  std::string memory_limit = "";                // "NAME=BYTES"
+  std::uint32_t stays = 0;  // of stages written by hand: the weights of every n-th layer stay on their devices; 0: none
   std::size_t trace_spans = 0;
   bool recover = false;  // go on without devices that are lost
   double hang_seconds = 10;
-  std::string memory_limit = {};  // as the key
   bool verify_transfers = false;
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }

@@ -281,7 +281,7 @@ class StepExecutor::Impl {
         version = updates_;
       }
       for (const model::ParameterId id : trained_) {
-        optimizer_->update(id, factors);
+        optimizer_->update(id, factors, version);
         parts_.parameters->set_version(id, version);
       }
       const MutexLock lock(mutex_);

@@ -29,6 +29,11 @@ absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const
   }
   for (std::size_t i = 0; i < left.size(); ++i) devices[left[i]] = std::move(plan->devices[i]);
   plan->devices = std::move(devices);
+  std::vector<std::vector<partition::LayerIndex>> resident(lost.size());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    resident[left[i]] = partition::residents_of(*plan, static_cast<DeviceIndex>(i));
+  }
+  plan->resident = std::move(resident);
   return plan;
 }
 
@@ -36,6 +41,7 @@ partition::Plan plan_elsewhere(const ExecutorParts& parts, const partition::Plan
   std::set<DeviceIndex> used;
   for (const partition::Slot& slot : plan.slots) used.insert(slot.device);
   partition::Plan moved = plan;
+  moved.resident.clear();  // for one step it does not pay
   for (partition::Slot& slot : moved.slots) {
     const auto next = used.upper_bound(slot.device);
     slot.device = next == used.end() ? *used.begin() : *next;

@@ -78,6 +78,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
     for (const model::ParameterId id : layer.parameters) {
       const model::Parameter& parameter = model.parameters()[id];
       entry.weight_bytes += device_bytes(model, id);
+      if (parameter.trained) entry.trained_weight_bytes += device_bytes(model, id);
       const bool table = layer.kind == model::LayerKind::kEmbedding;
       if (parameter.trained && !table) {
         entry.gradient_bytes += round_up(parameter.elements() * sizeof(float), partition::kAlignment);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/devices/chunk.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
@@ -56,7 +57,10 @@ absl::Status Worker::prepare() {
     device_.observe(trace_.get());
   }
   if (!unified_) RONDO_RETURN_IF_ERROR(prepare_links());
-  threads_running_ = unified_ ? 3 : 4;
+  {
+    const MutexLock lock(mutex_);
+    threads_running_ = unified_ ? 3 : 4;
+  }
   if (!unified_) threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::feed_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::retire_loop); });
@@ -66,7 +70,7 @@ absl::Status Worker::prepare() {
 
 absl::Status Worker::prepare_links() {
   transfer::EngineOptions options;
-  options.chunk_bytes = transfer::chunk_for(std::max(parts_.devices[assignment_.device].profile.link_up, 1.0));
+  options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[assignment_.device].profile.link_up, 1.0));
   options.staging_down = parts_.recovery.enabled();
   options.verify = parts_.recovery.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
@@ -93,6 +97,11 @@ void Worker::set_bounds() {
   patience_.set(settings.hang_seconds, settings.hang_factor, predicted, first, visits);
 }
 
+std::vector<partition::LayerIndex> Worker::resident_layers() const {
+  if (assignment_.taken_over) return {};  // the device's own worker holds them
+  return partition::residents_of(plan_, assignment_.device);
+}
+
 absl::Status Worker::allocate() {
   partition::DeviceShape device;
   device.name = device_.caps().name;
@@ -102,8 +111,8 @@ absl::Status Worker::allocate() {
   std::vector<partition::Slot> slots = plan_.slots;
   for (partition::Slot& slot : slots) slot.device = ~partition::DeviceIndex{0};
   for (const std::uint32_t index : assignment_.slots) slots[index].device = assignment_.device;
-  partition::DeviceLayout layout =
-      partition::layout_device(*parts_.shape, parts_.work, device, assignment_.device, slots, plan_.keep);
+  partition::DeviceLayout layout = partition::layout_device(*parts_.shape, parts_.work, device, assignment_.device,
+                                                            slots, plan_.keep, resident_layers());
   const auto take = [&](devices::Buffer& buffer, Bytes size) -> absl::Status {
     if (size == 0) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
@@ -119,6 +128,8 @@ absl::Status Worker::allocate() {
     layout.output_buffers = own.output_buffers;
     layout.gradient_buffers = own.gradient_buffers;
   }
+  RONDO_RETURN_IF_ERROR(take(resident_, layout.resident));
+  held_.assign(parts_.shape->layers.size(), 0);
   for (std::uint32_t i = 0; i < layout.weight_buffers; ++i) RONDO_RETURN_IF_ERROR(take(weights_[i], layout.weights));
   for (std::uint32_t i = 0; i < layout.input_buffers; ++i) RONDO_RETURN_IF_ERROR(take(inputs_[i], layout.boundary));
   outputs_.resize(layout.output_buffers);
@@ -168,9 +179,16 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
 }
 
 void Worker::place_weights(SlotState& state) {
+  const std::vector<partition::LayerIndex> resident = resident_layers();
+  for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
+    state.resident.push_back(!unified_ && std::ranges::binary_search(resident, layer));
+  }
   for (std::size_t buffer = 0; buffer < 2; ++buffer) {
-    Bytes offset = 0;
+    Bytes streamed = 0;
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
+      const bool stays = state.resident[layer - state.slot.first_layer];
+      Bytes kept = partition::resident_offset(*parts_.shape, resident, layer).value_or(0);
+      Bytes& offset = stays ? kept : streamed;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back();
       for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
         const devices::BufferView home = parts_.parameters->published(id);
@@ -178,7 +196,7 @@ void Worker::place_weights(SlotState& state) {
           views.push_back(home);
           continue;
         }
-        views.push_back(weights_[buffer].view().part(offset, home.size));
+        views.push_back((stays ? resident_ : weights_[buffer]).view().part(offset, home.size));
         offset += device_bytes(*parts_.model, id);
       }
     }

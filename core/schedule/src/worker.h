@@ -122,7 +122,8 @@ class Worker {
     /// By gradient buffer; entry 2: the home's own sums (unified devices, group 0).
     std::array<std::vector<std::vector<devices::BufferView>>, 3> gradients;
     std::vector<std::pair<model::ParameterId, devices::BufferView>>
-        sent[3];  // trained parameters and where their sum lies
+        sent[3];                 // trained parameters and where their sum lies
+    std::vector<bool> resident;  // by layer - first: its weights stay on the device
     bool computes_gradients = false;
     bool writes_rows = false;
   };
@@ -157,6 +158,7 @@ class Worker {
   void join();
   absl::Status prepare_links();
   absl::Status allocate();
+  std::vector<partition::LayerIndex> resident_layers() const;
   void set_bounds();
   bool queues_are_empty();
   absl::Status prepare_slot(std::uint32_t slot_index);
@@ -180,6 +182,7 @@ class Worker {
   absl::Status bring_inputs(const SlotState& slot, std::uint32_t microbatch, std::uint32_t parity, VisitMemory& memory);
   absl::Status wait_for_weights(const SlotState& slot, std::size_t layer);
   absl::Status prefetch_visit(const SlotState& slot);
+  absl::Status submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer, transfer::Ticket& last);
   absl::Status retire(const Retirement& item);
   absl::Status publish_outputs(const Retirement& item);
   absl::Status take_rows(const Retirement& item);
@@ -222,6 +225,7 @@ class Worker {
   std::vector<SlotState> slots_;
 
   // Device memory.
+  devices::Buffer resident_;  // weights that stay
   std::array<devices::Buffer, 2> weights_;
   std::array<devices::Buffer, 4> inputs_;  // activation and gradient by parity
   std::vector<devices::Buffer> outputs_;   // parity * cuts + cut
@@ -235,8 +239,9 @@ class Worker {
   std::array<std::vector<devices::Bindings>, 2> bindings_;
   std::array<VisitMemory, 2> memory_;
   std::size_t most_cuts_ = 0;
-  std::uint64_t compute_value_ = 0;                     // only the feeding thread's
-  const SlotState* slot_before_ = nullptr;              // likewise: of the last microbatch
+  std::uint64_t compute_value_ = 0;         // only the feeding thread's
+  const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
+  std::vector<std::uint64_t> held_;  // only the prefetching thread's; by layer: 1 + version of its weights in resident_
   std::chrono::steady_clock::time_point retired_last_;  // only the retiring thread's
   bool emptied_ = false;                                // the queues hold nothing of ours
   bool clear_before_gradients_ = false;                 // likewise: a group has begun

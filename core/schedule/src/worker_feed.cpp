@@ -282,7 +282,9 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
     const MutexLock lock(mutex_);
     --threads_in_device_;
-    if (stopping_) changed_.notify_all();
+    if (!stopping_) continue;
+    changed_.notify_all();
+    return stopped_error();
   }
   return absl::OkStatus();
 }
@@ -306,6 +308,29 @@ void Worker::prefetch_loop() {
   }
 }
 
+/// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version.
+/// All visits that read the version before have retired: updates come after the commit point.
+absl::Status Worker::submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer,
+                                    transfer::Ticket& last) {
+  const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
+  const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
+  const std::uint64_t wanted = shared_.job.version + 1;
+  const auto& ids = parts_.model->layers()[layer].parameters;
+  for (std::size_t p = 0; p < ids.size(); ++p) {
+    const bool trained = parts_.model->parameters()[ids[p]].trained;
+    if (trained ? held == wanted : held != 0) continue;
+    if (trained) {
+      RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
+        return parts_.parameters->wait_for_version(ids[p], shared_.job.version, until);
+      }));
+    }
+    last = engine_->submit(Direction::kUp, {parts_.parameters->published(ids[p]), slot.weights[buffer][place][p],
+                                            Urgency::kWeight, tag("weights", slot, 0), nullptr, 0});
+  }
+  if (slot.resident[place]) held_[layer] = wanted;
+  return absl::OkStatus();
+}
+
 absl::Status Worker::prefetch_visit(const SlotState& slot) {
   std::uint64_t visit = 0;
   {
@@ -315,23 +340,11 @@ absl::Status Worker::prefetch_visit(const SlotState& slot) {
       return stopped_error();
   }
   const std::size_t layers = slot.slot.last_layer - slot.slot.first_layer + 1;
-  const auto& views = slot.weights[visit % 2];
   // A layer is handed in before the one before it is waited for, so that the link stays busy.
   transfer::Ticket before;
   for (std::size_t i = 0; i <= layers; ++i) {
     transfer::Ticket last = before;
-    if (i < layers) {
-      const auto& ids = parts_.model->layers()[slot.slot.first_layer + i].parameters;
-      for (std::size_t p = 0; p < ids.size(); ++p) {
-        if (parts_.model->parameters()[ids[p]].trained) {
-          RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
-            return parts_.parameters->wait_for_version(ids[p], shared_.job.version, until);
-          }));
-        }
-        last = engine_->submit(Direction::kUp, {parts_.parameters->published(ids[p]), views[i][p], Urgency::kWeight,
-                                                tag("weights", slot, 0), nullptr, 0});
-      }
-    }
+    if (i < layers) RONDO_RETURN_IF_ERROR(submit_weights(slot, i, visit % 2, last));
     if (i > 0) {
       // First come, first served within an urgency: the last piece of a layer ends after its others.
       RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));

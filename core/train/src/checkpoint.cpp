@@ -167,7 +167,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     files.release(*tensor);
   }
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-    if (model.parameters()[id].trained) store.publish_from_master(id);
+    if (model.parameters()[id].trained) store.publish_from_master(id, state.updates);
   }
   return state;
 }

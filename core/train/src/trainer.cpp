@@ -70,6 +70,15 @@ class Watcher {
 
 }  // namespace
 
+/// A device that hangs may hold threads for ever: lost ones are not closed, they end with the program.
+Trainer::~Trainer() {
+  if (executor_ == nullptr) return;
+  const std::vector<partition::DeviceIndex> lost = executor_->lost_devices();
+  executor_.reset();
+  static auto* const kept = new std::vector<std::unique_ptr<devices::Device>>();
+  for (const partition::DeviceIndex device : lost) kept->push_back(std::move(machine_.pool[device].device));
+}
+
 absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(open());
   RONDO_RETURN_IF_ERROR(plan());

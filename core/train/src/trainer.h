@@ -18,6 +18,9 @@ class Trainer {
  public:
   Trainer(const Config& config, RunObserver& observer, const StopFlag& stop)
       : config_(config), observer_(observer), stop_(stop) {}
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   absl::StatusOr<RunOutcome> run();
 

@@ -33,6 +33,7 @@ inline Scene make_scene(std::uint32_t blocks, std::uint32_t microbatches, double
     layer.forward.ops = {{flops, 0}};
     if (layer.has_backward) {
       layer.trained_parameters = 1000000;
+      layer.trained_weight_bytes = layer.weight_bytes;
       layer.gradient_bytes = i == 0 ? 0 : 4 * kMiB;
       layer.row_gradient_bytes = i == 0 ? kMiB : 0;
       const bool head = i == blocks + 1;

@@ -44,8 +44,9 @@ class HostOptimizer {
                 devices::ThreadPool& threads, const devices::HostProfile& timing);
 
   const AdamWSettings& settings() const { return settings_; }
-  /// Updates and publishes one parameter. Single-threaded caller; the work runs on the pool, in fixed blocks.
-  void update(ParameterId id, const StepFactors& factors);
+  /// Updates one parameter and publishes it as `version` (ParameterStore::publish_from_master). Single-threaded caller;
+  /// the work runs on the pool, in fixed blocks.
+  void update(ParameterId id, const StepFactors& factors, std::uint64_t version);
 
  private:
   const AdamWSettings settings_;

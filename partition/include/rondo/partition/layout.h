@@ -1,12 +1,13 @@
 // How one device's memory is shared out over what a plan needs there: the one place that says so, for the planner and
 // the executor alike.
 //
-// A device that is not unified holds two weight buffers (the slot at work and the next one), boundary buffers for two
-// microbatches each way, two batches, one workspace, and the gradient sums of the group at work and of the one before
-// it. A unified device works on host memory in place: it holds the workspace, and gradient sums only when a step has
-// several reduction groups.
+// A device that is not unified holds the weights of its resident layers, two weight buffers for those of the others
+// (the slot at work and the next one), boundary buffers for two microbatches each way, two batches, one workspace, and
+// the gradient sums of the group at work and of the one before it. A unified device works on host memory in place: it
+// holds the workspace, and gradient sums only when a step has several reduction groups.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "rondo/partition/plan.h"
@@ -43,7 +44,8 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
 
 struct DeviceLayout {
-  Bytes weights = 0;  // of one buffer: the largest slot's weights
+  Bytes resident = 0;  // weights that stay
+  Bytes weights = 0;   // of one buffer: the largest slot's weights that do not stay
   std::uint32_t weight_buffers = 0;
   Bytes boundary = 0;                // of one boundary buffer
   std::uint32_t input_buffers = 0;   // activation and gradient, for two microbatches
@@ -59,7 +61,16 @@ struct DeviceLayout {
 };
 
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
-                           const std::vector<Slot>& slots, Keep keep);
+                           const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident = {});
+
+/// Offset of a resident layer's weights in the memory for these; nothing for a layer that is streamed.
+std::optional<Bytes> resident_offset(const ModelShape& model, const std::vector<LayerIndex>& resident,
+                                     LayerIndex layer);
+
+/// Layers that are to stay on a device: those that save most traffic for their bytes, as long as they fit beside
+/// everything else. None on a unified device.
+std::vector<LayerIndex> choose_residents(const ModelShape& model, const Workload& work, const DeviceShape& device,
+                                         DeviceIndex index, const std::vector<Slot>& slots, Keep keep);
 
 /// Boundaries that the host keeps for `rounds` rounds under way.
 struct BoundaryLayout {

@@ -64,12 +64,18 @@ struct Plan {
   std::uint32_t reduction_group = 1;
   std::vector<Round> rounds;
   std::vector<Slot> slots;  // of one step, in dealing order
+  /// By device: layers whose weights stay there from visit to visit, rising. The weights of all others arrive anew for
+  /// every visit. Devices past the end keep none.
+  std::vector<std::vector<LayerIndex>> resident;
   std::vector<DevicePlan> devices;
   MemoryTable host;
   Bytes host_peak_bytes = 0;
   Bytes disk_bytes = 0;
   Prediction predicted;
 };
+
+/// What stays on a device.
+std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device);
 
 /// What the user may ask for; the rest is decided.
 struct PlanRequest {
@@ -93,9 +99,9 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
                     LayerIndex first, LayerIndex last, Keep keep);
 
 /// Device memory that its slots take, by purpose, exactly as the executor lays it out (layout.h), and what the backend
-/// holds.
+/// holds. `resident`: layers whose weights stay there.
 MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
-                          const std::vector<Slot>& slots, Keep keep);
+                          const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident = {});
 /// Host memory of the whole plan: the model's own, boundaries, batches, staging.
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep);

@@ -35,6 +35,7 @@ struct LayerShape {
   std::string name;
   std::uint64_t parameters = 0;          // tied weights count in the first layer that uses them
   Bytes weight_bytes = 0;                // on the device, all weights that the layer's programs read
+  Bytes trained_weight_bytes = 0;        // of these: weights that every step changes
   std::uint64_t trained_parameters = 0;  // their gradients: 4 bytes each
   Bytes gradient_bytes = 0;              // sent home per reduction group
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch

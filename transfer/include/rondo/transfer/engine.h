@@ -74,9 +74,6 @@ struct EngineOptions {
   bool verify = false;           // compares checksums of each chunk's two ends; a chunk that differs is sent once more
 };
 
-/// Chunk size for a link of `bytes_per_second`: two of them take under a millisecond.
-Bytes chunk_for(double bytes_per_second);
-
 class TransferEngine {
  public:
   /// `device` outlives the engine. Errors: ResourceExhausted when staging memory cannot be had.

@@ -1,0 +1,136 @@
+// Weights that stay on a device give the bits of weights that come anew for every visit, and are carried once.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+
+struct Variant {
+  const char* name;
+  bool lora = false;
+  DType dtype = DType::kBfloat16;
+  bool tied = false;
+  std::uint32_t group = 16;
+};
+
+class Residents : public testing::TestWithParam<Variant> {
+ protected:
+  Residents() {
+    job_.steps = steps_of(dataset_, {6, 6, 4, 6});
+    job_.reduction_group = GetParam().group;
+    job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
+  }
+  static std::string cards(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
+
+  const data::Dataset dataset_ = random_samples(61, 5, 72, 24);
+  const model::Architecture model_ = *model::Architecture::make(
+      small_config(GetParam().tied), GetParam().lora ? lora(GetParam().dtype) : full(GetParam().dtype));
+  Job job_;
+  const Stages stages_ = {{0, 2, 3}, 6, {4, 1}};
+};
+
+TEST_P(Residents, OverPools_GiveTheBitsOfStreamedWeights) {
+  Placement streamed{"streamed", cards(1)};
+  streamed.stages = stages_;
+  const Trace reference = trace_of(model_, job_, streamed);
+  for (const char* rest : {"", ",cpu"}) {
+    for (const int count : {1, 2, 3}) {
+      for (const std::uint32_t stays : {1U, 2U, 3U}) {
+        for (const std::uint32_t round : {0U, 2U}) {
+          Placement placement{"", cards(count) + rest};
+          placement.name =
+              placement.devices + " keeping every " + std::to_string(stays) + " in rounds of " + std::to_string(round);
+          placement.stages = stages_;
+          placement.stays = stays;
+          if (round != 0 && GetParam().group <= round) placement.microbatches_per_round = round;
+          SCOPED_TRACE(placement.name);
+          const Trace trace = trace_of(model_, job_, placement);
+          EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+          EXPECT_EQ(trace.norms, reference.norms);
+          EXPECT_EQ(trace.bytes == reference.bytes, true);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Residents, MemoryBetweenNoneAndAll_PlannedRunsAgreeAndStayWithin) {
+  Placement free{"all", cards(1)};
+  auto all = TinyRun::make(model_, job_, free);
+  ASSERT_TRUE(all.ok()) << all.status();
+  const Trace reference = trace_of(model_, job_, free);
+  bool some = false;
+  for (const int tenths : {6, 7, 8, 9}) {
+    Placement placement = free;
+    placement.name = std::to_string(tenths) + " tenths of the memory";
+    const partition::DevicePlan& whole = (*all)->plan().devices[0];
+    placement.memory_limit = whole.name + "=" + std::to_string(whole.peak_bytes * static_cast<Bytes>(tenths) / 10);
+    SCOPED_TRACE(placement.name);
+    auto run = TinyRun::make(model_, job_, placement);
+    if (!run.ok()) {
+      EXPECT_EQ(run.status().code(), absl::StatusCode::kResourceExhausted) << run.status();
+      continue;
+    }
+    const std::size_t kept = partition::residents_of((*run)->plan(), 0).size();
+    some = some || (kept > 0 && kept < model_.layers().size());
+    EXPECT_EQ((*run)->device(0).peak_bytes(), (*run)->plan().devices[0].peak_bytes);
+    const Trace trace = trace_of(model_, job_, placement);
+    EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+    EXPECT_EQ(trace.bytes == reference.bytes, true);
+  }
+  EXPECT_TRUE(some) << "no limit kept just a part";
+}
+
+/// Copies of weights in a step, by the trace.
+std::size_t weight_copies(TinyRun& run) {
+  std::size_t copies = 0;
+  for (const schedule::DeviceTrace* trace : run.executor().traces()) {
+    for (const schedule::TraceSpan& span : trace->spans()) {
+      if (std::strcmp(span.tag.name, "weights") == 0) ++copies;
+    }
+  }
+  return copies;
+}
+
+TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
+  Placement placement{"resident", cards(1)};
+  placement.stages = stages_;
+  placement.stays = 1;
+  placement.trace_spans = 8192;
+  auto run = TinyRun::make(model_, job_, placement);
+  ASSERT_TRUE(run.ok()) << run.status();
+  std::size_t all = 0;
+  std::size_t trained = 0;
+  for (const model::Layer& layer : model_.layers()) {
+    for (const model::ParameterId id : layer.parameters) {
+      ++all;
+      if (model_.parameters()[id].trained) ++trained;
+    }
+  }
+  ASSERT_TRUE((*run)->train(0).ok());
+  EXPECT_EQ(weight_copies(**run), all);
+  (*run)->executor().clear_traces();
+  ASSERT_TRUE((*run)->train(1).ok());
+  EXPECT_EQ(weight_copies(**run), trained);
+  (*run)->executor().clear_traces();
+  ASSERT_TRUE((*run)->executor().evaluate(job_.steps[2]).ok());  // of the version after the second update
+  EXPECT_EQ(weight_copies(**run), trained);
+  (*run)->executor().clear_traces();
+  ASSERT_TRUE((*run)->train(3).ok());
+  EXPECT_EQ(weight_copies(**run), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, Residents,
+                         testing::Values(Variant{"lora_bf16", true},
+                                         Variant{"full_bf16_group2", false, DType::kBfloat16, false, 2},
+                                         Variant{"full_fp32_tied_group1", false, DType::kFloat32, true, 1}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace rondo::tiny
