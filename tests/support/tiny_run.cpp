@@ -99,6 +99,11 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   parts.host = machine.host;
   parts.buckets.assign(buckets.begin(), buckets.end());
   parts.trace_spans = placement.trace_spans;
+  if (placement.recover) parts.recovery.machine = machine;
+  parts.recovery.request.keep = placement.keep;
+  parts.recovery.request.microbatches_per_round = placement.microbatches_per_round;
+  parts.recovery.hang_seconds = placement.hang_seconds;
+  parts.recovery.verify_transfers = placement.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   return absl::OkStatus();
 }

@@ -230,10 +230,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
   run.work.sequence_length = lengths.longest_sequence;
   run.work.microbatch_sequences = config.per_device_train_batch_size;
-  partition::PlanRequest request;
-  request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
-  if (config.recompute != "auto") request.keep = keep_of(config.recompute);
-  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));
+  run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
+  if (config.recompute != "auto") run.request.keep = keep_of(config.recompute);
+  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
   return run;
 }
 
@@ -262,6 +261,8 @@ schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& ma
   parts.threads = machine.threads.get();
   parts.host = machine.host;
   parts.buckets = run.buckets;
+  parts.recovery.machine = machine.shape;
+  parts.recovery.request = run.request;
   return parts;
 }
 

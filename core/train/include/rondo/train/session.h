@@ -70,6 +70,7 @@ absl::StatusOr<Machine> open_machine(const Config& config);
 struct PlannedRun {
   partition::ModelShape shape;
   partition::Workload work;
+  partition::PlanRequest request;
   partition::Plan plan;
   std::vector<std::uint32_t> buckets;
 };
