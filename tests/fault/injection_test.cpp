@@ -1,5 +1,6 @@
 // A thousand failures: errors, hangs and corruptions at every kind of moment, several cards in a run. No run may hang,
 // commit half a step, or give other bits than the undisturbed one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
