@@ -54,7 +54,7 @@ class Fault : public testing::Test {
     const std::string file = card_file(cards).string();
     for (std::size_t i = 0; i < fail_at.size(); ++i) devices += "emulated:" + file + "#bad" + std::to_string(i) + ",";
     if (whole > 0) devices += "emulated:" + file + "#fast*" + std::to_string(whole);
-    if (whole == 0) devices.pop_back();
+    if (whole == 0 && !devices.empty()) devices.pop_back();
     Placement placement{name + "and " + std::to_string(whole) + " whole", devices};
     placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};
     placement.microbatches_per_round = 2;

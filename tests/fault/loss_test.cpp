@@ -147,7 +147,7 @@ TEST_F(Losing, InEvaluation_GivesTheSameLoss) {
 }
 
 TEST_F(Losing, SlowDevice_IsNotTakenForAHungOne) {
-  // A program takes about 20 ms, some 30 times the prediction's idea of it, and the bound is near: but it goes on.
+  // A microbatch takes longer than the bound, but its programs, some 10 ms each, go on ending.
   Placement placement = pool({}, 0);
   const std::string file = card_file(card_entry("sluggish", 1, 4e-10)).string();
   placement.devices = "emulated:" + file + "#sluggish*2";
