@@ -5,6 +5,7 @@
 #include "rondo/base/status.h"
 #include "rondo/devices/pool.h"
 #include "rondo/devices/speed_cache.h"
+#include "rondo/partition/schedules.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 
@@ -60,6 +61,17 @@ Json slots_json(const partition::Plan& plan) {
   return slots;
 }
 
+Json schedules_json(const std::vector<partition::ComparedSchedule>& rows) {
+  Json schedules = Json::object();
+  for (const partition::ComparedSchedule& row : rows) {
+    schedules[row.name] = {{"bubble", row.bubble},         {"tokens_per_second", row.tokens_per_second},
+                           {"peak_bytes", row.peak_bytes}, {"stages_per_device", row.stages_per_device},
+                           {"recompute", row.recompute},   {"fits", row.fits},
+                           {"executable", row.executable}};
+  }
+  return schedules;
+}
+
 /// A described card's figures are known; a real device's are measured now, remembered, or unknown (0).
 absl::StatusOr<devices::DeviceProfile> known_speeds(const Config& config, const devices::PoolMember& member,
                                                     devices::ThreadPool& threads) {
@@ -98,6 +110,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
   if (!config.dataset.empty()) {
+    if (open.folder.empty()) return find_model(config.model_name_or_path).status();  // data needs its tokenizer
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
     Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
@@ -117,7 +130,16 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
                {"host_peak_bytes", run.plan.host_peak_bytes},
                {"host_memory", memory_json(run.plan.host)},
                {"disk_bytes", run.plan.disk_bytes},
+               {"advice", run.plan.predicted.advice},
                {"slots", slots_json(run.plan)}};
+  if (config.compare) {
+    Config dealt = config;
+    dealt.schedule = partition::name_of(partition::Schedule::kRoundPipe);
+    RONDO_ASSIGN_OR_RETURN(const PlannedRun own,
+                           plan_run(dealt, *open.architecture, machine, lengths, Purpose::kTrain));
+    view.schedules = partition::compare(own.plan, own.shape, own.work, machine.shape);
+    view.json["schedules"] = schedules_json(view.schedules);
+  }
   return view;
 }
 

@@ -19,6 +19,9 @@ class Trainer {
  public:
   Trainer(const Config& config, RunObserver& observer, const StopFlag& stop)
       : config_(config), observer_(observer), stop_(stop) {}
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   absl::StatusOr<RunOutcome> run();
 
@@ -33,6 +36,8 @@ class Trainer {
                         const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
   absl::Status evaluate(std::uint64_t step);
   absl::Status save(std::uint64_t step);
+  absl::Status stop_with(const absl::Status& error);
+  void pass_on_notes();
   RunSummary summary();
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
   double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
@@ -64,6 +69,7 @@ class Trainer {
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;
   std::uint64_t first_step_ = 0;
+  std::uint64_t saved_step_ = 0;  // of the last checkpoint
 };
 
 }  // namespace rondo::train

@@ -154,8 +154,10 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), seconds);
   report.bubble = measured_bubble(last_end_, now);
   executor_->clear_traces();
-  report.limited_by = planned_.plan.predicted.limited_by;
+  report.limited_by = executor_->plan().predicted.limited_by;
   report.skipped_steps = state_.skipped_steps;
+  report.retries = executor_->retries();
+  report.lost_devices = executor_->lost_devices().size();
   report.memory = memory_use();
   state_.log_history.push_back({{"epoch", report.epoch},
                                 {"grad_norm", report.grad_norm},

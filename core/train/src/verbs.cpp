@@ -36,14 +36,17 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
-  RONDO_ASSIGN_OR_RETURN(const auto executor,
-                         schedule::StepExecutor::make(executor_parts(open, machine, planned, store)));
+  schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
+  parts.recovery.verify_transfers = config.verify_transfers;
+  RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;
   for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
-    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor->evaluate(loader.step(step)));
-    sum += result.loss_sum;
-    evaluation.target_tokens += result.target_tokens;
+    const absl::StatusOr<schedule::StepResult> result = executor->evaluate(loader.step(step));
+    for (const std::string& note : executor->take_notes()) observer.on_note(note);
+    RONDO_RETURN_IF_ERROR(result.status());
+    sum += result->loss_sum;
+    evaluation.target_tokens += result->target_tokens;
   }
   evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
   evaluation.perplexity = std::exp(evaluation.eval_loss);

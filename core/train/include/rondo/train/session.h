@@ -46,7 +46,8 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
 /// What a plan is for.
 enum class Purpose : std::uint8_t { kTrain, kEvaluate };
 
-/// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked.
+/// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked;
+/// without, a model of known_models() need not be there (`folder` is empty then).
 struct OpenModel {
   std::filesystem::path folder;
   std::optional<model::TensorFiles> files;
@@ -69,6 +70,7 @@ absl::StatusOr<Machine> open_machine(const Config& config);
 struct PlannedRun {
   partition::ModelShape shape;
   partition::Workload work;
+  partition::PlanRequest request;
   partition::Plan plan;
   std::vector<std::uint32_t> buckets;
 };
