@@ -20,6 +20,8 @@ offload::ParameterStore store_of(const model::Architecture& model) {
   return *offload::ParameterStore::make(schedule::parameter_specs(model), model.method().dtype, false);
 }
 
+constexpr std::uint64_t kUpdates = 2;
+
 /// Weights and moments from a seed.
 offload::ParameterStore filled_store(const model::Architecture& model, std::uint64_t seed) {
   offload::ParameterStore store = store_of(model);
@@ -29,6 +31,7 @@ offload::ParameterStore filled_store(const model::Architecture& model, std::uint
     if (!model.parameters()[id].trained) continue;
     for (float& value : store.first_moment(id)) value = next *= -0.999F;
     for (float& value : store.second_moment(id)) value = 1e-8F * static_cast<float>(++seed);
+    store.publish_from_master(id, kUpdates);  // how a weight is rounded depends on the number of updates
   }
   return store;
 }
@@ -36,8 +39,8 @@ offload::ParameterStore filled_store(const model::Architecture& model, std::uint
 TrainerState some_state(std::uint64_t step) {
   TrainerState state;
   state.global_step = step;
-  state.updates = step - 1;
-  state.skipped_steps = 1;
+  state.updates = kUpdates;
+  state.skipped_steps = step - kUpdates;
   state.epoch = 1.0 / 3;
   state.max_steps = 90;
   state.num_train_epochs = 2.5;
