@@ -175,8 +175,7 @@ std::vector<Entry> pool_keys() {
             "threads that compute on the host; 0: as many as the process may use")
           .to(4096),
       Entry(kRun, "verify_transfers", &Config::verify_transfers,
-            "checksums on everything that travels between host and devices")
-          .refused({"true"}),
+            "checksums on everything that travels between host and devices"),
   };
 }
 

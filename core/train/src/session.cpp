@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <tuple>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -132,13 +133,9 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   if (!config.eval_dataset.empty()) {
     RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_dataset(config.eval_dataset, text.renderer(), options));
   } else if (config.val_size > 0 && !run.train.samples.empty()) {
-    auto [train, held_out] = data::split_dataset(std::move(run.train), config.val_size, config.seed);
-    if (train.samples.empty() || held_out.samples.empty()) {
-      return invalid_input("val_size: {} cannot part the {} samples of {} into some to train on and some to hold out",
-                           config.val_size, train.samples.size() + held_out.samples.size(), config.dataset);
-    }
-    run.train = std::move(train);
-    run.evaluation = std::move(held_out);
+    auto parts = data::split_dataset(std::move(run.train), config.val_size, config.seed);
+    if (!parts.ok()) return with_context(parts.status(), "val_size");
+    std::tie(run.train, run.evaluation) = *std::move(parts);
   }
   return run;
 }
@@ -233,10 +230,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
   run.work.sequence_length = lengths.longest_sequence;
   run.work.microbatch_sequences = config.per_device_train_batch_size;
-  partition::PlanRequest request;
-  request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
-  if (config.recompute != "auto") request.keep = keep_of(config.recompute);
-  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));
+  run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
+  if (config.recompute != "auto") run.request.keep = keep_of(config.recompute);
+  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
   return run;
 }
 
@@ -251,6 +247,23 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));
   }
   return store;
+}
+
+schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,
+                                       offload::ParameterStore& store) {
+  schedule::ExecutorParts parts;
+  parts.model = &*model.architecture;
+  parts.plan = &run.plan;
+  parts.shape = &run.shape;
+  parts.work = run.work;
+  for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
+  parts.parameters = &store;
+  parts.threads = machine.threads.get();
+  parts.host = machine.host;
+  parts.buckets = run.buckets;
+  parts.recovery.machine = machine.shape;
+  parts.recovery.request = run.request;
+  return parts;
 }
 
 }  // namespace rondo::train
