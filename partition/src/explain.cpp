@@ -98,34 +98,44 @@ class Explainer {
                       "global batch of {} (gradient_accumulation_steps: {}) the links no longer limit{}",
                       share(link_), work.microbatches * work_.microbatch_sequences, work.microbatches, memory));
     }
-    const auto [device, compute, copy] = slowest_hop();
+    const Traffic traffic = traffic_of_step();
+    const double most = std::max({traffic.weights, traffic.boundaries, traffic.gradients});
+    const std::string change =
+        most <= traffic.weights ? "more device memory would let weights stay"
+        : most <= traffic.gradients
+            ? fmt::format("a reduction_group above {} would bring gradients home less often", work_.reduction_group)
+            : "faster links, or cards on roots of their own, would help";
     say(
-        fmt::format("the links cost {:.0f}% of the step, whatever the batch up to {} microbatches: a microbatch "
-                    "computes for {:.3g} s in a "
-                    "slot of {} and its boundaries take {:.3g} s over the link; a faster link, cards on roots of their "
-                    "own, or fewer cards would help",
-                    share(link_), kMostMicrobatches, compute, machine_.devices[device].name, copy));
+        fmt::format("the links cost {:.0f}% of the step, with larger batches too; a step carries {} of weights, {} of "
+                    "activations and {} of gradients; {}",
+                    share(link_), format_bytes(static_cast<Bytes>(traffic.weights)),
+                    format_bytes(static_cast<Bytes>(traffic.boundaries)),
+                    format_bytes(static_cast<Bytes>(traffic.gradients)), change));
   }
 
-  struct Hop {
-    DeviceIndex device = 0;
-    double compute = 0;
-    double copy = 0;
+  struct Traffic {
+    double weights = 0;  // bytes
+    double boundaries = 0;
+    double gradients = 0;
   };
-  /// The slot whose boundaries take the longest, measured by its work.
-  Hop slowest_hop() const {
-    Hop worst;
-    double most = -1;
-    const FluidLinks links(machine_);
+  Traffic traffic_of_step() const {
+    Traffic traffic;
     for (const Slot& slot : plan_.slots) {
-      const double boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
-      const double copy =
-          links.seconds_alone(links.up(slot.device), boundaries * static_cast<double>(work_.boundary_bytes));
-      if (copy <= most * slot.seconds) continue;
-      most = copy / std::max(slot.seconds, 1e-12);
-      worst = {slot.device, slot.seconds, copy};
+      if (machine_.devices[slot.device].unified_memory) continue;
+      const std::vector<LayerIndex> resident = residents_of(plan_, slot.device);
+      const std::uint32_t count = plan_.rounds[slot.round].microbatches;
+      const std::uint32_t groups = (count + work_.reduction_group - 1) / work_.reduction_group;
+      for (LayerIndex i = slot.first_layer; i <= slot.last_layer; ++i) {
+        const LayerShape& layer = model_.layers[i];
+        const bool stays = std::ranges::binary_search(resident, i);
+        traffic.weights += static_cast<double>(stays ? layer.trained_weight_bytes : layer.weight_bytes);
+        if (slot.phase != SlotPhase::kForward) traffic.gradients += static_cast<double>(layer.gradient_bytes) * groups;
+      }
+      const int boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kFused ? 0 : 1) +
+                             (slot.phase == SlotPhase::kBackward ? 1 : 0);
+      traffic.boundaries += static_cast<double>(work_.boundary_bytes) * boundaries * count;
     }
-    return worst;
+    return traffic;
   }
 
   void say_host() {

@@ -28,7 +28,7 @@ constexpr std::size_t kLimits = 40;  // times of a slot tried for one set of dev
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
 constexpr std::size_t kMostSets = 256;         // of devices, tried one by one
-constexpr std::size_t kImproved = 4;           // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kImproved = 3;           // candidates of a set and a Keep that are improved and simulated
 constexpr std::size_t kTrials = 8000;          // changes tried on each of them
 constexpr double kMostPlans = 6e5;             // that are all looked at
 constexpr std::size_t kMostSimulated = 10000;  // of them

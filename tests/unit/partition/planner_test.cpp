@@ -251,6 +251,7 @@ TEST(Planner, LinksLimit_AdviceNamesTheBatchThatFreesThem) {
     device.budget_bytes = 64 * kMiB;
   }
   scene.work.boundary_bytes = 64 * 1024;
+  for (LayerShape& layer : scene.model.layers) layer.gradient_bytes = 4096;
   const auto plan = plan_of(scene);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->predicted.limited_by, "link");
