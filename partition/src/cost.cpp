@@ -27,6 +27,19 @@ const char* name_of(SlotPhase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+namespace {
+constexpr const char* kScheduleNames[] = {"roundpipe", "gpipe", "looped_bfs"};
+}  // namespace
+
+const char* name_of(Schedule schedule) { return kScheduleNames[static_cast<std::size_t>(schedule)]; }
+
+std::optional<Schedule> executable_schedule(std::string_view name) {
+  for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
+    if (name == name_of(schedule)) return schedule;
+  }
+  return std::nullopt;
+}
+
 Bytes total_of(const MemoryTable& table) {
   return std::accumulate(table.begin(), table.end(), Bytes{0},
                          [](Bytes sum, const auto& entry) { return sum + entry.second; });

@@ -1,5 +1,5 @@
-// Times on a real card, as one JSON list on the standard output: every op of tests/ops at the sizes of a real model, and
-// products and attention of larger ones. Each figure is the best of kTries rounds of kRuns runs in flight.
+// Times on a real card, as one JSON list on the standard output: every op of tests/ops at the sizes of a real model,
+// and products and attention of larger ones. Each figure is the best of kTries rounds of kRuns runs in flight.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,8 +70,9 @@ void report(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case
     return;
   }
   const OpCost cost = cost_of(op_case.list, op_case.list.ops[place], op_case.list.tokens);
-  fmt::print("{}  {{\"name\": \"{}\", \"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}",
-             separator, name, *seconds, cost.flops / *seconds, cost.bytes / *seconds);
+  fmt::print(
+      "{}  {{\"name\": \"{}\", \"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}",
+      separator, name, *seconds, cost.flops / *seconds, cost.bytes / *seconds);
 }
 
 OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, OpKind kind, DType storage) {
