@@ -8,18 +8,18 @@
 #include "common.glsl"
 #include "attention.glsl"
 
-shared float query_tile[kTile * kPitch];
-shared float key_tile[kTile * kPitch];  // then the values'
+shared vec4 query_tile[kTile * kPitch];
+shared vec4 key_tile[kTile * kPitch];  // then the values'
 shared float scores[kTile * kTile];
 
 const float kLowest = -1.0e30;
 
 void load_keys(uint64_t from, int first, int last, uint head, uint heads) {
-  for (uint i = gl_LocalInvocationIndex; i < kTile * kWidth; i += 64) {
-    const int key = first + int(i / kWidth);
-    const uint d = i % kWidth;
-    key_tile[i / kWidth * kPitch + d] =
-        key <= last ? load(from, kType, (uint(key) * heads + head) * kWidth + d) : 0.0;
+  for (uint i = gl_LocalInvocationIndex; i < kTile * kFours; i += 64) {
+    const int key = first + int(i / kFours);
+    const uint four = i % kFours;
+    key_tile[i / kFours * kPitch + four] =
+        key <= last ? load_channels(from, uint(key) * heads + head, four) : vec4(0.0);
   }
 }
 
@@ -37,9 +37,9 @@ void main() {
   const int first_token = int(gl_WorkGroupID.x * kTile);
   const int last_token = min(first_token + int(kTile), real) - 1;
 
-  for (uint d = lane; d < kWidth; d += kLanes) {
-    query_tile[row * kPitch + d] =
-        token < real ? load(address(0), kType, (uint(token) * heads + head) * kWidth + d) : 0.0;
+  const uint query = uint(token) * heads + head;
+  for (uint four = lane; four < kFours; four += kLanes) {
+    query_tile[row * kPitch + four] = token < real ? load_channels(address(0), query, four) : vec4(0.0);
   }
   int seen_from = 0x7FFFFFFF;
   int seen_to = -1;
@@ -68,16 +68,23 @@ void main() {
 
   float maximum = kLowest;
   float total = 0.0;
-  float sums[kEach];
-  [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = 0.0;
+  vec4 sums[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = vec4(0.0);
   for (int first = tile_from; first <= tile_to; first += int(kTile)) {
     load_keys(address(1), first, tile_to, key_head, key_heads);
     barrier();
-    for (uint c = lane; c < kTile; c += kLanes) {
+    float own[kColumns];
+    [[unroll]] for (uint j = 0; j < kColumns; ++j) own[j] = 0.0;
+    for (uint four = 0; four < kFours; ++four) {
+      const vec4 q = query_tile[row * kPitch + four];
+      [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+        own[j] += dot(q, key_tile[min(lane + j * kLanes, kTile - 1) * kPitch + four]);
+      }
+    }
+    [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+      const uint c = lane + j * kLanes;
       const int key = first + int(c);
-      float score = 0.0;
-      for (uint d = 0; d < kWidth; ++d) score += query_tile[row * kPitch + d] * key_tile[c * kPitch + d];
-      scores[row * kTile + c] = key >= seen_from && key <= seen_to ? score * push.factors[0] : kLowest;
+      if (c < kTile) scores[row * kTile + c] = key >= seen_from && key <= seen_to ? own[j] * push.factors[0] : kLowest;
     }
     barrier();
     load_keys(address(2), first, tile_to, key_head, key_heads);
@@ -94,21 +101,22 @@ void main() {
     float added = 0.0;
     for (uint c = 0; c < kTile; ++c) added += scores[row * kTile + c];
     total = total * factor + added;
-    [[unroll]] for (uint i = 0; i < kEach; ++i) {
-      const uint d = min(lane + i * kLanes, kWidth - 1);
-      float sum = 0.0;
-      for (uint c = 0; c < kTile; ++c) sum += scores[row * kTile + c] * key_tile[c * kPitch + d];
-      sums[i] = sums[i] * factor + sum;
+    [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] *= factor;
+    for (uint c = 0; c < kTile; ++c) {
+      const float p = scores[row * kTile + c];
+      [[unroll]] for (uint i = 0; i < kEach; ++i) {
+        sums[i] += p * key_tile[c * kPitch + min(lane + i * kLanes, kFours - 1)];
+      }
     }
     barrier();
   }
   if (token >= int(push.sizes[0])) return;
   const float inverse = token < real ? 1.0 / total : 0.0;
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    const uint d = lane + i * kLanes;
-    if (d < kWidth) store(address(4), kType, (uint(token) * heads + head) * kWidth + d, sums[i] * inverse);
+    const uint four = lane + i * kLanes;
+    if (four < kFours) store_channels(address(4), query, four, sums[i] * inverse);
   }
   if (!kCached && lane == 0) {
-    Floats(address(5)).v[uint(token) * heads + head] = token < real ? maximum + exact_log(total) : 0.0;
+    Floats(address(5)).v[query] = token < real ? maximum + exact_log(total) : 0.0;
   }
 }

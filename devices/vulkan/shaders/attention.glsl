@@ -1,8 +1,8 @@
 // What the attention kernels share. They work on tiles of kTile queries and kTile keys of one head: scores exist a tile
 // at a time, in shared memory. kTile follows from the head's size, so that the tiles fit.
 //
-// 64 invocations share out the kTile rows of a tile, 64 / kTile to a row: `row`, and `lane` within it. A lane's channels
-// are lane, lane + kLanes, ...
+// Channels go by fours, the last filled up with zeros. 64 invocations share out the kTile rows of a tile, kLanes to a
+// row: `row`, and `lane` within it. A lane's fours are lane, lane + kLanes, ...; its columns of scores likewise.
 #include "sequences.glsl"
 
 layout(local_size_x = 64) in;
@@ -12,8 +12,26 @@ layout(constant_id = 2) const uint kTile = 16;
 layout(constant_id = 3) const bool kCached = false;  // keys are a cache's rows, queries stand at `positions`
 
 const uint kLanes = 64 / kTile;
-const uint kEach = (kWidth + kLanes - 1) / kLanes;
-const uint kPitch = kWidth + 1;
+const uint kFours = (kWidth + 3) / 4;
+const uint kPitch = kFours + 1;
+const uint kEach = (kFours + kLanes - 1) / kLanes;   // fours of a lane
+const uint kColumns = (kTile + kLanes - 1) / kLanes;  // columns of scores of a lane
+
+/// Four channels of a tensor [tokens, heads, kWidth] from channel 4 * four on.
+vec4 load_channels(uint64_t from, uint token_and_head, uint four) {
+  const uint first = token_and_head * kWidth + 4 * four;
+  if (kWidth % 4 == 0) return load_four(from, kType, first);
+  vec4 value = vec4(0.0);
+  [[unroll]] for (uint j = 0; j < 4; ++j) {
+    if (4 * four + j < kWidth) value[j] = load(from, kType, first + j);
+  }
+  return value;
+}
+void store_channels(uint64_t to, uint token_and_head, uint four, vec4 value) {
+  [[unroll]] for (uint j = 0; j < 4; ++j) {
+    if (4 * four + j < kWidth) store(to, kType, token_and_head * kWidth + 4 * four + j, value[j]);
+  }
+}
 
 /// The first key that the query `token` sees; past all keys for padding. `window` 0: none.
 int first_seen(Ints bounds, int token, int window) {

@@ -7,10 +7,10 @@
 #include "common.glsl"
 #include "attention.glsl"
 
-shared float query_tile[kTile * kPitch];
-shared float output_tile[kTile * kPitch];  // do
-shared float key_tile[kTile * kPitch];
-shared float value_tile[kTile * kPitch];
+shared vec4 query_tile[kTile * kPitch];
+shared vec4 output_tile[kTile * kPitch];  // do
+shared vec4 key_tile[kTile * kPitch];
+shared vec4 value_tile[kTile * kPitch];
 shared float slopes[kTile * kTile];
 
 void main() {
@@ -27,49 +27,61 @@ void main() {
   const int token = first_token + int(row);
   const int last_token = min(first_token + int(kTile), real) - 1;
   const uint query = uint(token) * heads + head;
-  for (uint d = lane; d < kWidth; d += kLanes) {
-    query_tile[row * kPitch + d] = token < real ? load(address(0), kType, query * kWidth + d) : 0.0;
-    output_tile[row * kPitch + d] = token < real ? load(address(4), kType, query * kWidth + d) : 0.0;
+  for (uint four = lane; four < kFours; four += kLanes) {
+    query_tile[row * kPitch + four] = token < real ? load_channels(address(0), query, four) : vec4(0.0);
+    output_tile[row * kPitch + four] = token < real ? load_channels(address(4), query, four) : vec4(0.0);
   }
   const int seen_from = first_seen(bounds, token, window);
   const float lse = token < real ? Floats(address(3)).v[query] : 0.0;
   const float delta = token < real ? Floats(address(6)).v[query] : 0.0;
   const int tile_from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
-  float sums[kEach];
-  [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = 0.0;
+  vec4 sums[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = vec4(0.0);
   for (int first = tile_from; first <= last_token; first += int(kTile)) {
-    for (uint i = gl_LocalInvocationIndex; i < kTile * kWidth; i += 64) {
-      const int key = first + int(i / kWidth);
-      const uint d = i % kWidth;
-      const uint at = (uint(key) * key_heads + key_head) * kWidth + d;
-      key_tile[i / kWidth * kPitch + d] = key <= last_token ? load(address(1), kType, at) : 0.0;
-      value_tile[i / kWidth * kPitch + d] = key <= last_token ? load(address(2), kType, at) : 0.0;
+    for (uint i = gl_LocalInvocationIndex; i < kTile * kFours; i += 64) {
+      const int key = first + int(i / kFours);
+      const uint to = i / kFours * kPitch + i % kFours;
+      const uint at = uint(key) * key_heads + key_head;
+      key_tile[to] = key <= last_token ? load_channels(address(1), at, i % kFours) : vec4(0.0);
+      value_tile[to] = key <= last_token ? load_channels(address(2), at, i % kFours) : vec4(0.0);
     }
     barrier();
-    for (uint c = lane; c < kTile; c += kLanes) {
-      const int key = first + int(c);
-      float score = 0.0;
-      float dp = 0.0;
-      for (uint d = 0; d < kWidth; ++d) {
-        score += query_tile[row * kPitch + d] * key_tile[c * kPitch + d];
-        dp += output_tile[row * kPitch + d] * value_tile[c * kPitch + d];
+    float score[kColumns];
+    float dp[kColumns];
+    [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+      score[j] = 0.0;
+      dp[j] = 0.0;
+    }
+    for (uint four = 0; four < kFours; ++four) {
+      const vec4 q = query_tile[row * kPitch + four];
+      const vec4 d_o = output_tile[row * kPitch + four];
+      [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+        const uint at = min(lane + j * kLanes, kTile - 1) * kPitch + four;
+        score[j] += dot(q, key_tile[at]);
+        dp[j] += dot(d_o, value_tile[at]);
       }
+    }
+    [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+      const uint c = lane + j * kLanes;
+      const int key = first + int(c);
       const bool seen = token < real && key >= seen_from && key <= token;
-      slopes[row * kTile + c] =
-          seen ? exact_exp(score * push.factors[0] - lse) * (dp - delta) * push.factors[0] : 0.0;
+      if (c < kTile) {
+        slopes[row * kTile + c] =
+            seen ? exact_exp(score[j] * push.factors[0] - lse) * (dp[j] - delta) * push.factors[0] : 0.0;
+      }
     }
     barrier();
-    [[unroll]] for (uint i = 0; i < kEach; ++i) {
-      const uint d = min(lane + i * kLanes, kWidth - 1);
-      float sum = 0.0;
-      for (uint c = 0; c < kTile; ++c) sum += slopes[row * kTile + c] * key_tile[c * kPitch + d];
-      sums[i] += sum;
+    for (uint c = 0; c < kTile; ++c) {
+      const float slope = slopes[row * kTile + c];
+      [[unroll]] for (uint i = 0; i < kEach; ++i) {
+        sums[i] += slope * key_tile[c * kPitch + min(lane + i * kLanes, kFours - 1)];
+      }
     }
     barrier();
   }
   if (token >= int(push.sizes[0])) return;
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    const uint d = lane + i * kLanes;
-    if (d < kWidth) store(address(7), kType, query * kWidth + d, sums[i]);
+    const uint four = lane + i * kLanes;
+    if (four < kFours) store_channels(address(7), query, four, sums[i]);
   }
 }

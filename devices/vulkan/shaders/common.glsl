@@ -50,6 +50,17 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
   }
 }
 
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FourFloats { vec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FourNarrow { uvec2 v; };
+
+/// Four elements from `i` on, which is a multiple of four.
+vec4 load_four(uint64_t tensor, uint dtype, uint i) {
+  if (dtype == kFloat32) return FourFloats(tensor + uint64_t(i) * 4ul).v;
+  const uvec2 pairs = FourNarrow(tensor + uint64_t(i) * 2ul).v;
+  return vec4(widened(pairs.x & 0xFFFFu), uintBitsToFloat(pairs.x & 0xFFFF0000u), widened(pairs.y & 0xFFFFu),
+              uintBitsToFloat(pairs.y & 0xFFFF0000u));
+}
+
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
 uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 

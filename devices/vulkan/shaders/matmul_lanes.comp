@@ -1,11 +1,11 @@
-// matmul.comp's products for processors that pose as cards, where memory is read a lane at a time, shared memory too,
-// and lanes are cheap to broadcast. A subgroup of eight computes 16 x 32 elements by itself, without shared memory.
+// matmul.comp's products for processors that pose as cards: there memory is read a lane at a time, shared memory too, so
+// that what counts is how much is computed for each read. An invocation computes 8 x 8 elements by itself and reads four
+// at a time; eight of them, two by four, make a tile of 16 x 32.
 //
-// Slots, sizes, factors and constants are those of matmul.comp, and so are the sums: rising order of K, the same bits.
-// The inner extent and, where the rows of B go along N, N are multiples of four; with A transposed M is even.
+// Slots, sizes, factors and constants are those of matmul.comp, and so are the sums: rising order of K.
+// Whatever runs along memory (of A: M when transposed, else K; of B: K when transposed, else N) is a multiple of four.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#extension GL_KHR_shader_subgroup_ballot : require
 #include "common.glsl"
 
 layout(local_size_x = 8) in;
@@ -21,111 +21,91 @@ layout(constant_id = 8) const bool kAddend = false;
 layout(constant_id = 9) const bool kAccumulate = false;
 layout(constant_id = 10) const uint kListed = 0;
 
-const uint kRows = 16;
-const uint kColumns = 32;
+const uint kEach = 8;  // rows and columns of an invocation
 
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats4 { vec4 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats2 { vec2 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words2 { uvec2 v; };
-
-/// Four elements from `i` on, which is a multiple of four.
-vec4 load_four(uint64_t tensor, uint dtype, uint i) {
-  if (dtype == kFloat32) return Floats4(tensor + uint64_t(i) * 4ul).v;
-  const uvec2 words = Words2(tensor + uint64_t(i) * 2ul).v;
-  return vec4(uintBitsToFloat(words.x << 16), uintBitsToFloat(words.x & 0xFFFF0000u), uintBitsToFloat(words.y << 16),
-              uintBitsToFloat(words.y & 0xFFFF0000u));
-}
-/// Two elements from `i` on, which is even.
-vec2 load_two(uint64_t tensor, uint dtype, uint i) {
-  if (dtype == kFloat32) return Floats2(tensor + uint64_t(i) * 4ul).v;
-  const uint word = Uints(tensor + uint64_t(i) * 2ul).v[0];
-  return vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u));
-}
+vec4 sums[2 * kEach];  // by row, then half of the columns
 
 uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
 
-// By row: four columns each. With B transposed a lane's columns are lane + 0, 8, 16, 24, else 4 lane + 0, 1, 2, 3.
-vec4 sums[kRows];
-
-void multiply_row(uint i, float a, vec4 b) { sums[i] += a * b; }
-
-/// Adds the products of the inner elements k ... end: A's rows begin at `rows_at` (A not transposed).
-void add_products(uint rows_at[2], uint first_m, uint last_m, uint first_n, uint begin, uint end) {
-  const uint lane = gl_LocalInvocationIndex;
-  const uint64_t from_a = address(0);
-  const uint64_t from_b = address(1);
-  const uint columns = push.sizes[1];
-  for (uint k = begin; k < end; k += 4) {
-    vec4 b[4];  // by inner element
-    if (kTransposedB) {
-      mat4 rows;
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const uint n = min(first_n + lane + 8 * j, columns - 1);
-        rows[j] = load_four(from_b, kTypeB, n * push.sizes[4] + k);
-      }
-      const mat4 turned = transpose(rows);
-      [[unroll]] for (uint j = 0; j < 4; ++j) b[j] = turned[j];
-    } else {
-      const uint n = min(first_n + 4 * lane, columns - 4);
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        // Past the end (only a list's rows need not come in fours) A is zero; what is read must be a number.
-        const uint inner = min(k + j, end - 1);
-        b[j] = load_four(from_b, kTypeB, (kListed == 3 ? listed(inner) : inner) * push.sizes[4] + n);
-      }
+/// Adds the products of four inner elements: a by row, then inner element; b by inner element, then half.
+void multiply(vec4 a[kEach], vec4 b[2 * 4]) {
+  [[unroll]] for (uint k = 0; k < 4; ++k) {
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      sums[2 * i] += a[i][k] * b[2 * k];
+      sums[2 * i + 1] += a[i][k] * b[2 * k + 1];
     }
-    if (kTransposedA) {
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const uint m = min(first_m + 2 * lane, last_m - 1);
-        vec2 a = vec2(0.0);
-        if (k + j < end) a = load_two(from_a, kTypeA, (k + j) * push.sizes[3] + m);
-#define RONDO_ROWS(l)                                         \
-  multiply_row(2 * l, subgroupBroadcast(a.x, l), b[j]);       \
-  multiply_row(2 * l + 1, subgroupBroadcast(a.y, l), b[j]);
-        RONDO_ROWS(0) RONDO_ROWS(1) RONDO_ROWS(2) RONDO_ROWS(3)
-        RONDO_ROWS(4) RONDO_ROWS(5) RONDO_ROWS(6) RONDO_ROWS(7)
-      }
-    } else {
-      // A lane reads four inner elements of two rows.
-      const vec4 even = load_four(from_a, kTypeA, rows_at[0] + k);
-      const vec4 odd = load_four(from_a, kTypeA, rows_at[1] + k);
-#define RONDO_ROW(l)                                                   \
-  {                                                                    \
-    const vec4 a = subgroupBroadcast(even, l);                         \
-    const vec4 c = subgroupBroadcast(odd, l);                          \
-    [[unroll]] for (uint j = 0; j < 4; ++j) {                          \
-      multiply_row(l, a[j], b[j]);                                     \
-      multiply_row(8 + l, c[j], b[j]);                                 \
-    }                                                                  \
   }
-      RONDO_ROW(0) RONDO_ROW(1) RONDO_ROW(2) RONDO_ROW(3)
-      RONDO_ROW(4) RONDO_ROW(5) RONDO_ROW(6) RONDO_ROW(7)
+}
+
+/// Rows m ... m + 7 of A at k ... k + 3, zero past `end`. `rows`: how many A has.
+void load_a(out vec4 a[kEach], uint m, uint rows, uint k, uint end) {
+  if (kTransposedA) {
+    mat4 low;
+    mat4 high;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      // Past the end, which is that of a list or of the tokens, there is nothing to add.
+      const float present = k + j < end ? 1.0 : 0.0;
+      const uint at = min(k + j, end - 1) * push.sizes[3];
+      low[j] = present * load_four(address(0), kTypeA, at + min(m, rows - 4));
+      high[j] = present * load_four(address(0), kTypeA, at + min(m + 4, rows - 4));
+    }
+    low = transpose(low);
+    high = transpose(high);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      a[i] = low[i];
+      a[4 + i] = high[i];
+    }
+  } else {
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      const uint row = min(m + i, rows - 1);
+      a[i] = load_four(address(0), kTypeA, (kListed == 1 ? listed(row) : row) * push.sizes[3] + k);
+    }
+  }
+}
+
+void load_b(out vec4 b[2 * 4], uint n, uint k, uint end) {
+  const uint columns = push.sizes[1];
+  if (kTransposedB) {
+    [[unroll]] for (uint half_of = 0; half_of < 2; ++half_of) {
+      mat4 part;
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const uint column = min(n + 4 * half_of + j, columns - 1);
+        part[j] = load_four(address(1), kTypeB, column * push.sizes[4] + k);
+      }
+      part = transpose(part);
+      [[unroll]] for (uint j = 0; j < 4; ++j) b[2 * j + half_of] = part[j];
+    }
+  } else {
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      const uint inner = min(k + j, end - 1);
+      const uint at = (kListed == 3 ? listed(inner) : inner) * push.sizes[4];
+      b[2 * j] = load_four(address(1), kTypeB, at + min(n, columns - 4));
+      b[2 * j + 1] = load_four(address(1), kTypeB, at + min(n + 4, columns - 4));
     }
   }
 }
 
 void store_sums(uint first_m, uint first_n, uint rows) {
   const uint64_t to = address(2);
-  const uint columns = push.sizes[1];
-  [[unroll]] for (uint i = 0; i < kRows; ++i) {
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
     const uint m = first_m + i;
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      const uint n = first_n + (kTransposedB ? gl_LocalInvocationIndex + 8 * j : 4 * gl_LocalInvocationIndex + j);
-      if (m < rows && n < columns) {
+    [[unroll]] for (uint j = 0; j < kEach; ++j) {
+      const uint n = first_n + j;
+      if (m < rows && n < push.sizes[1]) {
         const uint at = (kListed == 2 ? listed(m) : m) * push.sizes[5] + n;
-        float value = push.factors[0] * sums[i][j];
+        float value = push.factors[0] * sums[2 * i + j / 4][j % 4];
         if (kBias) value += load(address(3), kTypeBias, n);
         if (kAddend) value += load(address(4), kTypeAddend, at);
         if (kAccumulate) value += load(to, kTypeOut, at);
         store(to, kTypeOut, at, value);
       }
     }
-    sums[i] = vec4(0.0);
+    sums[2 * i] = vec4(0.0);
+    sums[2 * i + 1] = vec4(0.0);
   }
 }
 
 void main() {
-  const uint first_m = gl_WorkGroupID.y * kRows;
-  const uint first_n = gl_WorkGroupID.x * kColumns;
   uint rows = push.sizes[0];
   uint depth = push.sizes[2];
   if (kListed != 0) {
@@ -137,15 +117,19 @@ void main() {
       rows = present;
     }
   }
-  if (first_m >= rows) return;
-  uint rows_at[2];
-  [[unroll]] for (uint half_of = 0; half_of < 2; ++half_of) {
-    const uint m = min(first_m + 8 * half_of + gl_LocalInvocationIndex, rows - 1);
-    rows_at[half_of] = (kListed == 1 ? listed(m) : m) * push.sizes[3];
-  }
-  [[unroll]] for (uint i = 0; i < kRows; ++i) sums[i] = vec4(0.0);
+  const uint m = (gl_WorkGroupID.y * 2 + gl_LocalInvocationIndex / 4) * kEach;
+  const uint n = (gl_WorkGroupID.x * 4 + gl_LocalInvocationIndex % 4) * kEach;
+  if (gl_WorkGroupID.y * 2 * kEach >= rows) return;
+  [[unroll]] for (uint i = 0; i < 2 * kEach; ++i) sums[i] = vec4(0.0);
   for (uint chunk = 0; chunk < depth; chunk += push.sizes[6]) {
-    add_products(rows_at, first_m, rows - 1, first_n, chunk, min(chunk + push.sizes[6], depth));
-    store_sums(first_m, first_n, rows);
+    const uint end = min(chunk + push.sizes[6], depth);
+    for (uint k = chunk; k < end; k += 4) {
+      vec4 a[kEach];
+      vec4 b[2 * 4];
+      load_a(a, m, rows, k, end);
+      load_b(b, n, k, end);
+      multiply(a, b);
+    }
+    store_sums(m, n, rows);
   }
 }

@@ -168,9 +168,6 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   card.numerics_name = fmt::format("{}-{}-{:x}", base.deviceName, card.info.driver, base.driverVersion);
   card.limits = base.limits;
   card.most_bytes_at_once = properties11.maxMemoryAllocationSize;
-  card.has_cheap_lanes = card.info.software && properties11.subgroupSize == 8 &&
-                         (properties11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT) != 0 &&
-                         (properties11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
   functions_.GetPhysicalDeviceMemoryProperties2(handle, &memory);

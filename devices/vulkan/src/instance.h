@@ -25,8 +25,6 @@ struct Card {
   VkDeviceSize most_bytes_at_once = 0;  // of one allocation
   VkPhysicalDeviceMemoryProperties memory{};
   std::vector<VkQueueFamilyProperties> queue_families;
-  /// A processor with lanes that kernels can broadcast: matmul_lanes.comp is for it.
-  bool has_cheap_lanes = false;
   bool has_memory_budget = false;
 };
 

@@ -7,8 +7,9 @@ namespace {
 /// Rows of a tile, so that `tiles` of them (and the scores) fit into 32 KiB of shared memory.
 std::uint32_t tile_rows(std::int64_t width, std::int64_t tiles) {
   constexpr std::int64_t kFloats = 32768 / 4;
+  const std::int64_t pitch = 4 * (parts_of(width, 4) + 1);
   std::uint32_t rows = 16;
-  while (rows > 4 && rows * (width + 1) * tiles + 2 * rows * rows + rows > kFloats) rows /= 2;
+  while (rows > 4 && rows * pitch * tiles + 2 * rows * rows + rows > kFloats) rows /= 2;
   return rows;
 }
 

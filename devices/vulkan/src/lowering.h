@@ -31,8 +31,8 @@ inline constexpr std::uint32_t kFirstTensorSlot = 2;
 /// A program's dispatches in order, each depending on those before it.
 class Lowering {
  public:
-  /// `cheap_lanes`: see Card.
-  Lowering(const OpList& list, bool cheap_lanes) : list_(list), cheap_lanes_(cheap_lanes) {}
+  /// `software`: the card is a processor, see CardInfo.
+  Lowering(const OpList& list, bool software) : list_(list), software_(software) {}
 
   /// Errors: Unimplemented naming the op and what of it the cards cannot do.
   absl::Status lower_all();
@@ -50,7 +50,7 @@ class Lowering {
   absl::Status check(const Op& op) const;
 
   const OpList& list_;
-  const bool cheap_lanes_;
+  const bool software_;
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
   Bytes workspace_bytes_ = 0;
@@ -63,7 +63,7 @@ class OpLowering {
  public:
   OpLowering(Lowering& all, const Op& op) : all_(all), op_(op) {}
 
-  bool cheap_lanes() const { return all_.cheap_lanes_; }
+  bool software() const { return all_.software_; }
   const Op& op() const { return op_; }
   const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }

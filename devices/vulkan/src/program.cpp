@@ -39,7 +39,7 @@ VulkanProgram::~VulkanProgram() {
 }
 
 absl::Status VulkanProgram::prepare() {
-  Lowering lowering(list_, context_->card().has_cheap_lanes);
+  Lowering lowering(list_, context_->card().info.software);
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);
   for (const Op& op : list_.ops) {
