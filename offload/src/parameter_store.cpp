@@ -32,7 +32,10 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::uint64_t n = parameters[i].elements;
     Entry& entry = store.entries_[i];
-    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(n * devices::size_of(dtype), "weights", phantom));
+    const bool encoded = parameters[i].encoding != devices::Encoding::kPlain;
+    const Bytes size = encoded ? devices::encoded_bytes(parameters[i].encoding, static_cast<std::int64_t>(n))
+                               : n * devices::size_of(dtype);
+    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(size, "weights", phantom));
     if (!parameters[i].trained) continue;
     if (dtype != devices::DType::kFloat32) {
       RONDO_ASSIGN_OR_RETURN(entry.master, allocate(n * sizeof(float), "master weights", phantom));

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 #include "rondo/model/safetensors.h"
 #include "rondo/train/loader.h"
@@ -101,7 +102,12 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
     const bool bias = parameter.kind == model::WeightKind::kBias;
     const float scale = norm || bias ? 0.2F : 1.5F / std::sqrt(static_cast<float>(parameter.shape.back()));
     for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
-    if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+    if (parameter.encoding != devices::Encoding::kPlain) {
+      devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(values.size()),
+                                    {store.published(id).host(), store.published(id).size});
+      encoder.append(values);
+      encoder.finish();
+    } else if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
       std::memcpy(store.master(id).data(), values.data(), values.size() * sizeof(float));
       store.publish_from_master(id);
     } else {

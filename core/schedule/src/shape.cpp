@@ -58,7 +58,7 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 }  // namespace
 
 Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
-  return round_up(model.parameters()[id].elements() * devices::size_of(model.method().dtype), partition::kAlignment);
+  return round_up(model.parameters()[id].bytes(model.method().dtype), partition::kAlignment);
 }
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
@@ -92,7 +92,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   Bytes weights = 0;
   Bytes trained = 0;
   for (const model::Parameter& parameter : model.parameters()) {
-    weights += parameter.elements() * devices::size_of(model.method().dtype);
+    weights += parameter.bytes(model.method().dtype);
     if (parameter.trained) trained += parameter.elements();
   }
   Bytes apart = 0;  // rows of a tied table
@@ -127,7 +127,7 @@ partition::Workload describe_workload(const model::Architecture& model, std::uin
 std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model) {
   std::vector<offload::ParameterSpec> specs;
   for (const model::Parameter& parameter : model.parameters()) {
-    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays()});
+    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays(), parameter.encoding});
   }
   return specs;
 }

@@ -163,6 +163,8 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     method.train_lora = true;
   }
   method.train_weights = training && config.finetuning_type == "full";
+  if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
+  if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (need_weights) {
     RONDO_ASSIGN_OR_RETURN(open.files, model::TensorFiles::open_model(open.folder));
     RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, *open.files));

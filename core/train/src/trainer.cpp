@@ -24,6 +24,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
           {"dtype", config.dtype},
+          {"quantization_bit", config.quantization_bit},
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 
 namespace rondo::train {
@@ -50,11 +52,33 @@ bool all_finite(std::span<const std::uint16_t> values) {
   return true;
 }
 
+/// In pieces: no second copy of the tensor exists. Codes are made of the file's numbers, not of rounded ones.
+absl::Status encode(const model::Parameter& parameter, const model::TensorView& tensor, devices::BufferView to) {
+  constexpr std::size_t kPiece = 1U << 20U;  // elements; whole blocks
+  std::vector<float> values;
+  devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(tensor.elements()), {to.host(), to.size});
+  const std::size_t width = tensor.data.size() / tensor.elements();
+  for (std::size_t first = 0; first < tensor.elements(); first += kPiece) {
+    values.resize(std::min<std::size_t>(kPiece, tensor.elements() - first));
+    model::TensorView piece = tensor;
+    piece.shape = {values.size()};
+    piece.data = tensor.data.subspan(first * width, values.size() * width);
+    model::TensorFiles::read_as_float32(piece, values);
+    if (!all_finite(std::span<const float>(values))) {
+      return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
+    }
+    encoder.append(values);
+  }
+  encoder.finish();
+  return absl::OkStatus();
+}
+
 absl::Status fill(const model::Parameter& parameter, const model::TensorView& tensor, model::ParameterId id,
                   offload::ParameterStore& store) {
   const auto bad = [&] {
     return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
   };
+  if (parameter.encoding != devices::Encoding::kPlain) return encode(parameter, tensor, store.published(id));
   if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
     const std::span<float> master = store.master(id);
     model::TensorFiles::read_as_float32(tensor, master);

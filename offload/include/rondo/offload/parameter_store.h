@@ -27,7 +27,8 @@ struct ParameterSpec {
   std::string name;
   std::uint64_t elements = 0;
   bool trained = false;
-  bool decays = true;  // weight decay applies
+  bool decays = true;                                      // weight decay applies
+  devices::Encoding encoding = devices::Encoding::kPlain;  // of frozen ones: how they are kept and sent
 };
 
 class ParameterStore {
@@ -41,7 +42,7 @@ class ParameterStore {
   devices::DType dtype() const { return dtype_; }
   bool phantom() const { return phantom_; }
 
-  /// The weights in the compute dtype: what devices read. Stays in place over versions.
+  /// The weights as devices read them: in the compute dtype, or encoded. Stays in place over versions.
   devices::BufferView published(ParameterId id) const { return entries_[id].published.view(); }
   /// fp32; of trained parameters only. Where the compute dtype is fp32 master and published are one.
   std::span<float> master(ParameterId id);
