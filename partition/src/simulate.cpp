@@ -54,7 +54,11 @@ class Simulator {
     commit_ = arrived_ + norm;
     double end = commit_;
     for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-      const double seconds = machine_.host.update_seconds(static_cast<double>(model_.layers[i].trained_parameters));
+      double seconds = machine_.host.update_seconds(static_cast<double>(model_.layers[i].trained_parameters));
+      if (i >= plan_.first_layer_on_disk && machine_.host.disk_bandwidth > 0) {  // read and written
+        seconds = std::max(seconds,
+                           2.0 * static_cast<double>(model_.layers[i].state_disk_bytes) / machine_.host.disk_bandwidth);
+      }
       end += seconds;
       updated_[i] = model_.layers[i].trained_parameters > 0 ? end : commit_;
     }

@@ -69,7 +69,6 @@ INSTANTIATE_TEST_SUITE_P(
                             {"--quantization_bit", "expected 8, 4 or 0"}),
                     command("QuantizationOfFull", train({"--quantization_bit=4", "--finetuning_type=full"}),
                             {"--quantization_bit", "set lora"}),
-                    command("Nvme", train({"--nvme_path=scratch"}), {"--nvme_path"}),
                     command("Report", train({"--report_to=wandb"}), {"--report_to", "'wandb'"}),
                     command("Dora", train({"--use_dora"}), {"--use_dora"}),
                     command("HalfPrecisionOnTheCpu", train({"--dtype=fp16"}), {"dtype", "fp16"})),

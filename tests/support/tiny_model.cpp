@@ -46,8 +46,11 @@ void append_parameter(std::string& to, offload::ParameterStore& store, model::Pa
   const devices::BufferView weights = store.published(id);
   append(to, weights.host(), weights.size);
   if (!store.specs()[id].trained) return;
-  for (const std::span<float> values : {store.master(id), store.first_moment(id), store.second_moment(id)}) {
-    append(to, values.data(), values.size_bytes());
+  std::vector<float> values(store.specs()[id].elements);
+  for (const auto which :
+       {offload::StateArray::kMaster, offload::StateArray::kFirstMoment, offload::StateArray::kSecondMoment}) {
+    EXPECT_TRUE(store.read(id, which, 0, values).ok());
+    append(to, values.data(), values.size() * sizeof(float));
   }
 }
 
@@ -108,8 +111,7 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
       encoder.append(values);
       encoder.finish();
     } else if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
-      std::memcpy(store.master(id).data(), values.data(), values.size() * sizeof(float));
-      store.publish_from_master(id);
+      EXPECT_TRUE(store.write(id, offload::StateArray::kMaster, 0, values).ok());
     } else {
       model::store_float32(values, model::WeightType::kBfloat16,
                            std::span(store.published(id).host(), store.published(id).size));

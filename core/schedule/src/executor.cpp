@@ -14,17 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Trained parameters from the shallowest layer on, a tied one with its first use.
-std::vector<model::ParameterId> update_order(const model::Architecture& model) {
-  std::vector<model::ParameterId> order;
-  for (const model::Layer& layer : model.layers()) {
-    for (const model::ParameterId id : layer.parameters) {
-      if (model.parameters()[id].trained && std::ranges::count(order, id) == 0) order.push_back(id);
-    }
-  }
-  return order;
-}
-
 }  // namespace
 
 class StepExecutor::Impl final : public SharedState {
@@ -74,6 +63,7 @@ class StepExecutor::Impl final : public SharedState {
       RONDO_ASSIGN_OR_RETURN(auto worker, Worker::make(*this, i));
       workers_.push_back(std::move(worker));
     }
+    if (parts_.parameters->disk() != nullptr) parts_.parameters->disk()->start();
     updater_ = std::thread([this] { update_loop(); });
     return absl::OkStatus();
   }
@@ -103,6 +93,7 @@ class StepExecutor::Impl final : public SharedState {
     for (std::uint32_t m = 0; m < count; ++m) result.loss_sum += job.losses[m];
     if (!std::isfinite(result.loss_sum)) return internal_error("the loss of step {} is not finite", step_);
     RONDO_ASSIGN_OR_RETURN(const double norm, gradient_norm());
+    if (parts_.parameters->disk() != nullptr) RONDO_RETURN_IF_ERROR(parts_.parameters->disk()->status());
     const double mean = 1.0 / static_cast<double>(result.target_tokens);
     result.grad_norm = norm * mean;
     double factor = mean;
@@ -122,6 +113,12 @@ class StepExecutor::Impl final : public SharedState {
   void drain_and_wait() {
     const MutexLock lock(mutex_);
     while (updating_) changed_.wait(mutex_);
+    if (parts_.parameters->disk() == nullptr || !update_error_.ok()) return;
+    update_error_ = parts_.parameters->disk()->drain_and_wait();
+  }
+  absl::Status update_status() const {
+    const MutexLock lock(mutex_);
+    return update_error_;
   }
 
   std::uint64_t updates() const {
@@ -209,14 +206,24 @@ class StepExecutor::Impl final : public SharedState {
         factors = factors_;
         version = updates_;
       }
-      for (const model::ParameterId id : trained_) {
-        optimizer_->update(id, factors);
-        parts_.parameters->set_version(id, version);
+      const absl::Status status = update_all(factors, version);
+      if (!status.ok()) {
+        parts_.parameters->fail(status);
+        fail(status);
       }
       const MutexLock lock(mutex_);
+      if (update_error_.ok()) update_error_ = status;
       updating_ = false;
       changed_.notify_all();
     }
+  }
+
+  absl::Status update_all(const offload::StepFactors& factors, std::uint64_t version) {
+    for (const model::ParameterId id : trained_) {
+      RONDO_RETURN_IF_ERROR(optimizer_->update(id, factors));
+      parts_.parameters->set_version(id, version);
+    }
+    return absl::OkStatus();
   }
 
   const ExecutorParts parts_;
@@ -232,6 +239,7 @@ class StepExecutor::Impl final : public SharedState {
   mutable Mutex mutex_;
   CondVar changed_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status update_error_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool updating_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -256,6 +264,7 @@ absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>&
   return impl_->evaluate(microbatches);
 }
 void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
+absl::Status StepExecutor::update_status() const { return impl_->update_status(); }
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
 void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }

@@ -155,8 +155,7 @@ std::vector<Entry> precision_keys() {
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),
       Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
-      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory")
-          .refused({"*"}),
+      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
   };
 }
 

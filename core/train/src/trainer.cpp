@@ -74,7 +74,7 @@ class Watcher {
 absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(open());
   RONDO_RETURN_IF_ERROR(plan());
-  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_));
+  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan));
   RONDO_RETURN_IF_ERROR(resume());
   // After everything that can be refused: a refused run leaves no folder behind.
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
@@ -236,6 +236,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
 
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
+  RONDO_RETURN_IF_ERROR(executor_->update_status());
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;
@@ -262,6 +263,7 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
 
 absl::Status Trainer::save(std::uint64_t step) {
   executor_->drain_and_wait();
+  RONDO_RETURN_IF_ERROR(executor_->update_status());
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit));
   observer_.on_checkpoint(fmt::format("{}/checkpoint-{}", config_.output_dir, step));

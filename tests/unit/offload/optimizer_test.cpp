@@ -27,7 +27,7 @@ class Trainer {
     std::memcpy(home_->sum(0).host(), gradient.data(), gradient.size() * sizeof(float));
     home_->complete_first(0);
     home_->finish(0);
-    optimizer_.update(0, make_factors(settings_, learning_rate, ++updates_, factor));
+    EXPECT_TRUE(optimizer_.update(0, make_factors(settings_, learning_rate, ++updates_, factor)).ok());
   }
   ParameterStore& store() { return store_; }
 

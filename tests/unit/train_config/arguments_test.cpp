@@ -132,8 +132,8 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--packing", "--use_dora", "--nvme_path=/tmp", "--staleness=1", "--load_best_model_at_end",
-                           "--verify_transfers", "--optim=adamw_8bit", "--schedule=gpipe", "--report_to=wandb"}) {
+  for (const char* flag : {"--packing", "--use_dora", "--staleness=1", "--load_best_model_at_end", "--verify_transfers",
+                           "--optim=adamw_8bit", "--schedule=gpipe", "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_THAT(message_of(parse_arguments("plan", {"--model=m", "--compare"})), HasSubstr("not available"));
