@@ -18,8 +18,10 @@ packages=(
   nlohmann-json3-dev libyaml-cpp-dev libcli11-dev
   # regular expressions, Unicode
   libpcre2-dev libicu-dev
+  # the Vulkan backend: headers and shader compiler; to run it, the loader and a driver (of GPUs, and one in software)
+  libvulkan-dev glslc libvulkan1 mesa-vulkan-drivers
   # tests and benchmarks
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev vulkan-validationlayers
   # only scripts/fetch_smollm2.py and scripts/bench.sh run Python
   python3 python3-venv
 )

@@ -41,20 +41,20 @@ void HostOptimizer::take_time(ParameterId id) const {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-absl::Status HostOptimizer::update(ParameterId id, const StepFactors& factors) {
+absl::Status HostOptimizer::update(ParameterId id, const StepFactors& factors, std::uint64_t version) {
   if (parameters_.phantom()) {
     take_time(id);
     return absl::OkStatus();
   }
-  if (parameters_.on_disk(id)) return update_on_disk(id, factors);
+  if (parameters_.on_disk(id)) return update_on_disk(id, factors, version);
   update_range(id,
                {0, parameters_.specs()[id].elements, parameters_.master(id).data(), parameters_.first_moment(id).data(),
                 parameters_.second_moment(id).data()},
-               factors);
+               factors, version);
   return absl::OkStatus();
 }
 
-absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& factors) {
+absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version) {
   DiskTier& disk = *parameters_.disk();
   const bool master_in_memory = parameters_.dtype() == devices::DType::kFloat32;
   for (std::uint64_t done = 0; done < parameters_.specs()[id].elements;) {
@@ -63,27 +63,31 @@ absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& fa
     Range range{chunk->first, chunk->arrays[0].size(), chunk->arrays[0].data(), chunk->arrays[moments].data(),
                 chunk->arrays[moments + 1].data()};
     if (master_in_memory) range.master = parameters_.master(id).data() + chunk->first;
-    update_range(id, range, factors);
+    update_range(id, range, factors, version);
     done += range.elements;
     disk.done();
   }
   return absl::OkStatus();
 }
 
-void HostOptimizer::update_range(ParameterId id, const Range& range, const StepFactors& factors) {
-  constexpr std::size_t kBlock = 16384;  // elements: fits a core's cache five times over
+void HostOptimizer::update_range(ParameterId id, const Range& range, const StepFactors& factors,
+                                 std::uint64_t version) {
   const float* gradient = gradients_.gradient(id).data() + range.first;
   auto* published = parameters_.dtype() == devices::DType::kFloat32
                         ? nullptr
                         : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host()) + range.first;
   const float decay = parameters_.specs()[id].decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
-  threads_.parallel_for(
-      static_cast<std::int64_t>((range.elements + kBlock - 1) / kBlock), [&](std::int64_t block, std::uint32_t) {
-        const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
-        const std::size_t n = std::min(kBlock, static_cast<std::size_t>(range.elements) - begin);
-        adamw(range.master + begin, range.first_moment + begin, range.second_moment + begin, gradient + begin,
-              published == nullptr ? nullptr : published + begin, n, factors, decay);
-      });
+  const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;
+  threads_.parallel_for(static_cast<std::int64_t>((range.elements + kUpdateBlock - 1) / kUpdateBlock),
+                        [&](std::int64_t task, std::uint32_t) {
+                          const auto block = static_cast<std::size_t>(task);
+                          const std::size_t begin = block * kUpdateBlock;
+                          const std::size_t n =
+                              std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
+                          adamw(range.master + begin, range.first_moment + begin, range.second_moment + begin,
+                                gradient + begin, published == nullptr ? nullptr : published + begin, n, factors, decay,
+                                rounding_key(id, version, first_block + block));
+                        });
 }
 
 }  // namespace rondo::offload

@@ -36,26 +36,65 @@ void AddTo(float* HWY_RESTRICT y, const float* HWY_RESTRICT x, std::size_t n) {
   for (; i < n; ++i) y[i] += x[i];
 }
 
-/// Upper halves of the lanes, rounded to nearest, ties to even.
+/// 32 random bits for each of the lanes: a bijection of (key + index) that spreads every bit, by multiply and
+/// shift-xor rounds.
+template <class DU>
+hn::Vec<DU> RandomBits(DU du, std::uint32_t key, std::size_t index) {
+  auto x = hn::Add(hn::Iota(du, static_cast<std::uint32_t>(index)), hn::Set(du, key));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, 0x7FEB352DU));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, 0x846CA68BU));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+/// Upper halves of the lanes after adding `dither` (below 2^16) to their bits; NaN stays NaN.
 template <class D>
-hn::Vec<hn::Rebind<std::uint32_t, D>> RoundedBits(D /*d*/, hn::Vec<D> x) {
+hn::Vec<hn::Rebind<std::uint32_t, D>> UpperHalves(D /*d*/, hn::Vec<D> x, hn::Vec<hn::Rebind<std::uint32_t, D>> dither) {
   const hn::Rebind<std::uint32_t, D> du;
   const auto bits = hn::BitCast(du, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFU))));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, dither));
   const auto nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40U));
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), nan, rounded);
 }
 
-void RoundToBfloat16(const float* HWY_RESTRICT x, std::uint16_t* HWY_RESTRICT y, std::size_t n) {
+struct ToNearest {
+  template <class D>
+  hn::Vec<hn::Rebind<std::uint32_t, D>> operator()(D d, hn::Vec<D> x, std::size_t /*index*/) const {
+    const hn::Rebind<std::uint32_t, D> du;
+    const auto odd = hn::And(hn::ShiftRight<16>(hn::BitCast(du, x)), hn::Set(du, 1U));
+    return UpperHalves(d, x, hn::Add(odd, hn::Set(du, 0x7FFFU)));
+  }
+};
+
+/// The dither is 16 of 32 bits that a bijection of (key + index) gives: rounds of multiplying and folding down.
+struct Stochastically {
+  std::uint32_t key;
+  template <class D>
+  hn::Vec<hn::Rebind<std::uint32_t, D>> operator()(D d, hn::Vec<D> x, std::size_t index) const {
+    const hn::Rebind<std::uint32_t, D> du;
+    auto r = hn::Add(hn::Iota(du, static_cast<std::uint32_t>(index)), hn::Set(du, key));
+    r = hn::Mul(hn::Xor(r, hn::ShiftRight<16>(r)), hn::Set(du, 0x7FEB352DU));
+    r = hn::Mul(hn::Xor(r, hn::ShiftRight<15>(r)), hn::Set(du, 0x846CA68BU));
+    return UpperHalves(d, x, hn::ShiftRight<16>(r));
+  }
+};
+
+template <class D, class Rounding>
+void RoundAt(D d, const float* x, std::uint16_t* y, std::size_t i, const Rounding& rounding) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  hn::StoreU(hn::TruncateTo(d16, rounding(d, hn::LoadU(d, x + i), i)), d16, y + i);
+}
+
+template <class Rounding>
+void Round(const float* HWY_RESTRICT x, std::uint16_t* HWY_RESTRICT y, std::size_t n, const Rounding& rounding) {
   const hn::ScalableTag<float> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::TruncateTo(d16, RoundedBits(d, hn::LoadU(d, x + i))), d16, y + i);
-  const hn::CappedTag<float, 1> d1;
-  const hn::Rebind<std::uint16_t, decltype(d1)> d161;
-  for (; i < n; ++i) hn::StoreU(hn::TruncateTo(d161, RoundedBits(d1, hn::LoadU(d1, x + i))), d161, y + i);
+  for (; i + lanes <= n; i += lanes) RoundAt(d, x, y, i, rounding);
+  for (; i < n; ++i) RoundAt(hn::CappedTag<float, 1>(), x, y, i, rounding);
+}
+void RoundToNearest(const float* x, std::uint16_t* y, std::size_t n) { Round(x, y, n, ToNearest()); }
+void RoundStochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t key) {
+  Round(x, y, n, Stochastically{key});
 }
 
 /// One vector's update; the arithmetic and its order are PyTorch's.
@@ -75,35 +114,39 @@ Updated<D> Update(D d, hn::Vec<D> p, hn::Vec<D> m, hn::Vec<D> v, hn::Vec<D> grad
   return {p, m, v};
 }
 
+/// The arrays of one update, and what is published of it.
+struct Arrays {
+  float* master;
+  float* first;
+  float* second;
+  const float* gradient;
+  std::uint16_t* published;  // null: nothing is rounded
+};
+
 template <class D>
-void UpdateAt(D d, float* master, float* first, float* second, const float* gradient, std::uint16_t* published,
-              const StepFactors& factors, float keep) {
-  const auto updated =
-      Update(d, hn::LoadU(d, master), hn::LoadU(d, first), hn::LoadU(d, second), hn::LoadU(d, gradient), factors, keep);
-  hn::StoreU(updated.master, d, master);
-  hn::StoreU(updated.first, d, first);
-  hn::StoreU(updated.second, d, second);
-  if (published != nullptr) {
+void UpdateAt(D d, const Arrays& to, std::size_t i, const StepFactors& factors, float keep,
+              const Stochastically& rounding) {
+  const auto updated = Update(d, hn::LoadU(d, to.master + i), hn::LoadU(d, to.first + i), hn::LoadU(d, to.second + i),
+                              hn::LoadU(d, to.gradient + i), factors, keep);
+  hn::StoreU(updated.master, d, to.master + i);
+  hn::StoreU(updated.first, d, to.first + i);
+  hn::StoreU(updated.second, d, to.second + i);
+  if (to.published != nullptr) {
     const hn::Rebind<std::uint16_t, D> d16;
-    hn::StoreU(hn::TruncateTo(d16, RoundedBits(d, updated.master)), d16, published);
+    hn::StoreU(hn::TruncateTo(d16, rounding(d, updated.master, i)), d16, to.published + i);
   }
 }
 
 void AdamW(float* master, float* first, float* second, const float* gradient, std::uint16_t* published, std::size_t n,
-           const StepFactors& factors, float weight_decay) {
+           const StepFactors& factors, float weight_decay, std::uint32_t key) {
+  const Arrays arrays{master, first, second, gradient, published};
+  const Stochastically rounding{key};
   const float keep = 1.0F - factors.learning_rate * weight_decay;
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    UpdateAt(d, master + i, first + i, second + i, gradient + i, published == nullptr ? nullptr : published + i,
-             factors, keep);
-  }
-  const hn::CappedTag<float, 1> d1;
-  for (; i < n; ++i) {
-    UpdateAt(d1, master + i, first + i, second + i, gradient + i, published == nullptr ? nullptr : published + i,
-             factors, keep);
-  }
+  for (; i + lanes <= n; i += lanes) UpdateAt(d, arrays, i, factors, keep, rounding);
+  for (; i < n; ++i) UpdateAt(hn::CappedTag<float, 1>(), arrays, i, factors, keep, rounding);
 }
 
 }  // namespace rondo::offload::HWY_NAMESPACE
@@ -114,17 +157,22 @@ namespace rondo::offload {
 
 HWY_EXPORT(SumOfSquares);
 HWY_EXPORT(AddTo);
-HWY_EXPORT(RoundToBfloat16);
+HWY_EXPORT(RoundToNearest);
+HWY_EXPORT(RoundStochastically);
 HWY_EXPORT(AdamW);
 
 double sum_of_squares(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n); }
 void add_to(float* y, const float* x, std::size_t n) { HWY_DYNAMIC_DISPATCH(AddTo)(y, x, n); }
-void round_to_bfloat16(const float* x, std::uint16_t* y, std::size_t n) {
-  HWY_DYNAMIC_DISPATCH(RoundToBfloat16)(x, y, n);
+void round_to_nearest(const float* x, std::uint16_t* y, std::size_t n) {
+  HWY_DYNAMIC_DISPATCH(RoundToNearest)(x, y, n);
+}
+void round_stochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key) {
+  HWY_DYNAMIC_DISPATCH(RoundStochastically)(x, y, n, rounding_key);
 }
 void adamw(float* master, float* first_moment, float* second_moment, const float* gradient, std::uint16_t* published,
-           std::size_t n, const StepFactors& factors, float weight_decay) {
-  HWY_DYNAMIC_DISPATCH(AdamW)(master, first_moment, second_moment, gradient, published, n, factors, weight_decay);
+           std::size_t n, const StepFactors& factors, float weight_decay, std::uint32_t rounding_key) {
+  HWY_DYNAMIC_DISPATCH(AdamW)
+  (master, first_moment, second_moment, gradient, published, n, factors, weight_decay, rounding_key);
 }
 
 }  // namespace rondo::offload

@@ -1,5 +1,6 @@
 #include "rondo/offload/parameter_store.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "optimizer_kernels.h"
@@ -89,7 +90,8 @@ absl::Status ParameterStore::read(ParameterId id, StateArray which, std::uint64_
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from) {
+absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
+                                   std::uint64_t version) {
   const std::int32_t array = disk_array(id, which);
   if (array >= 0) {
     RONDO_RETURN_IF_ERROR(disk_->write(static_cast<std::size_t>(entries_[id].disk_place),
@@ -98,7 +100,7 @@ absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64
     std::memcpy(span_of(id, which).data() + first, from.data(), from.size_bytes());
   }
   if (which == StateArray::kMaster && dtype_ != devices::DType::kFloat32) {
-    round_to_bfloat16(from.data(), reinterpret_cast<std::uint16_t*>(published(id).host()) + first, from.size());
+    publish(id, first, from, version);
   }
   return absl::OkStatus();
 }
@@ -109,10 +111,23 @@ std::span<float> ParameterStore::master(ParameterId id) {
 std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of(entries_[id].first_moment); }
 std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment); }
 
-void ParameterStore::publish_from_master(ParameterId id) {
-  if (!entries_[id].master) return;
-  const std::span<float> values = master(id);
-  round_to_bfloat16(values.data(), reinterpret_cast<std::uint16_t*>(published(id).host()), values.size());
+void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) {
+  if (entries_[id].master) publish(id, 0, master(id), version);
+}
+
+void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<const float> values,
+                             std::uint64_t version) {
+  auto* to = reinterpret_cast<std::uint16_t*>(published(id).host()) + first;
+  if (version == 0) {
+    round_to_nearest(values.data(), to, values.size());
+    return;
+  }
+  const std::size_t first_block = static_cast<std::size_t>(first) / kUpdateBlock;
+  for (std::size_t begin = 0; begin < values.size(); begin += kUpdateBlock) {
+    const std::size_t n = std::min(kUpdateBlock, values.size() - begin);
+    round_stochastically(values.data() + begin, to + begin, n,
+                         rounding_key(id, version, first_block + begin / kUpdateBlock));
+  }
 }
 
 std::uint64_t ParameterStore::version(ParameterId id) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/plan.h"
 
@@ -12,9 +13,10 @@ namespace rondo::partition {
 namespace {
 
 /// Seconds of a copy of `bytes` over a link that carries it in the executor's chunks, each with the link's latency.
-double copy_seconds(double bytes, double bytes_per_second, double latency, double chunk) {
+double copy_seconds(double bytes, double bytes_per_second, const devices::DeviceProfile& profile) {
   if (bytes <= 0 || bytes_per_second <= 0) return 0;
-  return bytes / bytes_per_second + latency * std::max(1.0, bytes / chunk);
+  const auto chunk = static_cast<double>(devices::chunk_for(profile.link_up));
+  return bytes / bytes_per_second + profile.link_latency_seconds * std::max(1.0, bytes / chunk);
 }
 
 struct DeviceState {
@@ -77,13 +79,11 @@ class Simulator {
  private:
   double up(const DeviceShape& device, double bytes) const {
     if (device.unified_memory) return 0;
-    const double chunk = std::clamp(device.profile.link_up * 0.4e-3, 262144.0, 16777216.0);
-    return copy_seconds(bytes, device.profile.link_up, device.profile.link_latency_seconds, chunk);
+    return copy_seconds(bytes, device.profile.link_up, device.profile);
   }
   double down(const DeviceShape& device, double bytes) const {
     if (device.unified_memory) return 0;
-    const double chunk = std::clamp(device.profile.link_up * 0.4e-3, 262144.0, 16777216.0);
-    return copy_seconds(bytes, device.profile.link_down, device.profile.link_latency_seconds, chunk);
+    return copy_seconds(bytes, device.profile.link_down, device.profile);
   }
 
   /// Bytes of a layer's weights that a visit brings: of one that stays those that have changed.

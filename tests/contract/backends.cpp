@@ -1,9 +1,12 @@
 // The backends under contract and what they are excused from.
 #include "backends.h"
 
+#include <gtest/gtest.h>
+
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/emulated/emulated_device.h"
 #include "rondo/devices/null/null_device.h"
+#include "rondo/devices/vulkan/vulkan_device.h"
 
 namespace rondo::devices::contract {
 namespace {
@@ -30,10 +33,30 @@ emulated::CardOptions card(const char* name, bool single_queue) {
   return options;
 }
 
-}  // namespace
+/// The first Vulkan card that can be used; none on machines, and in builds, without.
+std::vector<vulkan::CardInfo> vulkan_card() {
+#ifdef __SANITIZE_THREAD__
+  return {};  // the sanitizer cannot see how a driver's threads lock
+#endif
+  const auto cards = vulkan::list_cards();
+  if (!cards.ok()) return {};
+  for (const vulkan::CardInfo& card : *cards) {
+    if (card.unsuitable.empty()) return {card};
+  }
+  return {};
+}
 
-const std::vector<Backend>& backends() {
-  static const auto* const all = new std::vector<Backend>{
+absl::StatusOr<std::unique_ptr<Device>> open_vulkan(std::uint32_t index, bool single_queue, bool validated) {
+  vulkan::VulkanOptions options;
+  options.index = index;
+  options.memory_limit = kMemory;
+  options.single_queue = single_queue;
+  if (validated) options.on_complaint = [](const std::string& message) { ADD_FAILURE() << message; };
+  return vulkan::open_vulkan(options);
+}
+
+std::vector<Backend> all_backends() {
+  std::vector<Backend> all = {
       {"null",
        [](ThreadPool&) {
          return null::open_null({"null:0", kMemory});
@@ -47,6 +70,19 @@ const std::vector<Backend>& backends() {
       {"timed", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", false)); }},
       {"timed_one_queue", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", true)); }},
   };
+  for (const vulkan::CardInfo& found : vulkan_card()) {
+    const std::uint32_t index = found.index;
+    all.push_back({"vulkan", [index](ThreadPool&) { return open_vulkan(index, false, false); }});
+    all.push_back({"vulkan_one_queue", [index](ThreadPool&) { return open_vulkan(index, true, false); }});
+    all.push_back({"vulkan_validated", [index](ThreadPool&) { return open_vulkan(index, false, true); }});
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Backend>& backends() {
+  static const auto* const all = new std::vector<Backend>(all_backends());
   return *all;
 }
 
@@ -55,6 +91,7 @@ const std::vector<Exclusion>& exclusions() {
   constexpr const char* kNoArithmetic = "the null backend computes nothing";
   constexpr const char* kNoBytes = "timed cards have no memory: nothing can be read back";
   static const auto* const all = new std::vector<Exclusion>{
+      {Kind::kNever, "vulkan_validated", "Run_ManyTimes_AllocatesNothing", "the validation layer allocates"},
       {Kind::kNever, "null", "Run_TwoBindings_GivesEachItsAnswer", kNoArithmetic},
       {Kind::kNever, "null", "Run_WithScratchAndManyInFlight_GivesEachItsAnswer", kNoArithmetic},
       {Kind::kNever, "null", "Run_ManyTimes_AllocatesNothing", kNoArithmetic},

@@ -53,7 +53,7 @@ TEST_P(Resume, OnAnotherPool_GoesOnBitForBit) {
     for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
       if (!model.parameters()[id].trained) continue;
       for (float& value : store.master(id)) value = 77;
-      store.publish_from_master(id);
+      store.publish_from_master(id, 0);
     }
   };
   Placement placement{"after", "cpu"};

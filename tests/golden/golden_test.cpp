@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "golden_case.h"
+#include "rondo/devices/vulkan/vulkan_device.h"
 #include "rondo/model/safetensors.h"
 #include "rondo/train/generator.h"
 #include "rondo/train/weights.h"
@@ -115,17 +116,30 @@ void compare_updates(const Tensors& before, const Tensors& after, const model::T
   EXPECT_GT(all.dot / std::sqrt(all.found * all.expected), 0.9999);
 }
 
-class Golden : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+/// The CPU, and the first Vulkan card where there is one.
+std::vector<std::string> devices_under_test() {
+  std::vector<std::string> names = {"cpu"};
+  const auto cards = devices::vulkan::list_cards();
+  if (!cards.ok()) return names;
+  for (const devices::vulkan::CardInfo& card : *cards) {
+    if (!card.unsuitable.empty()) continue;
+    names.push_back("vulkan:" + std::to_string(card.index));
+    break;
+  }
+  return names;
+}
+
+class Golden : public testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {};
 
 TEST_P(Golden, TwentySteps_FollowTheReference) {
-  const auto& [name, method] = GetParam();
+  const auto& [name, method, device] = GetParam();
   const Case golden = read_case(name);
   const model::Architecture model = architecture_of(golden, method);
   const tiny::Job job = job_of(golden);
   const std::vector<Record> records = read_records(golden.folder / (method + ".json"));
   ASSERT_EQ(records.size(), 20U);
   ASSERT_EQ(job.steps.size(), records.size());
-  auto run = tiny::TinyRun::make(model, job, {});
+  auto run = tiny::TinyRun::make(model, job, {device, device});
   ASSERT_TRUE(run.ok()) << run.status();
   const train::RateSchedule rate{golden.hyper["schedule"].get<std::string>(),
                                  golden.hyper["learning_rate"].get<double>(),
@@ -148,22 +162,27 @@ TEST_P(Golden, TwentySteps_FollowTheReference) {
                   noise_of(name, method).worst_tensor_error);
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<std::string, std::string>>& info) {
-  return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+std::string name_of(const testing::TestParamInfo<Golden::ParamType>& info) {
+  const std::string& device = std::get<2>(info.param);
+  const std::string method = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+  return device == "cpu" ? method : method + "_" + device.substr(0, device.find(':'));
 }
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Combine(testing::ValuesIn(case_names()), testing::Values("full", "lora")), name_of);
+                         testing::Combine(testing::ValuesIn(case_names()), testing::Values("full", "lora"),
+                                          testing::ValuesIn(devices_under_test())),
+                         name_of);
 
-class GoldenInference : public testing::TestWithParam<std::string> {};
+class GoldenInference : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
-  const Case golden = read_case(GetParam());
+  const auto& [name, device] = GetParam();
+  const Case golden = read_case(name);
   const model::Architecture model = architecture_of(golden, "full");
   tiny::Job job = job_of(golden);
   job.steps = {microbatches_of({{{golden.inference["ids"].get<std::vector<std::int32_t>>(),
                                   golden.inference["labels"].get<std::vector<std::int32_t>>(), 0}}},
                                0)};
-  auto run = tiny::TinyRun::make(model, job, {});
+  auto run = tiny::TinyRun::make(model, job, {device, device});
   ASSERT_TRUE(run.ok()) << run.status();
   const auto result = (*run)->executor().evaluate(job.steps[0]);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -173,10 +192,11 @@ TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
 }
 
 TEST_P(GoldenInference, GreedyAnswer_IsTheReferences) {
-  const Case golden = read_case(GetParam());
+  const auto& [name, device] = GetParam();
+  const Case golden = read_case(name);
   const model::Architecture model = architecture_of(golden, "full");
   const tiny::Job job = job_of(golden);
-  auto run = tiny::TinyRun::make(model, job, {});
+  auto run = tiny::TinyRun::make(model, job, {device, device});
   ASSERT_TRUE(run.ok()) << run.status();
   const nlohmann::json& greedy = golden.inference["greedy"];
   const auto prompt = greedy["prompt_ids"].get<std::vector<std::int32_t>>();
@@ -192,8 +212,13 @@ TEST_P(GoldenInference, GreedyAnswer_IsTheReferences) {
   EXPECT_THAT(*answer, testing::ElementsAreArray(expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenInference, testing::ValuesIn(case_names()),
-                         [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Families, GoldenInference,
+                         testing::Combine(testing::ValuesIn(case_names()), testing::ValuesIn(devices_under_test())),
+                         [](const auto& one) {
+                           const std::string& device = std::get<1>(one.param);
+                           const std::string& name = std::get<0>(one.param);
+                           return device == "cpu" ? name : name + "_" + device.substr(0, device.find(':'));
+                         });
 
 }  // namespace
 }  // namespace rondo::golden

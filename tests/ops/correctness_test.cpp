@@ -1,47 +1,18 @@
 // Every op on the CPU against the reference, in fp32 and bf16, each op on the reference's own inputs.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-
-#include "op_case.h"
+#include "comparison.h"
+#include "every_op.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/reference/reference.h"
-#include "tolerance.h"
 
 namespace rondo::devices::testing {
 namespace {
 
-struct Compared {
-  const OpCase& op_case;
-  const Op& op;
-  bool narrow_products;
-};
-
-void expect_close(const Compared& compared, TensorId id, const CaseMemory& got, const CaseMemory& want) {
-  const TensorDesc& desc = compared.op_case.list.tensors[id];
-  if (desc.dtype == DType::kInt32 || desc.encoding != Encoding::kPlain) {
-    EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
-    return;
-  }
-  double squares = 0;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
-  const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
-  double absolute = units_of(compared.op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
-  if (compared.op.kind == OpKind::kCrossEntropy && compared.narrow_products) absolute += kNarrowEntropyGradient;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double allowed = rounding_of(desc.dtype) * std::abs(want.get(id, i)) + absolute * rms;
-    ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
-        << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
-        << ", expected " << want.get(id, i) << ", rms " << rms;
-  }
-}
-
-class EveryOp : public ::testing::TestWithParam<std::tuple<std::size_t, DType>> {};
+class EveryOp : public OpTest {};
 
 TEST_P(EveryOp, OnTheCpu_AgreesWithTheReference) {
-  const OpDescription& description = op_descriptions()[std::get<0>(GetParam())];
-  const OpCase op_case = description.make(std::get<1>(GetParam()), Scale::kOdd);
+  const OpCase op_case = this->op_case();
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
   ThreadPool threads(2);
   cpu::CpuExecutor executor(threads);
@@ -65,13 +36,7 @@ TEST_P(EveryOp, OnTheCpu_AgreesWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, EveryOp,
-                         ::testing::Combine(::testing::Range<std::size_t>(0, op_descriptions().size()),
-                                            ::testing::Values(DType::kFloat32, DType::kBfloat16)),
-                         [](const auto& instance) {
-                           return std::string(op_descriptions()[std::get<0>(instance.param)].name) + "_" +
-                                  name_of(std::get<1>(instance.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 
 }  // namespace
 }  // namespace rondo::devices::testing

@@ -3,13 +3,13 @@
 
 #include <cstring>
 
-#include "op_case.h"
+#include "every_op.h"
 #include "rondo/devices/cpu/cpu_device.h"
 
 namespace rondo::devices::testing {
 namespace {
 
-class EveryOpWithAnyThreads : public ::testing::TestWithParam<std::tuple<std::size_t, DType>> {};
+class EveryOpWithAnyThreads : public OpTest {};
 
 absl::Status run_on(std::uint32_t thread_count, const OpCase& op_case, const CaseMemory& memory) {
   ThreadPool threads(thread_count);
@@ -19,8 +19,7 @@ absl::Status run_on(std::uint32_t thread_count, const OpCase& op_case, const Cas
 }
 
 TEST_P(EveryOpWithAnyThreads, OnTheCpu_GivesTheSameBits) {
-  const OpDescription& description = op_descriptions()[std::get<0>(GetParam())];
-  const OpCase op_case = description.make(std::get<1>(GetParam()), Scale::kOdd);
+  const OpCase op_case = this->op_case();
   absl::StatusOr<CaseMemory> expected = CaseMemory::make(op_case, 1);
   ASSERT_EQ(expected.status(), absl::OkStatus());
   ASSERT_EQ(run_on(1, op_case, *expected), absl::OkStatus());
@@ -36,13 +35,7 @@ TEST_P(EveryOpWithAnyThreads, OnTheCpu_GivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, EveryOpWithAnyThreads,
-                         ::testing::Combine(::testing::Range<std::size_t>(0, op_descriptions().size()),
-                                            ::testing::Values(DType::kFloat32, DType::kBfloat16)),
-                         [](const auto& instance) {
-                           return std::string(op_descriptions()[std::get<0>(instance.param)].name) + "_" +
-                                  name_of(std::get<1>(instance.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, EveryOpWithAnyThreads, every_op(), name_of_op_test);
 
 }  // namespace
 }  // namespace rondo::devices::testing

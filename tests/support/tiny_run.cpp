@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "rondo/base/status.h"
@@ -75,7 +76,11 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     }
   }
   threads_ = std::make_unique<devices::ThreadPool>(placement.threads);
-  RONDO_ASSIGN_OR_RETURN(pool_, devices::open_pool({placement.devices, placement.memory_limit}, *threads_));
+  // RONDO_TEST_DEVICES: the pool that takes the CPU's place, to run the same cases on a real card.
+  const char* instead = std::getenv("RONDO_TEST_DEVICES");
+  const bool replaced = instead != nullptr && placement.devices == "cpu";
+  RONDO_ASSIGN_OR_RETURN(
+      pool_, devices::open_pool({replaced ? instead : placement.devices, placement.memory_limit}, *threads_));
   partition::MachineShape machine;
   machine.host = {8_GiB, 1e10, 1e9, 0};
   machine.host_budget_bytes = 1_GiB;

@@ -28,11 +28,6 @@ const char* name_of(Urgency urgency) {
   return kNames[static_cast<std::size_t>(urgency)];
 }
 
-Bytes chunk_for(double bytes_per_second) {
-  const double half_millisecond = bytes_per_second * 0.4e-3;
-  return std::clamp(static_cast<Bytes>(half_millisecond), 256_KiB, 16_MiB) / 4_KiB * 4_KiB;
-}
-
 double LinkStats::bandwidth() const {
   double bytes = 0;
   double seconds = 0;

@@ -220,7 +220,7 @@ class StepExecutor::Impl final : public SharedState {
 
   absl::Status update_all(const offload::StepFactors& factors, std::uint64_t version) {
     for (const model::ParameterId id : trained_) {
-      RONDO_RETURN_IF_ERROR(optimizer_->update(id, factors));
+      RONDO_RETURN_IF_ERROR(optimizer_->update(id, factors, version));
       parts_.parameters->set_version(id, version);
     }
     return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/devices/chunk.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
@@ -53,7 +54,7 @@ absl::Status Worker::prepare() {
   }
   if (!unified_) {
     transfer::EngineOptions options;
-    options.chunk_bytes = transfer::chunk_for(std::max(parts_.devices[index_].profile.link_up, 1.0));
+    options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[index_].profile.link_up, 1.0));
     RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
     threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
   }

@@ -167,7 +167,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
                            tensor->elements(), array.elements);
     }
     RONDO_RETURN_IF_ERROR(for_pieces(*tensor, [&](std::uint64_t first, std::span<const float> values) {
-      return store.write(array.parameter, array.which, first, values);
+      return store.write(array.parameter, array.which, first, values, state.updates);
     }));
     files.release(*tensor);
   }

@@ -106,7 +106,9 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
 
 absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   devices::ThreadPool threads(config.threads);
-  RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({config.devices, config.memory_limit}, threads));
+  // What `auto` leaves out is listed too: a list of devices is asked for to choose from.
+  const std::string wanted = config.devices == "auto" ? "all" : config.devices;
+  RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({wanted, config.memory_limit}, threads));
   Json list = Json::array();
   for (const devices::PoolMember& member : pool) {
     const devices::DeviceCaps& caps = member.device->caps();

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "rondo/base/file.h"
+#include "rondo/base/random.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
@@ -19,19 +20,13 @@ bool is_factor(const model::Parameter& parameter) {
   return parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
 }
 
-std::uint64_t name_key(const std::string& name) {
-  std::uint64_t key = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return key;
-}
-
 void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::span<float> out) {
   if (parameter.kind == model::WeightKind::kLoraB) {
     std::memset(out.data(), 0, out.size_bytes());
     return;
   }
   const float limit = 1.0F / std::sqrt(static_cast<float>(parameter.shape.back()));
-  const std::uint64_t key = devices::combine_keys(seed, name_key(parameter.name));
+  const std::uint64_t key = devices::combine_keys(seed, fnv1a64(parameter.name));
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = (2.0F * devices::uniform_float(devices::combine_keys(key, i)) - 1.0F) * limit;
   }

@@ -99,12 +99,16 @@ struct RowProduct::Scratch {
 };
 
 absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const ProductShape& shape) {
+  // What sgemm is fastest on (AVX2: 0.87 of the peak; 0.80 with 192 columns), and the bf16 primitives, which pay more
+  // for a call.
+  constexpr TileGrid kFloatGrids[] = {{128, 96}, {64, 96}, {64, 48}};
   constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
   RowProduct product;
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
-  product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
   const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
+  product.grid_ = choose_grid(shape.rows, shape.columns,
+                              in_place ? std::span<const TileGrid>(kGrids) : std::span<const TileGrid>(kFloatGrids));
   product.convert_a_ = shape.a_bfloat16 && !in_place;
   product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
@@ -247,12 +251,15 @@ struct WeightProduct::Scratch {
 };
 
 absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const Shape& shape) {
+  constexpr TileGrid kFloatGrids[] = {{192, 144}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
   constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
   WeightProduct product;
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
-  product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
   product.pack_ = product.engine_->arithmetic() == TileArithmetic::kFloat32;
+  product.grid_ =
+      choose_grid(shape.rows, shape.columns,
+                  product.pack_ ? std::span<const TileGrid>(kFloatGrids) : std::span<const TileGrid>(kGrids));
   product.rows_block_ =
       std::min(shape.rows, at_least_one_step(kPanelElements / std::min(shape.tokens, kTokenChunk), product.grid_.rows));
   const absl::Status status = product.prepare_tokens(shape.tokens);

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels.h"
 #include "kernels/storage.h"
@@ -34,27 +35,67 @@ void convert_any(ConstArray x, Array y, std::int64_t n) {
   for_vectors(n, [=](std::int64_t i, auto extent) HWY_ATTR { store_any(load_any(x, i, extent), y, i, extent); });
 }
 
+template <typename T>
+void widen_rows(const T* x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for_vectors(columns, [=](std::int64_t i, auto extent)
+                             HWY_ATTR { store(load(x + r * stride + i, extent), y + r * columns + i, extent); });
+  }
+}
+
+/// y [rows, columns], dense, from x with leading dimension `stride`.
+void widen_any(ConstArray x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
+  if (x.bfloat16) {
+    widen_rows(static_cast<const Bf16*>(x.data), stride, y, rows, columns);
+  } else {
+    widen_rows(static_cast<const float*>(x.data), stride, y, rows, columns);
+  }
+}
+
 void add_any(ConstArray x, float* y, std::int64_t n) {
   for_vectors(n, [=](std::int64_t i, auto extent)
                      HWY_ATTR { store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent); });
 }
 
-void finish_any(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
-                std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
+/// One row of a tile. Addend: float, Bf16, or void for none.
+template <bool kBias, typename Addend, typename Out>
+HWY_INLINE void finish_row(const float* from, Vector alpha, ConstArray bias, const void* addend, void* out,
+                           std::int64_t columns) {
+  for_vectors(columns, [=](std::int64_t i, auto extent) HWY_ATTR {
+    auto v = hn::Mul(load(from + i, extent), alpha);
+    if constexpr (kBias) v = hn::Add(v, load_any(bias, i, extent));
+    if constexpr (!std::is_void_v<Addend>) v = hn::Add(v, load(static_cast<const Addend*>(addend) + i, extent));
+    store(v, static_cast<Out*>(out) + i, extent);
+  });
+}
+
+template <bool kBias, typename Addend, typename Out>
+void finish_rows(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
+                 std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
   const auto alpha = splat(finish.alpha);
   const ConstArray bias = finish.bias.at(column);
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t place = (row + r) * width + column;
-    const float* from = sums + r * sums_stride;
-    const ConstArray addend = finish.addend.at(place);
-    const Array out = finish.out.at(place);
-    for_vectors(columns, [=](std::int64_t i, auto extent) HWY_ATTR {
-      auto v = hn::Mul(load(from + i, extent), alpha);
-      if (bias) v = hn::Add(v, load_any(bias, i, extent));
-      if (addend) v = hn::Add(v, load_any(addend, i, extent));
-      store_any(v, out, i, extent);
-    });
+    finish_row<kBias, Addend, Out>(sums + r * sums_stride, alpha, bias, finish.addend.at(place).data,
+                                   finish.out.at(place).data, columns);
   }
+}
+
+template <bool kBias, typename Out>
+void finish_with_addend(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
+                        std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
+  const auto rows_of = !finish.addend           ? finish_rows<kBias, void, Out>
+                       : finish.addend.bfloat16 ? finish_rows<kBias, Bf16, Out>
+                                                : finish_rows<kBias, float, Out>;
+  rows_of(finish, sums, sums_stride, row, column, rows, columns, width);
+}
+
+void finish_any(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
+                std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
+  const auto tile = finish.bias
+                        ? (finish.out.bfloat16 ? finish_with_addend<true, Bf16> : finish_with_addend<true, float>)
+                        : (finish.out.bfloat16 ? finish_with_addend<false, Bf16> : finish_with_addend<false, float>);
+  tile(finish, sums, sums_stride, row, column, rows, columns, width);
 }
 
 /// out[t * out_stride + c] = x[t] . w[c] for kTokens rows of x and kColumns rows of w, both with stride `inner`.
@@ -113,6 +154,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rondo::devices::cpu {
 HWY_EXPORT(convert_any);
+HWY_EXPORT(widen_any);
 HWY_EXPORT(add_any);
 HWY_EXPORT(finish_any);
 HWY_EXPORT(dot_any);
@@ -147,12 +189,12 @@ void pack_column_blocks(ThreadPool& pool, ConstArray x, std::int64_t stride, std
                         std::int64_t width, float* blocks) {
   const std::int64_t step = task_rows(columns);
   pool.parallel_for(divide_up(rows, step), [=](std::int64_t task, std::uint32_t) {
-    const std::int64_t end = std::min(rows, (task + 1) * step);
+    const std::int64_t first = task * step;
+    const std::int64_t end = std::min(rows, first + step);
     for (std::int64_t begin = 0; begin < columns; begin += width) {
       const std::int64_t count = std::min(width, columns - begin);
-      for (std::int64_t row = task * step; row < end; ++row) {
-        convert_row(x.at(row * stride + begin), {blocks + begin * rows + row * count, false}, count);
-      }
+      HWY_DYNAMIC_DISPATCH(widen_any)
+      (x.at(first * stride + begin), stride, blocks + begin * rows + first * count, end - first, count);
     }
   });
 }

@@ -1,7 +1,8 @@
 // From the `devices` key to open devices.
 //
-//   pool   = "auto" | entry { "," entry }          entry = device [ "*" count ]
-//   device = "cpu" [ ":0" ] | "emulated:" card | "timed:" card | "null" | card, of the kind of the card before it
+//   pool   = "auto" | "all" | entry { "," entry }  entry = device [ "*" count ]
+//   device = "cpu" [ ":0" ] | "cuda" [ ":" number ] | "vulkan" [ ":" number ] | "emulated:" card | "timed:" card
+//          | "null" | card, of the kind of the card before it
 //   limits = [ name "=" bytes { "," name "=" bytes } ]
 #include "rondo/devices/pool.h"
 
@@ -14,26 +15,30 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/emulated/emulated_device.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/null/null_device.h"
 #include "rondo/devices/random.h"
+#include "rondo/devices/vulkan/vulkan_device.h"
 
 namespace rondo::devices {
 namespace {
 
 constexpr std::uint64_t kMostMembers = 1024;
 constexpr const char* kPossible =
-    "possible are cpu, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
+    "possible are cpu, cuda:N, vulkan:N, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
 
-enum class Kind : std::uint8_t { kCpu, kNull, kEmulated, kTimed };
+enum class Kind : std::uint8_t { kCpu, kNull, kCuda, kEmulated, kTimed, kVulkan };
 
 /// A member before it is opened.
 struct Request {
   Kind kind = Kind::kCpu;
   std::string name;
-  DeviceProfile card;  // emulated and timed
-  Bytes limit = 0;     // 0: none
+  DeviceProfile card;         // emulated and timed
+  std::uint32_t ordinal = 0;  // cuda
+  vulkan::CardInfo vulkan;    // vulkan
+  Bytes limit = 0;            // 0: none
 };
 
 std::string trimmed(const std::string& text) {
@@ -71,7 +76,67 @@ absl::StatusOr<std::uint64_t> take_count(std::string& entry) {
   return count;
 }
 
+/// `entry` is "vulkan" or begins with "vulkan:".
+absl::StatusOr<Request> vulkan_request(const std::string& entry) {
+  const std::string digits = entry == "vulkan" ? "0" : entry.substr(std::string_view("vulkan:").size());
+  const bool number = !digits.empty() && digits.size() < 4 && std::all_of(digits.begin(), digits.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+  if (!number) return invalid_input("devices: '{}': expected vulkan:N, N the card's number from 0", entry);
+  const auto cards = vulkan::list_cards();
+  if (!cards.ok()) {
+    return invalid_input("devices: '{}': {}; {}", entry,
+                         std::string_view(cards.status().message().data(), cards.status().message().size()), kPossible);
+  }
+  const std::size_t index = std::strtoul(digits.c_str(), nullptr, 10);
+  if (index >= cards->size()) {
+    return invalid_input("devices: '{}': this machine has {} Vulkan device(s), the last is vulkan:{}", entry,
+                         cards->size(), cards->size() - 1);
+  }
+  Request request;
+  request.kind = Kind::kVulkan;
+  request.vulkan = (*cards)[index];
+  return request;
+}
+
+/// What "auto" and "all" stand for: every card that can be used, by CUDA where there is a choice, but on "auto" no
+/// processor that poses as one; the CPU on "all", and where there is nothing else.
+std::string devices_of_machine(bool all) {
+  std::string devices;
+  const auto cuda_cards = cuda::has_kernels() ? cuda::count_cuda() : absl::StatusOr<std::uint32_t>(0);
+  for (std::uint32_t i = 0; cuda_cards.ok() && i < *cuda_cards; ++i) {
+    devices += fmt::format("{}cuda:{}", devices.empty() ? "" : ",", i);
+  }
+  // The same cards have Vulkan drivers too: a pool must not count them twice.
+  const bool by_cuda = !devices.empty();
+  if (const auto cards = vulkan::list_cards(); cards.ok()) {
+    for (const vulkan::CardInfo& card : *cards) {
+      if (!card.unsuitable.empty() || (card.software ? !all : by_cuda)) continue;
+      devices += fmt::format("{}vulkan:{}", devices.empty() ? "" : ",", card.index);
+    }
+  }
+  if (all || devices.empty()) devices.insert(0, devices.empty() ? "cpu" : "cpu,");
+  return devices;
+}
+
+/// "cuda" or "cuda:N". Whether there is such a card shows when it is opened.
+absl::StatusOr<Request> cuda_request(const std::string& entry) {
+  if (!cuda::has_kernels()) {
+    return invalid_input("devices: '{}': this build has no cuda backend; {}", entry, kPossible);
+  }
+  Request request;
+  request.kind = Kind::kCuda;
+  const std::string digits = entry == "cuda" ? "0" : entry.substr(std::string_view("cuda:").size());
+  const bool number = !digits.empty() && digits.size() < 4 && std::all_of(digits.begin(), digits.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+  if (!number) return invalid_input("devices: '{}': expected cuda:N, N the number of a card", entry);
+  request.ordinal = static_cast<std::uint32_t>(std::strtoul(digits.c_str(), nullptr, 10));
+  return request;
+}
+
 absl::StatusOr<Request> request_of(const std::string& entry) {
+  if (entry == "cuda" || starts_with(entry, "cuda:")) return cuda_request(entry);
   Request request;
   if (entry == "cpu" || entry == "cpu:0") return request;
   if (entry == "null") {
@@ -87,11 +152,7 @@ absl::StatusOr<Request> request_of(const std::string& entry) {
     request.card = *std::move(card);
     return request;
   }
-  for (const char* backend : {"cuda", "vulkan"}) {
-    if (entry == backend || starts_with(entry, std::string(backend) + ":")) {
-      return invalid_input("devices: '{}': this build has no {} backend; {}", entry, backend, kPossible);
-    }
-  }
+  if (entry == "vulkan" || starts_with(entry, "vulkan:")) return vulkan_request(entry);
   return invalid_input("devices: '{}' is no device; {}", entry, kPossible);
 }
 
@@ -102,21 +163,35 @@ std::string family_of(const Request& request) {
       return "cpu";
     case Kind::kNull:
       return "null";
+    case Kind::kCuda:
+      return "cuda";
     case Kind::kEmulated:
       return "emulated:" + request.card.name;
     case Kind::kTimed:
       return "timed:" + request.card.name;
+    case Kind::kVulkan:
+      return fmt::format("vulkan:{}", request.vulkan.index);
   }
   return "";
+}
+
+/// A real card keeps its own number: "cuda:1" alone in a pool is "cuda:1"; "cuda*3" are the cards 0 to 2.
+absl::Status name_card(const std::vector<Request>& before, Request& request, std::uint64_t of_count) {
+  if (of_count > 0) ++request.ordinal;
+  request.name = fmt::format("{}:{}", family_of(request), request.ordinal);
+  for (const Request& other : before) {
+    if (other.name == request.name) return invalid_input("devices: '{}' is in the pool already", request.name);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
   std::vector<Request> requests;
   std::map<std::string, std::uint64_t> members;  // by family
   const std::string wanted = trimmed(devices);
-  // Real accelerators come first once their backends are built in; here the CPU is all there is.
+  const bool chosen_here = wanted == "auto" || wanted == "all";
   std::string kind_before;  // "emulated:rtx4090*2,rtx3060": a card alone is of the kind named last
-  for (std::string entry : split(wanted == "auto" ? "cpu" : wanted)) {
+  for (std::string entry : split(chosen_here ? devices_of_machine(wanted == "all") : wanted)) {
     const std::string written = entry;
     RONDO_ASSIGN_OR_RETURN(const std::uint64_t count, take_count(entry));
     for (const char* kind : {"emulated:", "timed:"}) {
@@ -130,7 +205,11 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
       return invalid_input("devices: '{}': 'cpu:0' is in the pool already; write cpu*n for several", written);
     }
     for (std::uint64_t i = 0; i < count; ++i) {
-      request.name = fmt::format("{}:{}", family_of(request), members[family_of(request)]++);
+      const std::uint64_t member = members[family_of(request)]++;
+      request.name = fmt::format("{}:{}", family_of(request), member);
+      // A card of the machine bears its own number; opened again ("vulkan:0*2") it gets another behind it.
+      if (request.kind == Kind::kVulkan && member == 0) request.name = family_of(request);
+      if (request.kind == Kind::kCuda) RONDO_RETURN_IF_ERROR(name_card(requests, request, i));
       requests.push_back(request);
     }
     if (requests.size() > kMostMembers) return invalid_input("devices: more than {} members", kMostMembers);
@@ -181,6 +260,24 @@ DeviceProfile estimated_cpu(const Device& device, const ThreadPool& threads) {
   return profile;
 }
 
+/// A card's speeds before any measurement, by what kind of card it is.
+DeviceProfile estimated_vulkan(const Device& device, const vulkan::CardInfo& card, const ThreadPool& threads) {
+  DeviceProfile profile = estimated_cpu(device, threads);
+  profile.source = "an estimate from the kind of card";
+  if (card.software) {
+    // The same cores by way of kernels that were written for GPUs.
+    for (auto& [dtype, speed] : profile.flops) speed /= 10;
+    return profile;
+  }
+  profile.name = card.name;
+  const double flops = card.integrated ? 5e11 : 5e12;
+  profile.flops = {{DType::kFloat32, flops}, {DType::kBfloat16, flops}};
+  profile.memory_bandwidth = card.integrated ? 5e10 : 3e11;
+  profile.link_up = card.integrated ? 1e10 : 1.2e10;
+  profile.link_down = profile.link_up;
+  return profile;
+}
+
 /// Opens members one by one; remembers the root complexes that cards share.
 class Opener {
  public:
@@ -201,10 +298,23 @@ class Opener {
         member.profile.name = "null";
         break;
       }
+      case Kind::kCuda: {
+        cuda::CudaOptions card;
+        card.name = request.name;
+        card.ordinal = request.ordinal;
+        card.memory_limit = request.limit;
+        RONDO_ASSIGN_OR_RETURN(member.device, cuda::open_cuda(card, &member.profile));
+        break;
+      }
       case Kind::kEmulated:
       case Kind::kTimed: {
         RONDO_ASSIGN_OR_RETURN(member.device, open_card(request));
         member.profile = request.card;
+        break;
+      }
+      case Kind::kVulkan: {
+        RONDO_ASSIGN_OR_RETURN(member.device, open_card_of_machine(request));
+        member.profile = estimated_vulkan(*member.device, request.vulkan, threads_);
         break;
       }
     }
@@ -234,6 +344,14 @@ class Opener {
       options.root = root;
     }
     return request.kind == Kind::kTimed ? emulated::open_timed(options) : emulated::open_emulated(options, threads_);
+  }
+
+  static absl::StatusOr<std::unique_ptr<Device>> open_card_of_machine(const Request& request) {
+    vulkan::VulkanOptions options;
+    options.name = request.name;
+    options.index = request.vulkan.index;
+    options.memory_limit = request.limit;
+    return vulkan::open_vulkan(options);
   }
 
   ThreadPool& threads_;

@@ -25,7 +25,7 @@ TEST(ParameterStore, Fp32_HasOneMemoryForMasterAndPublished) {
   ParameterStore store = make(devices::DType::kFloat32);
   EXPECT_EQ(reinterpret_cast<std::byte*>(store.master(1).data()), store.published(1).host());
   store.master(1)[3] = 2.5F;
-  store.publish_from_master(1);
+  store.publish_from_master(1, 0);
   float value = 0;
   std::memcpy(&value, store.published(1).host() + 12, 4);
   EXPECT_EQ(value, 2.5F);
@@ -33,7 +33,7 @@ TEST(ParameterStore, Fp32_HasOneMemoryForMasterAndPublished) {
   EXPECT_TRUE(store.first_moment(0).empty()) << "what is not trained has no moments";
 }
 
-TEST(ParameterStore, Bfloat16_RoundsToNearestTiesToEvenAndKeepsNaN) {
+TEST(ParameterStore, Bfloat16VersionZero_RoundsToNearestTiesToEvenAndKeepsNaN) {
   const std::pair<std::uint32_t, std::uint16_t> kCases[] = {
       {0x3F800000, 0x3F80},  // 1
       {0x3F808000, 0x3F80},  // a tie, to the even lower
@@ -55,13 +55,67 @@ TEST(ParameterStore, Bfloat16_RoundsToNearestTiesToEvenAndKeepsNaN) {
   ParameterStore store = make(devices::DType::kBfloat16, kCount);
   for (std::size_t i = 0; i < kCount; ++i)
     store.master(1)[i] = std::bit_cast<float>(kCases[i % std::size(kCases)].first);
-  store.publish_from_master(1);
+  store.publish_from_master(1, 0);
   for (std::size_t i = 0; i < kCount; ++i) {
     std::uint16_t bits = 0;
     std::memcpy(&bits, store.published(1).host() + 2 * i, 2);
     EXPECT_EQ(bits, kCases[i % std::size(kCases)].second)
         << std::hex << kCases[i % std::size(kCases)].first << " at " << std::dec << i;
   }
+}
+
+std::vector<float> published_of(ParameterStore& store) {
+  std::vector<float> values(store.specs()[1].elements);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, store.published(1).host() + 2 * i, 2);
+    values[i] = std::bit_cast<float>(std::uint32_t{bits} << 16U);
+  }
+  return values;
+}
+
+TEST(ParameterStore, Bfloat16LaterVersion_RoundsToEitherNeighbourWithTheMasterAsMean) {
+  // Over more than one block, so that every block's random numbers are seen; 2^-7 lies between the neighbours of 1.
+  constexpr std::size_t kCount = 40'003;
+  for (const float rest : {0.125F, 0.5F, 0.75F}) {
+    ParameterStore store = make(devices::DType::kBfloat16, kCount);
+    const float value = -1.0F - rest / 128;
+    for (float& master : store.master(1)) master = value;
+    store.publish_from_master(1, 3);
+    double ups = 0;
+    for (const float found : published_of(store)) {
+      ASSERT_TRUE(found == -1.0F || found == -1.0F - 1.0F / 128) << found;
+      ups += found == -1.0F ? 0 : 1;
+    }
+    const double deviation = std::sqrt(rest * (1 - rest) / kCount);
+    EXPECT_NEAR(ups / kCount, rest, 5 * deviation) << "five standard deviations of a fair draw";
+  }
+}
+
+TEST(ParameterStore, Bfloat16LaterVersion_KeepsWhatBfloat16Holds) {
+  const std::uint16_t kBits[] = {0x0000, 0x8000, 0x3F80, 0xBF81, 0x0001, 0x7F7F, 0x7F80, 0xFF80};
+  constexpr std::size_t kCount = 8 * 9 + 5;
+  ParameterStore store = make(devices::DType::kBfloat16, kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    store.master(1)[i] = std::bit_cast<float>(std::uint32_t{kBits[i % 8]} << 16U);
+  }
+  store.publish_from_master(1, 12);
+  const std::vector<float> found = published_of(store);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]) >> 16U, kBits[i % 8]) << i;
+  }
+}
+
+TEST(ParameterStore, Bfloat16LaterVersion_DrawsFollowFromTheVersionAlone) {
+  constexpr std::size_t kCount = 4096;
+  ParameterStore store = make(devices::DType::kBfloat16, kCount);
+  for (std::size_t i = 0; i < kCount; ++i) store.master(1)[i] = 0.3F + 1e-5F * static_cast<float>(i);
+  store.publish_from_master(1, 1);
+  const std::vector<float> first = published_of(store);
+  store.publish_from_master(1, 2);
+  EXPECT_NE(published_of(store), first);
+  store.publish_from_master(1, 1);
+  EXPECT_EQ(published_of(store), first);
 }
 
 TEST(ParameterStore, Wait_EndsWithTheVersionAndNotBefore) {

@@ -85,7 +85,7 @@ TEST_F(Failure, GradientThatIsNotFinite_IsNamedAndLeavesTheStepBefore) {
     for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
       if (model.parameters()[id].name != "model.norm.weight") continue;
       for (float& value : store.master(id)) value = 3e38F;
-      store.publish_from_master(id);
+      store.publish_from_master(id, 0);
     }
   };
   auto run = TinyRun::make(model_, job, {"overflow"});

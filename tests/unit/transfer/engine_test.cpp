@@ -317,14 +317,5 @@ TEST_F(Engine, Destruction_EndsWhatWaitsAsCancelled) {
   EXPECT_THAT(told.codes, ElementsAre(absl::StatusCode::kCancelled));
 }
 
-TEST(ChunkFor, AnyLink_TakesUnderAMillisecondForTwo) {
-  EXPECT_EQ(chunk_for(1.0), 256_KiB);
-  EXPECT_EQ(chunk_for(1e15), 16_MiB);
-  for (const double speed : {3e9, 12e9, 25e9}) {
-    EXPECT_LT(2 * static_cast<double>(chunk_for(speed)) / speed, 1e-3);
-    EXPECT_EQ(chunk_for(speed) % 4_KiB, 0U);
-  }
-}
-
 }  // namespace
 }  // namespace rondo::transfer

@@ -9,25 +9,18 @@
 #include <utility>
 
 #include "counting.h"
+#include "rondo/base/random.h"
 #include "rondo/data/samples.h"
 
 namespace rondo::data {
 namespace {
 
-constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;
 // The split draws from its own stream: an epoch number that no run reaches.
 constexpr std::uint64_t kSplitEpoch = ~std::uint64_t{0};
 
-/// SplitMix64's output function: a bijection of 64 bits.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31U);
-}
-
 class CounterStream {
  public:
-  CounterStream(std::uint64_t seed, std::uint64_t epoch) : key_(mix(mix(seed + kGolden) + epoch)) {}
+  CounterStream(std::uint64_t seed, std::uint64_t epoch) : key_(spread64(mix64(seed) + epoch)) {}
 
   /// Uniform in [0, bound), bound > 0.
   std::uint64_t below(std::uint64_t bound) {
@@ -39,7 +32,7 @@ class CounterStream {
   }
 
  private:
-  std::uint64_t next() { return mix(key_ + kGolden * ++counter_); }
+  std::uint64_t next() { return draw64(key_, counter_++); }
 
   std::uint64_t key_;
   std::uint64_t counter_ = 0;
@@ -109,13 +102,13 @@ TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> ord
   for (const std::uint32_t index : order) {
     const Sample& sample = dataset.samples[index];
     batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
-    const std::uint64_t sample_key = mix(sample.index + kGolden);
+    const std::uint64_t sample_key = mix64(sample.index);
     for (std::size_t t = 0; t < sample.ids.size(); ++t) {
       const std::int32_t target = t + 1 < sample.ids.size() ? sample.labels[t + 1] : kMasked;
       batch.ids.push_back(sample.ids[t]);
       batch.positions.push_back(static_cast<std::int32_t>(t));
       batch.targets.push_back(target);
-      batch.keys.push_back(mix(sample_key + kGolden * (t + 1)));
+      batch.keys.push_back(draw64(sample_key, t));
       batch.target_tokens += target != kMasked ? 1U : 0U;
     }
   }

@@ -41,6 +41,9 @@ class Evaluator {
   bool run_loop(const Statement& statement, LoopObject& loop, Flow& flow);
   Flow run_scoped(const Statement& statement);
   Flow run_with(const Statement& statement);
+  /// What the body of a block writes, put through the block's filters where it has them. Unless the flow is kNext the
+  /// body was left early and `text` is not set.
+  Flow capture_block(const Statement& statement, Value& text);
   Flow run_set_block(const Statement& statement);
   Flow run_filter_block(const Statement& statement);
   void run_call_block(const Statement& statement);

@@ -228,20 +228,23 @@ Evaluator::Flow Evaluator::run_with(const Statement& statement) {
   return run(statement.body);
 }
 
+Evaluator::Flow Evaluator::capture_block(const Statement& statement, Value& text) {
+  const Scope scope(*this, statement.frame, environment_);
+  load_frame(statement.frame);
+  Capture capture(*this);
+  if (const Flow flow = run(statement.body); flow != Flow::kNext) return flow;
+  text = capture.take();
+  if (statement.expression) {
+    const Value* const outer = std::exchange(block_text_, &text);
+    text = evaluate(*statement.expression);
+    block_text_ = outer;
+  }
+  return Flow::kNext;
+}
+
 Evaluator::Flow Evaluator::run_set_block(const Statement& statement) {
   Value text;
-  {
-    const Scope scope(*this, statement.frame, environment_);
-    load_frame(statement.frame);
-    Capture capture(*this);
-    if (const Flow flow = run(statement.body); flow != Flow::kNext) return flow;
-    text = capture.take();
-    if (statement.expression) {
-      const Value* const outer = std::exchange(block_text_, &text);
-      text = evaluate(*statement.expression);
-      block_text_ = outer;
-    }
-  }
+  if (const Flow flow = capture_block(statement, text); flow != Flow::kNext) return flow;
   check_namespaces(*statement.target);
   assign(*statement.target, text);
   return Flow::kNext;
@@ -249,16 +252,7 @@ Evaluator::Flow Evaluator::run_set_block(const Statement& statement) {
 
 Evaluator::Flow Evaluator::run_filter_block(const Statement& statement) {
   Value text;
-  {
-    const Scope scope(*this, statement.frame, environment_);
-    load_frame(statement.frame);
-    Capture capture(*this);
-    if (const Flow flow = run(statement.body); flow != Flow::kNext) return flow;
-    text = capture.take();
-    const Value* const outer = std::exchange(block_text_, &text);
-    text = evaluate(*statement.expression);
-    block_text_ = outer;
-  }
+  if (const Flow flow = capture_block(statement, text); flow != Flow::kNext) return flow;
   write(to_text(heap_, text));
   return Flow::kNext;
 }

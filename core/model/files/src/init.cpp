@@ -12,26 +12,13 @@
 #include "init_tokenizer.h"
 #include "json_reader.h"
 #include "rondo/base/file.h"
+#include "rondo/base/random.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
 
 namespace rondo::model {
 namespace {
-
-constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15U;
-
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
 
 ModelConfig plain_config(const InitOptions& options, Family family) {
   ModelConfig config;
@@ -147,9 +134,9 @@ class FolderAside {
 
 void fill_normal(std::uint64_t seed, std::string_view name, std::uint64_t first, double deviation,
                  std::span<float> out) {
-  const std::uint64_t key = mix(seed + kGolden) ^ fnv1a(name);
+  const std::uint64_t key = mix64(seed) ^ fnv1a64(name);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::uint64_t word = mix(key + (first + i + 1) * kGolden);
+    const std::uint64_t word = draw64(key, first + i);
     const double u = (static_cast<double>(word >> 32U) + 1.0) * 0x1p-32;
     const double v = static_cast<double>(word & 0xffffffffU) * 0x1p-32;
     out[i] = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));

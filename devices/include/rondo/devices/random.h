@@ -3,15 +3,11 @@
 
 #include <cstdint>
 
+#include "rondo/base/random.h"
+
 namespace rondo::devices {
 
-/// SplitMix64's finaliser (Steele, Lea, Flood 2014): a bijection that spreads every bit.
-constexpr std::uint64_t mix64(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
+using rondo::mix64;
 
 /// One key out of two; not commutative.
 constexpr std::uint64_t combine_keys(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a) ^ b); }

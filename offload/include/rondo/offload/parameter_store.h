@@ -61,17 +61,21 @@ class ParameterStore {
   DiskTier* disk() { return disk_.get(); }
 
   /// Copies of a trained parameter's state from element `first` on, wherever it lies. A master that is written is
-  /// published too. Errors: those of the disk. REQUIRES: no update under way; for write(): before the first.
+  /// published too, as `version` (publish_from_master). Errors: those of the disk. REQUIRES: no update under way; for
+  /// write(): before the first, and parts of a master begin at multiples of 2^14.
   absl::Status read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to);
-  absl::Status write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from);
+  absl::Status write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
+                     std::uint64_t version = 0);
 
   /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 master and published are one.
   std::span<float> master(ParameterId id);
   std::span<float> first_moment(ParameterId id);
   std::span<float> second_moment(ParameterId id);
 
-  /// Rounds the master into the published weights; for use after a master was filled.
-  void publish_from_master(ParameterId id);
+  /// Rounds the master into the published weights; for use after a master was filled. `version` 0: to nearest, as other
+  /// programs load. Later ones stochastically, from (id, version, element) alone: a step often moves a master by less
+  /// than half of what bf16 resolves, and rounding to nearest would hold the weights back.
+  void publish_from_master(ParameterId id, std::uint64_t version);
 
   std::uint64_t version(ParameterId id) const;
   void set_version(ParameterId id, std::uint64_t version);
@@ -98,6 +102,7 @@ class ParameterStore {
   };
   ParameterStore() = default;
   absl::Status place_on_disk(const DiskPlacement& disk);
+  void publish(ParameterId id, std::uint64_t first, std::span<const float> values, std::uint64_t version);
   /// Of an array among those that the disk keeps; -1 where it lies in memory.
   std::int32_t disk_array(ParameterId id, StateArray which) const;
   std::span<float> span_of(ParameterId id, StateArray which);

@@ -64,9 +64,6 @@ struct EngineOptions {
   bool staging = false;          // through pinned memory
 };
 
-/// Chunk size for a link of `bytes_per_second`: two of them take under a millisecond.
-Bytes chunk_for(double bytes_per_second);
-
 class TransferEngine {
  public:
   /// `device` outlives the engine. Errors: ResourceExhausted when staging memory cannot be had.

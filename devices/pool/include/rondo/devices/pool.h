@@ -19,7 +19,8 @@ struct PoolMember {
 };
 
 struct PoolOptions {
-  std::string devices = "auto";  // "cpu", "emulated:rtx4090*4,timed:cards.yaml#fast", ...
+  /// "cpu", "vulkan:0,cpu", "emulated:rtx4090*4,timed:cards.yaml#fast", ...; "all": whatever the machine has.
+  std::string devices = "auto";
   /// "cuda:0=8GiB,cpu:0=4GiB": lowers memory_bytes of that member.
   std::string memory_limit;
 };

@@ -1,0 +1,36 @@
+// NVIDIA cards behind the device contract.
+//
+// The driver (libcuda.so.1) and cuBLASLt are found at run time: one program starts with and without them, and opening a
+// card says what is missing. Without cuBLASLt products are made by kernels of our own, slower; the numerics class says
+// which. docs/cuda.md tells how the parts work and what was never run on hardware.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+#include "rondo/devices/profile.h"
+
+namespace rondo::devices::cuda {
+
+struct CudaOptions {
+  std::string name = "cuda:0";
+  std::uint32_t ordinal = 0;  // the driver's, CUDA_VISIBLE_DEVICES applied
+  Bytes memory_limit = 0;     // 0: what is free on the card, but for a reserve for workspace
+  bool single_queue = false;  // computing and copies take turns in one stream
+};
+
+/// Whether this build has kernels for cards (RONDO_CUDA).
+bool has_kernels();
+
+/// Cards that the driver shows. Errors: Unimplemented saying what is missing (driver, kernels in this build).
+absl::StatusOr<std::uint32_t> count_cuda();
+
+/// `estimate`: filled in with speeds guessed from the card's attributes, unless null.
+/// Errors: Unimplemented: no driver, too old, a card that the kernels are not built for; InvalidArgument: no such card;
+/// ResourceExhausted: its memory is taken.
+absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, DeviceProfile* estimate = nullptr);
+
+}  // namespace rondo::devices::cuda

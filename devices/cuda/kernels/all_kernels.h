@@ -1,0 +1,10 @@
+// Every kernel class that kernels.def names.
+#pragma once
+
+#include "attention.h"
+#include "cached_attention.h"
+#include "cross_entropy.h"
+#include "elementwise.h"
+#include "product.h"
+#include "rope.h"
+#include "rows.h"

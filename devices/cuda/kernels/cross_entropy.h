@@ -1,0 +1,144 @@
+// Around the products of the loss over the vocabulary: which tokens have a target, their rows, softmax and its
+// gradient, rows back to their tokens, the sum of the losses.
+//
+// A chunk always has its full number of rows, zero past the last token with a target: how many there are is known on
+// the card alone.
+#pragma once
+
+#include "params.h"
+
+namespace rondo::devices::cuda {
+
+/// Threads that count: kMostThreads consecutive tokens at a time.
+inline constexpr int kPlacesShared = 4 * (kMostThreads + 1);
+
+/// places: the tokens that have a target, in order. One block.
+struct EntropyPlaces {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    auto* counts = reinterpret_cast<std::int32_t*>(block.shared());  // [threads] inclusive sums
+    typename Block::template Own<std::int32_t> has;
+    typename Block::template Own<std::int32_t> addend;
+    std::int32_t found = 0;
+    for (std::int32_t first = 0; first < p.tokens; first += block.threads()) {
+      block.each([&](int thread) {
+        const std::int32_t token = first + thread;
+        const std::int32_t target = token < p.tokens ? p.targets[token] : -1;
+        if (target >= p.vocabulary) *p.fault = {Fault::Code::kTargetPastVocabulary, token, target, p.vocabulary};
+        has[thread] = target >= 0 && target < p.vocabulary ? 1 : 0;
+        counts[thread] = has[thread];
+      });
+      for (int step = 1; step < block.threads(); step *= 2) {
+        block.each([&](int thread) { addend[thread] = thread >= step ? counts[thread - step] : 0; });
+        block.each([&](int thread) { counts[thread] += addend[thread]; });
+      }
+      block.each([&](int thread) {
+        if (has[thread] != 0) p.places[found + counts[thread]] = first + thread;  // places[0] is the number
+      });
+      found += counts[block.threads() - 1];
+      block.each([](int) {});  // `counts` is written again
+    }
+    block.each([&](int thread) {
+      if (thread == 0) p.places[0] = found;
+    });
+  }
+};
+
+/// Rows of x for a chunk; a block a row.
+template <typename T>
+struct EntropyGather {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    const bool real = place < p.places[0];
+    const std::int64_t token = real ? p.places[1 + place] : 0;
+    block.each([&](int thread) {
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        const float value = real ? load(static_cast<const T*>(p.x) + token * p.width + c) : 0.0F;
+        store(static_cast<T*>(p.gathered) + block.x() * p.width + c, value);
+      }
+    });
+  }
+};
+
+/// A block a row: its loss, and where `gradient` is not null softmax - onehot.
+template <typename T>
+struct EntropySoftmax {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    const bool real = place < p.places[0];
+    const float* logits = p.logits + block.x() * p.vocabulary;
+    T* gradient = p.gradient == nullptr ? nullptr : static_cast<T*>(p.gradient) + block.x() * p.vocabulary;
+    if (!real) {
+      block.each([&](int thread) {
+        for (std::int64_t v = thread; v < p.vocabulary && gradient != nullptr; v += block.threads()) {
+          store(gradient + v, 0.0F);
+        }
+      });
+      return;
+    }
+    typename Block::template Own<float> own;
+    block.each([&](int thread) {
+      float largest = logits[0];
+      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) largest = fmaxf(largest, logits[v]);
+      own[thread] = largest;
+    });
+    const float maximum = block.max(own);
+    block.each([&](int thread) {
+      float sum = 0;
+      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) sum += expf(logits[v] - maximum);
+      own[thread] = sum;
+    });
+    const float total = block.sum(own);
+    const std::int32_t target = p.targets[p.places[1 + place]];
+    block.each([&](int thread) {
+      if (thread == 0) {
+        p.losses[place] = log(static_cast<double>(total)) + static_cast<double>(maximum) - static_cast<double>(logits[target]);
+      }
+    });
+    if (gradient == nullptr) return;
+    const float inverse = 1.0F / total;
+    block.each([&](int thread) {  // the gradient may lie over the logits: each element is read by who writes it
+      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) {
+        store(gradient + v, expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F));
+      }
+    });
+  }
+};
+
+/// A chunk's rows of dx back to their tokens; a block a row.
+template <typename T>
+struct EntropyScatter {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    if (place >= p.places[0]) return;
+    const std::int64_t token = p.places[1 + place];
+    block.each([&](int thread) {
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        static_cast<T*>(p.dx)[token * p.width + c] = static_cast<const T*>(p.dgathered)[block.x() * p.width + c];
+      }
+    });
+  }
+};
+
+/// One block.
+struct EntropyLoss {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    typename Block::template Own<double> own;
+    const std::int32_t count = p.places[0];
+    block.each([&](int thread) {
+      double sum = 0;
+      for (std::int32_t i = thread; i < count; i += block.threads()) sum += p.losses[i];
+      own[thread] = sum;
+    });
+    const double loss = block.sum(own);
+    block.each([&](int thread) {
+      if (thread == 0) *p.loss = loss;
+    });
+  }
+};
+
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,31 @@
+// Kernels by number, as the host names them.
+#pragma once
+
+#include "storage.h"
+
+namespace rondo::devices::cuda {
+
+enum class KernelId : std::uint16_t {
+#define RONDO_KERNEL_ENTRY(name, kernel, params) k_##name,
+#include "kernels.def"
+#undef RONDO_KERNEL_ENTRY
+  kCount
+};
+inline constexpr int kKernels = static_cast<int>(KernelId::kCount);
+
+/// Entry of the module.
+inline const char* entry_of(KernelId id) {
+  static constexpr const char* kEntries[] = {
+#define RONDO_KERNEL_ENTRY(name, kernel, params) "rondo_" #name,
+#include "kernels.def"
+#undef RONDO_KERNEL_ENTRY
+  };
+  return kEntries[static_cast<int>(id)];
+}
+
+/// The kernel of a family for a storage: `fp32` names the family.
+constexpr KernelId of_storage(KernelId fp32, Storage storage) {
+  return static_cast<KernelId>(static_cast<int>(fp32) + static_cast<int>(storage));
+}
+
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,201 @@
+// What kernels are told: plain structures that the host fills in and passes by value. Pointers are the card's.
+//
+// Names follow OpKind's comments. A pointer that may be null says so.
+#pragma once
+
+#include <cstdint>
+
+#include "storage.h"
+
+namespace rondo::devices::cuda {
+
+/// Written by a kernel that meets input it cannot work on; lies in pinned host memory, one a run.
+struct Fault {
+  enum class Code : std::int32_t { kNone, kIdPastTable, kTargetPastVocabulary };
+  Code code;
+  std::int32_t token;
+  std::int32_t value;
+  std::int32_t limit;
+};
+
+/// Most pairs of a head that a rotary embedding has.
+inline constexpr int kMostRopePairs = 256;
+/// Largest head of attention.
+inline constexpr int kMostHeadDim = 256;
+
+struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward also c = dy -> y = dgate, z = dup
+  const void* a;
+  const void* b;
+  const void* c;
+  void* y;
+  void* z;
+  std::int64_t elements;
+  std::int32_t activation;  // ActivationKind
+};
+
+struct DropoutParams {
+  const void* x;
+  const std::uint64_t* keys;
+  void* y;
+  std::int64_t elements;
+  std::int64_t columns;
+  float probability;
+  float scale;
+  std::uint32_t layer;
+  std::uint32_t site;
+};
+
+struct NormParams {  // a block a row
+  const void* x;
+  const void* w;
+  const void* dy;      // backward
+  const void* addend;  // backward, may be null
+  void* y;             // forward: y, backward: dx
+  float* scales;       // backward, may be null: 1 / rms of each row
+  std::int64_t width;
+  float epsilon;
+  Storage weight_storage;
+};
+
+struct ColumnSumsParams {  // a block: kColumns columns of one chunk of rows
+  const void* dy;
+  const void* x;        // may be null: then dy alone is summed, else scales[row] x dy
+  const float* scales;  // with x
+  float* partial;       // [chunks, columns]
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t chunk;  // rows of a chunk
+};
+
+struct ColumnTotalsParams {
+  const float* partial;  // [chunks, columns]
+  float* totals;         // [columns] +=, chunk by chunk in rising order
+  std::int64_t chunks;
+  std::int64_t columns;
+};
+
+struct RopeParams {  // a block a token
+  const void* x;
+  const std::int32_t* positions;
+  const std::int32_t* bounds;
+  void* y;
+  std::int64_t heads;
+  std::int32_t half;  // pairs of a head
+  float amplitude;
+  float direction;
+  std::uint32_t dynamic_from;
+  double theta;
+  double factor;
+  float frequencies[kMostRopePairs];
+};
+
+struct EmbeddingParams {  // a block a token
+  const std::int32_t* ids;
+  const void* table;
+  void* x;
+  Fault* fault;
+  std::int64_t width;
+  std::int32_t vocabulary;
+  Storage table_storage;
+  Storage x_storage;
+};
+
+struct EmbeddingRowsParams {  // the three kernels of the embedding's gradient
+  const std::int32_t* ids;
+  const std::int32_t* bounds;
+  const void* dy;
+  std::int32_t* row_ids;
+  float* rows;
+  std::int32_t* first;  // [T] 1: the first token with its id
+  std::int32_t* next;   // [T] the next token with the same id, -1: none
+  std::int32_t* start;  // [T] by row: its first token
+  std::int64_t width;
+  std::int32_t tokens;
+  Storage dy_storage;
+};
+
+struct SelectLastParams {
+  const void* x;
+  const std::int32_t* bounds;
+  void* y;
+  std::int64_t width;
+  Storage storage;
+};
+
+struct AttentionParams {
+  const void* q;
+  const void* k;
+  const void* v;
+  const std::int32_t* bounds;
+  const void* d_o;  // backward
+  void* o;          // written by the forward, read by the backward
+  float* lse;       // likewise
+  float* delta;     // backward: [T, H] do . o
+  void* dq;
+  void* dk;
+  void* dv;
+  std::int32_t tokens;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+  std::int32_t tile;    // rows of a tile, see attention_tile()
+  std::int32_t window;  // 0: none
+  float scale;
+};
+
+struct CachedAttentionParams {
+  const void* q;
+  const void* k;
+  const void* v;
+  const std::int32_t* positions;
+  const std::int32_t* bounds;
+  void* k_cache;
+  void* v_cache;
+  void* o;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+  std::int32_t window;
+  float scale;
+};
+
+/// The kernels around the products of the loss over the vocabulary, by chunks of tokens that have a target.
+struct CrossEntropyParams {
+  const void* x;
+  const std::int32_t* targets;
+  std::int32_t* places;   // [T + 1]: the number of tokens with a target, then these tokens
+  void* gathered;         // [chunk, C] rows of x, zero past the last
+  float* logits;          // [chunk, V]
+  void* gradient;         // [chunk, V] softmax - onehot
+  const void* dgathered;  // [chunk, C]
+  void* dx;               // [T, C]
+  double* losses;         // [T]
+  double* loss;           // [1]
+  Fault* fault;
+  std::int64_t width;
+  std::int32_t vocabulary;
+  std::int32_t tokens;
+  std::int32_t begin;  // of the chunk, in `places`
+};
+
+/// C [M, N] = alpha A B + bias + addend, summed over K in rising order by one thread an element.
+struct ProductParams {
+  const void* a;       // element (m, k) at m a_row + k a_column
+  const void* b;       // element (k, n) at k b_row + n b_column
+  const void* bias;    // [N], may be null
+  const void* addend;  // [M, N], may be null or c
+  void* c;
+  std::int64_t rows;     // M
+  std::int64_t columns;  // N
+  std::int64_t inner;    // K
+  std::int64_t a_row;
+  std::int64_t a_column;
+  std::int64_t b_row;
+  std::int64_t b_column;
+  float alpha;
+  Storage bias_storage;
+  Storage addend_storage;
+  Storage c_storage;
+};
+
+}  // namespace rondo::devices::cuda

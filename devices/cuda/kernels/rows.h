@@ -1,0 +1,200 @@
+// Kernels that take whole rows: norms, sums over tokens, look-up and its gradient, the last token's row.
+//
+// Sums over tokens go by chunks whose partial sums are added in rising order; the norm's dx kernel leaves each row's
+// scale for the weight's gradient.
+#pragma once
+
+#include "params.h"
+
+namespace rondo::devices::cuda {
+
+template <typename T>
+struct Norm {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const NormParams& p) {
+    const T* x = static_cast<const T*>(p.x) + block.x() * p.width;
+    T* y = static_cast<T*>(p.y) + block.x() * p.width;
+    typename Block::template Own<float> squares;
+    block.each([&](int thread) {
+      float sum = 0;
+      for (std::int64_t d = thread; d < p.width; d += block.threads()) sum += load(x + d) * load(x + d);
+      squares[thread] = sum;
+    });
+    const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(p.width) + p.epsilon);
+    block.each([&](int thread) {
+      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
+        store(y + d, load(x + d) * scale * load_any(p.w, p.weight_storage, d));
+      }
+    });
+  }
+};
+
+/// With n = x r: dx = r (w dy - n mean(n w dy)) + addend.
+template <typename T>
+struct NormBackward {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const NormParams& p) {
+    const std::int64_t row = block.x() * p.width;
+    const T* x = static_cast<const T*>(p.x) + row;
+    const T* dy = static_cast<const T*>(p.dy) + row;
+    const T* addend = p.addend == nullptr ? nullptr : static_cast<const T*>(p.addend) + row;
+    T* dx = static_cast<T*>(p.y) + row;
+    typename Block::template Own<float> squares;
+    typename Block::template Own<float> products;
+    block.each([&](int thread) {
+      float square = 0;
+      float product = 0;
+      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
+        const float value = load(x + d);
+        square += value * value;
+        product += value * load_any(p.w, p.weight_storage, d) * load(dy + d);
+      }
+      squares[thread] = square;
+      products[thread] = product;
+    });
+    const auto width = static_cast<float>(p.width);
+    const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
+    const float mean = scale * block.sum(products) / width;
+    block.each([&](int thread) {
+      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
+      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
+        const float weighted = load_any(p.w, p.weight_storage, d) * load(dy + d);
+        const float gradient = scale * (weighted - load(x + d) * scale * mean);
+        store(dx + d, addend == nullptr ? gradient : gradient + load(addend + d));
+      }
+    });
+  }
+};
+
+inline constexpr int kColumns = 32;                        // of a block of ColumnSums
+inline constexpr int kRowLanes = kMostThreads / kColumns;  // its rows at a time
+
+template <typename T>
+struct ColumnSums {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const ColumnSumsParams& p) {
+    auto* lanes = reinterpret_cast<float*>(block.shared());  // [kRowLanes, kColumns]
+    const std::int64_t begin = block.y() * p.chunk;
+    const std::int64_t end = begin + p.chunk < p.rows ? begin + p.chunk : p.rows;
+    block.each([&](int thread) {
+      const std::int64_t column = block.x() * kColumns + thread % kColumns;
+      float sum = 0;
+      for (std::int64_t row = begin + thread / kColumns; row < end && column < p.columns; row += kRowLanes) {
+        const std::int64_t i = row * p.columns + column;
+        const float dy = load(static_cast<const T*>(p.dy) + i);
+        sum += p.x == nullptr ? dy : load(static_cast<const T*>(p.x) + i) * p.scales[row] * dy;
+      }
+      lanes[thread] = sum;
+    });
+    block.each([&](int thread) {
+      const std::int64_t column = block.x() * kColumns + thread;
+      if (thread >= kColumns || column >= p.columns) return;
+      float sum = 0;
+      for (int lane = 0; lane < kRowLanes; ++lane) sum += lanes[lane * kColumns + thread];
+      p.partial[block.y() * p.columns + column] = sum;
+    });
+  }
+};
+
+struct ColumnTotals {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const ColumnTotalsParams& p) {
+    block.each([&](int thread) {
+      const std::int64_t column = block.x() * block.threads() + thread;
+      if (column >= p.columns) return;
+      float total = p.totals[column];
+      for (std::int64_t chunk = 0; chunk < p.chunks; ++chunk) total += p.partial[chunk * p.columns + column];
+      p.totals[column] = total;
+    });
+  }
+};
+
+struct Embedding {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const EmbeddingParams& p) {
+    const std::int32_t id = p.ids[block.x()];
+    const bool past = id >= p.vocabulary;
+    block.each([&](int thread) {
+      if (past && thread == 0) {
+        *p.fault = {Fault::Code::kIdPastTable, static_cast<std::int32_t>(block.x()), id, p.vocabulary};
+      }
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        const float value =
+            id < 0 || past ? 0.0F : load_any(p.table, p.table_storage, static_cast<std::int64_t>(id) * p.width + c);
+        store_any(p.x, p.x_storage, block.x() * p.width + c, value);
+      }
+    });
+  }
+};
+
+/// Of the tokens with one id: which is the first, and the chain through the others.
+struct EmbeddingLinks {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
+    block.each([&](int thread) {
+      const auto token = static_cast<std::int32_t>(block.x() * block.threads() + thread);
+      if (token >= p.tokens) return;
+      const std::int32_t real = p.bounds[1 + p.bounds[0]];
+      const std::int32_t id = p.ids[token];
+      bool first = token < real && id >= 0;
+      for (std::int32_t other = 0; other < token && first; ++other) first = p.ids[other] != id;
+      std::int32_t next = token + 1;
+      while (next < real && p.ids[next] != id) ++next;
+      p.first[token] = first ? 1 : 0;
+      p.next[token] = next < real ? next : -1;
+    });
+  }
+};
+
+/// Each first token finds its row: the number of lesser ids.
+struct EmbeddingRanks {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
+    block.each([&](int thread) {
+      const auto token = static_cast<std::int32_t>(block.x() * block.threads() + thread);
+      if (token >= p.tokens) return;
+      std::int32_t lesser = 0;
+      std::int32_t all = 0;
+      if (token == 0 || p.first[token] != 0) {
+        for (std::int32_t other = 0; other < p.tokens; ++other) {
+          all += p.first[other];
+          lesser += p.first[other] != 0 && p.ids[other] < p.ids[token] ? 1 : 0;
+        }
+      }
+      if (token == 0) p.row_ids[0] = all;
+      if (p.first[token] == 0) return;
+      p.row_ids[1 + lesser] = p.ids[token];
+      p.start[lesser] = token;
+    });
+  }
+};
+
+struct EmbeddingRows {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
+    if (block.x() >= p.row_ids[0]) return;
+    block.each([&](int thread) {
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        float sum = 0;
+        for (std::int32_t token = p.start[block.x()]; token >= 0; token = p.next[token]) {
+          sum += load_any(p.dy, p.dy_storage, token * p.width + c);
+        }
+        p.rows[block.x() * p.width + c] = sum;
+      }
+    });
+  }
+};
+
+struct SelectLast {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const SelectLastParams& p) {
+    const std::int64_t last = p.bounds[1 + p.bounds[0]] - 1;
+    block.each([&](int thread) {
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        store_any(p.y, p.storage, c, load_any(p.x, p.storage, last * p.width + c));
+      }
+    });
+  }
+};
+
+}  // namespace rondo::devices::cuda

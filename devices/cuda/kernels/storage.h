@@ -1,0 +1,107 @@
+// How numbers are stored: fp32, bf16 and fp16, read as fp32 and rounded once (to nearest, ties to even) when stored.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "block.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
+
+namespace rondo::devices::cuda {
+
+/// Storage of a tensor, for kernels that take it as an argument.
+enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16 };
+inline constexpr int kStorages = 3;
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Fp16 {
+  std::uint16_t bits;
+};
+
+RONDO_KERNEL std::uint32_t bits_of(float x) {
+#ifdef __CUDACC__
+  return __float_as_uint(x);
+#else
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+#endif
+}
+
+RONDO_KERNEL float float_of(std::uint32_t bits) {
+#ifdef __CUDACC__
+  return __uint_as_float(bits);
+#else
+  float x = 0;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+#endif
+}
+
+RONDO_KERNEL float load(const float* at) { return *at; }
+RONDO_KERNEL float load(const Bf16* at) { return float_of(static_cast<std::uint32_t>(at->bits) << 16U); }
+
+RONDO_KERNEL float load(const Fp16* at) {
+#ifdef __CUDACC__
+  return __half2float(__ushort_as_half(at->bits));
+#else
+  const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x8000U) << 16U;
+  const std::uint32_t exponent = (at->bits >> 10U) & 0x1FU;
+  const std::uint32_t fraction = at->bits & 0x3FFU;
+  if (exponent == 0x1F) return float_of(sign | 0x7F800000U | (fraction << 13U));
+  if (exponent != 0) return float_of(sign | ((exponent + 112) << 23U) | (fraction << 13U));
+  const float small = static_cast<float>(fraction) * 0x1.0p-24F;  // subnormal or zero: exact
+  return sign != 0 ? -small : small;
+#endif
+}
+
+RONDO_KERNEL void store(float* at, float x) { *at = x; }
+
+/// A NaN stays one.
+RONDO_KERNEL void store(Bf16* at, float x) {
+  const std::uint32_t bits = bits_of(x);
+  const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const std::uint32_t rounded = nan ? (bits >> 16U) | 0x40U : (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
+  at->bits = static_cast<std::uint16_t>(rounded);
+}
+
+RONDO_KERNEL void store(Fp16* at, float x) {
+#ifdef __CUDACC__
+  at->bits = __half_as_ushort(__float2half_rn(x));
+#else
+  const std::uint32_t bits = bits_of(x);
+  const std::uint32_t sign = (bits >> 16U) & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7F800000U) {
+    result = 0x7E00U;
+  } else if (magnitude >= 0x477FF000U) {  // 65520 and more round to infinity
+    result = 0x7C00U;
+  } else if (magnitude >= 0x38800000U) {  // normal: 2^-14 and more
+    const std::uint32_t rounded = magnitude + 0xFFFU + ((magnitude >> 13U) & 1U);
+    result = (rounded >> 13U) - (112U << 10U);
+  } else {  // adding 0.5 leaves the fraction in units of 2^-24, rounded to nearest even
+    result = bits_of(float_of(magnitude) + 0.5F) - bits_of(0.5F);
+  }
+  at->bits = static_cast<std::uint16_t>(sign | result);
+#endif
+}
+
+RONDO_KERNEL float load_any(const void* from, Storage storage, std::int64_t i) {
+  if (storage == Storage::kFloat32) return load(static_cast<const float*>(from) + i);
+  if (storage == Storage::kBfloat16) return load(static_cast<const Bf16*>(from) + i);
+  return load(static_cast<const Fp16*>(from) + i);
+}
+
+RONDO_KERNEL void store_any(void* to, Storage storage, std::int64_t i, float x) {
+  if (storage == Storage::kFloat32) return store(static_cast<float*>(to) + i, x);
+  if (storage == Storage::kBfloat16) return store(static_cast<Bf16*>(to) + i, x);
+  return store(static_cast<Fp16*>(to) + i, x);
+}
+
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,257 @@
+// A CUDA card behind the device contract: one stream to compute and one for each direction of copies, one workspace.
+//
+// The workspace serves what ops need beside the program's arena (chunks of logits, partial sums, cuBLASLt's own). It
+// lies outside the device's memory_bytes and grows in compile() only; programs share it, since one stream computes.
+#include "card_device.h"
+
+#include <algorithm>
+#include <array>
+
+#include "card_queue.h"
+#include "lower.h"
+#include "program.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+/// Of what is free on the card, left for the workspace: logits of one chunk of a large vocabulary and cuBLASLt's.
+constexpr Bytes kLeastReserve = 128_MiB;
+constexpr Bytes kMostReserve = 768_MiB;
+
+/// Changes with every change of a kernel that changes bits.
+constexpr int kKernelSet = 1;
+
+class CardDevice final : public Device, private StreamWork {
+ public:
+  CardDevice(std::shared_ptr<Context> context, std::unique_ptr<ProductEngine> engine)
+      : context_(std::move(context)), engine_(std::move(engine)) {}
+  ~CardDevice() override {
+    for (auto& queue : queues_) queue.reset();  // their threads use the device
+  }
+  CardDevice(const CardDevice&) = delete;
+  CardDevice& operator=(const CardDevice&) = delete;
+
+  absl::Status open(const CudaOptions& options);
+  const DeviceCaps& caps() const override { return caps_; }
+  absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
+  absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
+  absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
+  Queue& queue(QueueRole role) override { return queue_of(role).role(role); }
+  void observe(WorkObserver* observer) override {
+    for (auto& queue : queues_) {
+      if (queue != nullptr) queue->observe(observer);
+    }
+  }
+  Bytes allocated_bytes() const override { return budget_->now(); }
+  Bytes peak_bytes() const override { return budget_->peak(); }
+
+ private:
+  void describe(const CudaOptions& options);
+  CardQueue& queue_of(QueueRole role) {
+    return *queues_[caps_.hardware_queues == 1 ? 0 : static_cast<std::size_t>(role)];
+  }
+  absl::Status submit(const HostWork& work, StreamHandle stream, DevicePointer fault) override;
+  absl::Status run(const HostWork& work, StreamHandle stream, DevicePointer fault);
+  absl::Status copy(const HostWork& work, StreamHandle stream);
+  absl::Status clear(const HostWork& work, StreamHandle stream);
+  Context& context() override { return *context_; }
+  Mutex& submit_lock() override { return submit_lock_; }
+  Standing standing(const Point& point) override;
+
+  const std::shared_ptr<Context> context_;
+  const std::unique_ptr<ProductEngine> engine_;  // null: our own kernels
+  DeviceCaps caps_;
+  std::shared_ptr<MemoryBudget> budget_;
+  Mutex submit_lock_;
+  std::unique_ptr<CardMemory> workspace_;             // under submit_lock_, which the analysis cannot see through
+  std::array<std::unique_ptr<CardQueue>, 3> queues_;  // by role, or the first alone
+};
+
+void CardDevice::describe(const CudaOptions& options) {
+  const CardFacts& facts = context_->facts();
+  const std::string products = engine_ != nullptr ? engine_->name() : "own products";
+  caps_.name = options.name;
+  caps_.backend = "cuda";
+  caps_.description = fmt::format("{}, sm_{}{}, {} multiprocessors, {}", facts.name, facts.major, facts.minor,
+                                  facts.multiprocessors, products);
+  caps_.unified_memory = false;
+  caps_.compute_dtypes = {DType::kFloat32, DType::kFloat16};
+  // cuBLASLt multiplies bf16 from sm_80 on; our own kernels everywhere.
+  if (facts.major >= 8 || engine_ == nullptr) caps_.compute_dtypes.push_back(DType::kBfloat16);
+  caps_.matrix_units = engine_ != nullptr;
+  caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
+  caps_.hardware_queues = options.single_queue ? 1 : 3;
+  // The number of multiprocessors decides which algorithm cuBLASLt takes.
+  caps_.numerics_class = fmt::format("cuda-sm{}{}-{}mp-{}-k{}", facts.major, facts.minor, facts.multiprocessors,
+                                     engine_ != nullptr ? engine_->name() : "own", kKernelSet);
+}
+
+absl::Status CardDevice::open(const CudaOptions& options) {
+  describe(options);
+  RONDO_ASSIGN_OR_RETURN(const Context::FreeMemory memory, context_->free_memory());
+  const Bytes reserve = std::clamp(memory.free / 16, kLeastReserve, kMostReserve);
+  const Bytes usable = memory.free > reserve ? memory.free - reserve : 0;
+  caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
+  if (caps_.memory_bytes == 0) {
+    return resource_exhausted("{} has {} bytes free of {}, less than the workspace's {}", context_->facts().name,
+                              memory.free, memory.total, reserve);
+  }
+  budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
+  for (std::size_t i = 0; i < caps_.hardware_queues; ++i) {
+    RONDO_ASSIGN_OR_RETURN(queues_[i], CardQueue::make(*this));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Buffer> CardDevice::allocate(Bytes size, MemoryKind kind) {
+  if (kind == MemoryKind::kPinned) {
+    RONDO_ASSIGN_OR_RETURN(std::unique_ptr<PinnedMemory> pinned, PinnedMemory::make(context_, size));
+    return Buffer(std::move(pinned));
+  }
+  RONDO_ASSIGN_OR_RETURN(std::unique_ptr<CardMemory> memory, CardMemory::make(context_, budget_, size));
+  return Buffer(std::move(memory));
+}
+
+absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list, const ArenaLayout& layout) {
+  RONDO_RETURN_IF_ERROR(validate(list));
+  for (const Op& op : list.ops) {
+    for (const TensorId id : op.reads) {
+      const TensorDesc& tensor = list.tensors[id];
+      if (tensor.dtype != DType::kBfloat16 || std::ranges::count(caps_.compute_dtypes, DType::kBfloat16) > 0) continue;
+      return unimplemented("op {} has '{}' in bf16, which {} computes from sm_80 on; use fp32 or fp16",
+                           name_of(op.kind), tensor.name, context_->facts().name);
+    }
+  }
+  RONDO_RETURN_IF_ERROR(context_->lost());
+  RONDO_RETURN_IF_ERROR(context_->enter());
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, engine_.get()));
+  const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
+  const MutexLock submitting(submit_lock_);
+  if (workspace_ == nullptr || workspace_->size() < needed) {
+    // Runs of other programs may still be using the old one. Before the run, so a wait does no harm.
+    RONDO_RETURN_IF_ERROR(context_->check(
+        context_->driver().stream_synchronize(queue_of(QueueRole::kCompute).stream()), "cuStreamSynchronize"));
+    workspace_.reset();  // first: the two need not fit side by side; submit() notices when the new one failed
+    absl::StatusOr<std::unique_ptr<CardMemory>> memory = CardMemory::make(context_, nullptr, needed);
+    if (!memory.ok()) return with_context(memory.status(), "workspace");
+    workspace_ = *std::move(memory);
+  }
+  return std::unique_ptr<Program>(std::make_unique<CardProgram>(list, layout, std::move(steps)));
+}
+
+StreamWork::Standing CardDevice::standing(const Point& point) {
+  using Kind = Standing::Kind;
+  if (point.timeline == nullptr || point.value == 0) return {Kind::kReached, nullptr, {}};
+  auto* timeline = dynamic_cast<HostTimeline*>(point.timeline);
+  for (int look = 0; look < 2; ++look) {
+    if (point.timeline->completed() >= point.value) return {Kind::kReached, nullptr, {}};
+    // Poisoned and not reached: wait() has its error at once.
+    if (timeline != nullptr && timeline->poisoned()) {
+      const absl::Status status = timeline->wait(point.value, Moment::max());
+      return status.ok() ? Standing{Kind::kReached, nullptr, {}} : Standing{Kind::kFailed, nullptr, status};
+    }
+    Standing best;
+    std::uint64_t best_value = ~std::uint64_t{0};
+    for (auto& queue : queues_) {
+      if (queue != nullptr) queue->find(point, best_value, best);
+    }
+    if (best.kind != Kind::kUnknown) return best;
+    // It may have been retired between the two looks: then the timeline knows.
+  }
+  return {};
+}
+
+absl::Status CardDevice::submit(const HostWork& work, StreamHandle stream, DevicePointer fault) {
+  absl::Status status;
+  switch (work.kind) {
+    case HostWork::Kind::kRun:
+      status = run(work, stream, fault);
+      break;
+    case HostWork::Kind::kCopy:
+      status = copy(work, stream);
+      break;
+    case HostWork::Kind::kClear:
+      status = clear(work, stream);
+      break;
+  }
+  if (status.ok()) return status;
+  return with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
+}
+
+absl::Status CardDevice::run(const HostWork& work, StreamHandle stream, DevicePointer fault) {
+  const auto* program = dynamic_cast<const CardProgram*>(work.program);
+  if (program == nullptr) return internal_error("the program was compiled by another backend");
+  const Bytes engine_bytes = engine_ != nullptr ? engine_->workspace_bytes() : 0;
+  if (workspace_ == nullptr || workspace_->size() < engine_bytes + program->workspace_bytes()) {
+    return internal_error("the workspace is too small: it could not grow when a program was compiled");
+  }
+  // The engine's part comes first: its size is a multiple of every alignment.
+  return program->enqueue(*work.bindings, {*context_, engine_.get(), stream, workspace_->address() + engine_bytes,
+                                           workspace_->address(), fault});
+}
+
+absl::Status CardDevice::copy(const HostWork& work, StreamHandle stream) {
+  const BufferView& from = work.from;
+  const BufferView& to = work.to;
+  if (from.size == 0) return absl::OkStatus();
+  const Driver& driver = context_->driver();
+  if (from.host() == nullptr && to.host() == nullptr) {
+    RONDO_ASSIGN_OR_RETURN(const DevicePointer source, address_of(from, *context_));
+    RONDO_ASSIGN_OR_RETURN(const DevicePointer target, address_of(to, *context_));
+    return context_->check(driver.copy_within(target, source, from.size, stream), "cuMemcpyDtoDAsync");
+  }
+  if (from.host() != nullptr && to.host() != nullptr) {
+    return internal_error("neither side is this card's memory");
+  }
+  if (from.host() != nullptr) {
+    RONDO_ASSIGN_OR_RETURN(const DevicePointer target, address_of(to, *context_));
+    return context_->check(driver.copy_up(target, from.host(), from.size, stream), "cuMemcpyHtoDAsync");
+  }
+  RONDO_ASSIGN_OR_RETURN(const DevicePointer source, address_of(from, *context_));
+  return context_->check(driver.copy_down(to.host(), source, from.size, stream), "cuMemcpyDtoHAsync");
+}
+
+absl::Status CardDevice::clear(const HostWork& work, StreamHandle stream) {
+  RONDO_ASSIGN_OR_RETURN(const DevicePointer target, address_of(work.to, *context_));
+  if (work.to.size == 0) return absl::OkStatus();
+  return context_->check(context_->driver().set_bytes(target, 0, work.to.size, stream), "cuMemsetD8Async");
+}
+
+}  // namespace
+
+DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
+  const int architecture = facts.major * 10 + facts.minor;
+  // Dense FLOPs of a multiprocessor in a clock, with fp32 sums.
+  const double wide = architecture == 75 || architecture == 80 ? 128 : 256;
+  const double narrow = architecture == 80 ? 2048 : architecture == 90 || architecture == 100 ? 4096 : 512;
+  const double clocks = 1e3 * facts.clock_khz * facts.multiprocessors;
+  DeviceProfile profile;
+  profile.name = facts.name;
+  profile.flops = {{DType::kFloat32, 0.6 * wide * clocks}, {DType::kFloat16, 0.6 * narrow * clocks}};
+  if (facts.major >= 8) profile.flops[DType::kBfloat16] = 0.6 * narrow * clocks;
+  profile.memory_bytes = memory_bytes;
+  profile.memory_bandwidth = 0.8 * 2 * 1e3 * facts.memory_clock_khz * facts.memory_bus_bits / 8;
+  // PCIe 4.0 x16 as cards before Hopper have it, 5.0 from there on; a slot may have less.
+  profile.link_up = facts.major >= 9 ? 40e9 : 20e9;
+  profile.link_down = profile.link_up;
+  profile.jitter = 0;
+  profile.source = "an estimate from what the driver tells";
+  return profile;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> open_card(const Driver& driver, const KernelImage& image,
+                                                  const EngineFactory& make_engine, const CudaOptions& options,
+                                                  DeviceProfile* estimate) {
+  RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::open(driver, image, options.ordinal));
+  std::unique_ptr<ProductEngine> engine;
+  if (make_engine != nullptr) {
+    RONDO_ASSIGN_OR_RETURN(engine, make_engine());
+  }
+  auto device = std::make_unique<CardDevice>(context, std::move(engine));
+  RONDO_RETURN_IF_ERROR(device->open(options));
+  if (estimate != nullptr) *estimate = estimate_profile(context->facts(), device->caps().memory_bytes);
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace rondo::devices::cuda

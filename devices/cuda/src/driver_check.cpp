@@ -1,0 +1,27 @@
+// Holds our declarations of the driver (driver.h) against NVIDIA's. Compiles to nothing.
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "driver.h"
+
+namespace rondo::devices::cuda {
+
+static_assert(sizeof(Result) == sizeof(CUresult) && sizeof(DevicePointer) == sizeof(CUdeviceptr));
+static_assert(std::is_same_v<DevicePointer, CUdeviceptr> && std::is_same_v<DeviceHandle, CUdevice>);
+static_assert(sizeof(StreamHandle) == sizeof(CUstream) && sizeof(EventHandle) == sizeof(CUevent));
+static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(kNoDevice == CUDA_ERROR_NO_DEVICE && kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+static_assert(kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kAttributeMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(kAttributeIntegrated == CU_DEVICE_ATTRIBUTE_INTEGRATED);
+static_assert(kAttributeCopyEngines == CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT);
+static_assert(kAttributeClockKhz == CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+static_assert(kAttributeMemoryClockKhz == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+static_assert(kAttributeMemoryBusBits == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+static_assert(kAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(kAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventBlockingSync == CU_EVENT_BLOCKING_SYNC);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kHostPortable == CU_MEMHOSTALLOC_PORTABLE);
+
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,100 @@
+// From kinds of ops to their steps, and products to whoever makes them.
+#include "lower.h"
+
+#include "kernels/product.h"
+#include "lowering.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+absl::Status lower_op(Lowering& op) {
+  switch (op.op().kind) {
+    case OpKind::kAdd:
+    case OpKind::kGatedActivation:
+    case OpKind::kGatedActivationBackward:
+      return lower_elementwise(op);
+    case OpKind::kDropout:
+      return lower_dropout(op);
+    case OpKind::kRmsNorm:
+    case OpKind::kRmsNormBackward:
+      return lower_norm(op);
+    case OpKind::kRope:
+      return lower_rope(op);
+    case OpKind::kEmbedding:
+    case OpKind::kEmbeddingBackward:
+    case OpKind::kSelectLast:
+    case OpKind::kBiasGradient:
+      return lower_rows(op);
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kMatMulWeightGradient:
+      return lower_product(op);
+    case OpKind::kAttention:
+    case OpKind::kAttentionBackward:
+    case OpKind::kCachedAttention:
+      return lower_attention(op);
+    case OpKind::kCrossEntropy:
+      return lower_cross_entropy(op);
+    case OpKind::kExpand:
+      break;
+  }
+  return unimplemented("op '{}' is not there", name_of(op.op().kind));
+}
+
+}  // namespace
+
+absl::Status Lowering::same_dtype(const TensorDesc& a, const TensorDesc& b) const {
+  if (a.dtype == b.dtype) return absl::OkStatus();
+  return unimplemented("op {} reads '{}' in {} and '{}' in {}; on CUDA it takes one dtype only", name_of(op_.kind),
+                       a.name, name_of(a.dtype), b.name, name_of(b.dtype));
+}
+
+absl::Status Lowering::product(Product product) {
+  ProductShape& shape = product.shape;
+  shape.has_bias = product.bias.kind != Place::Kind::kNull;
+  shape.has_addend = product.addend.kind != Place::Kind::kNull;
+  const bool plain = (!shape.has_bias || product.bias_storage == shape.result) &&
+                     (!shape.has_addend || product.addend_storage == shape.result);
+  if (shape.rows == 0 || shape.columns == 0) return absl::OkStatus();
+  if (engine_ != nullptr && plain) {
+    const absl::StatusOr<std::uint32_t> plan = engine_->plan(shape);
+    if (plan.ok()) {
+      steps_.steps.emplace_back(
+          ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c});
+      return absl::OkStatus();
+    }
+    if (plan.status().code() != absl::StatusCode::kNotFound) return plan.status();
+  }
+  Arguments<ProductParams> arguments;
+  ProductParams& p = arguments.params;
+  p.rows = shape.rows;
+  p.columns = shape.columns;
+  p.inner = shape.inner;
+  p.a_row = shape.a_transposed ? 1 : shape.inner;
+  p.a_column = shape.a_transposed ? shape.rows : 1;
+  p.b_row = shape.b_transposed ? 1 : shape.columns;
+  p.b_column = shape.b_transposed ? shape.inner : 1;
+  p.alpha = product.alpha;
+  p.bias_storage = product.bias_storage;
+  p.addend_storage = product.addend_storage;
+  p.c_storage = shape.result;
+  arguments.at(&ProductParams::a, product.a)
+      .at(&ProductParams::b, product.b)
+      .at(&ProductParams::bias, product.bias)
+      .at(&ProductParams::addend, product.addend)
+      .at(&ProductParams::c, product.c);
+  launch(of_storage(KernelId::k_product_fp32, shape.operands),
+         {divide_up(shape.columns, kTile), divide_up(shape.rows, kTile), kTileThreads, kProductShared}, arguments);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Steps> lower(const OpList& list, ProductEngine* engine) {
+  Steps steps;
+  for (const Op& op : list.ops) {
+    Lowering lowering(list, op, engine, steps);
+    RONDO_RETURN_IF_ERROR(lower_op(lowering));
+  }
+  return steps;
+}
+
+}  // namespace rondo::devices::cuda

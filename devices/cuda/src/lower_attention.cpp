@@ -1,0 +1,97 @@
+// Steps of attention.
+#include "kernels/attention.h"
+
+#include "kernels/cached_attention.h"
+#include "lowering.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+/// By the reads 0 and 1: q and k.
+absl::Status check_heads(const Lowering& op) {
+  const std::int64_t head_dim = op.in(0).shape[2];
+  if (head_dim <= kMostHeadDim) return absl::OkStatus();
+  return unimplemented("op {}: '{}' has heads of {}; on CUDA they have {} at most", name_of(op.op().kind),
+                       op.in(0).name, head_dim, kMostHeadDim);
+}
+
+Arguments<AttentionParams> arguments_of(const Lowering& op) {
+  const auto& attributes = op.attributes<AttentionAttributes>();
+  Arguments<AttentionParams> arguments;
+  AttentionParams& p = arguments.params;
+  p.tokens = static_cast<std::int32_t>(op.in(0).shape[0]);
+  p.heads = static_cast<std::int32_t>(op.in(0).shape[1]);
+  p.kv_heads = static_cast<std::int32_t>(op.in(1).shape[1]);
+  p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
+  p.tile = attention_tile(p.head_dim);
+  p.window = static_cast<std::int32_t>(std::min<std::uint32_t>(attributes.window, 0x7FFFFFFF));
+  p.scale = attributes.scale;
+  using P = AttentionParams;
+  arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2));
+  return arguments;
+}
+
+absl::Status lower_forward(Lowering& op) {
+  Arguments<AttentionParams> arguments = arguments_of(op);
+  const AttentionParams& p = arguments.params;
+  arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
+  arguments.at(&AttentionParams::lse, op.write(1));
+  op.launch(of_storage(KernelId::k_attention_fp32, Lowering::storage_of(op.in(0))),
+            {divide_up(p.tokens, p.tile), p.heads, kAttentionThreads, attention_shared(p.head_dim)}, arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_backward(Lowering& op) {
+  Arguments<AttentionParams> arguments = arguments_of(op);
+  const AttentionParams& p = arguments.params;
+  const Place delta = op.workspace(static_cast<Bytes>(p.tokens) * static_cast<Bytes>(p.heads) * sizeof(float));
+  using P = AttentionParams;
+  arguments.at(&P::o, op.read(3)).at(&P::lse, op.read(4)).at(&P::d_o, op.read(5)).at(&P::bounds, op.read(6));
+  arguments.at(&P::delta, delta).at(&P::dq, op.write(0)).at(&P::dk, op.write(1)).at(&P::dv, op.write(2));
+  const Storage storage = Lowering::storage_of(op.in(0));
+  const std::int64_t tiles = divide_up(p.tokens, p.tile);
+  const int shared = attention_shared(p.head_dim);
+  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {p.tokens, p.heads, kWarp, 0}, arguments);
+  op.launch(of_storage(KernelId::k_attention_keys_fp32, storage), {tiles, p.kv_heads, kAttentionThreads, shared},
+            arguments);
+  op.launch(of_storage(KernelId::k_attention_queries_fp32, storage), {tiles, p.heads, kAttentionThreads, shared},
+            arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_cached(Lowering& op) {
+  const auto& attributes = op.attributes<AttentionAttributes>();
+  Arguments<CachedAttentionParams> arguments;
+  CachedAttentionParams& p = arguments.params;
+  p.heads = static_cast<std::int32_t>(op.in(0).shape[1]);
+  p.kv_heads = static_cast<std::int32_t>(op.in(1).shape[1]);
+  p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
+  p.window = static_cast<std::int32_t>(std::min<std::uint32_t>(attributes.window, 0x7FFFFFFF));
+  p.scale = attributes.scale;
+  using P = CachedAttentionParams;
+  arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2)).at(&P::positions, op.read(3));
+  arguments.at(&P::bounds, op.read(4)).at(&P::k_cache, op.read(5)).at(&P::v_cache, op.read(6));
+  arguments.at(&P::o, op.write(0));
+  const Storage storage = Lowering::storage_of(op.in(0));
+  const std::int64_t tokens = op.in(0).shape[0];
+  op.launch(of_storage(KernelId::k_cache_put_fp32, storage), {tokens, 1, kMostThreads, 0}, arguments);
+  op.launch(of_storage(KernelId::k_cached_attention_fp32, storage), {tokens, p.heads, kCachedThreads, kCachedShared},
+            arguments);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status lower_attention(Lowering& op) {
+  RONDO_RETURN_IF_ERROR(check_heads(op));
+  switch (op.op().kind) {
+    case OpKind::kAttention:
+      return lower_forward(op);
+    case OpKind::kAttentionBackward:
+      return lower_backward(op);
+    default:
+      return lower_cached(op);
+  }
+}
+
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,180 @@
+// Steps of the ops that go over elements and rows.
+#include "kernels/elementwise.h"
+#include "kernels/rows.h"
+#include "lowering.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+Grid over_elements(std::int64_t elements) { return {divide_up(elements, kElementsOfBlock), 1, kMostThreads, 0}; }
+
+/// A block for a row of `width` elements: no more threads than it has work for.
+int threads_for(std::int64_t width) {
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(width, kWarp) * kWarp, kWarp, kMostThreads));
+}
+
+/// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `scales` and `x` may be null.
+void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales, std::int64_t rows,
+                 std::int64_t columns, std::int64_t chunk, const Place& totals) {
+  const std::int64_t chunks = divide_up(rows, chunk);
+  const Place partial = op.workspace(static_cast<Bytes>(chunks * columns) * sizeof(float));
+  Arguments<ColumnSumsParams> sums;
+  sums.params.rows = rows;
+  sums.params.columns = columns;
+  sums.params.chunk = chunk;
+  sums.at(&ColumnSumsParams::dy, dy).at(&ColumnSumsParams::x, x).at(&ColumnSumsParams::scales, scales);
+  sums.at(&ColumnSumsParams::partial, partial);
+  op.launch(of_storage(KernelId::k_column_sums_fp32, storage),
+            {divide_up(columns, kColumns), chunks, kMostThreads, kMostThreads * 4}, sums);
+  Arguments<ColumnTotalsParams> total;
+  total.params.chunks = chunks;
+  total.params.columns = columns;
+  total.at(&ColumnTotalsParams::partial, partial).at(&ColumnTotalsParams::totals, totals);
+  op.launch(KernelId::k_column_totals, {divide_up(columns, kMostThreads), 1, kMostThreads, 0}, total);
+}
+
+absl::Status lower_embedding(Lowering& op) {
+  Arguments<EmbeddingParams> arguments;
+  arguments.params.width = op.in(1).shape[1];
+  arguments.params.vocabulary = static_cast<std::int32_t>(op.in(1).shape[0]);
+  arguments.params.table_storage = Lowering::storage_of(op.in(1));
+  arguments.params.x_storage = Lowering::storage_of(op.out(0));
+  arguments.at(&EmbeddingParams::ids, op.read(0)).at(&EmbeddingParams::table, op.read(1));
+  arguments.at(&EmbeddingParams::x, op.write(0)).at(&EmbeddingParams::fault, Lowering::fault());
+  op.launch(KernelId::k_embedding, {op.tokens(), 1, threads_for(arguments.params.width), 0}, arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_embedding_backward(Lowering& op) {
+  Arguments<EmbeddingRowsParams> arguments;
+  arguments.params.width = op.in(2).shape[1];
+  arguments.params.tokens = static_cast<std::int32_t>(op.tokens());
+  arguments.params.dy_storage = Lowering::storage_of(op.in(2));
+  const Bytes list = static_cast<Bytes>(op.tokens()) * sizeof(std::int32_t);
+  arguments.at(&EmbeddingRowsParams::ids, op.read(0)).at(&EmbeddingRowsParams::bounds, op.read(1));
+  arguments.at(&EmbeddingRowsParams::dy, op.read(2));
+  arguments.at(&EmbeddingRowsParams::row_ids, op.write(0)).at(&EmbeddingRowsParams::rows, op.write(1));
+  arguments.at(&EmbeddingRowsParams::first, op.workspace(list)).at(&EmbeddingRowsParams::next, op.workspace(list));
+  arguments.at(&EmbeddingRowsParams::start, op.workspace(list));
+  const Grid tokens{divide_up(op.tokens(), kMostThreads), 1, kMostThreads, 0};
+  op.launch(KernelId::k_embedding_links, tokens, arguments);
+  op.launch(KernelId::k_embedding_ranks, tokens, arguments);
+  op.launch(KernelId::k_embedding_rows, {op.tokens(), 1, threads_for(arguments.params.width), 0}, arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_select_last(Lowering& op) {
+  Arguments<SelectLastParams> arguments;
+  arguments.params.width = op.in(0).shape[1];
+  arguments.params.storage = Lowering::storage_of(op.in(0));
+  arguments.at(&SelectLastParams::x, op.read(0)).at(&SelectLastParams::bounds, op.read(1));
+  arguments.at(&SelectLastParams::y, op.write(0));
+  op.launch(KernelId::k_select_last, {1, 1, threads_for(arguments.params.width), 0}, arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments, std::int64_t rows) {
+  const auto& attributes = op.attributes<NormAttributes>();
+  const Storage storage = Lowering::storage_of(op.in(0));
+  const std::int64_t width = arguments.params.width;
+  Place scales;
+  if (attributes.has_weight_gradient) scales = op.workspace(static_cast<Bytes>(rows) * sizeof(float));
+  arguments.at(&NormParams::dy, op.read(2)).at(&NormParams::scales, scales);
+  if (attributes.has_addend) arguments.at(&NormParams::addend, op.read(3));
+  op.launch(of_storage(KernelId::k_norm_backward_fp32, storage), {rows, 1, threads_for(width), 0}, arguments);
+  if (!attributes.has_weight_gradient) return absl::OkStatus();
+  // Chunks of kTokenChunk tokens, each with as many rows as it has heads.
+  const std::int64_t rows_of_token = rows / std::max<std::int64_t>(op.in(0).shape[0], 1);
+  column_sums(op, storage, op.read(2), op.read(0), scales, rows, width,
+              kTokenChunk * std::max<std::int64_t>(rows_of_token, 1), op.write(1));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status lower_elementwise(Lowering& op) {
+  Arguments<ElementwiseParams> arguments;
+  arguments.params.elements = op.in(0).elements();
+  arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::b, op.read(1));
+  arguments.at(&ElementwiseParams::y, op.write(0));
+  KernelId kernel = KernelId::k_add_fp32;
+  if (op.op().kind != OpKind::kAdd) {
+    arguments.params.activation = static_cast<std::int32_t>(op.attributes<GatedActivationAttributes>().activation);
+    kernel = KernelId::k_gated_fp32;
+  }
+  if (op.op().kind == OpKind::kGatedActivationBackward) {
+    arguments.at(&ElementwiseParams::c, op.read(2)).at(&ElementwiseParams::z, op.write(1));
+    kernel = KernelId::k_gated_backward_fp32;
+  }
+  op.launch(of_storage(kernel, Lowering::storage_of(op.in(0))), over_elements(arguments.params.elements), arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_dropout(Lowering& op) {
+  const auto& attributes = op.attributes<DropoutAttributes>();
+  Arguments<DropoutParams> arguments;
+  arguments.params.elements = op.in(0).elements();
+  arguments.params.columns = Lowering::columns_of(op.in(0));
+  arguments.params.probability = attributes.probability;
+  arguments.params.scale = static_cast<float>(1.0 / (1.0 - static_cast<double>(attributes.probability)));
+  arguments.params.site = attributes.site;
+  arguments.at(&DropoutParams::x, op.read(0)).at(&DropoutParams::keys, op.read(1));
+  arguments.at(&DropoutParams::y, op.write(0)).at(&DropoutParams::layer, Place{Place::Kind::kLayer, 0, 0});
+  op.launch(of_storage(KernelId::k_dropout_fp32, Lowering::storage_of(op.in(0))),
+            over_elements(arguments.params.elements), arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_norm(Lowering& op) {
+  Arguments<NormParams> arguments;
+  const std::int64_t width = op.in(1).elements();
+  const std::int64_t rows = width == 0 ? 0 : op.in(0).elements() / width;
+  arguments.params.width = width;
+  arguments.params.epsilon = op.attributes<NormAttributes>().epsilon;
+  arguments.params.weight_storage = Lowering::storage_of(op.in(1));
+  arguments.at(&NormParams::x, op.read(0)).at(&NormParams::w, op.read(1)).at(&NormParams::y, op.write(0));
+  if (op.op().kind == OpKind::kRmsNormBackward) return lower_norm_backward(op, arguments, rows);
+  op.launch(of_storage(KernelId::k_norm_fp32, Lowering::storage_of(op.in(0))), {rows, 1, threads_for(width), 0},
+            arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_rope(Lowering& op) {
+  const auto& attributes = op.attributes<RopeAttributes>();
+  Arguments<RopeParams> arguments;
+  RopeParams& p = arguments.params;
+  if (attributes.frequencies.size() > kMostRopePairs) {
+    return unimplemented("op {}: '{}' has heads of {}; on CUDA they have {} at most", name_of(op.op().kind),
+                         op.in(0).name, op.in(0).shape[2], 2 * kMostRopePairs);
+  }
+  p.heads = op.in(0).shape[1];
+  p.half = static_cast<std::int32_t>(attributes.frequencies.size());
+  p.amplitude = attributes.amplitude;
+  p.direction = attributes.direction;
+  p.dynamic_from = attributes.dynamic_from;
+  p.theta = attributes.theta;
+  p.factor = attributes.factor;
+  std::copy(attributes.frequencies.begin(), attributes.frequencies.end(), p.frequencies);
+  arguments.at(&RopeParams::x, op.read(0)).at(&RopeParams::positions, op.read(1));
+  arguments.at(&RopeParams::bounds, op.read(2)).at(&RopeParams::y, op.write(0));
+  op.launch(of_storage(KernelId::k_rope_fp32, Lowering::storage_of(op.in(0))),
+            {op.tokens(), 1, threads_for(p.heads * p.half), 2 * p.half * 4}, arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_rows(Lowering& op) {
+  switch (op.op().kind) {
+    case OpKind::kEmbedding:
+      return lower_embedding(op);
+    case OpKind::kEmbeddingBackward:
+      return lower_embedding_backward(op);
+    case OpKind::kSelectLast:
+      return lower_select_last(op);
+    default:
+      column_sums(op, Lowering::storage_of(op.in(0)), op.read(0), {}, {}, op.in(0).shape[0],
+                  Lowering::columns_of(op.in(0)), kTokenChunk, op.write(0));
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace rondo::devices::cuda

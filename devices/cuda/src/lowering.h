@@ -1,0 +1,130 @@
+// What the functions that lower ops share: an op with its tensors, and the steps so far.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/params.h"
+#include "lower.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::cuda {
+
+/// A kernel's parameters with their patches. Pointers of `params` are given by at(), never set.
+template <typename Params>
+class Arguments {
+  static_assert(std::is_trivially_copyable_v<Params> && std::is_standard_layout_v<Params>);
+  static_assert(sizeof(Params) <= kMostParams);
+
+ public:
+  Params params{};
+
+  template <typename Pointer>
+  Arguments& at(Pointer Params::*member, const Place& place) {
+    const auto* base = reinterpret_cast<const std::byte*>(&params);
+    const auto* field = reinterpret_cast<const std::byte*>(&(params.*member));
+    if (place.kind != Place::Kind::kNull) patches_.push_back({static_cast<std::uint32_t>(field - base), place});
+    return *this;
+  }
+  const std::vector<Patch>& patches() const { return patches_; }
+
+ private:
+  std::vector<Patch> patches_;
+};
+
+struct Grid {
+  std::int64_t x = 1;
+  std::int64_t y = 1;
+  int threads = 256;
+  int shared = 0;
+};
+
+/// One op being lowered. Workspace is taken anew by each op: ops of a program run one after the other.
+class Lowering {
+ public:
+  Lowering(const OpList& list, const Op& op, ProductEngine* engine, Steps& steps)
+      : list_(list), op_(op), engine_(engine), steps_(steps) {}
+
+  const Op& op() const { return op_; }
+  const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
+  Place read(std::size_t i) const { return {Place::Kind::kTensor, op_.reads[i], 0}; }
+  Place write(std::size_t i) const { return {Place::Kind::kTensor, op_.writes[i], 0}; }
+  std::int64_t tokens() const { return list_.tokens; }
+  template <typename Attributes>
+  const Attributes& attributes() const {
+    return std::get<Attributes>(op_.attributes);
+  }
+  /// REQUIRES: a floating dtype.
+  static Storage storage_of(const TensorDesc& tensor) {
+    return tensor.dtype == DType::kFloat32   ? Storage::kFloat32
+           : tensor.dtype == DType::kBfloat16 ? Storage::kBfloat16
+                                              : Storage::kFloat16;
+  }
+  /// Columns of a tensor taken as a matrix.
+  static std::int64_t columns_of(const TensorDesc& tensor) {
+    return tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
+  }
+
+  Place workspace(Bytes bytes) {
+    const Place place{Place::Kind::kWorkspace, 0, taken_};
+    taken_ += round_up(bytes, 256);
+    steps_.workspace = std::max(steps_.workspace, taken_);
+    return place;
+  }
+  static Place fault() { return {Place::Kind::kFault, 0, 0}; }
+
+  template <typename Params>
+  void launch(KernelId kernel, const Grid& grid, const Arguments<Params>& arguments) {
+    if (grid.x == 0 || grid.y == 0) return;
+    LaunchStep step;
+    step.kernel = kernel;
+    step.grid_x = static_cast<std::uint32_t>(grid.x);
+    step.grid_y = static_cast<std::uint32_t>(grid.y);
+    step.threads = static_cast<std::uint32_t>(grid.threads);
+    step.shared = static_cast<std::uint32_t>(grid.shared);
+    step.params.resize(sizeof(Params));
+    std::memcpy(step.params.data(), &arguments.params, sizeof(Params));
+    step.patches = arguments.patches();
+    steps_.steps.emplace_back(std::move(step));
+  }
+  void clear(const Place& to, Bytes size) { steps_.steps.emplace_back(ClearStep{to, size}); }
+
+  struct Product {
+    ProductShape shape;
+    float alpha = 1.0F;
+    Place a;
+    Place b;
+    Place bias;
+    Storage bias_storage = Storage::kFloat32;
+    Place addend;
+    Storage addend_storage = Storage::kFloat32;
+    Place c;
+  };
+  absl::Status product(Product product);
+
+  /// Unimplemented: the two tensors are of different dtypes.
+  absl::Status same_dtype(const TensorDesc& a, const TensorDesc& b) const;
+
+ private:
+  const OpList& list_;
+  const Op& op_;
+  ProductEngine* const engine_;
+  Steps& steps_;
+  Bytes taken_ = 0;
+};
+
+inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+absl::Status lower_elementwise(Lowering& op);     // add, gated activation and its gradient
+absl::Status lower_dropout(Lowering& op);
+absl::Status lower_norm(Lowering& op);            // and its gradient
+absl::Status lower_rope(Lowering& op);
+absl::Status lower_rows(Lowering& op);            // embedding and its gradient, the last row, the bias's gradient
+absl::Status lower_product(Lowering& op);         // the three products of a linear layer
+absl::Status lower_cross_entropy(Lowering& op);
+absl::Status lower_attention(Lowering& op);       // forward, backward, cached
+
+}  // namespace rondo::devices::cuda

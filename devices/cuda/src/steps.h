@@ -1,0 +1,87 @@
+// A program as the card replays it: steps whose pointers are filled in from the bindings at each run.
+//
+// A step's parameters are a block of bytes made when the program is compiled; patches say which pointers in it follow
+// from what the run is bound to. Nothing here touches a card, and replaying allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "kernels/kernel_ids.h"
+#include "absl/status/statusor.h"
+#include "driver.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::devices::cuda {
+
+/// Something that is known at the run: the address of a tensor or of a part of the workspace, or a number.
+struct Place {
+  enum class Kind : std::uint8_t { kNull, kTensor, kWorkspace, kFault, kLayer };
+  Kind kind = Kind::kNull;
+  TensorId tensor = 0;
+  Bytes offset = 0;  // of kTensor and kWorkspace
+
+  Place past(Bytes bytes) const { return {kind, tensor, offset + bytes}; }
+};
+
+struct Patch {
+  std::uint32_t offset = 0;  // in the parameters
+  Place place;
+};
+
+struct LaunchStep {
+  KernelId kernel{};
+  std::uint32_t grid_x = 1;
+  std::uint32_t grid_y = 1;
+  std::uint32_t threads = 1;
+  std::uint32_t shared = 0;
+  std::vector<std::byte> params;
+  std::vector<Patch> patches;
+};
+
+/// Sets a tensor to zero bytes.
+struct ClearStep {
+  Place to;
+  Bytes size = 0;
+};
+
+/// C [rows, columns] = alpha op(A) op(B) + bias + addend, all row-major. What cuBLASLt makes a plan of.
+struct ProductShape {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t inner = 0;
+  bool a_transposed = false;  // A lies as [inner, rows], else [rows, inner]
+  bool b_transposed = false;  // B lies as [columns, inner], else [inner, columns]
+  bool has_bias = false;      // of C's storage
+  bool has_addend = false;    // of C's storage
+  Storage operands = Storage::kFloat32;
+  Storage result = Storage::kFloat32;
+
+  friend bool operator==(const ProductShape&, const ProductShape&) = default;
+};
+
+/// A product that a library makes: `plan` is the engine's (see products.h).
+struct ProductStep {
+  std::uint32_t plan = 0;
+  float alpha = 1.0F;
+  Place a;
+  Place b;
+  Place bias;
+  Place addend;
+  Place c;
+};
+
+using Step = std::variant<LaunchStep, ClearStep, ProductStep>;
+
+/// Most bytes of a kernel's parameters.
+inline constexpr std::size_t kMostParams = 2048;
+
+struct Steps {
+  std::vector<Step> steps;
+  Bytes workspace = 0;  // that they use, beside what the product engine needs
+};
+
+}  // namespace rondo::devices::cuda

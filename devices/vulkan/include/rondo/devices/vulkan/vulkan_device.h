@@ -1,0 +1,45 @@
+// Any card with a Vulkan 1.2 driver as a device of the pool.
+//
+// The loader is looked for when the first of these functions is called: a machine without it runs everything else, and
+// so does a build that was made without Vulkan's headers and shader compiler.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::devices::vulkan {
+
+/// What the driver says of a card, before it is opened.
+struct CardInfo {
+  std::uint32_t index = 0;  // of vulkan:N
+  std::string name;         // "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string driver;       // "llvmpipe Mesa 22.3.6"
+  Bytes memory_bytes = 0;   // of its largest device-local heap
+  bool software = false;    // computed by the processor: `auto` leaves it out
+  bool integrated = false;  // its memory is the host's
+  std::string unsuitable;   // why it cannot be opened, "" when it can
+};
+
+/// Every Vulkan device of this machine in the driver's order. Errors: Unimplemented when this build has no Vulkan,
+/// Unavailable when the machine has no loader or no driver; both say what to install.
+absl::StatusOr<std::vector<CardInfo>> list_cards();
+
+struct VulkanOptions {
+  std::string name = "vulkan:0";
+  std::uint32_t index = 0;
+  Bytes memory_limit = 0;     // 0: what the card has to give, less what programs need to work in
+  bool single_queue = false;  // compute, up and down share one thread
+  /// Switches Khronos's validation layer on and gets its complaints, one call each, from any thread.
+  std::function<void(const std::string&)> on_complaint;
+};
+
+/// Errors: those of list_cards(); InvalidArgument when there is no such card; Unimplemented naming the features that
+/// the card lacks.
+absl::StatusOr<std::unique_ptr<Device>> open_vulkan(const VulkanOptions& options);
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,27 @@
+# Compiles shaders/*.comp to SPIR-V and writes each as an array into all_shaders.inc's parts.
+set(RONDO_VULKAN_SHADERS
+    attention attention_delta attention_key_gradient attention_query_gradient cache_store column_sums column_total
+    elementwise embedding embedding_chain embedding_rank embedding_rows loss_sum matmul matmul_lanes rms_norm rms_norm_backward rope
+    select_last softmax_loss targets)
+file(GLOB shader_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*.glsl)
+set(shader_folder ${CMAKE_CURRENT_BINARY_DIR}/shaders)
+file(MAKE_DIRECTORY ${shader_folder})
+set(all_shaders "")
+set(shader_files "")
+foreach(shader IN LISTS RONDO_VULKAN_SHADERS)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${shader}.comp)
+  set(words ${shader_folder}/${shader}.words)
+  add_custom_command(OUTPUT ${words} DEPENDS ${source} ${shader_headers}
+                     COMMAND ${GLSLC} -O --target-env=vulkan1.2 -Werror -mfmt=num -o ${words} ${source}
+                     COMMENT "Compiling shader ${shader}" VERBATIM)
+  list(APPEND shader_files ${words})
+  string(APPEND all_shaders "constexpr std::uint32_t ${shader}_words[] = {\n#include \"${shader}.words\"\n};\n")
+endforeach()
+file(CONFIGURE OUTPUT ${shader_folder}/all_shaders.inc CONTENT "${all_shaders}" @ONLY)
+add_custom_target(rondo_vulkan_shaders DEPENDS ${shader_files})
+set_source_files_properties(src/shaders.cpp PROPERTIES OBJECT_DEPENDS "${shader_files}")
+
+add_library(rondo_vulkan_headers INTERFACE)
+target_include_directories(rondo_vulkan_headers SYSTEM INTERFACE ${VULKAN_INCLUDE_DIR})
+target_include_directories(rondo_vulkan_headers INTERFACE ${shader_folder})
+target_link_libraries(rondo_vulkan_headers INTERFACE ${CMAKE_DL_LIBS})

@@ -1,0 +1,26 @@
+// Sums of a block of rows, column by column: of dy (the gradient of a bias) or of x r dy (that of a norm's weight).
+//
+// slots: dy, x, r [rows], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column and block.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const bool kNorm = false;
+
+void main() {
+  const uint width = push.sizes[0];
+  const uint column = gl_WorkGroupID.x * 64 + gl_LocalInvocationID.x;
+  if (column >= width) return;
+  const uint block = gl_WorkGroupID.y;
+  const uint64_t dy = address(0);
+  const uint end = min((block + 1) * push.sizes[2], push.sizes[1]);
+  float sum = 0.0;
+  for (uint row = block * push.sizes[2]; row < end; ++row) {
+    float term = load(dy, kType, row * width + column);
+    if (kNorm) term *= load(address(1), kType, row * width + column) * Floats(address(2)).v[row];
+    sum += term;
+  }
+  Floats(address(3)).v[block * width + column] = sum;
+}

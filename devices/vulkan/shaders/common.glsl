@@ -1,0 +1,180 @@
+// What all kernels share: how tensors are addressed, read and written, functions that are exact enough on every card,
+// and sums over a workgroup in an order that no card decides.
+//
+// Memory is addressed by buffer device addresses, looked up in the run's table; nothing is bound. The driver's exp, log,
+// sin and the like may err by much more than a unit in the last place, so these are written out; + - and * are exact to
+// half a unit everywhere.
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_control_flow_attributes : require
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words { uint64_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Uints { uint v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Narrow { uint16_t v[]; };
+
+// As `struct Push` in pipelines.h.
+layout(push_constant, scalar) uniform PushConstants {
+  uint64_t table;
+  uint slots[12];
+  uint sizes[14];
+  float factors[2];
+} push;
+
+// The table's first entries, see program.cpp.
+uint run_layer() { return uint(Words(push.table).v[0]); }
+uint64_t address(uint i) { return Words(push.table).v[push.slots[i]]; }
+
+const uint kFloat32 = 0;
+const uint kBfloat16 = 1;
+
+float widened(uint bits) { return uintBitsToFloat(bits << 16); }
+/// To nearest, ties to even; a NaN stays one.
+uint narrowed(float x) {
+  const uint bits = floatBitsToUint(x);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
+  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+}
+/// Element i of a tensor stored as `dtype`, a specialisation constant.
+float load(uint64_t tensor, uint dtype, uint i) {
+  return dtype == kFloat32 ? Floats(tensor).v[i] : widened(uint(Narrow(tensor).v[i]));
+}
+void store(uint64_t tensor, uint dtype, uint i, float value) {
+  if (dtype == kFloat32) {
+    Floats(tensor).v[i] = value;
+  } else {
+    Narrow(tensor).v[i] = uint16_t(narrowed(value));
+  }
+}
+
+/// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
+uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+
+/// Something that the host has to hear of: the run fails with it. What `kind` and the numbers mean stands in program.cpp.
+void complain(uint kind, uint where, int what) {
+  Ints report = Ints(Words(push.table).v[1]);
+  report.v[1] = int(where);
+  report.v[2] = what;
+  report.v[0] = int(kind);
+}
+
+/// 2^n for n within -126 ... 127.
+float power_of_two(int n) { return intBitsToFloat((n + 127) << 23); }
+
+float exact_exp(float x) {
+  if (!(x < 88.8)) return x > 0.0 ? uintBitsToFloat(0x7F800000u) : x;  // infinity, or the NaN that came
+  if (x < -87.3) return 0.0;
+  const float n = roundEven(x * 1.44269504);
+  // ln 2 in two parts, the first of 12 bits: its product with n is exact.
+  precise float r = x - n * 0.693359375;
+  r = r + n * 2.12194440e-4;
+  precise float p = 0.00139505148 * r + 0.00836890284;
+  p = p * r + 0.0416662060;
+  p = p * r + 0.166665182;
+  p = p * r + 0.5;
+  p = p * r * r + r + 1.0;
+  const int whole = int(n);
+  const int half_of = whole / 2;  // in two steps: 2^128 is none
+  return p * power_of_two(half_of) * power_of_two(whole - half_of);
+}
+
+/// 1 / x: the driver's, which may err by two and a half units, made better by one step of Newton's.
+float exact_reciprocal(float x) {
+  const float y = 1.0 / x;
+  precise float error = 1.0 - x * y;
+  return isinf(y) || y == 0.0 ? y : y + y * error;
+}
+
+/// 1 / (1 + e^-x), and 1 less that without cancellation.
+vec2 logistic(float x) {
+  const float e = exact_exp(-clamp(x, -80.0, 80.0));
+  const float s = exact_reciprocal(1.0 + e);
+  return vec2(s, e * s);
+}
+
+/// Of positive normal numbers.
+float exact_log(float x) {
+  int bits = floatBitsToInt(x);
+  const int n = (bits - 0x3F3504F3) >> 23;  // x = m 2^n, m in [sqrt(1/2), sqrt(2))
+  const float f = intBitsToFloat(bits - (n << 23)) - 1.0;
+  precise float p = 0.0691542476 * f - 0.117898352;
+  p = p * f + 0.118729658;
+  p = p * f - 0.123843431;
+  p = p * f + 0.142186582;
+  p = p * f - 0.166692510;
+  p = p * f + 0.200022265;
+  p = p * f - 0.249999866;
+  p = p * f + 0.333333105;
+  precise float tail = p * f * f * f - 0.5 * f * f;
+  tail = tail + float(n) * -2.12194440e-4;
+  return float(n) * 0.693359375 + (f + tail);
+}
+
+float exact_erf(float x) {
+  const float a = abs(x);
+  if (a < 1.0) {
+    const float z = a * a;
+    precise float p = 7.88912294e-05 * z - 8.02084222e-04;
+    p = p * z + 0.00518953567;
+    p = p * z - 0.0268544443;
+    p = p * z + 0.112836003;
+    p = p * z - 0.376126260;
+    p = p * z + 1.12837911;
+    return x * p;
+  }
+  const float t = 1.0 / (1.0 + 0.5 * min(a, 9.5));
+  precise float p = 0.0706944466 * t - 0.151049584;
+  p = p * t - 0.0232900325;
+  p = p * t + 0.143604234;
+  p = p * t + 0.139650419;
+  p = p * t + 0.258456618;
+  p = p * t + 0.279998600;
+  p = p * t + 0.282298595;
+  p = p * t - 8.30119097e-06;
+  const float one_less = 1.0 - p * exact_exp(-a * a);
+  return x < 0.0 ? -one_less : one_less;
+}
+
+/// Sine and cosine. `quarters` turns out exact enough for |angle| < 2^23: the angle's 24 bits times 2 / pi in 64.
+void exact_turn(float angle, out float sine, out float cosine) {
+  const float a = abs(angle);
+  uint quadrant = 0;
+  precise float r = a;
+  if (a > 0.785398163) {
+    const uint bits = floatBitsToUint(a);
+    const int exponent = int(bits >> 23) - 150;  // a = mantissa 2^exponent, -24 ... 0 here
+    const uint64_t mantissa = uint64_t((bits & 0x7FFFFFu) | 0x800000u);
+    // 2 / pi = 0xA2F9836E.4E441529 2^-32: the product has 32 bits behind its point, then `exponent` more.
+    const uint64_t product = mantissa * 0xA2F9836Eul + ((mantissa * 0x4E441529ul) >> 32);
+    const uint64_t quarters = exponent < 0 ? product >> uint(-exponent) : product << uint(exponent);
+    const uint fraction = uint(quarters & 0xFFFFFFFFul);
+    quadrant = uint(quarters >> 32) & 3u;
+    // The fraction to nearest: from -1/2 to 1/2 of a quarter.
+    const int centred = int(fraction);
+    if (fraction >= 0x80000000u) quadrant = (quadrant + 1) & 3u;
+    r = float(centred) * 3.657295198e-10;  // pi / 2 * 2^-32
+  }
+  const float z = r * r;
+  precise float s = -1.94947628e-4 * z + 0.00833197217;
+  s = s * z - 0.166666508;
+  s = s * z * r + r;
+  precise float c = 2.44375333e-05 * z - 0.00138873595;
+  c = c * z + 0.0416666456;
+  c = c * z * z - 0.5 * z + 1.0;
+  const bool swapped = (quadrant & 1u) != 0;
+  sine = swapped ? c : s;
+  cosine = swapped ? s : c;
+  if (quadrant == 1 || quadrant == 2) cosine = -cosine;
+  if (quadrant >= 2) sine = -sine;
+  if (angle < 0.0) sine = -sine;
+}
+
+/// 1 / sqrt(x): the driver's, which may err by two units, made better by one step of Newton's.
+float exact_inverse_root(float x) {
+  const float y = inversesqrt(x);
+  precise float error = 0.5 - 0.5 * x * y * y;
+  return y + y * error;
+}

@@ -1,0 +1,29 @@
+// For the sparse gradient of a table: which tokens are the first with their id, and which token has the id next.
+//
+// slots: ids, bounds, next [T] (-1: none), first [T]. sizes: tokens. An invocation a token.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "sequences.glsl"
+
+layout(local_size_x = 64) in;
+
+void main() {
+  const int token = int(group_place() * 64 + gl_LocalInvocationID.x);
+  if (token >= int(push.sizes[0])) return;
+  Ints ids = Ints(address(0));
+  const int end = real_tokens(Ints(address(1)));
+  const int id = ids.v[token];
+  int next = -1;
+  int first = 0;
+  if (token < end && id >= 0) {
+    int before = token - 1;
+    while (before >= 0 && ids.v[before] != id) --before;
+    first = before < 0 ? 1 : 0;
+    int after = token + 1;
+    while (after < end && ids.v[after] != id) ++after;
+    if (after < end) next = after;
+  }
+  Ints(address(2)).v[token] = next;
+  Ints(address(3)).v[token] = first;
+}

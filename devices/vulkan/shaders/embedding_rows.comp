@@ -1,0 +1,24 @@
+// The rows of the sparse gradient: the sum of dy over the tokens with an id, in token order. A workgroup a token, which
+// works where the token is the first with its id.
+//
+// slots: rank [T], next [T], dy, rows. sizes: tokens, width.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+
+void main() {
+  const uint token = group_place();
+  if (token >= push.sizes[0]) return;
+  const int rank = Ints(address(0)).v[token];
+  if (rank < 0) return;
+  const uint width = push.sizes[1];
+  Ints next = Ints(address(1));
+  for (uint c = gl_LocalInvocationID.x; c < width; c += 64) {
+    float sum = 0.0;
+    for (int at = int(token); at >= 0; at = next.v[at]) sum += load(address(2), kType, uint(at) * width + c);
+    Floats(address(3)).v[uint(rank) * width + c] = sum;
+  }
+}

@@ -1,0 +1,329 @@
+// Behind context.h: choosing queues and kinds of memory by what the card says it can do.
+#include "context.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr std::size_t kMostQueues = 3;
+
+using QueuePlace = std::pair<std::uint32_t, std::uint32_t>;  // family, index in it
+
+/// Which queues to open: one that computes, then up to two that copy beside it.
+std::vector<QueuePlace> choose_queues(const std::vector<VkQueueFamilyProperties>& families) {
+  constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t computing = kNone;
+  std::uint32_t copying = kNone;
+  for (std::uint32_t i = 0; i < families.size(); ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    const bool computes = (flags & VK_QUEUE_COMPUTE_BIT) != 0;
+    const bool draws = (flags & VK_QUEUE_GRAPHICS_BIT) != 0;
+    // A family that does not draw is left alone by whatever shows the desktop.
+    if (computes && (computing == kNone || (!draws && (families[computing].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0))) {
+      computing = i;
+    }
+    if (!computes && !draws && (flags & VK_QUEUE_TRANSFER_BIT) != 0 && copying == kNone) copying = i;
+  }
+  std::vector<QueuePlace> chosen;
+  if (computing == kNone) return chosen;
+  chosen.push_back({computing, 0});
+  const std::uint32_t family = copying == kNone ? computing : copying;
+  const std::uint32_t first = copying == kNone ? 1 : 0;
+  for (std::uint32_t i = first; i < families[family].queueCount && chosen.size() < kMostQueues; ++i) {
+    chosen.push_back({family, i});
+  }
+  return chosen;
+}
+
+/// The memory type with all of `required` and most of `wished` bits; the first among equals. Types of protected or
+/// otherwise special memory are left alone.
+std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemoryPropertyFlags required,
+                        VkMemoryPropertyFlags wished, VkMemoryPropertyFlags unwished) {
+  constexpr VkMemoryPropertyFlags kSpecial =
+      VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
+      VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
+  int best = -1000;
+  std::uint32_t found = 0;
+  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+    if ((flags & required) != required || (flags & kSpecial) != 0) continue;
+    const int score = 2 * __builtin_popcount(flags & wished) - __builtin_popcount(flags & unwished);
+    if (score > best) {
+      best = score;
+      found = i;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+absl::Status HardwareQueue::run(VkCommandBuffer commands) {
+  RONDO_RETURN_IF_ERROR(context_.lost());
+  std::array<VkSemaphore, kMostQueues> semaphores{};
+  std::array<std::uint64_t, kMostQueues> values{};
+  std::array<VkPipelineStageFlags, kMostQueues> stages{};
+  stages.fill(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+  const auto waits = static_cast<std::uint32_t>(context_.others(*this, semaphores, values));
+  std::uint64_t value = 0;
+  {
+    const MutexLock lock(mutex_);
+    value = submitted_ + 1;
+    VkTimelineSemaphoreSubmitInfo timeline{};
+    timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+    timeline.waitSemaphoreValueCount = waits;
+    timeline.pWaitSemaphoreValues = values.data();
+    timeline.signalSemaphoreValueCount = 1;
+    timeline.pSignalSemaphoreValues = &value;
+    VkSubmitInfo submit{};
+    submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+    submit.pNext = &timeline;
+    submit.waitSemaphoreCount = waits;
+    submit.pWaitSemaphores = semaphores.data();
+    submit.pWaitDstStageMask = stages.data();
+    submit.commandBufferCount = 1;
+    submit.pCommandBuffers = &commands;
+    submit.signalSemaphoreCount = 1;
+    submit.pSignalSemaphores = &semaphore_;
+    RONDO_RETURN_IF_ERROR(
+        context_.check(context_.functions().QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "submitting work"));
+    submitted_ = value;
+  }
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = 1;
+  wait.pSemaphores = &semaphore_;
+  wait.pValues = &value;
+  RONDO_RETURN_IF_ERROR(context_.check(
+      context_.functions().WaitSemaphores(context_.device(), &wait, std::numeric_limits<std::uint64_t>::max()),
+      "waiting for the card"));
+  std::uint64_t seen = completed_.load(std::memory_order_relaxed);
+  while (seen < value && !completed_.compare_exchange_weak(seen, value, std::memory_order_release)) {
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, Kind kind) {
+  Block block;
+  block.context_ = std::move(context);
+  Context& owner = *block.context_;
+  const DeviceFunctions& vk = owner.functions();
+  block.size_ = round_up(std::max<Bytes>(size, 1), 64);
+  if (block.size_ > owner.card().most_bytes_at_once) {
+    return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", owner.name(),
+                              format_bytes(size), size, owner.card().most_bytes_at_once);
+  }
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = block.size_;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+               VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  info.sharingMode = owner.families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
+  info.queueFamilyIndexCount = static_cast<std::uint32_t>(owner.families_.size());
+  info.pQueueFamilyIndices = owner.families_.data();
+  RONDO_RETURN_IF_ERROR(
+      owner.check(vk.CreateBuffer(owner.device(), &info, nullptr, &block.buffer_), "making a buffer"));
+  VkMemoryRequirements needs{};
+  vk.GetBufferMemoryRequirements(owner.device(), block.buffer_, &needs);
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo allocation{};
+  allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  allocation.pNext = &flags;
+  allocation.allocationSize = needs.size;
+  allocation.memoryTypeIndex = kind == Kind::kDevice ? owner.device_type_ : owner.staging_type_;
+  const VkResult result = vk.AllocateMemory(owner.device(), &allocation, nullptr, &block.memory_);
+  if (result != VK_SUCCESS) {
+    block.memory_ = VK_NULL_HANDLE;
+    const std::uint32_t heap = owner.card().memory.memoryTypes[allocation.memoryTypeIndex].heapIndex;
+    return resource_exhausted("{}: the driver refused {} ({} bytes; {}), {} bytes free of {}", owner.name(),
+                              format_bytes(size), size, name_of(result),
+                              owner.instance().available_bytes(owner.card(), heap),
+                              owner.card().memory.memoryHeaps[heap].size);
+  }
+  RONDO_RETURN_IF_ERROR(
+      owner.check(vk.BindBufferMemory(owner.device(), block.buffer_, block.memory_, 0), "binding memory"));
+  VkBufferDeviceAddressInfo asked{};
+  asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  asked.buffer = block.buffer_;
+  block.address_ = vk.GetBufferDeviceAddress(owner.device(), &asked);
+  if (kind == Kind::kStaging || owner.host_writes_) {
+    void* mapped = nullptr;
+    RONDO_RETURN_IF_ERROR(
+        owner.check(vk.MapMemory(owner.device(), block.memory_, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory"));
+    block.host_ = static_cast<std::byte*>(mapped);
+  }
+  return block;
+}
+
+Block& Block::operator=(Block&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  context_ = std::move(other.context_);
+  buffer_ = std::exchange(other.buffer_, VK_NULL_HANDLE);
+  memory_ = std::exchange(other.memory_, VK_NULL_HANDLE);
+  address_ = std::exchange(other.address_, 0);
+  host_ = std::exchange(other.host_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  return *this;
+}
+
+void Block::release() {
+  if (context_ == nullptr) return;
+  const DeviceFunctions& vk = context_->functions();
+  if (buffer_ != VK_NULL_HANDLE) vk.DestroyBuffer(context_->device(), buffer_, nullptr);
+  if (memory_ != VK_NULL_HANDLE) vk.FreeMemory(context_->device(), memory_, nullptr);  // unmaps as well
+  buffer_ = VK_NULL_HANDLE;
+  memory_ = VK_NULL_HANDLE;
+  context_.reset();
+}
+
+absl::StatusOr<std::shared_ptr<Context>> Context::make(std::shared_ptr<Instance> instance, Card card,
+                                                       std::string name) {
+  auto context = std::shared_ptr<Context>(new Context(std::move(instance), std::move(card), std::move(name)));
+  RONDO_RETURN_IF_ERROR(context->open());
+  return context;
+}
+
+absl::Status Context::open() {
+  const std::vector<QueuePlace> places = choose_queues(card_.queue_families);
+  if (places.empty()) return unimplemented("{}: {} has no queue that computes", name_, card_.info.name);
+  RONDO_RETURN_IF_ERROR(create_device(places));
+  std::set<std::uint32_t> families;
+  for (const auto& [family, index] : places) {
+    families.insert(family);
+    VkQueue queue = VK_NULL_HANDLE;
+    functions_.GetDeviceQueue(device_, family, index, &queue);
+    VkSemaphoreTypeCreateInfo type{};
+    type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkSemaphoreCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+    info.pNext = &type;
+    VkSemaphore semaphore = VK_NULL_HANDLE;
+    RONDO_RETURN_IF_ERROR(
+        check(functions_.CreateSemaphore(device_, &info, nullptr, &semaphore), "making a timeline semaphore"));
+    queues_.push_back(std::make_unique<HardwareQueue>(*this, family, queue, semaphore));
+  }
+  families_.assign(families.begin(), families.end());
+  up_ = queues_.size() > 1 ? 1 : 0;
+  down_ = queues_.size() - 1;
+  choose_memory();
+  return absl::OkStatus();
+}
+
+absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
+  const std::array<float, kMostQueues> priorities = {1.0F, 1.0F, 1.0F};
+  std::vector<VkDeviceQueueCreateInfo> queues;
+  for (const auto& [family, index] : places) {
+    const std::uint32_t wanted = family;
+    const auto same = [wanted](const VkDeviceQueueCreateInfo& info) { return info.queueFamilyIndex == wanted; };
+    auto found = std::find_if(queues.begin(), queues.end(), same);
+    if (found == queues.end()) {
+      VkDeviceQueueCreateInfo info{};
+      info.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+      info.queueFamilyIndex = family;
+      info.pQueuePriorities = priorities.data();
+      found = queues.insert(queues.end(), info);
+    }
+    found->queueCount = std::max(found->queueCount, index + 1);
+  }
+  VkPhysicalDeviceVulkan12Features features12{};
+  features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  features12.bufferDeviceAddress = VK_TRUE;
+  features12.timelineSemaphore = VK_TRUE;
+  features12.scalarBlockLayout = VK_TRUE;
+  VkPhysicalDeviceVulkan11Features features11{};
+  features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  features11.pNext = &features12;
+  features11.storageBuffer16BitAccess = VK_TRUE;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &features11;
+  features.features.shaderInt64 = VK_TRUE;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features;
+  info.queueCreateInfoCount = static_cast<std::uint32_t>(queues.size());
+  info.pQueueCreateInfos = queues.data();
+  const char* extension = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+  if (card_.has_memory_budget) {
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = &extension;
+  }
+  const InstanceFunctions& vk = instance_->functions();
+  if (const VkResult result = vk.CreateDevice(card_.handle, &info, nullptr, &device_); result != VK_SUCCESS) {
+    device_ = VK_NULL_HANDLE;
+    return absl::UnavailableError(fmt::format("{}: {} ({}) cannot be opened: {}; is another program holding it?", name_,
+                                              card_.info.name, card_.info.driver, name_of(result)));
+  }
+  return load_functions(vk, device_, functions_);
+}
+
+void Context::choose_memory() {
+  constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  const auto flags = [this](std::uint32_t type) { return card_.memory.memoryTypes[type].propertyFlags; };
+  const auto heap = [this](std::uint32_t type) {
+    return card_.memory.memoryHeaps[card_.memory.memoryTypes[type].heapIndex].size;
+  };
+  // The host's own access is worth having only where it reaches all of the card's memory, not a window of it.
+  device_type_ = best_type(card_.memory, kLocal, 0, kMapped | kCached);
+  const std::uint32_t mapped = best_type(card_.memory, kLocal | kMapped, kCached, 0);
+  if ((flags(mapped) & (kLocal | kMapped)) == (kLocal | kMapped) && heap(mapped) >= heap(device_type_)) {
+    device_type_ = mapped;
+  }
+  host_writes_ = (flags(device_type_) & kMapped) == kMapped;
+  host_reads_ = host_writes_ && (flags(device_type_) & kCached) != 0;
+  staging_type_ = best_type(card_.memory, kMapped, kCached, kLocal);
+}
+
+Context::~Context() {
+  if (device_ != VK_NULL_HANDLE && functions_.DestroyDevice != nullptr) {
+    if (!lost_.load(std::memory_order_relaxed)) functions_.DeviceWaitIdle(device_);
+    for (const auto& queue : queues_) functions_.DestroySemaphore(device_, queue->semaphore(), nullptr);
+    functions_.DestroyDevice(device_, nullptr);
+  }
+}
+
+std::size_t Context::others(const HardwareQueue& own, std::span<VkSemaphore> semaphores,
+                            std::span<std::uint64_t> values) const {
+  std::size_t count = 0;
+  for (const auto& queue : queues_) {
+    if (queue.get() == &own) continue;
+    semaphores[count] = queue->semaphore();
+    values[count++] = queue->completed();
+  }
+  return count;
+}
+
+absl::Status Context::check(VkResult result, const char* what) {
+  if (result == VK_SUCCESS) return absl::OkStatus();
+  if (result == VK_ERROR_DEVICE_LOST) {
+    lost_.store(true, std::memory_order_relaxed);
+    return lost();
+  }
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+    return resource_exhausted("{}: {} failed: {}; lower memory_limit of {} or close other programs", name_, what,
+                              name_of(result), name_);
+  }
+  return internal_error("{}: {} failed: {}", name_, what, name_of(result));
+}
+
+absl::Status Context::lost() const {
+  if (!lost_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::UnavailableError(
+      fmt::format("{}: the driver has lost the card {} (VK_ERROR_DEVICE_LOST); see the kernel's log (dmesg) for why; "
+                  "the run can go on without it, from its last checkpoint",
+                  name_, card_.info.name));
+}
+
+}  // namespace rondo::devices::vulkan

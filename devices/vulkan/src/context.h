@@ -1,0 +1,133 @@
+// A card opened for use: the logical device, its hardware queues, and blocks of its memory.
+//
+// Thread rule: everything may be called from any thread. Memory, programs and the device share the context, so that it
+// ends with the last of them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "instance.h"
+#include "rondo/base/mutex.h"
+#include "rondo/base/units.h"
+
+namespace rondo::devices::vulkan {
+
+class Context;
+
+/// A VkQueue, and the timeline semaphore that counts what it has completed. Several threads may submit.
+class HardwareQueue {
+ public:
+  HardwareQueue(Context& context, std::uint32_t family, VkQueue queue, VkSemaphore semaphore)
+      : context_(context), family_(family), queue_(queue), semaphore_(semaphore) {}
+
+  /// Submits and blocks until the card is through. What it has written can then be seen by the host and by any later
+  /// submission. Does not allocate. Errors: Unavailable when the card is lost.
+  absl::Status run(VkCommandBuffer commands);
+  std::uint32_t family() const { return family_; }
+  VkSemaphore semaphore() const { return semaphore_; }
+  std::uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
+
+ private:
+  Context& context_;
+  const std::uint32_t family_;
+  const VkQueue queue_;
+  const VkSemaphore semaphore_;
+  Mutex mutex_;  // of the VkQueue, which wants one caller at a time
+  std::uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint64_t> completed_{0};
+};
+
+/// A VkBuffer with memory of its own. Movable owner.
+class Block {
+ public:
+  enum class Kind : std::uint8_t {
+    kDevice,   // where kernels work
+    kStaging,  // the host's, read and written by both
+  };
+  /// Errors: ResourceExhausted with the numbers.
+  static absl::StatusOr<Block> make(std::shared_ptr<Context> context, Bytes size, Kind kind);
+  Block() = default;
+  ~Block() { release(); }
+  Block(Block&& other) noexcept { *this = std::move(other); }
+  Block& operator=(Block&& other) noexcept;
+
+  VkBuffer buffer() const { return buffer_; }
+  VkDeviceAddress address() const { return address_; }
+  Bytes size() const { return size_; }
+  /// Null when the host cannot address it.
+  std::byte* host() const { return host_; }
+
+ private:
+  void release();
+
+  std::shared_ptr<Context> context_;
+  VkBuffer buffer_ = VK_NULL_HANDLE;
+  VkDeviceMemory memory_ = VK_NULL_HANDLE;
+  VkDeviceAddress address_ = 0;
+  std::byte* host_ = nullptr;
+  Bytes size_ = 0;
+};
+
+class Context {
+ public:
+  static absl::StatusOr<std::shared_ptr<Context>> make(std::shared_ptr<Instance> instance, Card card, std::string name);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const std::string& name() const { return name_; }
+  const Card& card() const { return card_; }
+  const Instance& instance() const { return *instance_; }
+  const DeviceFunctions& functions() const { return functions_; }
+  VkDevice device() const { return device_; }
+
+  HardwareQueue& compute() { return *queues_[0]; }
+  /// Where copies to (`up`) and from the card run; the compute queue where the card has no others.
+  HardwareQueue& transfer(bool up) { return *queues_[up ? up_ : down_]; }
+  std::size_t hardware_queues() const { return queues_.size(); }
+  /// Semaphores and values of all queues but `own`: waiting for them makes their completed writes visible. Fills at
+  /// most the array's four and returns how many.
+  std::size_t others(const HardwareQueue& own, std::span<VkSemaphore> semaphores,
+                     std::span<std::uint64_t> values) const;
+
+  /// What the host can do with device memory without the card's help.
+  bool host_writes_device() const { return host_writes_; }
+  bool host_reads_device() const { return host_reads_; }
+  /// The heap of Kind::kDevice.
+  std::uint32_t device_heap() const { return card_.memory.memoryTypes[device_type_].heapIndex; }
+
+  /// OK, or the error in words. A lost card is remembered: from then on lost() says so.
+  absl::Status check(VkResult result, const char* what);
+  absl::Status lost() const;
+
+ private:
+  friend class Block;
+  Context(std::shared_ptr<Instance> instance, Card card, std::string name)
+      : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)) {}
+  absl::Status open();
+  void choose_memory();
+  absl::Status create_device(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& queues);
+
+  const std::shared_ptr<Instance> instance_;
+  const Card card_;
+  const std::string name_;
+  VkDevice device_ = VK_NULL_HANDLE;
+  DeviceFunctions functions_;
+  std::vector<std::unique_ptr<HardwareQueue>> queues_;  // the first computes
+  std::size_t up_ = 0;
+  std::size_t down_ = 0;
+  std::vector<std::uint32_t> families_;
+  std::uint32_t device_type_ = 0;
+  std::uint32_t staging_type_ = 0;
+  bool host_writes_ = false;
+  bool host_reads_ = false;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace rondo::devices::vulkan

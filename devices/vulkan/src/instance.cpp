@@ -1,0 +1,210 @@
+// Behind instance.h.
+#include "instance.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr const char* kValidation = "VK_LAYER_KHRONOS_validation";
+
+VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT /*severity*/,
+                                          VkDebugUtilsMessageTypeFlagsEXT /*types*/,
+                                          const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
+  (*static_cast<const Complaint*>(user))(data->pMessage);
+  return VK_FALSE;
+}
+
+VkDebugUtilsMessengerCreateInfoEXT messenger_info(const Complaint& complaint) {
+  VkDebugUtilsMessengerCreateInfoEXT info{};
+  info.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
+  info.messageSeverity =
+      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+  info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
+  info.pfnUserCallback = on_message;
+  info.pUserData = const_cast<Complaint*>(&complaint);
+  return info;
+}
+
+bool has_validation(const GlobalFunctions& global) {
+  std::uint32_t count = 0;
+  if (global.EnumerateInstanceLayerProperties(&count, nullptr) != VK_SUCCESS) return false;
+  std::vector<VkLayerProperties> layers(count);
+  if (global.EnumerateInstanceLayerProperties(&count, layers.data()) != VK_SUCCESS) return false;
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const VkLayerProperties& layer) { return std::strcmp(layer.layerName, kValidation) == 0; });
+}
+
+/// The features that everything here rests on, chained to be asked for or enabled.
+struct Lacking {
+  std::string text;
+  void unless(bool there, const char* what) {
+    if (there) return;
+    text += text.empty() ? "" : ", ";
+    text += what;
+  }
+};
+
+std::string unsuitable_because(const InstanceFunctions& functions, VkPhysicalDevice handle,
+                               const VkPhysicalDeviceProperties& properties) {
+  if (properties.apiVersion < VK_API_VERSION_1_2) {
+    return fmt::format("its driver is for Vulkan {}.{}, 1.2 is needed: update the driver",
+                       VK_API_VERSION_MAJOR(properties.apiVersion), VK_API_VERSION_MINOR(properties.apiVersion));
+  }
+  VkPhysicalDeviceVulkan12Features features12{};
+  features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  VkPhysicalDeviceVulkan11Features features11{};
+  features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  features11.pNext = &features12;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &features11;
+  functions.GetPhysicalDeviceFeatures2(handle, &features);
+  Lacking lacking;
+  lacking.unless(features12.bufferDeviceAddress == VK_TRUE, "bufferDeviceAddress");
+  lacking.unless(features12.timelineSemaphore == VK_TRUE, "timelineSemaphore");
+  lacking.unless(features12.scalarBlockLayout == VK_TRUE, "scalarBlockLayout");
+  lacking.unless(features11.storageBuffer16BitAccess == VK_TRUE, "storageBuffer16BitAccess");
+  lacking.unless(features.features.shaderInt64 == VK_TRUE, "shaderInt64");
+  lacking.unless(properties.limits.maxComputeSharedMemorySize >= 32768, "32 KiB of shared memory in a workgroup");
+  lacking.unless(properties.limits.maxComputeWorkGroupInvocations >= 256, "workgroups of 256 invocations");
+  if (lacking.text.empty()) return "";
+  return fmt::format("it lacks {}, which programs need: try a newer driver", lacking.text);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Instance>> Instance::make(Complaint complaint) {
+  RONDO_ASSIGN_OR_RETURN(const GlobalFunctions* global, load_vulkan());
+  auto instance = std::shared_ptr<Instance>(new Instance(std::move(complaint)));
+  RONDO_RETURN_IF_ERROR(instance->create(*global));
+  return instance;
+}
+
+absl::Status Instance::create(const GlobalFunctions& global) {
+  const bool validating = complaint_ != nullptr;
+  if (validating && !has_validation(global)) {
+    return absl::UnavailableError(
+        fmt::format("{} is not on this machine; install vulkan-validationlayers", kValidation));
+  }
+  VkApplicationInfo application{};
+  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+  application.pApplicationName = "rondo";
+  application.apiVersion = VK_API_VERSION_1_2;
+  VkInstanceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+  info.pApplicationInfo = &application;
+  const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+  const VkDebugUtilsMessengerCreateInfoEXT messages = messenger_info(complaint_);
+  if (validating) {
+    info.pNext = &messages;
+    info.enabledLayerCount = 1;
+    info.ppEnabledLayerNames = &kValidation;
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = &extension;
+  }
+  if (const VkResult result = global.CreateInstance(&info, nullptr, &instance_); result != VK_SUCCESS) {
+    instance_ = VK_NULL_HANDLE;
+    return absl::UnavailableError(fmt::format(
+        "Vulkan cannot be started ({}); is the driver of the card installed? (mesa-vulkan-drivers, or the vendor's)",
+        name_of(result)));
+  }
+  RONDO_RETURN_IF_ERROR(load_functions(global, instance_, functions_));
+  if (!validating) return absl::OkStatus();
+  if (functions_.CreateDebugUtilsMessengerEXT == nullptr ||
+      functions_.CreateDebugUtilsMessengerEXT(instance_, &messages, nullptr, &messenger_) != VK_SUCCESS) {
+    return absl::UnavailableError("the Vulkan loader has no VK_EXT_debug_utils, through which validation speaks");
+  }
+  return absl::OkStatus();
+}
+
+Instance::~Instance() {
+  if (messenger_ != VK_NULL_HANDLE) functions_.DestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
+  if (instance_ != VK_NULL_HANDLE && functions_.DestroyInstance != nullptr) {
+    functions_.DestroyInstance(instance_, nullptr);
+  }
+}
+
+absl::StatusOr<std::vector<Card>> Instance::cards() const {
+  std::uint32_t count = 0;
+  VkResult result = functions_.EnumeratePhysicalDevices(instance_, &count, nullptr);
+  std::vector<VkPhysicalDevice> handles(count);
+  if (result == VK_SUCCESS && count > 0) {
+    result = functions_.EnumeratePhysicalDevices(instance_, &count, handles.data());
+  }
+  if (result != VK_SUCCESS || count == 0) {
+    return absl::UnavailableError(
+        fmt::format("no Vulkan device on this machine ({}); install the card's driver (mesa-vulkan-drivers, or the "
+                    "vendor's) and see that this user may open /dev/dri/renderD*",
+                    name_of(result)));
+  }
+  std::vector<Card> cards;
+  for (std::uint32_t i = 0; i < count; ++i) cards.push_back(describe(handles[i], i));
+  return cards;
+}
+
+Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
+  Card card;
+  card.handle = handle;
+  VkPhysicalDeviceVulkan12Properties properties12{};
+  properties12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  VkPhysicalDeviceVulkan11Properties properties11{};
+  properties11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  properties11.pNext = &properties12;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &properties11;
+  functions_.GetPhysicalDeviceProperties2(handle, &properties);
+  const VkPhysicalDeviceProperties& base = properties.properties;
+  card.info.index = index;
+  card.info.name = base.deviceName;
+  card.info.driver = fmt::format("{} {}", properties12.driverName, properties12.driverInfo);
+  card.info.software = base.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  card.info.integrated = base.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+  card.info.unsuitable = unsuitable_because(functions_, handle, base);
+  card.numerics_name = fmt::format("{}-{}-{:x}", base.deviceName, card.info.driver, base.driverVersion);
+  card.limits = base.limits;
+  card.most_bytes_at_once = properties11.maxMemoryAllocationSize;
+  card.has_cheap_lanes = card.info.software && properties11.subgroupSize == 8 &&
+                         (properties11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT) != 0 &&
+                         (properties11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  functions_.GetPhysicalDeviceMemoryProperties2(handle, &memory);
+  card.memory = memory.memoryProperties;
+  for (std::uint32_t i = 0; i < card.memory.memoryHeapCount; ++i) {
+    if ((card.memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
+    card.info.memory_bytes = std::max<Bytes>(card.info.memory_bytes, card.memory.memoryHeaps[i].size);
+  }
+  std::uint32_t count = 0;
+  functions_.GetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
+  card.queue_families.resize(count);
+  functions_.GetPhysicalDeviceQueueFamilyProperties(handle, &count, card.queue_families.data());
+  functions_.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  functions_.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+  card.has_memory_budget =
+      std::any_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& extension) {
+        return std::strcmp(extension.extensionName, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) == 0;
+      });
+  return card;
+}
+
+VkDeviceSize Instance::available_bytes(const Card& card, std::uint32_t heap) const {
+  const VkDeviceSize size = card.memory.memoryHeaps[heap].size;
+  if (!card.has_memory_budget) return size;
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  memory.pNext = &budget;
+  functions_.GetPhysicalDeviceMemoryProperties2(card.handle, &memory);
+  const VkDeviceSize free =
+      budget.heapBudget[heap] > budget.heapUsage[heap] ? budget.heapBudget[heap] - budget.heapUsage[heap] : 0;
+  return std::min(size, free);
+}
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,57 @@
+// A Vulkan instance, the cards it shows, and Khronos's validation layer.
+//
+// Thread rule: immutable once made; complaints come from whatever thread called the driver.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "loader.h"
+#include "rondo/devices/vulkan/vulkan_device.h"
+
+namespace rondo::devices::vulkan {
+
+using Complaint = std::function<void(const std::string&)>;
+
+/// A card with what decides whether and how it is used.
+struct Card {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  CardInfo info;
+  std::string numerics_name;  // device and driver with their versions
+  VkPhysicalDeviceLimits limits{};
+  VkDeviceSize most_bytes_at_once = 0;  // of one allocation
+  VkPhysicalDeviceMemoryProperties memory{};
+  std::vector<VkQueueFamilyProperties> queue_families;
+  /// A processor with lanes that kernels can broadcast: matmul_lanes.comp is for it.
+  bool has_cheap_lanes = false;
+  bool has_memory_budget = false;
+};
+
+class Instance {
+ public:
+  /// Errors: Unavailable when there is no loader or driver, or no validation layer though `complaint` asks for it.
+  static absl::StatusOr<std::shared_ptr<Instance>> make(Complaint complaint);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const InstanceFunctions& functions() const { return functions_; }
+  absl::StatusOr<std::vector<Card>> cards() const;
+  /// Bytes of the card's heap `heap` that this process may still allocate, as far as the driver says.
+  VkDeviceSize available_bytes(const Card& card, std::uint32_t heap) const;
+
+ private:
+  explicit Instance(Complaint complaint) : complaint_(std::move(complaint)) {}
+  absl::Status create(const GlobalFunctions& global);
+  Card describe(VkPhysicalDevice handle, std::uint32_t index) const;
+
+  const Complaint complaint_;
+  VkInstance instance_ = VK_NULL_HANDLE;
+  InstanceFunctions functions_;
+  VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+};
+
+}  // namespace rondo::devices::vulkan

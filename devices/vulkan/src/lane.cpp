@@ -1,0 +1,169 @@
+// Behind lane.h: the host copies by itself where it can address the card's memory, else through staging memory.
+#include "lane.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "memory.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr Bytes kStaging = 4_MiB;
+constexpr Bytes kWord = 4;  // what vkCmdFillBuffer fills
+
+void barrier(const DeviceFunctions& vk, VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags written,
+             VkPipelineStageFlags to, VkAccessFlags access) {
+  VkMemoryBarrier memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = written;
+  memory.dstAccessMask = access;
+  vk.CmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace
+
+void begin_barrier(const DeviceFunctions& vk, VkCommandBuffer commands) {
+  barrier(vk, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
+          VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+}
+
+void compute_barrier(const DeviceFunctions& vk, VkCommandBuffer commands) {
+  constexpr VkAccessFlags kAll = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+  barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kAll);
+}
+
+void end_barrier(const DeviceFunctions& vk, VkCommandBuffer commands) {
+  barrier(vk, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+          VK_ACCESS_HOST_READ_BIT);
+}
+
+absl::StatusOr<std::unique_ptr<Lane>> Lane::make(std::shared_ptr<Context> context, HardwareQueue& queue) {
+  auto lane = std::unique_ptr<Lane>(new Lane(std::move(context), queue));
+  RONDO_RETURN_IF_ERROR(lane->prepare());
+  return lane;
+}
+
+absl::Status Lane::prepare() {
+  const DeviceFunctions& vk = context_->functions();
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
+  pool.queueFamilyIndex = queue_.family();
+  RONDO_RETURN_IF_ERROR(
+      context_->check(vk.CreateCommandPool(context_->device(), &pool, nullptr, &pool_), "making a command pool"));
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = pool_;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  RONDO_RETURN_IF_ERROR(
+      context_->check(vk.AllocateCommandBuffers(context_->device(), &info, &commands_), "making a command buffer"));
+  if (!context_->host_writes_device() || !context_->host_reads_device()) {
+    RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, kStaging, Block::Kind::kStaging));
+  }
+  RONDO_ASSIGN_OR_RETURN(zeros_, Block::make(context_, kWord, Block::Kind::kStaging));
+  std::memset(zeros_.host(), 0, zeros_.size());
+  return absl::OkStatus();
+}
+
+Lane::~Lane() {
+  if (pool_ != VK_NULL_HANDLE) context_->functions().DestroyCommandPool(context_->device(), pool_, nullptr);
+}
+
+absl::Status Lane::begin() {
+  const DeviceFunctions& vk = context_->functions();
+  RONDO_RETURN_IF_ERROR(context_->check(vk.ResetCommandPool(context_->device(), pool_, 0), "recording a copy"));
+  VkCommandBufferBeginInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &info), "recording a copy"));
+  begin_barrier(vk, commands_);
+  return absl::OkStatus();
+}
+
+absl::Status Lane::finish() {
+  const DeviceFunctions& vk = context_->functions();
+  end_barrier(vk, commands_);
+  RONDO_RETURN_IF_ERROR(context_->check(vk.EndCommandBuffer(commands_), "recording a copy"));
+  return queue_.run(commands_);
+}
+
+absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
+  RONDO_RETURN_IF_ERROR(begin());
+  const VkBufferCopy region{from_offset, to_offset, size};
+  context_->functions().CmdCopyBuffer(commands_, from.buffer(), to.buffer(), 1, &region);
+  return finish();
+}
+
+absl::Status Lane::upload(const std::byte* from, const Block& to, Bytes offset, Bytes size) {
+  if (to.host() != nullptr && context_->host_writes_device()) {
+    std::memcpy(to.host() + offset, from, size);
+    return context_->lost();
+  }
+  for (Bytes done = 0; done < size; done += kStaging) {
+    const Bytes part = std::min(kStaging, size - done);
+    std::memcpy(staging_.host(), from + done, part);
+    RONDO_RETURN_IF_ERROR(copy_blocks(staging_, 0, to, offset + done, part));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::download(const Block& from, Bytes offset, std::byte* to, Bytes size) {
+  if (from.host() != nullptr && context_->host_reads_device()) {
+    std::memcpy(to, from.host() + offset, size);
+    return context_->lost();
+  }
+  for (Bytes done = 0; done < size; done += kStaging) {
+    const Bytes part = std::min(kStaging, size - done);
+    RONDO_RETURN_IF_ERROR(copy_blocks(from, offset + done, staging_, 0, part));
+    std::memcpy(to + done, staging_.host(), part);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::copy(BufferView from, BufferView to) {
+  RONDO_RETURN_IF_ERROR(context_->lost());
+  const Block* source = block_of(from, *context_);
+  const Block* target = block_of(to, *context_);
+  if (source != nullptr && target != nullptr) return copy_blocks(*source, from.offset, *target, to.offset, to.size);
+  if (target != nullptr && from.host() != nullptr) {
+    const Block* pinned = block_of(from, *context_, true);
+    if (pinned != nullptr && target->host() == nullptr) {
+      return copy_blocks(*pinned, from.offset, *target, to.offset, to.size);
+    }
+    return upload(from.host(), *target, to.offset, to.size);
+  }
+  if (source != nullptr && to.host() != nullptr) {
+    const Block* pinned = block_of(to, *context_, true);
+    if (pinned != nullptr && !context_->host_reads_device()) {
+      return copy_blocks(*source, from.offset, *pinned, to.offset, to.size);
+    }
+    return download(*source, from.offset, to.host(), to.size);
+  }
+  if (source == nullptr && target == nullptr) return internal_error("neither side of the copy is memory of this card");
+  return internal_error("the other side of the copy is memory of another card, or not within it");
+}
+
+absl::Status Lane::clear(BufferView view) {
+  RONDO_RETURN_IF_ERROR(context_->lost());
+  const Block* block = block_of(view, *context_);
+  if (block == nullptr) return internal_error("what is to be cleared is not memory of this card");
+  if (view.size == 0) return absl::OkStatus();
+  const DeviceFunctions& vk = context_->functions();
+  const Bytes end = view.offset + view.size;
+  const Bytes first = std::min(round_up(view.offset, kWord), end);
+  const Bytes last = std::max(first, end / kWord * kWord);
+  RONDO_RETURN_IF_ERROR(begin());
+  if (last > first) vk.CmdFillBuffer(commands_, block->buffer(), first, last - first, 0);
+  for (const auto& [from, to] : {std::pair{view.offset, first}, std::pair{last, end}}) {
+    if (to <= from) continue;
+    const VkBufferCopy region{0, from, to - from};
+    vk.CmdCopyBuffer(commands_, zeros_.buffer(), block->buffer(), 1, &region);
+  }
+  return finish();
+}
+
+}  // namespace rondo::devices::vulkan

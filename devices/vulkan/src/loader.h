@@ -1,0 +1,94 @@
+// Vulkan's functions, looked up at run time: the program is not linked with the loader.
+//
+// Three tables by what they are looked up with: nothing, an instance, a device.
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace rondo::devices::vulkan {
+
+#define RONDO_VULKAN_GLOBAL_FUNCTIONS(X) \
+  X(CreateInstance)                      \
+  X(EnumerateInstanceVersion)            \
+  X(EnumerateInstanceLayerProperties)    \
+  X(EnumerateInstanceExtensionProperties)
+
+#define RONDO_VULKAN_INSTANCE_FUNCTIONS(X)  \
+  X(DestroyInstance)                        \
+  X(EnumeratePhysicalDevices)               \
+  X(EnumerateDeviceExtensionProperties)     \
+  X(GetPhysicalDeviceProperties2)           \
+  X(GetPhysicalDeviceFeatures2)             \
+  X(GetPhysicalDeviceMemoryProperties2)     \
+  X(GetPhysicalDeviceQueueFamilyProperties) \
+  X(CreateDevice)                           \
+  X(GetDeviceProcAddr)
+
+#define RONDO_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(DestroyDevice)                       \
+  X(GetDeviceQueue)                      \
+  X(DeviceWaitIdle)                      \
+  X(CreateBuffer)                        \
+  X(DestroyBuffer)                       \
+  X(GetBufferMemoryRequirements)         \
+  X(AllocateMemory)                      \
+  X(FreeMemory)                          \
+  X(MapMemory)                           \
+  X(BindBufferMemory)                    \
+  X(GetBufferDeviceAddress)              \
+  X(CreateSemaphore)                     \
+  X(DestroySemaphore)                    \
+  X(WaitSemaphores)                      \
+  X(CreateCommandPool)                   \
+  X(DestroyCommandPool)                  \
+  X(ResetCommandPool)                    \
+  X(AllocateCommandBuffers)              \
+  X(BeginCommandBuffer)                  \
+  X(EndCommandBuffer)                    \
+  X(QueueSubmit)                         \
+  X(CmdPipelineBarrier)                  \
+  X(CmdCopyBuffer)                       \
+  X(CmdFillBuffer)                       \
+  X(CmdBindPipeline)                     \
+  X(CmdPushConstants)                    \
+  X(CmdDispatch)                         \
+  X(CreateShaderModule)                  \
+  X(DestroyShaderModule)                 \
+  X(CreatePipelineLayout)                \
+  X(DestroyPipelineLayout)               \
+  X(CreatePipelineCache)                 \
+  X(DestroyPipelineCache)                \
+  X(GetPipelineCacheData)                \
+  X(CreateComputePipelines)              \
+  X(DestroyPipeline)
+
+#define RONDO_VULKAN_DECLARE(function) PFN_vk##function function = nullptr;
+
+struct GlobalFunctions {
+  PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
+  RONDO_VULKAN_GLOBAL_FUNCTIONS(RONDO_VULKAN_DECLARE)
+};
+struct InstanceFunctions {
+  RONDO_VULKAN_INSTANCE_FUNCTIONS(RONDO_VULKAN_DECLARE)
+  // Of VK_EXT_debug_utils; null unless validating.
+  PFN_vkCreateDebugUtilsMessengerEXT CreateDebugUtilsMessengerEXT = nullptr;
+  PFN_vkDestroyDebugUtilsMessengerEXT DestroyDebugUtilsMessengerEXT = nullptr;
+};
+struct DeviceFunctions {
+  RONDO_VULKAN_DEVICE_FUNCTIONS(RONDO_VULKAN_DECLARE)
+};
+
+/// Opens libvulkan once; it stays open. Errors: Unavailable saying what to install.
+absl::StatusOr<const GlobalFunctions*> load_vulkan();
+/// Errors: Unavailable naming the function that is missing.
+absl::Status load_functions(const GlobalFunctions& global, VkInstance instance, InstanceFunctions& functions);
+absl::Status load_functions(const InstanceFunctions& instance, VkDevice device, DeviceFunctions& functions);
+
+/// "VK_ERROR_DEVICE_LOST" and so on.
+const char* name_of(VkResult result);
+
+}  // namespace rondo::devices::vulkan

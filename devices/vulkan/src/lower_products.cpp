@@ -1,0 +1,163 @@
+// Matrix products, and cross-entropy over the vocabulary, which is made of them.
+#include <algorithm>
+
+#include "lowering.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+/// What matmul.comp is told, see there.
+struct Product {
+  std::uint32_t a = 0, b = 0, out = 0;  // slots
+  std::uint32_t type_a = 0, type_b = 0, type_out = 0;
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t stride_a = 0, stride_b = 0;
+  bool transposed_a = false, transposed_b = false;
+  float alpha = 1.0F;
+  bool accumulate = false;  // in chunks of kTokenChunk of the depth
+  bool has_bias = false, has_addend = false;
+  std::uint32_t bias = 0, addend = 0;
+  std::uint32_t type_bias = 0, type_addend = 0;
+  // The rows of an operand that are those of a list of tokens, see targets.comp.
+  enum class Listed : std::uint32_t { kNone, kA, kOut, kB } listed = Listed::kNone;
+  std::uint32_t list = 0;
+  std::int64_t first_listed = 0, most_listed = 0;
+};
+
+/// Rows or columns of an invocation: tiles are eight times that.
+std::uint32_t each_of(std::int64_t extent) {
+  if (extent <= 8) return 1;
+  if (extent <= 16) return 2;
+  return extent <= 32 ? 4 : 8;
+}
+
+void add_product(OpLowering& op, const Product& p) {
+  const std::uint32_t rows_each = each_of(p.rows);
+  const std::uint32_t columns_each = each_of(p.columns);
+  Dispatch& dispatch = op.add(Shader::kMatMul,
+                              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
+                               p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U,
+                               p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed), rows_each, columns_each},
+                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+                               p.listed == Product::Listed::kNone ? p.a : p.list},
+                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
+                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
+                              p.rows > 0 && p.columns > 0 ? 1 : 0);
+  dispatch.push.factors[0] = p.alpha;
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 8 * columns_each)),
+                     static_cast<std::uint32_t>(parts_of(p.rows, 8 * rows_each)), 1};
+}
+
+}  // namespace
+
+void lower_matmul(OpLowering& op) {
+  const auto& attributes = op.attributes<MatMulAttributes>();
+  const bool forward = op.op().kind == OpKind::kMatMul;
+  Product p;
+  p.a = op.read(0);
+  p.b = op.read(1);
+  p.out = op.write(0);
+  p.type_a = storage_of(op.in(0));
+  p.type_b = storage_of(op.in(1));
+  p.type_out = storage_of(op.out(0));
+  p.rows = rows_of(op.in(0));
+  p.depth = columns_of(op.in(0));
+  p.columns = forward ? op.in(1).shape[0] : op.in(1).shape[1];
+  p.stride_a = p.depth;
+  p.stride_b = op.in(1).shape[1];
+  p.transposed_b = forward;
+  p.alpha = attributes.alpha;
+  if (attributes.has_bias) {
+    p.has_bias = true;
+    p.bias = op.read(2);
+    p.type_bias = storage_of(op.in(2));
+  }
+  if (attributes.has_addend) {
+    p.has_addend = true;
+    p.addend = op.read(op.reads() - 1);
+    p.type_addend = storage_of(op.in(op.reads() - 1));
+  }
+  add_product(op, p);
+}
+
+void lower_weight_gradient(OpLowering& op) {
+  Product p;
+  p.a = op.read(0);
+  p.b = op.read(1);
+  p.out = op.write(0);
+  p.type_a = storage_of(op.in(0));
+  p.type_b = storage_of(op.in(1));
+  p.rows = columns_of(op.in(0));
+  p.columns = columns_of(op.in(1));
+  p.depth = rows_of(op.in(0));
+  p.stride_a = p.rows;
+  p.stride_b = p.columns;
+  p.transposed_a = true;
+  p.alpha = op.attributes<MatMulAttributes>().alpha;
+  p.accumulate = true;
+  add_product(op, p);
+}
+
+/// Every chunk of the tokens that have a target is dispatched; past the last one kernels find nothing to do.
+void lower_cross_entropy(OpLowering& op) {
+  const auto& attributes = op.attributes<CrossEntropyAttributes>();
+  const std::int64_t tokens = rows_of(op.in(0));
+  const std::int64_t width = columns_of(op.in(0));
+  const std::int64_t vocabulary = rows_of(op.in(1));
+  const std::int64_t chunk = std::min(cross_entropy_chunk(vocabulary), tokens);
+  const std::uint32_t list = op.workspace(1 + tokens);
+  const std::uint32_t losses = op.workspace(tokens);
+  const std::uint32_t logits = op.workspace(chunk * vocabulary);
+  const bool gradient = attributes.has_input_gradient || attributes.has_weight_gradient;
+  op.add(Shader::kTargets, {}, {op.read(2), list}, {tokens, vocabulary}, 1);
+  if (attributes.has_input_gradient) lower_zero(op, op.write(1), op.out(1));
+  for (std::int64_t first = 0; first < tokens; first += chunk) {
+    Product p;
+    p.list = list;
+    p.first_listed = first;
+    p.most_listed = chunk;
+    // logits = x w^T
+    p.listed = Product::Listed::kA;
+    p.a = op.read(0);
+    p.b = op.read(1);
+    p.out = logits;
+    p.type_a = storage_of(op.in(0));
+    p.type_b = storage_of(op.in(1));
+    p.rows = chunk;
+    p.columns = vocabulary;
+    p.depth = width;
+    p.stride_a = width;
+    p.stride_b = width;
+    p.transposed_b = true;
+    add_product(op, p);
+    op.add(Shader::kSoftmaxLoss, {gradient ? 1U : 0U}, {logits, op.read(2), list, losses}, {vocabulary, first, chunk},
+           chunk);
+    p.a = logits;
+    p.type_a = 0;
+    p.stride_a = vocabulary;
+    p.columns = width;
+    p.transposed_b = false;
+    if (attributes.has_input_gradient) {  // dx = gradient w
+      p.listed = Product::Listed::kOut;
+      p.out = op.write(1);
+      p.type_out = storage_of(op.out(1));
+      p.depth = vocabulary;
+      add_product(op, p);
+    }
+    if (attributes.has_weight_gradient) {  // dw += gradient^T x
+      p.listed = Product::Listed::kB;
+      p.b = op.read(0);
+      p.type_b = storage_of(op.in(0));
+      p.out = op.write(op.writes() - 1);
+      p.type_out = 0;
+      p.rows = vocabulary;
+      p.depth = chunk;
+      p.transposed_a = true;
+      p.accumulate = true;
+      add_product(op, p);
+    }
+  }
+  op.add(Shader::kLossSum, {}, {losses, list, op.write(0)}, {}, 1);
+}
+
+}  // namespace rondo::devices::vulkan

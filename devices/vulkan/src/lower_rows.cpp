@@ -1,0 +1,155 @@
+// Ops on elements and on rows: additions, activations, norms, rotary embedding, look-up, sums over tokens.
+#include <algorithm>
+#include <cmath>
+
+#include "lowering.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr std::int64_t kElementsOfGroup = 256;  // of elementwise.comp and its like
+constexpr std::int64_t kThreads = 64;           // of the kernels on rows
+/// Tokens whose sum one invocation takes; divides kTokenChunk.
+constexpr std::int64_t kBlockTokens = 64;
+
+enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero };
+
+/// gradient += column sums of dy [rows, width], or of x r dy where x and r are given. `rows_of_token`: rows of a token.
+void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, std::uint32_t x, std::uint32_t r,
+                     bool norm, std::uint32_t gradient, std::int64_t rows, std::int64_t width,
+                     std::int64_t rows_of_token) {
+  const std::int64_t block = kBlockTokens * rows_of_token;
+  const std::int64_t blocks = parts_of(rows, block);
+  const std::uint32_t sums = op.workspace(blocks * width);
+  Dispatch& partial = op.add(Shader::kColumnSums, {storage, norm ? 1U : 0U}, {dy, x, r, sums}, {width, rows, block}, 1);
+  partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads)), static_cast<std::uint32_t>(blocks), 1};
+  op.add(Shader::kColumnTotal, {}, {sums, gradient}, {width, blocks, kTokenChunk / kBlockTokens},
+         parts_of(width, kThreads));
+}
+
+/// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
+float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
+  const auto width = static_cast<double>(head_dim);
+  const double stretch = rope.factor * static_cast<double>(length) / static_cast<double>(rope.dynamic_from);
+  const double base = rope.theta * std::pow(stretch - (rope.factor - 1.0), width / (width - 2.0));
+  const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
+  return 1.0F /
+         static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
+}
+
+}  // namespace
+
+void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor) {
+  const std::int64_t n = tensor.elements();
+  op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kZero), storage_of(tensor), 0}, {slot}, {n},
+         parts_of(n, kElementsOfGroup));
+}
+
+void lower_elementwise(OpLowering& op) {
+  const std::int64_t n = op.in(0).elements();
+  const std::uint32_t storage = storage_of(op.in(0));
+  const std::int64_t groups = parts_of(n, kElementsOfGroup);
+  switch (op.op().kind) {
+    case OpKind::kAdd:
+      op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kAdd), storage, 0},
+             {op.read(0), op.read(1), op.write(0)}, {n}, groups);
+      return;
+    case OpKind::kDropout: {
+      const auto& dropout = op.attributes<DropoutAttributes>();
+      Dispatch& dispatch =
+          op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0},
+                 {op.read(0), op.read(1), op.write(0)}, {n, columns_of(op.in(0)), dropout.site}, groups);
+      dispatch.push.factors[0] = dropout.probability;
+      dispatch.push.factors[1] = static_cast<float>(1.0 / (1.0 - static_cast<double>(dropout.probability)));
+      return;
+    }
+    case OpKind::kGatedActivation:
+    case OpKind::kGatedActivationBackward: {
+      const auto activation = static_cast<std::uint32_t>(op.attributes<GatedActivationAttributes>().activation);
+      if (op.op().kind == OpKind::kGatedActivation) {
+        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGated), storage, activation},
+               {op.read(0), op.read(1), op.write(0)}, {n}, groups);
+      } else {
+        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGatedBackward), storage, activation},
+               {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, groups);
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void lower_rms_norm(OpLowering& op) {
+  const std::int64_t width = op.in(1).elements();
+  const std::int64_t rows = op.in(0).elements() / width;
+  Dispatch& dispatch = op.add(Shader::kRmsNorm, {storage_of(op.in(0)), storage_of(op.in(1))},
+                              {op.read(0), op.read(1), op.write(0)}, {width, rows}, rows);
+  dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
+}
+
+void lower_rms_norm_backward(OpLowering& op) {
+  const auto& norm = op.attributes<NormAttributes>();
+  const std::int64_t width = op.in(1).elements();
+  const std::int64_t rows = op.in(0).elements() / width;
+  const std::uint32_t storage = storage_of(op.in(0));
+  const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
+  Dispatch& dispatch = op.add(
+      Shader::kRmsNormBackward,
+      {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U},
+      {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows}, rows);
+  dispatch.push.factors[0] = norm.epsilon;
+  if (!norm.has_weight_gradient || rows == 0) return;
+  add_column_sums(op, storage, op.read(2), op.read(0), kept, true, op.write(1), rows, width,
+                  std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
+}
+
+void lower_bias_gradient(OpLowering& op) {
+  const std::int64_t rows = rows_of(op.in(0));
+  if (rows == 0) return;
+  add_column_sums(op, storage_of(op.in(0)), op.read(0), op.read(0), op.read(0), false, op.write(0), rows,
+                  columns_of(op.in(0)), 1);
+}
+
+void lower_rope(OpLowering& op) {
+  const auto& rope = op.attributes<RopeAttributes>();
+  const TensorDesc& x = op.in(0);
+  const std::int64_t half = x.shape[2] / 2;
+  std::vector<float> frequencies(rope.frequencies.begin(), rope.frequencies.end());
+  for (std::int64_t length = rope.dynamic_from + 1; rope.dynamic_from > 0 && length <= x.shape[0]; ++length) {
+    for (std::int64_t pair = 0; pair < half; ++pair) {
+      frequencies.push_back(dynamic_frequency(rope, x.shape[2], length, pair));
+    }
+  }
+  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x)},
+                              {op.read(0), op.read(1), op.read(2), op.write(0), op.constants(frequencies)},
+                              {x.shape[0], x.shape[1], half, rope.dynamic_from}, parts_of(x.shape[0] * half, kThreads));
+  dispatch.push.factors[0] = rope.amplitude;
+  dispatch.push.factors[1] = rope.direction;
+}
+
+void lower_embedding(OpLowering& op) {
+  const std::int64_t n = op.out(0).elements();
+  op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0))}, {op.read(0), op.read(1), op.write(0)},
+         {n, columns_of(op.in(1)), rows_of(op.in(1))}, parts_of(n, kElementsOfGroup));
+}
+
+void lower_embedding_backward(OpLowering& op) {
+  const std::int64_t tokens = rows_of(op.in(2));
+  const std::uint32_t next = op.workspace(tokens);
+  const std::uint32_t first = op.workspace(tokens);
+  const std::uint32_t rank = op.workspace(tokens);
+  const std::int64_t groups = parts_of(tokens, kThreads);
+  op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
+  op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
+  op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)},
+         {tokens, columns_of(op.in(2))}, tokens);
+}
+
+void lower_select_last(OpLowering& op) {
+  const std::int64_t width = columns_of(op.in(0));
+  op.add(Shader::kSelectLast, {storage_of(op.in(0))}, {op.read(0), op.read(1), op.write(0)}, {width},
+         parts_of(width, kElementsOfGroup));
+}
+
+}  // namespace rondo::devices::vulkan

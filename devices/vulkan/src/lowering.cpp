@@ -1,0 +1,156 @@
+// Behind lowering.h: checks, and one function a kind of op.
+#include "lowering.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+/// Least of what cards allow in a dimension of a grid.
+constexpr std::int64_t kMostGroups = 65535;
+/// Kernels count elements in 32 bits, and GPUs take indices for signed.
+constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kWidestHead = 256;
+
+bool floating(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16; }
+
+/// Kernels with one storage for what they read and write; others have a constant for each operand.
+bool mixes_storage(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+    case OpKind::kRmsNorm:
+    case OpKind::kRmsNormBackward:
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kMatMulWeightGradient:
+    case OpKind::kCrossEntropy:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void lower(OpLowering& op) {
+  switch (op.op().kind) {
+    case OpKind::kEmbedding:
+      return lower_embedding(op);
+    case OpKind::kEmbeddingBackward:
+      return lower_embedding_backward(op);
+    case OpKind::kRmsNorm:
+      return lower_rms_norm(op);
+    case OpKind::kRmsNormBackward:
+      return lower_rms_norm_backward(op);
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+      return lower_matmul(op);
+    case OpKind::kMatMulWeightGradient:
+      return lower_weight_gradient(op);
+    case OpKind::kBiasGradient:
+      return lower_bias_gradient(op);
+    case OpKind::kRope:
+      return lower_rope(op);
+    case OpKind::kAttention:
+      return lower_attention(op);
+    case OpKind::kAttentionBackward:
+      return lower_attention_backward(op);
+    case OpKind::kCachedAttention:
+      return lower_cached_attention(op);
+    case OpKind::kGatedActivation:
+    case OpKind::kGatedActivationBackward:
+    case OpKind::kAdd:
+    case OpKind::kDropout:
+      return lower_elementwise(op);
+    case OpKind::kCrossEntropy:
+      return lower_cross_entropy(op);
+    case OpKind::kSelectLast:
+      return lower_select_last(op);
+    case OpKind::kExpand:
+      return;  // check() has refused it
+  }
+}
+
+bool attends(OpKind kind) {
+  return kind == OpKind::kAttention || kind == OpKind::kAttentionBackward || kind == OpKind::kCachedAttention;
+}
+
+}  // namespace
+
+std::uint32_t storage_of(const TensorDesc& tensor) { return tensor.dtype == DType::kBfloat16 ? 1 : 0; }
+
+absl::Status Lowering::check(const Op& op) const {
+  const TensorDesc& first = list_.tensors[op.reads[0]];
+  if (op.kind == OpKind::kExpand) {
+    return unimplemented("op {} has '{}' as {}; vulkan devices do not expand encoded weights", name_of(op.kind),
+                         first.name, name_of(first.encoding));
+  }
+  const auto check_one = [&](TensorId id, std::size_t place) -> absl::Status {
+    const TensorDesc& tensor = list_.tensors[id];
+    if (tensor.dtype == DType::kFloat16) {
+      return unimplemented("op {} has '{}' in fp16; vulkan devices compute in fp32 and bf16", name_of(op.kind),
+                           tensor.name);
+    }
+    if (tensor.elements() > kMostElements) {
+      return unimplemented("op {} has '{}' of {} elements; vulkan devices take {} at most", name_of(op.kind),
+                           tensor.name, tensor.elements(), kMostElements);
+    }
+    const bool is_lse = op.kind == OpKind::kAttentionBackward && place == 4;
+    if (mixes_storage(op.kind) || is_lse || !floating(tensor.dtype) || !floating(first.dtype)) return absl::OkStatus();
+    if (tensor.dtype == first.dtype) return absl::OkStatus();
+    return unimplemented("op {} reads '{}' in {} and '{}' in {}; vulkan devices have it for one dtype only",
+                         name_of(op.kind), first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype));
+  };
+  for (std::size_t i = 0; i < op.reads.size(); ++i) RONDO_RETURN_IF_ERROR(check_one(op.reads[i], i));
+  for (const TensorId id : op.writes) {
+    if (list_.tensors[id].dtype == DType::kFloat16) RONDO_RETURN_IF_ERROR(check_one(id, 0));
+  }
+  if (attends(op.kind) && first.shape[2] > kWidestHead) {
+    return unimplemented("op {} has heads of {} channels; vulkan devices take {} at most", name_of(op.kind),
+                         first.shape[2], kWidestHead);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lowering::lower_all() {
+  for (const Op& op : list_.ops) {
+    RONDO_RETURN_IF_ERROR(check(op));
+    OpLowering one(*this, op);
+    lower(one);
+  }
+  return absl::OkStatus();
+}
+
+std::uint32_t OpLowering::workspace(std::int64_t elements) {
+  all_.pieces_.push_back(used_);
+  used_ += round_up(static_cast<Bytes>(elements) * 4, 256);
+  all_.workspace_bytes_ = std::max(all_.workspace_bytes_, used_);
+  return kWorkspaceMark + static_cast<std::uint32_t>(all_.pieces_.size() - 1);
+}
+
+std::uint32_t OpLowering::constants(std::span<const float> values) {
+  all_.constant_places_.push_back(all_.constants_.size());
+  all_.constants_.insert(all_.constants_.end(), values.begin(), values.end());
+  return kConstantMark + static_cast<std::uint32_t>(all_.constant_places_.size() - 1);
+}
+
+Dispatch& OpLowering::add(Shader shader, Constants constants, std::initializer_list<std::uint32_t> slots,
+                          std::initializer_list<std::int64_t> sizes, std::int64_t count) {
+  Dispatch dispatch;
+  dispatch.shader = shader;
+  dispatch.constants = std::move(constants);
+  std::copy(slots.begin(), slots.end(), std::begin(dispatch.push.slots));
+  std::transform(sizes.begin(), sizes.end(), std::begin(dispatch.push.sizes),
+                 [](std::int64_t size) { return static_cast<std::uint32_t>(size); });
+  const std::int64_t across = std::min(std::max<std::int64_t>(count, 1), kMostGroups);
+  dispatch.groups = {static_cast<std::uint32_t>(across), static_cast<std::uint32_t>(parts_of(count, across)), 1};
+  if (count > 0) {
+    all_.dispatches_.push_back(std::move(dispatch));
+    return all_.dispatches_.back();
+  }
+  static thread_local Dispatch nothing;  // nothing to do: what the caller sets goes nowhere
+  return nothing;
+}
+
+}  // namespace rondo::devices::vulkan

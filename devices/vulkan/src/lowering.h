@@ -1,0 +1,124 @@
+// From ops to dispatches: which shader, with which constants, on which tensors, in how many workgroups.
+//
+// Nothing here touches the card: a Lowering is plain data that a program records.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pipelines.h"
+#include "rondo/devices/op.h"
+
+namespace rondo::devices::vulkan {
+
+/// What a kernel complains of, see `complain` in shaders/common.glsl.
+enum class Fault : std::uint8_t { kNone, kId, kTarget, kPosition };
+
+struct Dispatch {
+  Shader shader = Shader::kCount;
+  Constants constants;
+  Push push;
+  std::array<std::uint32_t, 3> groups = {1, 1, 1};
+};
+
+/// The run's table of addresses, uint64 each: layer, address of the report, one a tensor, then pieces of the workspace,
+/// then constants.
+inline constexpr std::uint32_t kFirstTensorSlot = 2;
+
+/// A program's dispatches in order, each depending on those before it.
+class Lowering {
+ public:
+  /// `cheap_lanes`: see Card.
+  Lowering(const OpList& list, bool cheap_lanes) : list_(list), cheap_lanes_(cheap_lanes) {}
+
+  /// Errors: Unimplemented naming the op and what of it the cards cannot do.
+  absl::Status lower_all();
+
+  const std::vector<Dispatch>& dispatches() const { return dispatches_; }
+  /// Offsets of the pieces of the workspace, which ops use in turn.
+  const std::vector<Bytes>& workspace_pieces() const { return pieces_; }
+  Bytes workspace_bytes() const { return workspace_bytes_; }
+  /// Constants of all ops one behind the other, and where each begins.
+  const std::vector<float>& constants() const { return constants_; }
+  const std::vector<std::size_t>& constant_places() const { return constant_places_; }
+
+ private:
+  friend class OpLowering;
+  absl::Status check(const Op& op) const;
+
+  const OpList& list_;
+  const bool cheap_lanes_;
+  std::vector<Dispatch> dispatches_;
+  std::vector<Bytes> pieces_;
+  Bytes workspace_bytes_ = 0;
+  std::vector<float> constants_;
+  std::vector<std::size_t> constant_places_;
+};
+
+/// Of one op: reads and writes by their place, and what dispatches need.
+class OpLowering {
+ public:
+  OpLowering(Lowering& all, const Op& op) : all_(all), op_(op) {}
+
+  bool cheap_lanes() const { return all_.cheap_lanes_; }
+  const Op& op() const { return op_; }
+  const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
+  const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }
+  std::size_t reads() const { return op_.reads.size(); }
+  std::size_t writes() const { return op_.writes.size(); }
+  template <typename Attributes>
+  const Attributes& attributes() const {
+    return std::get<Attributes>(op_.attributes);
+  }
+
+  /// Slots, i.e. places in the run's table of addresses. Pieces of the workspace and constants are numbered from the
+  /// marks below; the program moves them behind the tensors.
+  static std::uint32_t slot(TensorId id) { return kFirstTensorSlot + id; }
+  std::uint32_t read(std::size_t i) const { return slot(op_.reads[i]); }
+  std::uint32_t write(std::size_t i) const { return slot(op_.writes[i]); }
+  std::uint32_t workspace(std::int64_t elements);  // of 4 bytes
+  std::uint32_t constants(std::span<const float> values);
+
+  /// A dispatch with `count` workgroups.
+  Dispatch& add(Shader shader, Constants constants, std::initializer_list<std::uint32_t> slots,
+                std::initializer_list<std::int64_t> sizes, std::int64_t count);
+
+ private:
+  Lowering& all_;
+  const Op& op_;
+  Bytes used_ = 0;  // of the workspace by this op
+};
+
+/// Marks of slots that are numbered by themselves.
+inline constexpr std::uint32_t kWorkspaceMark = 0x40000000;
+inline constexpr std::uint32_t kConstantMark = 0x80000000;
+
+/// A specialisation constant for a tensor's storage.
+std::uint32_t storage_of(const TensorDesc& tensor);
+/// A tensor as a matrix: [first, product of the others].
+inline std::int64_t rows_of(const TensorDesc& tensor) { return tensor.shape[0]; }
+inline std::int64_t columns_of(const TensorDesc& tensor) {
+  return tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
+}
+constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+
+void lower_elementwise(OpLowering& op);
+void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor);
+void lower_rms_norm(OpLowering& op);
+void lower_rms_norm_backward(OpLowering& op);
+void lower_bias_gradient(OpLowering& op);
+void lower_rope(OpLowering& op);
+void lower_embedding(OpLowering& op);
+void lower_embedding_backward(OpLowering& op);
+void lower_select_last(OpLowering& op);
+void lower_matmul(OpLowering& op);
+void lower_weight_gradient(OpLowering& op);
+void lower_cross_entropy(OpLowering& op);
+void lower_attention(OpLowering& op);
+void lower_attention_backward(OpLowering& op);
+void lower_cached_attention(OpLowering& op);
+
+}  // namespace rondo::devices::vulkan

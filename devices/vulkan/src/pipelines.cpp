@@ -1,0 +1,67 @@
+// Behind pipelines.h.
+#include "pipelines.h"
+
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+
+Pipelines::~Pipelines() {
+  const DeviceFunctions& vk = context_->functions();
+  for (const auto& [key, pipeline] : made_) vk.DestroyPipeline(context_->device(), pipeline, nullptr);
+  if (layout_ != VK_NULL_HANDLE) vk.DestroyPipelineLayout(context_->device(), layout_, nullptr);
+}
+
+absl::Status Pipelines::prepare() {
+  VkPushConstantRange range{};
+  range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+  range.size = sizeof(Push);
+  VkPipelineLayoutCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  info.pushConstantRangeCount = 1;
+  info.pPushConstantRanges = &range;
+  return context_->check(context_->functions().CreatePipelineLayout(context_->device(), &info, nullptr, &layout_),
+                         "making a pipeline layout");
+}
+
+absl::StatusOr<VkPipeline> Pipelines::get(Shader shader, const Constants& constants) {
+  const MutexLock lock(mutex_);
+  const auto key = std::pair(shader, constants);
+  if (const auto found = made_.find(key); found != made_.end()) return found->second;
+  RONDO_ASSIGN_OR_RETURN(VkPipeline pipeline, make(shader, constants));
+  made_.emplace(key, pipeline);
+  return pipeline;
+}
+
+absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& constants) {
+  const DeviceFunctions& vk = context_->functions();
+  const std::span<const std::uint32_t> code = code_of(shader);
+  VkShaderModuleCreateInfo module_info{};
+  module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  module_info.codeSize = code.size_bytes();
+  module_info.pCode = code.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  RONDO_RETURN_IF_ERROR(
+      context_->check(vk.CreateShaderModule(context_->device(), &module_info, nullptr, &module), name_of(shader)));
+  std::vector<VkSpecializationMapEntry> entries;
+  for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  VkSpecializationInfo special{};
+  special.mapEntryCount = static_cast<std::uint32_t>(entries.size());
+  special.pMapEntries = entries.data();
+  special.dataSize = constants.size() * 4;
+  special.pData = constants.data();
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &special;
+  info.layout = layout_;
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  const VkResult result = vk.CreateComputePipelines(context_->device(), VK_NULL_HANDLE, 1, &info, nullptr, &pipeline);
+  vk.DestroyShaderModule(context_->device(), module, nullptr);
+  RONDO_RETURN_IF_ERROR(context_->check(result, name_of(shader)));
+  return pipeline;
+}
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,76 @@
+// Compute pipelines by shader and specialisation constants, each made once a device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "context.h"
+#include "rondo/base/mutex.h"
+
+namespace rondo::devices::vulkan {
+
+/// In the order of the table in shaders.cpp.
+enum class Shader : std::uint8_t {
+  kElementwise,
+  kRmsNorm,
+  kRmsNormBackward,
+  kColumnSums,
+  kColumnTotal,
+  kRope,
+  kEmbedding,
+  kEmbeddingChain,
+  kEmbeddingRank,
+  kEmbeddingRows,
+  kSelectLast,
+  kMatMul,
+  kMatMulLanes,
+  kAttention,
+  kAttentionDelta,
+  kAttentionQueryGradient,
+  kAttentionKeyGradient,
+  kCacheStore,
+  kTargets,
+  kSoftmaxLoss,
+  kLossSum,
+  kCount,
+};
+const char* name_of(Shader shader);
+std::span<const std::uint32_t> code_of(Shader shader);
+
+/// What a dispatch is told, see shaders/common.glsl: places in the run's table of addresses, sizes, factors.
+struct Push {
+  std::uint64_t table = 0;
+  std::uint32_t slots[12] = {};
+  std::uint32_t sizes[14] = {};
+  float factors[2] = {};
+};
+static_assert(sizeof(Push) <= 128, "what every card takes");
+
+/// Values of constant_id 0, 1, ...
+using Constants = std::vector<std::uint32_t>;
+
+class Pipelines {
+ public:
+  explicit Pipelines(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  ~Pipelines();
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  absl::Status prepare();
+  VkPipelineLayout layout() const { return layout_; }
+  /// Thread-safe.
+  absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants);
+
+ private:
+  absl::StatusOr<VkPipeline> make(Shader shader, const Constants& constants);
+
+  const std::shared_ptr<Context> context_;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  Mutex mutex_;
+  std::map<std::pair<Shader, Constants>, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rondo::devices::vulkan

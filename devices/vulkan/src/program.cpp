@@ -1,0 +1,175 @@
+// Behind program.h.
+//
+// Kernels know tensors as places in a table of addresses (lowering.h says what lies where), which the command buffer
+// copies from the host at its beginning. So a run writes the table and submits; nothing is recorded again.
+#include "program.h"
+
+#include <cstring>
+
+#include "lane.h"
+#include "memory.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr Bytes kReport = 64;  // bytes at the beginning of the staging block: Fault, token, value
+
+/// A slot of the lowering as a place in the table.
+std::uint32_t place_of(std::uint32_t slot, std::size_t tensors, std::size_t pieces) {
+  const auto first_piece = static_cast<std::uint32_t>(kFirstTensorSlot + tensors);
+  if (slot >= kConstantMark) return first_piece + static_cast<std::uint32_t>(pieces) + (slot - kConstantMark);
+  return slot >= kWorkspaceMark ? first_piece + (slot - kWorkspaceMark) : slot;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_ptr<Context> context,
+                                                                   std::shared_ptr<Pipelines> pipelines,
+                                                                   const OpList& list, const ArenaLayout& layout) {
+  RONDO_RETURN_IF_ERROR(validate(list));
+  auto program =
+      std::unique_ptr<VulkanProgram>(new VulkanProgram(std::move(context), std::move(pipelines), list, layout));
+  RONDO_RETURN_IF_ERROR(program->prepare());
+  return program;
+}
+
+VulkanProgram::~VulkanProgram() {
+  if (pool_ != VK_NULL_HANDLE) context_->functions().DestroyCommandPool(context_->device(), pool_, nullptr);
+}
+
+absl::Status VulkanProgram::prepare() {
+  Lowering lowering(list_, context_->card().has_cheap_lanes);
+  RONDO_RETURN_IF_ERROR(lowering.lower_all());
+  std::vector<bool> named(list_.tensors.size(), false);
+  for (const Op& op : list_.ops) {
+    for (const TensorId id : op.reads) named[id] = true;
+    for (const TensorId id : op.writes) named[id] = true;
+  }
+  for (TensorId id = 0; id < named.size(); ++id) {
+    if (named[id]) used_.push_back(id);
+  }
+  pieces_ = lowering.workspace_pieces();
+  workspace_bytes_ = lowering.workspace_bytes();
+  dispatches_ = lowering.dispatches().size();
+  RONDO_RETURN_IF_ERROR(place_constants(lowering));
+  const Bytes table =
+      (kFirstTensorSlot + list_.tensors.size() + pieces_.size() + constants_at_.size()) * sizeof(std::uint64_t);
+  RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, kReport + table, Block::Kind::kStaging));
+  RONDO_ASSIGN_OR_RETURN(table_, Block::make(context_, table, Block::Kind::kDevice));
+  std::memset(staging_.host(), 0, staging_.size());
+  return record(lowering);
+}
+
+absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
+  for (const std::size_t place : lowering.constant_places()) constants_at_.push_back(place * sizeof(float));
+  const std::vector<float>& values = lowering.constants();
+  if (values.empty()) return absl::OkStatus();
+  const Bytes bytes = values.size() * sizeof(float);
+  RONDO_ASSIGN_OR_RETURN(constants_, Block::make(context_, bytes, Block::Kind::kDevice));
+  RONDO_ASSIGN_OR_RETURN(const Block source, Block::make(context_, bytes, Block::Kind::kStaging));
+  std::memcpy(source.host(), values.data(), bytes);
+  RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Lane> lane, Lane::make(context_, context_->compute()));
+  return lane->copy_blocks(source, 0, constants_, 0, bytes);
+}
+
+absl::Status VulkanProgram::record(const Lowering& lowering) {
+  const DeviceFunctions& vk = context_->functions();
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.queueFamilyIndex = context_->compute().family();
+  RONDO_RETURN_IF_ERROR(
+      context_->check(vk.CreateCommandPool(context_->device(), &pool, nullptr, &pool_), "making a command pool"));
+  VkCommandBufferAllocateInfo allocation{};
+  allocation.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  allocation.commandPool = pool_;
+  allocation.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  allocation.commandBufferCount = 1;
+  RONDO_RETURN_IF_ERROR(context_->check(vk.AllocateCommandBuffers(context_->device(), &allocation, &commands_),
+                                        "making a command buffer"));
+  VkCommandBufferBeginInfo begin{};
+  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &begin), "recording a program"));
+  const VkBufferCopy region{kReport, 0,
+                            staging_.size() - kReport < table_.size() ? staging_.size() - kReport : table_.size()};
+  vk.CmdCopyBuffer(commands_, staging_.buffer(), table_.buffer(), 1, &region);
+  begin_barrier(vk, commands_);
+  VkPipeline bound = VK_NULL_HANDLE;
+  bool first = true;
+  for (const Dispatch& dispatch : lowering.dispatches()) {
+    RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline, pipelines_->get(dispatch.shader, dispatch.constants));
+    if (!first) compute_barrier(vk, commands_);
+    first = false;
+    if (pipeline != bound) vk.CmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    bound = pipeline;
+    Push push = dispatch.push;
+    push.table = table_.address();
+    for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
+    vk.CmdPushConstants(commands_, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
+    vk.CmdDispatch(commands_, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
+  }
+  end_barrier(vk, commands_);
+  return context_->check(vk.EndCommandBuffer(commands_), "recording a program");
+}
+
+absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress workspace) const {
+  if (bindings.tensors.size() < list_.tensors.size()) {
+    return internal_error("{} tensors bound, the program has {}", bindings.tensors.size(), list_.tensors.size());
+  }
+  const Block* scratch = block_of(bindings.scratch, *context_);
+  if (layout_.size > 0 && (scratch == nullptr || bindings.scratch.size < layout_.size)) {
+    return internal_error("the scratch is bound to {} bytes, not {} of this card's memory", bindings.scratch.size,
+                          layout_.size);
+  }
+  auto* table = reinterpret_cast<std::uint64_t*>(staging_.host() + kReport);
+  table[0] = bindings.layer;
+  table[1] = staging_.address();
+  for (const TensorId id : used_) {
+    const TensorDesc& tensor = list_.tensors[id];
+    std::uint64_t& entry = table[kFirstTensorSlot + id];
+    if (tensor.role == TensorRole::kScratch) {
+      entry = scratch->address() + bindings.scratch.offset + layout_.offsets[id];
+      continue;
+    }
+    const BufferView& view = bindings.tensors[id];
+    const Block* block = block_of(view, *context_);
+    if (block == nullptr || view.size < tensor.bytes()) {
+      return internal_error("tensor '{}' is bound to {} bytes, not {} of this card's memory", tensor.name, view.size,
+                            tensor.bytes());
+    }
+    entry = block->address() + view.offset;
+    if (entry % size_of(tensor.dtype) != 0) {
+      return internal_error("tensor '{}' is bound at {}, which is no whole number of its elements", tensor.name,
+                            view.offset);
+    }
+  }
+  std::size_t next = kFirstTensorSlot + list_.tensors.size();
+  for (const Bytes piece : pieces_) table[next++] = workspace + piece;
+  for (const Bytes place : constants_at_) table[next++] = constants_.address() + place;
+  return absl::OkStatus();
+}
+
+absl::Status VulkanProgram::run(const Bindings& bindings, VkDeviceAddress workspace) const {
+  RONDO_RETURN_IF_ERROR(bind(bindings, workspace));
+  RONDO_RETURN_IF_ERROR(context_->compute().run(commands_));
+  return report();
+}
+
+absl::Status VulkanProgram::report() const {
+  auto* words = reinterpret_cast<volatile std::int32_t*>(staging_.host());
+  const auto fault = static_cast<Fault>(words[0]);
+  if (fault == Fault::kNone) return absl::OkStatus();
+  const std::int32_t token = words[1];
+  const std::int32_t value = words[2];
+  words[0] = 0;
+  switch (fault) {
+    case Fault::kId:
+      return internal_error("token {} has id {}, which the table does not have", token, value);
+    case Fault::kTarget:
+      return internal_error("token {} has target {}, which the vocabulary does not have", token, value);
+    default:
+      return internal_error("token {} has position {}, which the cache does not have", token, value);
+  }
+}
+
+}  // namespace rondo::devices::vulkan

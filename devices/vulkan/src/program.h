@@ -1,0 +1,59 @@
+// A compiled OpList: command buffer recorded once, replayed with other addresses in its table.
+//
+// Thread rule: run() is called by one thread at a time, the device sees to it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "context.h"
+#include "lowering.h"
+#include "pipelines.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::devices::vulkan {
+
+class VulkanProgram final : public Program {
+ public:
+  /// Errors: Unimplemented naming an op; ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<VulkanProgram>> make(std::shared_ptr<Context> context,
+                                                             std::shared_ptr<Pipelines> pipelines, const OpList& list,
+                                                             const ArenaLayout& layout);
+  ~VulkanProgram() override;
+
+  const OpList& ops() const override { return list_; }
+  const Context* owner() const { return context_.get(); }
+  std::size_t dispatches() const { return dispatches_; }
+  /// Memory beyond the arena that its ops work in.
+  Bytes workspace_bytes() const { return workspace_bytes_; }
+  /// Blocks until the card is through. Does not allocate. Errors: Internal naming the tensor that is not bound, or the
+  /// token whose id, target or position is out of range; Unavailable when the card is lost.
+  absl::Status run(const Bindings& bindings, VkDeviceAddress workspace) const;
+
+ private:
+  VulkanProgram(std::shared_ptr<Context> context, std::shared_ptr<Pipelines> pipelines, const OpList& list,
+                const ArenaLayout& layout)
+      : context_(std::move(context)), pipelines_(std::move(pipelines)), list_(list), layout_(layout) {}
+  absl::Status prepare();
+  absl::Status place_constants(const Lowering& lowering);
+  absl::Status record(const Lowering& lowering);
+  absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace) const;
+  absl::Status report() const;
+
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<Pipelines> pipelines_;
+  const OpList list_;
+  const ArenaLayout layout_;
+  std::vector<TensorId> used_;       // tensors that ops name
+  std::vector<Bytes> pieces_;        // of the workspace
+  std::vector<Bytes> constants_at_;  // within constants_
+  Bytes workspace_bytes_ = 0;
+  std::size_t dispatches_ = 0;
+  Block staging_;    // the report, then the table as the host writes it
+  Block table_;      // the table as kernels read it
+  Block constants_;  // empty when no op has any
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandBuffer commands_ = VK_NULL_HANDLE;
+};
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,48 @@
+// The kernels, compiled when the program is built (shaders.cmake), in the order of enum Shader.
+#include <array>
+
+#include "pipelines.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+#define RONDO_VULKAN_SHADERS(X) \
+  X(elementwise)                \
+  X(rms_norm)                   \
+  X(rms_norm_backward)          \
+  X(column_sums)                \
+  X(column_total)               \
+  X(rope)                       \
+  X(embedding)                  \
+  X(embedding_chain)            \
+  X(embedding_rank)             \
+  X(embedding_rows)             \
+  X(select_last)                \
+  X(matmul)                     \
+  X(matmul_lanes)               \
+  X(attention)                  \
+  X(attention_delta)            \
+  X(attention_query_gradient)   \
+  X(attention_key_gradient)     \
+  X(cache_store)                \
+  X(targets)                    \
+  X(softmax_loss)               \
+  X(loss_sum)
+
+// Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
+#include "all_shaders.inc"
+
+struct Entry {
+  const char* name;
+  std::span<const std::uint32_t> code;
+};
+#define RONDO_VULKAN_ENTRY(name) Entry{#name, name##_words},
+constexpr std::array kEntries = {RONDO_VULKAN_SHADERS(RONDO_VULKAN_ENTRY)};
+static_assert(kEntries.size() == static_cast<std::size_t>(Shader::kCount));
+
+}  // namespace
+
+const char* name_of(Shader shader) { return kEntries[static_cast<std::size_t>(shader)].name; }
+std::span<const std::uint32_t> code_of(Shader shader) { return kEntries[static_cast<std::size_t>(shader)].code; }
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,187 @@
+// A Vulkan card behind the device contract: host queues in front of its hardware queues.
+//
+// Thread rule: execute() runs on the host queues' threads, one a logical queue. Each has lanes of its own; programs run
+// one at a time under the mutex of the workspace, which they share. All waits are over before anything is submitted, so
+// that it makes no difference how many hardware queues there are.
+#include "rondo/devices/vulkan/vulkan_device.h"
+
+#include <algorithm>
+#include <array>
+
+#include "context.h"
+#include "lane.h"
+#include "memory.h"
+#include "pipelines.h"
+#include "program.h"
+#include "rondo/base/mutex.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/host_memory.h"
+#include "rondo/devices/host_queue.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+/// What programs work in beyond their arenas is not known when a card is opened.
+constexpr Bytes kReserve = 512_MiB;
+/// Changes when kernels sum in another order.
+constexpr int kKernelSet = 1;
+
+/// What the card may give: its free memory less a reserve, and on cards that live in the host's memory half of what the
+/// host has.
+Bytes usable_bytes(const Instance& instance, const Card& card, std::uint32_t heap) {
+  const Bytes free = instance.available_bytes(card, heap);
+  if (card.info.software || card.info.integrated) return std::min<Bytes>(free, available_memory()) / 2;
+  return free - std::min(free, std::max(kReserve, free / 16));
+}
+
+class VulkanDevice final : public Device, private HostBackend {
+ public:
+  static absl::StatusOr<std::unique_ptr<Device>> make(const VulkanOptions& options);
+  ~VulkanDevice() override {
+    for (auto& queue : queues_) queue.reset();  // they call execute()
+  }
+
+  const DeviceCaps& caps() const override { return caps_; }
+  absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
+  absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
+  absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
+  Queue& queue(QueueRole role) override {
+    return queues_[static_cast<std::size_t>(role) % caps_.hardware_queues]->role(role);
+  }
+  void observe(WorkObserver* observer) override {
+    for (auto& queue : queues_) {
+      if (queue != nullptr) queue->observe(observer);
+    }
+  }
+  Bytes allocated_bytes() const override { return budget_->now(); }
+  Bytes peak_bytes() const override { return budget_->peak(); }
+
+ private:
+  VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options);
+  absl::Status open();
+  absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override;
+  absl::Status perform(const HostWork& work);
+
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<Pipelines> pipelines_;
+  std::shared_ptr<MemoryBudget> budget_;
+  DeviceCaps caps_;
+  std::array<std::unique_ptr<Lane>, 3> lanes_;  // by role
+  Mutex running_;                               // held while a program runs
+  Block workspace_ ABSL_GUARDED_BY(running_);
+  std::array<std::unique_ptr<HostQueue>, 3> queues_;  // last: their threads use everything above
+};
+
+VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
+    : context_(std::move(context)), pipelines_(std::make_shared<Pipelines>(context_)) {
+  const Card& card = context_->card();
+  caps_.name = options.name;
+  caps_.backend = "vulkan";
+  caps_.description = fmt::format("{}, {}", card.info.name, card.info.driver);
+  const Bytes usable = usable_bytes(context_->instance(), card, context_->device_heap());
+  caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
+  budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
+  caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16};
+  caps_.copy_engines = static_cast<std::uint32_t>(context_->hardware_queues() - 1);
+  caps_.hardware_queues = options.single_queue ? 1 : 3;
+  caps_.numerics_class = fmt::format("vulkan{}-{}", kKernelSet, card.numerics_name);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& options) {
+  RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Instance> instance, Instance::make(options.on_complaint));
+  RONDO_ASSIGN_OR_RETURN(const std::vector<Card> cards, instance->cards());
+  if (options.index >= cards.size()) {
+    return invalid_input("{}: no such card; this machine has {} Vulkan device(s), from vulkan:0 to vulkan:{}",
+                         options.name, cards.size(), cards.size() - 1);
+  }
+  const Card& card = cards[options.index];
+  if (!card.info.unsuitable.empty()) {
+    return unimplemented("{}: {} ({}) cannot be used: {}", options.name, card.info.name, card.info.driver,
+                         card.info.unsuitable);
+  }
+  RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::make(std::move(instance), card, options.name));
+  auto device = std::unique_ptr<VulkanDevice>(new VulkanDevice(std::move(context), options));
+  RONDO_RETURN_IF_ERROR(device->open());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+absl::Status VulkanDevice::open() {
+  RONDO_RETURN_IF_ERROR(pipelines_->prepare());
+  const std::array<HardwareQueue*, 3> hardware = {&context_->compute(), &context_->transfer(true),
+                                                  &context_->transfer(false)};
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    RONDO_ASSIGN_OR_RETURN(lanes_[i], Lane::make(context_, *hardware[i]));
+  }
+  for (std::size_t i = 0; i < caps_.hardware_queues; ++i) {
+    queues_[i] = std::make_unique<HostQueue>(static_cast<HostBackend&>(*this));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Buffer> VulkanDevice::allocate(Bytes size, MemoryKind kind) {
+  if (kind == MemoryKind::kPinned) {
+    // Where the host copies by itself, any of its memory is as good.
+    if (context_->host_writes_device() && context_->host_reads_device()) return allocate_host(size, "pinned");
+    RONDO_ASSIGN_OR_RETURN(Block block, Block::make(context_, size, Block::Kind::kStaging));
+    return Buffer(std::make_unique<VulkanMemory>(size, std::move(block), context_.get(), nullptr));
+  }
+  RONDO_RETURN_IF_ERROR(budget_->take(size));
+  absl::StatusOr<Block> block = Block::make(context_, size, Block::Kind::kDevice);
+  if (!block.ok()) {
+    budget_->give_back(size);
+    return block.status();
+  }
+  return Buffer(std::make_unique<VulkanMemory>(size, *std::move(block), context_.get(), budget_));
+}
+
+absl::StatusOr<std::unique_ptr<Program>> VulkanDevice::compile(const OpList& list, const ArenaLayout& layout) {
+  absl::StatusOr<std::unique_ptr<VulkanProgram>> program = VulkanProgram::make(context_, pipelines_, list, layout);
+  if (!program.ok()) return with_context(program.status(), caps_.name);
+  const MutexLock lock(running_);
+  if ((*program)->workspace_bytes() > workspace_.size()) {
+    workspace_ = Block();  // first: the two need not fit side by side
+    RONDO_ASSIGN_OR_RETURN(workspace_, Block::make(context_, (*program)->workspace_bytes(), Block::Kind::kDevice));
+  }
+  return std::unique_ptr<Program>(*std::move(program));
+}
+
+absl::StatusOr<HostSpan> VulkanDevice::execute(const HostWork& work, Moment /*ready*/) {
+  const Moment begin = std::chrono::steady_clock::now();
+  const absl::Status status = perform(work);
+  if (!status.ok()) return with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
+  return span_since(begin);
+}
+
+absl::Status VulkanDevice::perform(const HostWork& work) {
+  Lane& lane = *lanes_[static_cast<std::size_t>(work.role)];
+  if (work.kind == HostWork::Kind::kCopy) return lane.copy(work.from, work.to);
+  if (work.kind == HostWork::Kind::kClear) return lane.clear(work.to);
+  const auto* program = dynamic_cast<const VulkanProgram*>(work.program);
+  if (program == nullptr || program->owner() != context_.get()) {
+    return internal_error("the program was compiled by another device");
+  }
+  const MutexLock lock(running_);
+  if (workspace_.size() < program->workspace_bytes()) {
+    return internal_error(
+        "the workspace of {} bytes is too small, {} needed: it could not grow when a program was "
+        "compiled",
+        workspace_.size(), program->workspace_bytes());
+  }
+  return program->run(*work.bindings, workspace_.address());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<CardInfo>> list_cards() {
+  RONDO_ASSIGN_OR_RETURN(const std::shared_ptr<Instance> instance, Instance::make(nullptr));
+  RONDO_ASSIGN_OR_RETURN(const std::vector<Card> cards, instance->cards());
+  std::vector<CardInfo> infos;
+  for (const Card& card : cards) infos.push_back(card.info);
+  return infos;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> open_vulkan(const VulkanOptions& options) {
+  return VulkanDevice::make(options);
+}
+
+}  // namespace rondo::devices::vulkan

@@ -1,0 +1,136 @@
+// Every op of tests/ops on the first Vulkan card at the sizes of one layer of a 135-million-parameter model, square
+// products, and the host's share of a program of many small dispatches.
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "op_case.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/reference/reference.h"
+#include "rondo/devices/vulkan/vulkan_device.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+/// Opened once; it stays open until the process ends.
+absl::StatusOr<Device*> card() {
+  static const auto* const device =
+      new absl::StatusOr<std::unique_ptr<Device>>([]() -> absl::StatusOr<std::unique_ptr<Device>> {
+        RONDO_ASSIGN_OR_RETURN(const auto cards, vulkan::list_cards());
+        vulkan::VulkanOptions options;
+        for (const vulkan::CardInfo& info : cards) {
+          options.index = info.index;
+          if (info.unsuitable.empty()) break;
+        }
+        return vulkan::open_vulkan(options);
+      }());
+  if (!device->ok()) return device->status();
+  return (*device)->get();
+}
+
+/// A program with its tensors on the card.
+class OnCard {
+ public:
+  static absl::StatusOr<std::unique_ptr<OnCard>> make(const OpList& list, const CaseMemory* contents) {
+    auto on_card = std::make_unique<OnCard>();
+    RONDO_ASSIGN_OR_RETURN(on_card->device_, card());
+    const ArenaLayout layout = plan_arena(list);
+    RONDO_ASSIGN_OR_RETURN(on_card->program_, on_card->device_->compile(list, layout));
+    RONDO_ASSIGN_OR_RETURN(on_card->timeline_, on_card->device_->timeline());
+    for (std::size_t id = 0; id < list.tensors.size(); ++id) {
+      RONDO_ASSIGN_OR_RETURN(Buffer buffer, on_card->device_->allocate(list.tensors[id].bytes(), MemoryKind::kDevice));
+      on_card->bindings_.tensors.push_back(buffer.view());
+      on_card->buffers_.push_back(std::move(buffer));
+      if (contents == nullptr) continue;
+      on_card->device_->queue(QueueRole::kUp)
+          .copy(contents->bindings().tensors[id], on_card->bindings_.tensors[id], {}, on_card->next(), {"bench"});
+      RONDO_RETURN_IF_ERROR(on_card->wait());
+    }
+    RONDO_ASSIGN_OR_RETURN(Buffer scratch,
+                           on_card->device_->allocate(std::max<Bytes>(layout.size, 64), MemoryKind::kDevice));
+    on_card->bindings_.scratch = scratch.view();
+    on_card->buffers_.push_back(std::move(scratch));
+    return on_card;
+  }
+
+  absl::Status run() {
+    device_->queue(QueueRole::kCompute).run(*program_, bindings_, {}, next(), {"bench"});
+    return wait();
+  }
+
+ private:
+  Point next() { return {timeline_.get(), ++value_}; }
+  absl::Status wait() { return timeline_->wait(value_, std::chrono::steady_clock::time_point::max()); }
+
+  Device* device_ = nullptr;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<Timeline> timeline_;
+  std::vector<Buffer> buffers_;
+  Bindings bindings_;
+  std::uint64_t value_ = 0;
+};
+
+void time_list(benchmark::State& state, const OpList& list, const CaseMemory* contents) {
+  auto on_card = OnCard::make(list, contents);
+  if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
+  absl::Status status = (*on_card)->run();  // the first run is not counted
+  for (auto _ : state) status = (*on_card)->run();
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  const OpCost cost = cost_of(list, list.tokens);
+  const auto runs = static_cast<double>(state.iterations());
+  if (cost.flops > 0) state.counters["FLOP/s"] = benchmark::Counter(cost.flops * runs, benchmark::Counter::kIsRate);
+  state.counters["bytes/s"] = benchmark::Counter(cost.bytes * runs, benchmark::Counter::kIsRate);
+}
+
+void time_op(benchmark::State& state, const OpCase& op_case, std::size_t place) {
+  const auto memory = CaseMemory::make(op_case, 1);
+  if (!memory.ok()) return state.SkipWithError("the case cannot be made");
+  time_list(state, single_op(op_case.list, place), &*memory);
+}
+
+/// The reference's plain loops on one thread, to hold kernels against where nothing faster is to be had.
+void time_plain_loops(benchmark::State& state, const OpCase& op_case, std::size_t place) {
+  const auto memory = CaseMemory::make(op_case, 1);
+  if (!memory.ok()) return state.SkipWithError("the case cannot be made");
+  const OpList list = single_op(op_case.list, place);
+  absl::Status status;
+  for (auto _ : state) status = run_reference(list, memory->bindings());
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+}
+
+/// `count` additions of 64 elements one after the other: what a dispatch costs when it has nothing to do.
+void time_small_dispatches(benchmark::State& state) {
+  OpList list;
+  list.tokens = 1;
+  list.tensors.push_back({"x", {1, 64}, DType::kFloat32, TensorRole::kInput, 0});
+  for (std::int64_t i = 0; i < state.range(0); ++i) {
+    const bool last = i + 1 == state.range(0);
+    list.tensors.push_back({"y", {1, 64}, DType::kFloat32, last ? TensorRole::kOutput : TensorRole::kScratch, 0});
+    list.ops.push_back({OpKind::kAdd, NoAttributes{}, {static_cast<TensorId>(i), 0}, {static_cast<TensorId>(i + 1)}});
+  }
+  time_list(state, list, nullptr);
+}
+
+const int registered = [] {
+  for (const OpDescription& description : op_descriptions()) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      const OpList list = description.make(storage, Scale::kOdd).list;
+      for (std::size_t place = 0; place < list.ops.size(); ++place) {
+        const std::string name = std::string("VulkanOp/") + description.name + "/" + name_of(list.ops[place].kind) +
+                                 "/" + std::to_string(place) + "/" + name_of(storage);
+        benchmark::RegisterBenchmark(name.c_str(), [&description, storage, place](benchmark::State& state) {
+          time_op(state, description.make(storage, Scale::kModel), place);
+        })->UseRealTime();
+        const std::string plain = "PlainLoops" + name.substr(name.find('/'));
+        benchmark::RegisterBenchmark(plain.c_str(), [&description, storage, place](benchmark::State& state) {
+          time_plain_loops(state, description.make(storage, Scale::kModel), place);
+        })->UseRealTime();
+      }
+    }
+  }
+  benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
+  return 0;
+}();
+
+}  // namespace
+}  // namespace rondo::devices::testing

@@ -1,0 +1,90 @@
+// Runs on Vulkan cards: the same bits on one and on several of a kind, and the CPU's losses within the table's bounds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "rondo/devices/vulkan/vulkan_device.h"
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+
+/// "vulkan:N" of the first card that can be used.
+std::optional<std::string> usable_card() {
+  const auto cards = devices::vulkan::list_cards();
+  if (!cards.ok()) return std::nullopt;
+  for (const devices::vulkan::CardInfo& card : *cards) {
+    if (card.unsuitable.empty()) return "vulkan:" + std::to_string(card.index);
+  }
+  return std::nullopt;
+}
+
+struct Variant {
+  const char* name;
+  bool lora;
+  DType dtype;
+  bool tied;
+};
+void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
+
+class VulkanPools : public testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    card_ = *usable_card();
+    const Variant& variant = GetParam();
+    const data::Dataset dataset = random_samples(61, 5, 32, 24);
+    model_.emplace(*model::Architecture::make(small_config(variant.tied),
+                                              variant.lora ? lora(variant.dtype) : full(variant.dtype)));
+    job_.steps = steps_of(dataset, {5, 5, 3});
+    job_.reduction_group = 2;
+    job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };
+  }
+
+  std::string card_;
+  std::optional<model::Architecture> model_;
+  Job job_;
+};
+
+TEST_P(VulkanPools, OneCardOrThree_GiveTheSameBits) {
+  const Trace one = trace_of(*model_, job_, {"one", card_});
+  ASSERT_EQ(one.loss_sums.size(), 3U);
+  EXPECT_GT(one.norms[0], 0);
+  Placement three{"three", card_ + "*3"};
+  for (const bool cut : {false, true}) {
+    if (cut) three.stages = one_layer_each(*model_);
+    const Trace trace = trace_of(*model_, job_, three);
+    EXPECT_EQ(trace.loss_sums, one.loss_sums);
+    EXPECT_EQ(trace.norms, one.norms);
+    EXPECT_TRUE(trace.bytes == one.bytes);
+  }
+}
+
+TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
+  // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
+  const double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;
+  const Trace expected = trace_of(*model_, job_, {"cpu", "cpu"});
+  for (const std::string& pool : {card_, "cpu," + card_}) {
+    SCOPED_TRACE(pool);
+    Placement placement{pool, pool};
+    placement.stages = one_layer_each(*model_);  // so that every member has work
+    const Trace trace = trace_of(*model_, job_, placement);
+    ASSERT_EQ(trace.loss_sums.size(), expected.loss_sums.size());
+    for (std::size_t step = 0; step < expected.loss_sums.size(); ++step) {
+      EXPECT_NEAR(trace.loss_sums[step], expected.loss_sums[step], allowed * expected.loss_sums[step]) << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, VulkanPools,
+                         testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
+                                         Variant{"full_bf16", false, DType::kBfloat16, false},
+                                         Variant{"lora_fp32", true, DType::kFloat32, false}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace rondo::tiny

@@ -1,0 +1,141 @@
+// Times on a real card, as one JSON list on the standard output: every op of tests/ops at the sizes of a real model,
+// and products and attention of larger ones. Each figure is the best of kTries rounds of kRuns runs in flight.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "op_case.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/cuda/cuda_device.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kTries = 3;
+constexpr std::uint64_t kRuns = 10;
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(Device& device) : device_(device) {}
+
+  absl::StatusOr<double> seconds_of(const OpCase& op_case, std::size_t place) {
+    const OpList list = single_op(op_case.list, place);
+    RONDO_ASSIGN_OR_RETURN(const CaseMemory memory, CaseMemory::make(op_case, 1));
+    RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Timeline> line, device_.timeline());
+    RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, device_.compile(list, plan_arena(list)));
+    std::vector<Buffer> buffers;
+    Bindings bindings;
+    std::uint64_t value = 0;
+    for (TensorId id = 0; id < list.tensors.size(); ++id) {
+      const Bytes bytes = list.tensors[id].bytes();
+      RONDO_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(std::max<Bytes>(bytes, 1), MemoryKind::kDevice));
+      bindings.tensors.push_back(buffer.view().part(0, bytes));
+      buffers.push_back(std::move(buffer));
+      device_.queue(QueueRole::kUp)
+          .copy(memory.bindings().tensors[id], bindings.tensors[id], {}, {line.get(), ++value}, {"upload"});
+    }
+    RONDO_RETURN_IF_ERROR(line->wait(value, Clock::now() + std::chrono::seconds(30)));
+    double best = std::numeric_limits<double>::infinity();
+    for (int attempt = 0; attempt <= kTries; ++attempt) {
+      const auto begin = Clock::now();
+      for (std::uint64_t i = 0; i < kRuns; ++i) {
+        device_.queue(QueueRole::kCompute).run(*program, bindings, {}, {line.get(), ++value}, {"bench"});
+      }
+      RONDO_RETURN_IF_ERROR(line->wait(value, Clock::now() + std::chrono::seconds(30)));
+      const std::chrono::duration<double> taken = Clock::now() - begin;
+      if (attempt > 0) best = std::min(best, taken.count() / static_cast<double>(kRuns));  // the first one warms up
+    }
+    return best;
+  }
+
+ private:
+  Device& device_;
+};
+
+/// Prints one figure.
+void report(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case, std::size_t place, bool& first) {
+  const absl::StatusOr<double> seconds = stopwatch.seconds_of(op_case, place);
+  const std::string separator = first ? "" : ",\n";
+  first = false;
+  if (!seconds.ok()) {
+    fmt::print("{}  {{\"name\": \"{}\", \"error\": \"{}\"}}", separator, name,
+               std::string_view(seconds.status().message().data(), seconds.status().message().size()));
+    return;
+  }
+  const OpCost cost = cost_of(op_case.list, op_case.list.ops[place], op_case.list.tokens);
+  fmt::print(
+      "{}  {{\"name\": \"{}\", \"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}",
+      separator, name, *seconds, cost.flops / *seconds, cost.bytes / *seconds);
+}
+
+OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, OpKind kind, DType storage) {
+  CaseBuilder b(storage, tokens);
+  const TensorId x = b.input("x", {tokens, inputs});
+  const TensorId dy = b.input("dy", {tokens, outputs});
+  const TensorId w = b.weight("w", {outputs, inputs}, 0.05);
+  if (kind == OpKind::kMatMul) b.op(kind, {x, w}, {b.output("y", {tokens, outputs})}, MatMulAttributes{});
+  if (kind == OpKind::kMatMulInputGradient) b.op(kind, {dy, w}, {b.output("dx", {tokens, inputs})}, MatMulAttributes{});
+  if (kind == OpKind::kMatMulWeightGradient) {
+    b.op(kind, {dy, x}, {b.gradient("dw", {outputs, inputs})}, MatMulAttributes{});
+  }
+  return b.result();
+}
+
+OpCase attention(std::uint32_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  CaseBuilder b(DType::kBfloat16, tokens);
+  b.sequences({static_cast<std::int32_t>(tokens)});
+  const Shape q_shape = {tokens, heads, head_dim};
+  const Shape kv_shape = {tokens, kv_heads, head_dim};
+  const TensorId q = b.input("q", q_shape), k = b.input("k", kv_shape), v = b.input("v", kv_shape);
+  const TensorId o = b.saved("o", q_shape), lse = b.saved_wide("lse", {tokens, heads}), d_o = b.input("do", q_shape);
+  const TensorId dq = b.output("dq", q_shape), dk = b.output("dk", kv_shape), dv = b.output("dv", kv_shape);
+  const AttentionAttributes attributes{static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))), 0};
+  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
+  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
+  return b.result();
+}
+
+int run() {
+  auto device = cuda::open_cuda({});
+  if (!device.ok()) {
+    fmt::print(stderr, "{}\n", std::string(device.status().message()));
+    return 1;
+  }
+  Stopwatch stopwatch(**device);
+  bool first = true;
+  fmt::print("[\n");
+  for (const OpDescription& description : op_descriptions()) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      const OpCase op_case = description.make(storage, Scale::kModel);
+      if (op_case.list.ops[0].kind == OpKind::kExpand) continue;  // not there yet
+      for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
+        report(stopwatch,
+               fmt::format("{}/{}/{}/{}", description.name, name_of(op_case.list.ops[place].kind), place,
+                           name_of(storage)),
+               op_case, place, first);
+      }
+    }
+  }
+  for (const OpKind kind : {OpKind::kMatMul, OpKind::kMatMulInputGradient, OpKind::kMatMulWeightGradient}) {
+    report(stopwatch, fmt::format("Product/{}/4096x4096x4096/bf16", name_of(kind)),
+           product(4096, 4096, 4096, kind, DType::kBfloat16), 0, first);
+  }
+  for (const std::size_t place : {0, 1}) {
+    report(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
+           attention(4096, 32, 8, 128), place, first);
+  }
+  fmt::print("\n]\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace rondo::devices::testing
+
+int main() { return rondo::devices::testing::run(); }

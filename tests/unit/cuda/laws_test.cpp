@@ -1,0 +1,65 @@
+// The laws on one card: whatever the stages, rounds and what is recomputed, losses, norms, weights and moments are the
+// same bits. Linked once with the fake card and once without, for a real one.
+#include <gtest/gtest.h>
+
+#include "rondo/devices/cuda/cuda_device.h"
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+using partition::Keep;
+
+struct Variant {
+  const char* name;
+  bool lora;
+  DType dtype;
+  bool tied;
+};
+
+class CudaLaws : public testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<std::uint32_t> cards = devices::cuda::count_cuda();
+    if (!cards.ok() || *cards == 0) {
+      GTEST_SKIP() << "no card: " << (cards.ok() ? "the driver shows none" : std::string(cards.status().message()));
+    }
+  }
+};
+
+TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
+  const Variant& variant = GetParam();
+  const data::Dataset dataset = random_samples(61, 5, 40, 16);
+  const model::Architecture model = *model::Architecture::make(
+      small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
+  Job job;
+  job.steps = steps_of(dataset, {3, 2});
+  job.reduction_group = 2;
+  job.fill = [](const model::Architecture& filled, offload::ParameterStore& store) { fill_weights(filled, 9, store); };
+  const Trace reference = trace_of(model, job, {"reference", "cuda:0"});
+  ASSERT_EQ(reference.norms.size(), 2U);
+  EXPECT_GT(reference.norms[0], 0);
+  for (const Keep keep : {Keep::kNothing, Keep::kAll}) {
+    for (const std::uint32_t round : {2U, 4U}) {
+      Placement placement{"each layer a stage", "cuda:0"};
+      placement.keep = keep;
+      placement.microbatches_per_round = round;
+      placement.stages = one_layer_each(model);
+      const Trace trace = trace_of(model, job, placement);
+      EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+      EXPECT_EQ(trace.norms, reference.norms);
+      EXPECT_TRUE(trace.bytes == reference.bytes) << "keep " << static_cast<int>(keep) << ", rounds of " << round;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaLaws,
+                         testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
+                                         Variant{"full_bf16", false, DType::kBfloat16, false},
+                                         Variant{"lora_bf16", true, DType::kBfloat16, true}),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace rondo::tiny

@@ -1,0 +1,133 @@
+// Which steps ops become: chunks and their order, who makes a product, what is refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lower.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A library of products that has what a case says.
+class FakeEngine final : public ProductEngine {
+ public:
+  absl::StatusOr<std::uint32_t> plan(const ProductShape& shape) override {
+    if (refuses) return absl::NotFoundError("no");
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (shapes[i] == shape) return static_cast<std::uint32_t>(i);
+    }
+    shapes.push_back(shape);
+    return static_cast<std::uint32_t>(shapes.size() - 1);
+  }
+  absl::Status run(std::uint32_t, const Operands&, DevicePointer, StreamHandle) override { return absl::OkStatus(); }
+  Bytes workspace_bytes() const override { return 0; }
+  std::string name() const override { return "fake"; }
+
+  bool refuses = false;
+  std::vector<ProductShape> shapes;
+};
+
+OpList weight_gradient(std::int64_t tokens, DType x_type) {
+  OpList list;
+  list.tokens = static_cast<std::uint32_t>(tokens);
+  list.tensors = {{"dy", {tokens, 24}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"x", {tokens, 16}, x_type, TensorRole::kInput, 1},
+                  {"dw", {24, 16}, DType::kFloat32, TensorRole::kGradient, 0}};
+  list.ops = {{OpKind::kMatMulWeightGradient, MatMulAttributes{}, {0, 1}, {2}}};
+  return list;
+}
+
+TEST(CudaLower_WeightGradient, OverThreeChunks_AddsThemInRisingOrder) {
+  FakeEngine engine;
+  const OpList list = weight_gradient(1100, DType::kBfloat16);
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  const auto steps = lower(list, &engine);
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto& step = std::get<ProductStep>(steps->steps[i]);
+    EXPECT_EQ(step.a.offset, i * 512 * 24 * 2);
+    EXPECT_EQ(step.b.offset, i * 512 * 16 * 2);
+    EXPECT_EQ(step.addend.tensor, 2U);
+    EXPECT_EQ(step.c.tensor, 2U);
+  }
+  ASSERT_EQ(engine.shapes.size(), 2U);  // two full chunks share a plan
+  EXPECT_EQ(engine.shapes[0].inner, 512);
+  EXPECT_EQ(engine.shapes[1].inner, 1100 - 1024);
+  EXPECT_TRUE(engine.shapes[0].a_transposed);
+  EXPECT_FALSE(engine.shapes[0].b_transposed);
+  EXPECT_EQ(engine.shapes[0].result, Storage::kFloat32);
+}
+
+TEST(CudaLower_Product, ThatTheLibraryHasNot_IsMadeByOurKernel) {
+  FakeEngine engine;
+  engine.refuses = true;
+  const auto steps = lower(weight_gradient(64, DType::kBfloat16), &engine);
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 1U);
+  EXPECT_EQ(std::get<LaunchStep>(steps->steps[0]).kernel, KernelId::k_product_bf16);
+}
+
+TEST(CudaLower_Product, OfTwoDtypes_IsRefusedByName) {
+  const absl::Status status = lower(weight_gradient(64, DType::kFloat32), nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'dy' in bf16 and 'x' in fp32"));
+}
+
+TEST(CudaLower_Product, WithABiasOfAnotherDtype_IsMadeByOurKernel) {
+  FakeEngine engine;
+  OpList list;
+  list.tokens = 8;
+  list.tensors = {{"x", {8, 16}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"w", {24, 16}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"bias", {24}, DType::kFloat32, TensorRole::kWeight, 1},
+                  {"y", {8, 24}, DType::kBfloat16, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{1, true, false}, {0, 1, 2}, {3}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  auto steps = lower(list, &engine);
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_TRUE(std::holds_alternative<LaunchStep>(steps->steps[0]));
+  list.tensors[2].dtype = DType::kBfloat16;
+  steps = lower(list, &engine);
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_TRUE(std::holds_alternative<ProductStep>(steps->steps[0]));
+  EXPECT_TRUE(engine.shapes[0].has_bias);
+}
+
+TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
+  OpList list;
+  list.tokens = 16;
+  list.tensors = {{"q", {16, 2, 288}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"k", {16, 1, 288}, DType::kBfloat16, TensorRole::kInput, 1},
+                  {"v", {16, 1, 288}, DType::kBfloat16, TensorRole::kInput, 2},
+                  {"bounds", {18}, DType::kInt32, TensorRole::kBatch, 3},
+                  {"o", {16, 2, 288}, DType::kBfloat16, TensorRole::kOutput, 0},
+                  {"lse", {16, 2}, DType::kFloat32, TensorRole::kSaved, 0}};
+  list.ops = {{OpKind::kAttention, AttentionAttributes{}, {0, 1, 2, 3}, {4, 5}}};
+  const absl::Status status = lower(list, nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("288"));
+}
+
+TEST(CudaLower_CrossEntropy, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
+  OpList list;
+  list.tokens = 2048;
+  list.tensors = {{"x", {2048, 64}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"w", {150000, 64}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"targets", {2048}, DType::kInt32, TensorRole::kBatch, 2},
+                  {"loss", {1}, DType::kFloat64, TensorRole::kLoss, 0},
+                  {"dx", {2048, 64}, DType::kBfloat16, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kCrossEntropy, CrossEntropyAttributes{true, false}, {0, 1, 2}, {3, 4}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  FakeEngine engine;
+  const auto steps = lower(list, &engine);
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  const Bytes logits = Bytes{256} * 150000 * (4 + 2);
+  EXPECT_GE(steps->workspace, logits);
+  EXPECT_LT(steps->workspace, logits + 1_MiB);
+  EXPECT_EQ(engine.shapes.size(), 2U);  // logits and dx, each for all eight chunks
+}
+
+}  // namespace
+}  // namespace rondo::devices::cuda

@@ -1,0 +1,247 @@
+// A checkpoint is whole or absent, comes back bit for bit, and what is wrong with one is told in a line.
+#include "rondo/train/checkpoint.h"
+
+#include "files.h"
+#include "rondo/base/file.h"
+#include "rondo/schedule/shape.h"
+#include "tiny_model.h"
+
+namespace rondo::train {
+namespace {
+
+namespace fs = std::filesystem;
+using devices::DType;
+using test::entries_in;
+using test::expect_refused;
+using test::fresh_folder;
+using test::put;
+
+offload::ParameterStore store_of(const model::Architecture& model) {
+  return *offload::ParameterStore::make(schedule::parameter_specs(model), model.method().dtype, false);
+}
+
+/// Weights and moments from a seed.
+offload::ParameterStore filled_store(const model::Architecture& model, std::uint64_t seed) {
+  offload::ParameterStore store = store_of(model);
+  tiny::fill_weights(model, seed, store);
+  float next = static_cast<float>(seed);
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (!model.parameters()[id].trained) continue;
+    for (float& value : store.first_moment(id)) value = next *= -0.999F;
+    for (float& value : store.second_moment(id)) value = 1e-8F * static_cast<float>(++seed);
+  }
+  return store;
+}
+
+TrainerState some_state(std::uint64_t step) {
+  TrainerState state;
+  state.global_step = step;
+  state.updates = step - 1;
+  state.skipped_steps = 1;
+  state.epoch = 1.0 / 3;
+  state.max_steps = 90;
+  state.num_train_epochs = 2.5;
+  state.samples = 17;
+  state.log_history.push_back({{"loss", 0.1}, {"step", 1}});
+  state.settings = {{"seed", 7}, {"dtype", "bf16"}};
+  state.numerics_class = "cpu";
+  return state;
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(base_);
+    put(base_ / "tokenizer.json", "{\"a\": 1}");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  absl::Status write(std::uint64_t step, const model::Architecture& model, offload::ParameterStore& store) const {
+    return write_checkpoint(out_, some_state(step), model, store, base_);
+  }
+  /// Writes checkpoint-3 and hands its folder out.
+  fs::path written() {
+    offload::ParameterStore store = filled_store(model_, 4);
+    const absl::Status status = write(3, model_, store);
+    EXPECT_TRUE(status.ok()) << status;
+    return out_ / "checkpoint-3";
+  }
+  absl::Status read(const fs::path& checkpoint) {
+    offload::ParameterStore store = store_of(model_);
+    return read_checkpoint(checkpoint, model_, store).status();
+  }
+
+  const fs::path folder_ = fresh_folder();
+  const fs::path base_ = folder_ / "base";
+  const fs::path out_ = folder_ / "out";
+  const model::Architecture model_ = *model::Architecture::make(tiny::small_config(), tiny::lora(DType::kBfloat16));
+};
+
+TEST_F(Checkpoint, EveryMethod_ComesBackBitForBit) {
+  for (const model::MethodSpec& method : {tiny::full(DType::kBfloat16), tiny::full(DType::kFloat32),
+                                          tiny::lora(DType::kBfloat16), tiny::lora(DType::kFloat32)}) {
+    for (const bool tied : {false, true}) {
+      const auto model = *model::Architecture::make(tiny::small_config(tied), method);
+      offload::ParameterStore store = filled_store(model, 4);
+      fs::remove_all(out_);
+      ASSERT_TRUE(write(3, model, store).ok());
+      offload::ParameterStore other = filled_store(model, 5);
+      // What is not trained comes from the base model.
+      for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+        if (model.parameters()[id].trained) continue;
+        const auto from = store.published(id);
+        std::copy(from.host(), from.host() + from.size, other.published(id).host());
+      }
+      ASSERT_NE(tiny::bytes_of(model, store), tiny::bytes_of(model, other));
+      const auto state = read_checkpoint(out_ / "checkpoint-3", model, other);
+      ASSERT_TRUE(state.ok()) << state.status();
+      EXPECT_EQ(tiny::first_difference(model, store, tiny::bytes_of(model, store), tiny::bytes_of(model, other)), "");
+    }
+  }
+}
+
+TEST_F(Checkpoint, State_ComesBackAsItWas) {
+  const auto state = read_trainer_state(written());
+  ASSERT_TRUE(state.ok()) << state.status();
+  const TrainerState before = some_state(3);
+  EXPECT_EQ(state->global_step, before.global_step);
+  EXPECT_EQ(state->updates, before.updates);
+  EXPECT_EQ(state->skipped_steps, before.skipped_steps);
+  EXPECT_EQ(state->epoch, before.epoch);
+  EXPECT_EQ(state->max_steps, before.max_steps);
+  EXPECT_EQ(state->samples, before.samples);
+  EXPECT_EQ(state->log_history, before.log_history);
+  EXPECT_EQ(state->settings, before.settings);
+  EXPECT_EQ(state->numerics_class, before.numerics_class);
+}
+
+TEST_F(Checkpoint, Folder_HoldsTheResultAndTheTokenizer) {
+  const fs::path checkpoint = written();
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors",
+                           "trainer_state.json", "tokenizer.json"}) {
+    EXPECT_TRUE(fs::exists(checkpoint / file)) << file;
+  }
+  EXPECT_EQ(entries_in(checkpoint), 5U);
+  EXPECT_EQ(entries_in(out_), 1U);
+}
+
+TEST_F(Checkpoint, WriteThatFails_LeavesOnlyWhatWasThere) {
+  const fs::path before = written();
+  const std::string optimizer = *read_file(before / "optimizer.safetensors");
+  fs::remove(base_ / "tokenizer.json");
+  fs::create_directories(base_ / "tokenizer.json");  // is copied after the tensors, and cannot be
+  offload::ParameterStore store = filled_store(model_, 9);
+  for (const std::uint64_t step : {3U, 4U}) EXPECT_FALSE(write(step, model_, store).ok());
+  EXPECT_EQ(entries_in(out_), 1U);
+  EXPECT_EQ(*read_file(before / "optimizer.safetensors"), optimizer);
+  EXPECT_TRUE(read(before).ok());
+}
+
+TEST_F(Checkpoint, SameStepAgain_ReplacesTheFolder) {
+  put(written() / "left_over", "x");
+  offload::ParameterStore store = filled_store(model_, 9);
+  ASSERT_TRUE(write(3, model_, store).ok());
+  EXPECT_EQ(entries_in(out_), 1U);
+  EXPECT_FALSE(fs::exists(out_ / "checkpoint-3" / "left_over"));
+}
+
+TEST_F(Checkpoint, FileMissing_IsNamed) {
+  for (const char* file : {"trainer_state.json", "optimizer.safetensors"}) {
+    const fs::path checkpoint = written();
+    fs::remove(checkpoint / file);
+    expect_refused(read(checkpoint), {(checkpoint / file).string()});
+  }
+  expect_refused(read(folder_ / "nowhere"), {"nowhere"});
+}
+
+TEST_F(Checkpoint, StateCutAnywhere_IsRefusedByName) {
+  const fs::path file = written() / "trainer_state.json";
+  const std::string whole = *read_file(file);
+  for (std::size_t size = 0; size < whole.find_last_of('}'); ++size) {
+    put(file, whole.substr(0, size));
+    expect_refused(read_trainer_state(file.parent_path()).status(), {file.string()});
+  }
+}
+
+TEST_F(Checkpoint, OptimizerCutAnywhere_IsRefusedByName) {
+  const fs::path file = written() / "optimizer.safetensors";
+  const std::string whole = *read_file(file);
+  ASSERT_GT(whole.size(), 4000U);
+  for (std::size_t size = 0; size < whole.size(); size += 1 + size / 7) {
+    put(file, whole.substr(0, size));
+    expect_refused(read(file.parent_path()), {file.string()});
+  }
+  put(file, whole.substr(0, whole.size() - 1));
+  expect_refused(read(file.parent_path()), {file.string()});
+}
+
+TEST_F(Checkpoint, StateOfAnotherProgram_IsRefusedAsSuch) {
+  const fs::path checkpoint = written();
+  put(checkpoint / "trainer_state.json", R"({"epoch": 1.0, "global_step": 3, "log_history": [], "max_steps": 6})");
+  expect_refused(read(checkpoint), {"trainer_state.json", "rondo", "not a checkpoint of this program"});
+  put(checkpoint / "trainer_state.json", "[1, 2]");
+  expect_refused(read(checkpoint), {"trainer_state.json", "not a JSON object"});
+}
+
+TEST_F(Checkpoint, WrongValueInTheState_NamesItsKey) {
+  const fs::path file = written() / "trainer_state.json";
+  const auto whole = nlohmann::ordered_json::parse(*read_file(file), nullptr, false);
+  for (const char* key : {"global_step", "max_steps", "updates", "skipped_steps", "samples"}) {
+    for (const nlohmann::ordered_json& wrong : {nlohmann::ordered_json(-1), nlohmann::ordered_json(1.5),
+                                                nlohmann::ordered_json("3"), nlohmann::ordered_json(nullptr)}) {
+      nlohmann::ordered_json changed = whole;
+      (changed.contains(key) ? changed : changed["rondo"])[key] = wrong;
+      put(file, changed.dump());
+      expect_refused(read(file.parent_path()), {file.string(), key});
+    }
+  }
+}
+
+TEST_F(Checkpoint, OfAnotherModelOrMethod_NamesTheTensor) {
+  const fs::path checkpoint = written();
+  const auto refused = [&](const model::ModelConfig& config, const model::MethodSpec& method,
+                           const std::vector<std::string>& parts) {
+    const auto model = *model::Architecture::make(config, method);
+    offload::ParameterStore store = store_of(model);
+    expect_refused(read_checkpoint(checkpoint, model, store).status(), parts);
+  };
+  refused(tiny::small_config(), tiny::full(DType::kBfloat16),
+          {"optimizer.safetensors", "model.embed_tokens.weight", "missing"});
+  model::MethodSpec rank = tiny::lora(DType::kBfloat16);
+  rank.lora->rank = 5;
+  refused(tiny::small_config(), rank, {"optimizer.safetensors", "lora_A", "expected 120"});
+  model::ModelConfig deeper = tiny::small_config();
+  ++deeper.num_layers;
+  deeper.sliding_window.push_back(0);
+  refused(deeper, tiny::lora(DType::kBfloat16), {"layers.3", "missing"});
+}
+
+TEST_F(Checkpoint, Newest_IsByNumberAndNeedsItsState) {
+  EXPECT_FALSE(newest_checkpoint(out_).has_value());
+  offload::ParameterStore store = filled_store(model_, 4);
+  for (const std::uint64_t step : {9U, 10U, 2U}) ASSERT_TRUE(write(step, model_, store).ok());
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-10");
+  for (const char* name : {"checkpoint-11", "checkpoint-", "checkpoint-12x", "checkpoint-99999999999999999999",
+                           ".checkpoint-13.part", "other-14"}) {
+    fs::create_directories(out_ / name);
+    if (std::string(name) != "checkpoint-11") put(out_ / name / "trainer_state.json", "{}");
+  }
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-10");
+}
+
+TEST_F(Checkpoint, Prune_KeepsTheNewestAndRemovesWhatWasInterrupted) {
+  offload::ParameterStore store = filled_store(model_, 4);
+  for (const std::uint64_t step : {9U, 10U, 2U}) ASSERT_TRUE(write(step, model_, store).ok());
+  fs::create_directories(out_ / ".checkpoint-11.part");
+  put(out_ / "notes.txt", "mine");
+  ASSERT_TRUE(prune_checkpoints(out_, 0).ok());
+  EXPECT_EQ(entries_in(out_), 4U);
+  EXPECT_FALSE(fs::exists(out_ / ".checkpoint-11.part"));
+  ASSERT_TRUE(prune_checkpoints(out_, 2).ok());
+  EXPECT_FALSE(fs::exists(out_ / "checkpoint-2"));
+  EXPECT_TRUE(fs::exists(out_ / "checkpoint-9") && fs::exists(out_ / "checkpoint-10"));
+  EXPECT_TRUE(fs::exists(out_ / "notes.txt"));
+}
+
+}  // namespace
+}  // namespace rondo::train

@@ -1,0 +1,160 @@
+// Which samples a step sees follows from the step's number and the seed alone.
+#include "rondo/train/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "rondo/devices/op.h"
+#include "tiny_model.h"
+
+namespace rondo::train {
+namespace {
+
+using Samples = std::vector<std::vector<std::uint32_t>>;
+
+constexpr std::uint32_t kVocabulary = 61;
+
+data::Dataset samples(std::size_t count) { return tiny::random_samples(kVocabulary, 5, count, 30); }
+
+/// The sample numbers of all steps of epoch `epoch`, in order.
+std::vector<std::uint32_t> epoch(Loader& loader, std::uint64_t epoch) {
+  std::vector<std::uint32_t> seen;
+  for (std::uint64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+    for (const auto& batch : loader.samples_of(epoch * loader.steps_per_epoch() + i)) {
+      seen.insert(seen.end(), batch.begin(), batch.end());
+    }
+  }
+  return seen;
+}
+
+TEST(Loader, EveryEpoch_SeesEachSampleOnceInAnOrderOfItsOwn) {
+  const data::Dataset dataset = samples(23);
+  Loader loader(dataset, {2, 3, true, 42});
+  EXPECT_EQ(loader.steps_per_epoch(), 4U);
+  std::set<std::vector<std::uint32_t>> orders;
+  for (std::uint64_t number = 0; number < 5; ++number) {
+    std::vector<std::uint32_t> seen = epoch(loader, number);
+    orders.insert(seen);
+    std::ranges::sort(seen);
+    ASSERT_EQ(seen.size(), 23U);
+    for (std::uint32_t i = 0; i < 23; ++i) EXPECT_EQ(seen[i], i);
+  }
+  EXPECT_EQ(orders.size(), 5U);
+}
+
+TEST(Loader, WithoutShuffle_KeepsFileOrderAndShortensTheLastBatch) {
+  const data::Dataset dataset = samples(7);
+  Loader loader(dataset, {2, 2, false, 42});
+  EXPECT_EQ(loader.steps_per_epoch(), 2U);
+  for (const std::uint64_t first : {0U, 2U, 20U}) {
+    EXPECT_EQ(loader.samples_of(first), (Samples{{0, 1}, {2, 3}})) << first;
+    EXPECT_EQ(loader.samples_of(first + 1), (Samples{{4, 5}, {6}})) << first;
+  }
+}
+
+TEST(Loader, LastStepOfAnEpoch_HasNoEmptyMicrobatch) {
+  const data::Dataset dataset = samples(5);
+  Loader loader(dataset, {2, 4, false, 42});
+  EXPECT_EQ(loader.steps_per_epoch(), 1U);
+  EXPECT_EQ(loader.samples_of(0), (Samples{{0, 1}, {2, 3}, {4}}));
+}
+
+TEST(Loader, AnyStep_IsTheSameWhereverOneBegins) {
+  const data::Dataset dataset = samples(23);
+  const LoaderOptions options{2, 3, true, 42};
+  Loader straight(dataset, options);
+  std::vector<Samples> all;
+  for (std::uint64_t step = 0; step < 13; ++step) all.push_back(straight.samples_of(step));
+  for (const std::uint64_t step : {12U, 3U, 4U, 0U, 7U}) {
+    Loader fresh(dataset, options);
+    EXPECT_EQ(fresh.samples_of(step), all[step]) << step;
+    EXPECT_EQ(straight.samples_of(step), all[step]) << step;
+  }
+}
+
+TEST(Loader, AnotherSeed_GivesAnotherOrder) {
+  const data::Dataset dataset = samples(23);
+  Loader a(dataset, {1, 1, true, 42});
+  Loader b(dataset, {1, 1, true, 43});
+  EXPECT_NE(epoch(a, 0), epoch(b, 0));
+}
+
+TEST(Loader, Step_HoldsTheTokensOfItsSamples) {
+  const data::Dataset dataset = samples(11);
+  Loader loader(dataset, {2, 2, true, 9});
+  for (const std::uint64_t step : {0U, 2U, 4U}) {
+    const Samples numbers = loader.samples_of(step);
+    const auto batches = loader.step(step);
+    ASSERT_EQ(batches.size(), numbers.size());
+    for (std::size_t m = 0; m < batches.size(); ++m) {
+      const schedule::Microbatch& batch = batches[m];
+      const data::TokenBatch plain = data::make_batch(dataset, numbers[m]);
+      EXPECT_EQ(batch.ids, plain.ids);
+      EXPECT_EQ(batch.targets, plain.targets);
+      EXPECT_EQ(batch.positions, plain.positions);
+      EXPECT_EQ(batch.bounds, plain.bounds);
+      EXPECT_EQ(batch.target_tokens, plain.target_tokens);
+    }
+  }
+}
+
+TEST(ToMicrobatch, Keys_DifferByTokenStepAndSeedAndRepeat) {
+  const data::Dataset dataset = samples(3);
+  const std::vector<std::uint32_t> order = {0, 1, 2};
+  const auto keys = [&](std::uint64_t seed, std::uint64_t step) {
+    return to_microbatch(data::make_batch(dataset, order), seed, step).keys;
+  };
+  EXPECT_EQ(keys(42, 7), keys(42, 7));
+  std::set<std::uint64_t> all;
+  std::size_t drawn = 0;
+  for (const std::uint64_t seed : {42U, 43U}) {
+    for (const std::uint64_t step : {0U, 1U, 42U}) {
+      for (const std::uint64_t key : keys(seed, step)) all.insert(key);
+      drawn += keys(seed, step).size();
+    }
+  }
+  EXPECT_EQ(all.size(), drawn);
+}
+
+TEST(Lengths, OfWholeEpochs_AreThoseOfTheBatches) {
+  const data::Dataset dataset = samples(17);
+  for (const bool shuffle : {false, true}) {
+    Loader loader(dataset, {3, 2, shuffle, 42});
+    const std::uint64_t steps = 2 * loader.steps_per_epoch();
+    std::uint32_t longest = 0;
+    double sum = 0;
+    std::size_t count = 0;
+    std::set<std::uint32_t> buckets;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      for (const schedule::Microbatch& batch : loader.step(step)) {
+        const auto tokens = static_cast<std::uint32_t>(batch.ids.size());
+        longest = std::max(longest, tokens);
+        sum += tokens;
+        ++count;
+        buckets.insert(devices::token_bucket(tokens));
+      }
+    }
+    std::size_t longest_sequence = 0;
+    for (const data::Sample& sample : dataset.samples) longest_sequence = std::max(longest_sequence, sample.ids.size());
+    const Loader::Lengths lengths = loader.lengths(steps);
+    EXPECT_EQ(lengths.longest, longest);
+    EXPECT_EQ(lengths.longest_sequence, longest_sequence);
+    EXPECT_DOUBLE_EQ(lengths.mean, sum / static_cast<double>(count));
+    EXPECT_EQ(lengths.buckets, std::vector<std::uint32_t>(buckets.begin(), buckets.end()));
+  }
+}
+
+TEST(Lengths, OfFewSteps_CountNoOthers) {
+  data::Dataset dataset = samples(8);
+  dataset.samples[5].ids.assign(500, 1);
+  dataset.samples[5].labels.assign(500, 1);
+  Loader loader(dataset, {1, 2, false, 42});
+  EXPECT_LT(loader.lengths(2).longest, 500U);
+  EXPECT_EQ(loader.lengths(3).longest, 500U);
+  EXPECT_EQ(loader.lengths(3).longest_sequence, 500U);
+}
+
+}  // namespace
+}  // namespace rondo::train

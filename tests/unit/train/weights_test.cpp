@@ -1,0 +1,201 @@
+// Weights and adapters from model directories into the store and back into files.
+#include "rondo/train/weights.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "files.h"
+#include "rondo/base/file.h"
+#include "rondo/model/init.h"
+#include "rondo/schedule/shape.h"
+#include "tiny_model.h"
+
+namespace rondo::train {
+namespace {
+
+namespace fs = std::filesystem;
+using devices::DType;
+using test::expect_refused;
+using test::fresh_folder;
+using test::put;
+
+class Weights : public testing::Test {
+ protected:
+  void SetUp() override {
+    model::InitOptions options;
+    options.arch = "qwen2";
+    options.hidden_size = 32;
+    options.weight_type = model::WeightType::kFloat32;
+    ASSERT_TRUE(model::init_model(options, base_).ok());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  model::Architecture architecture(const model::MethodSpec& method) const {
+    return *model::Architecture::make(*model::load_config(base_), method);
+  }
+  /// A store filled from the model in `folder`, and the adapter in `adapter` where there is one.
+  offload::ParameterStore loaded(const model::Architecture& model, const fs::path& folder, const fs::path& adapter = {},
+                                 std::uint64_t seed = 42) const {
+    auto store = *offload::ParameterStore::make(schedule::parameter_specs(model), model.method().dtype, false);
+    const auto files = *model::TensorFiles::open_model(folder);
+    std::optional<model::TensorFiles> factors;
+    if (!adapter.empty()) factors = *model::TensorFiles::open_file(adapter / "adapter_model.safetensors");
+    const absl::Status status = load_weights(model, files, factors ? &*factors : nullptr, seed, store);
+    EXPECT_TRUE(status.ok()) << status;
+    return store;
+  }
+  fs::path made(const char* name) const {
+    fs::create_directories(folder_ / name);
+    return folder_ / name;
+  }
+
+  const fs::path folder_ = fresh_folder();
+  const fs::path base_ = folder_ / "base";
+};
+
+std::vector<float> numbers(offload::ParameterStore& store, model::ParameterId id) {
+  const std::span<const float> values = store.master(id);
+  return {values.begin(), values.end()};
+}
+
+TEST_F(Weights, FullModel_ComesBackFromItsOwnResult) {
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    const model::Architecture model = architecture(tiny::full(dtype));
+    offload::ParameterStore store = loaded(model, base_);
+    tiny::fill_weights(model, 3, store);
+    const fs::path out = made(dtype == DType::kFloat32 ? "fp32" : "bf16");
+    ASSERT_TRUE(write_result(model, store, base_, out).ok());
+    const auto config = model::load_config(out);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->weight_type,
+              dtype == DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16);
+    EXPECT_EQ(*read_file(out / "generation_config.json"), *read_file(base_ / "generation_config.json"));
+    offload::ParameterStore again = loaded(model, out);
+    for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+      const auto a = store.published(id);
+      const auto b = again.published(id);
+      ASSERT_EQ(a.size, b.size);
+      EXPECT_EQ(std::memcmp(a.host(), b.host(), a.size), 0) << model.parameters()[id].name;
+    }
+  }
+}
+
+TEST_F(Weights, FrozenBfloat16_IsTheRoundedFile) {
+  const model::Architecture model = architecture(tiny::lora(DType::kBfloat16));
+  offload::ParameterStore store = loaded(model, base_);
+  const auto files = *model::TensorFiles::open_model(base_);
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (model.parameters()[id].trained) continue;
+    const model::TensorView* tensor = files.find(model.parameters()[id].name);
+    ASSERT_NE(tensor, nullptr);
+    std::vector<std::uint16_t> bits(tensor->elements());
+    model::TensorFiles::read_as_bfloat16(*tensor, bits);
+    EXPECT_EQ(std::memcmp(bits.data(), store.published(id).host(), 2 * bits.size()), 0) << tensor->name;
+  }
+}
+
+TEST_F(Weights, FreshFactors_AreKaimingUniformAndZero) {
+  const model::Architecture model = architecture(tiny::lora(DType::kFloat32));
+  offload::ParameterStore store = loaded(model, base_);
+  offload::ParameterStore same = loaded(model, base_);
+  offload::ParameterStore other = loaded(model, base_, {}, 43);
+  std::vector<float> first;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!parameter.trained) continue;
+    const std::vector<float> values = numbers(store, id);
+    EXPECT_EQ(values, numbers(same, id));
+    if (parameter.kind == model::WeightKind::kLoraB) {
+      EXPECT_EQ(values, std::vector<float>(values.size(), 0.0F)) << parameter.name;
+      continue;
+    }
+    ASSERT_EQ(parameter.kind, model::WeightKind::kLoraA);
+    const float limit = 1.0F / std::sqrt(static_cast<float>(parameter.shape.back()));
+    float largest = 0;
+    double sum = 0;
+    for (const float value : values) {
+      largest = std::max(largest, std::fabs(value));
+      sum += static_cast<double>(value);
+    }
+    EXPECT_LE(largest, limit) << parameter.name;
+    EXPECT_GT(largest, 0.9F * limit) << parameter.name;
+    // Five standard errors of the mean of numbers uniform within the limit.
+    const auto n = static_cast<double>(values.size());
+    EXPECT_LT(std::fabs(sum / n), 5 * static_cast<double>(limit) / std::sqrt(3 * n)) << parameter.name;
+    EXPECT_NE(values, numbers(other, id)) << parameter.name;
+    EXPECT_NE(values, first) << parameter.name;  // the name enters
+    if (first.empty()) first = values;
+  }
+  EXPECT_FALSE(first.empty());
+}
+
+TEST_F(Weights, Adapter_ComesBackFromItsOwnResult) {
+  const model::Architecture model = architecture(tiny::lora(DType::kBfloat16));
+  offload::ParameterStore store = loaded(model, base_);
+  tiny::fill_weights(model, 3, store);
+  const fs::path out = made("adapter");
+  ASSERT_TRUE(write_result(model, store, base_, out).ok());
+  const auto config = model::load_adapter_config(out);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->base_model, base_.string());
+  EXPECT_EQ(config->rank, model.method().lora->rank);
+  EXPECT_EQ(config->alpha, model.method().lora->alpha);
+  EXPECT_EQ(config->targets, model.method().lora->targets);
+  EXPECT_FALSE(fs::exists(out / "model.safetensors"));
+  offload::ParameterStore again = loaded(model, base_, out);
+  std::size_t factors = 0;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (!model.parameters()[id].trained) continue;
+    EXPECT_EQ(numbers(store, id), numbers(again, id)) << model.parameters()[id].name;
+    ++factors;
+  }
+  const auto files = *model::TensorFiles::open_file(out / "adapter_model.safetensors");
+  EXPECT_EQ(files.tensors().size(), factors);
+  EXPECT_NE(files.find("base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"), nullptr);
+}
+
+TEST_F(Weights, NumberThatIsNotFinite_NamesFileAndTensor) {
+  const auto files = *model::TensorFiles::open_model(base_);
+  const std::string name = "model.embed_tokens.weight";
+  const model::TensorView& tensor = *files.find(name);
+  std::string bytes = *read_file(tensor.file);
+  const std::size_t at = bytes.find({reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()});
+  ASSERT_NE(at, std::string::npos);
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    std::memcpy(bytes.data() + at + tensor.data.size() - sizeof wrong, &wrong, sizeof wrong);
+    put(tensor.file, bytes);
+    const auto broken = *model::TensorFiles::open_model(base_);
+    for (const model::MethodSpec& method :
+         {tiny::full(DType::kFloat32), tiny::full(DType::kBfloat16), tiny::lora(DType::kBfloat16)}) {
+      const model::Architecture model = architecture(method);
+      auto store = *offload::ParameterStore::make(schedule::parameter_specs(model), method.dtype, false);
+      expect_refused(load_weights(model, broken, nullptr, 42, store), {"model.safetensors", name, "not finite"});
+    }
+  }
+}
+
+TEST_F(Weights, TokenizerFiles_AreCopiedUnchanged) {
+  const std::string odd("{ \"a\" :1}\r\n\0\xff", 14);
+  put(base_ / "special_tokens_map.json", odd);
+  put(base_ / "merges.txt", "");
+  put(base_ / "README.md", "not a tokenizer");
+  const fs::path out = made("out");
+  ASSERT_TRUE(copy_tokenizer_files(base_, out).ok());
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "merges.txt"}) {
+    EXPECT_EQ(*read_file(out / name), *read_file(base_ / name)) << name;
+  }
+  EXPECT_EQ(*read_file(out / "special_tokens_map.json"), odd);
+  EXPECT_EQ(test::entries_in(out), 5U);
+}
+
+TEST_F(Weights, FolderThatIsNotThere_IsAnErrorNamingIt) {
+  const model::Architecture model = architecture(tiny::full(DType::kBfloat16));
+  offload::ParameterStore store = loaded(model, base_);
+  const absl::Status status = write_result(model, store, base_, folder_ / "nowhere");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("nowhere"));
+}
+
+}  // namespace
+}  // namespace rondo::train
