@@ -27,7 +27,7 @@ rooms() {
         else if (state == "DEPENDS") list = list " " $i
       }
       print room, folder list }' || true
-  done | sort
+  done | sort -u  # a backend may declare its room twice, with a toolkit and without
 }
 
 # The same from the table: | `folder` | `room` | `dependency`, ... | what lives there |

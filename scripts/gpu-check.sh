@@ -12,7 +12,7 @@
 # and the usual folders of Python packages do not lead to it. GPU_CHECK_SECONDS (560) bounds the whole.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-programs=(cuda_test cuda_contract_test cuda_ops_test golden_test equivalence_test)
+programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test)
 
 die() {
   echo "error: $*" >&2
@@ -128,7 +128,7 @@ run() { # run RESULT
   check "ops, cuBLASLt" 90 "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
   check "ops, own products" 90 env RONDO_CUDA_PRODUCTS=own "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
   check "golden" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/golden_test"
-  check "laws" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/equivalence_test" --gtest_filter='*Batch*:*Resume*'
+  check "laws" 90 "$bin/cuda_laws_test"
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
       check "compute-sanitizer $tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \

@@ -56,8 +56,9 @@ run_checks() {
   else
     say "format: not checked, clang-format is not installed (scripts/setup.sh --ci)"
   fi
-  say "architecture and documents"
+  say "architecture, documents and goldens"
   "$root/scripts/check_architecture.sh" || failed=1
   "$root/scripts/check_docs.sh" || failed=1
+  "$root/scripts/check_goldens.sh" || failed=1
   [ "$failed" -eq 0 ] || die "the checks found faults, see above"
 }

@@ -4,7 +4,7 @@
 #   scripts/test.sh [--ci] [ctest argument]...
 #
 # Tests run on the release build: what they hold must hold with assertions compiled out. The checks that need no build
-# (format, architecture, documents) come first. --ci, or CI set, installs the tools that .ci/run needs too; without
+# (format, architecture, documents, goldens) come first. --ci, or CI set, installs the tools that .ci/run needs too; without
 # clang-format on the machine the format is not checked, which is said. RONDO_TEST_CHECKS=0 leaves the checks out.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -169,6 +169,7 @@ std::string describe_summary(const train::RunSummary& summary, bool colour) {
 
 std::string describe_plan(const partition::Plan& plan) {
   std::string text = fmt::format("predicted  {}\n", prediction_text(plan.predicted));
+  for (const std::string& sentence : plan.predicted.advice) text += labelled("advice", sentence);
   std::vector<std::vector<std::string>> rows = {{"device", "peak", "budget", "busy", ""}};
   for (const partition::DevicePlan& device : plan.devices) {
     rows.push_back({device.name, format_bytes(device.peak_bytes), format_bytes(device.budget_bytes),
@@ -190,6 +191,19 @@ std::string describe_plan(const partition::Plan& plan) {
                     std::to_string(slot.round), format_duration(slot.seconds)});
   }
   return text + "slots of a step\n" + format_table(rows);
+}
+
+std::string describe_schedules(const std::vector<partition::ComparedSchedule>& schedules) {
+  if (schedules.empty()) return {};
+  std::vector<std::vector<std::string>> rows = {
+      {"schedule", "bubble", "tokens/s", "peak", "stages a device", "recompute", "fits", "train can run it"}};
+  const auto word = [](bool yes) { return std::string(yes ? "yes" : "no"); };
+  for (const partition::ComparedSchedule& row : schedules) {
+    rows.push_back({row.name, fmt::format("{:.1f}%", 100 * row.bubble), format_count(row.tokens_per_second),
+                    format_bytes(row.peak_bytes), std::to_string(row.stages_per_device), word(row.recompute),
+                    word(row.fits), word(row.executable)});
+  }
+  return "schedules\n" + format_table(rows);
 }
 
 std::string describe_devices(const Json& document) {

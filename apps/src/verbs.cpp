@@ -110,7 +110,7 @@ absl::Status show_data(const Config& config, const Streams& streams) {
 absl::Status show_plan(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const train::PlanView view, train::run_plan(config));
   if (config.json) return put_json(streams.out, view.json);
-  return put(streams.out, describe_plan(view.plan));
+  return put(streams.out, describe_plan(view.plan) + describe_schedules(view.schedules));
 }
 
 absl::Status show_devices(const Config& config, const Streams& streams) {

@@ -27,6 +27,19 @@ const char* name_of(SlotPhase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+namespace {
+constexpr const char* kScheduleNames[] = {"roundpipe", "gpipe", "looped_bfs"};
+}  // namespace
+
+const char* name_of(Schedule schedule) { return kScheduleNames[static_cast<std::size_t>(schedule)]; }
+
+std::optional<Schedule> executable_schedule(std::string_view name) {
+  for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
+    if (name == name_of(schedule)) return schedule;
+  }
+  return std::nullopt;
+}
+
 Bytes total_of(const MemoryTable& table) {
   return std::accumulate(table.begin(), table.end(), Bytes{0},
                          [](Bytes sum, const auto& entry) { return sum + entry.second; });
@@ -82,6 +95,14 @@ void move_to_disk(const ModelShape& model, LayerIndex first, MemoryTable& table)
 }
 
 }  // namespace
+
+double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
+                      LayerIndex first_layer_on_disk) {
+  const LayerShape& shape = model.layers[layer];
+  const double seconds = host.update_seconds(static_cast<double>(shape.trained_parameters));
+  if (layer < first_layer_on_disk || host.disk_bandwidth <= 0) return seconds;
+  return std::max(seconds, 2.0 * static_cast<double>(shape.state_disk_bytes) / host.disk_bandwidth);
+}
 
 Bytes disk_bytes_from(const ModelShape& model, LayerIndex first) {
   Bytes bytes = 0;

@@ -239,15 +239,23 @@ TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work,
   return reach;
 }
 
-double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices) const {
+double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices, double visit_seconds) const {
   // Measured on the first device: every other is at most so many times as fast as it is on its best layer.
   const Sums& reference = sums_[devices[0]];
-  const auto cost = [](const Sums& sums, LayerIndex i) {
-    const double forward = sums.forward[i + 1] - sums.forward[i];
-    return std::min(sums.whole[i], forward + sums.backward[i + 1] - sums.backward[i]);
+  // Only in the fused visit does a layer's backward start from what its only forward has kept.
+  LayerIndex fused = layers_ - 1;
+  for (const DeviceIndex device : devices) {
+    while (fused > 0 && seconds(device, SlotPhase::kFused, fused - 1, layers_ - 1) <= visit_seconds) --fused;
+  }
+  const auto cost = [&](LayerIndex i) {
+    if (i + 1 == layers_) return reference.whole[i];
+    const double forward = reference.forward[i + 1] - reference.forward[i];
+    if (!has_backward_[i]) return forward;
+    const double backward = reference.backward[i + 1] - reference.backward[i];
+    return forward + std::min(reference.whole[i], backward + (i < fused ? forward : 0));
   };
   double whole = 0;
-  for (LayerIndex i = 1; i < layers_; ++i) whole += cost(reference, i);
+  for (LayerIndex i = 1; i < layers_; ++i) whole += cost(i);
   double speed = 0;
   for (const DeviceIndex device : devices) {
     double quickest = 0;

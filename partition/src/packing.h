@@ -24,8 +24,9 @@ class TimeTable {
   TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep, MemoryShares shares);
   /// As slot_seconds().
   double seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
-  /// What no plan of one microbatch over these devices can beat, however its layers are shared out.
-  double least_seconds(const std::vector<DeviceIndex>& devices) const;
+  /// What no plan of one microbatch over these devices can beat, however its layers are shared out, as long as no visit
+  /// takes longer than `visit_seconds`.
+  double least_seconds(const std::vector<DeviceIndex>& devices, double visit_seconds) const;
   bool fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
   LayerIndex layers() const { return layers_; }
   /// Lowest layer that a backward slot may begin at: never one without FLOPs.

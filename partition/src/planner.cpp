@@ -1,9 +1,9 @@
-// The search for a plan: how many microbatches a round, which devices, which stages.
+// The search for a plan: which devices, how many microbatches a round, which slots in which order.
 //
-// Stages: for a set of candidate times t the layers are packed greedily so that no slot takes longer than t on its
-// device; the published objective (M S + G (G - 1)) t for like devices is what the simulation of a candidate comes to
-// when links are free, so the simulation decides between candidates, with links, the optimizer and unlike devices
-// counted in.
+// For a set of devices and a number of rounds slots are dealt under many time limits (search.h) and ranked by an
+// estimate; the best ones are improved slot by slot; the simulation decides between what is left, with links, the
+// optimizer and unlike devices counted in. Small models are searched completely. What is tried for a set of devices
+// does not depend on the rest of the pool, so that a pool offers all that a smaller one does.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -12,21 +12,29 @@
 #include <set>
 #include <tuple>
 
+#include "explain.h"
 #include "packing.h"
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
+#include "rondo/partition/schedules.h"
+#include "search.h"
+#include "simulate.h"
 
 namespace rondo::partition {
 namespace {
 
-constexpr std::size_t kCandidates = 96;  // stage times tried for one set of devices
-constexpr std::uint32_t kSimulatedSteps = 3;
+constexpr std::size_t kLimits = 40;  // times of a slot tried for one set of devices and rounds
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
-constexpr std::size_t kMostSets = 256;  // of devices, tried one by one
-constexpr double kSame = 1e-6;          // share by which step times differ if at all
-constexpr double kOptimizerBytes = 28;  // read and written per parameter
+constexpr std::size_t kMostSets = 256;         // of devices, tried one by one
+constexpr std::size_t kImproved = 4;           // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kTrials = 8000;          // changes tried on each of them
+constexpr double kMostPlans = 6e5;             // that are all looked at
+constexpr std::size_t kMostSimulated = 10000;  // of them
+constexpr double kSame = 1e-6;                 // share by which step times differ if at all
+constexpr std::uint32_t kRoundCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+constexpr std::size_t kQuickRoundCounts = 6;  // the later ones only where host memory asks for them
 
 std::vector<Round> rounds_of(const Workload& work, std::uint32_t microbatches_per_round) {
   std::vector<Round> rounds;
@@ -39,11 +47,17 @@ std::vector<Round> rounds_of(const Workload& work, std::uint32_t microbatches_pe
 class Planner {
  public:
   Planner(const ModelShape& model, const Workload& work, const MachineShape& machine, const PlanRequest& request)
-      : model_(model), work_(work), machine_(machine), request_(request) {}
+      : model_(model),
+        work_(work),
+        machine_(machine),
+        request_(request),
+        layer_seconds_(model, work, machine),
+        estimate_(model, work, machine, StepEstimate::What::kEstimate),
+        lower_bound_(model, work, machine, StepEstimate::What::kLowerBound) {}
 
   absl::StatusOr<Plan> run() {
     find_kinds();
-    std::vector<Keep> keeps = {Keep::kSelective, Keep::kNothing};
+    std::vector<Keep> keeps = {Keep::kSelective, Keep::kAll, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};
     for (const Keep keep : keeps) search(keep);
     if (!best_) return refusal_.ok() ? refuse_largest_layer(keeps.back()) : refusal_;
@@ -109,32 +123,165 @@ class Planner {
         order.insert(order.end(), kinds_[kind].begin(),
                      kinds_[kind].begin() + static_cast<std::ptrdiff_t>(counts[kind]));
       }
-      const double bound = work_.microbatches * times.least_seconds(order);
-      if (best_ && bound >= best_->predicted.step_seconds) {
-        remember(counts, bound);
-        continue;
+      if (best_) {
+        const double best = best_->predicted.step_seconds;
+        // A round may be as short as a group, and the last one as what is left of it.
+        const std::uint32_t rest = work_.microbatches % work_.reduction_group;
+        const std::uint32_t shortest = rest == 0 ? work_.reduction_group : rest;
+        const double bound = work_.microbatches * times.least_seconds(order, best / shortest);
+        if (bound >= best) {
+          remember(counts, bound);
+          continue;
+        }
       }
-      std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
-      for (const double limit : candidate_limits(times, order)) try_limit(limit, order, keep, seen);
+      if (request_.schedule == Schedule::kRoundPipe) {
+        search_set(order, keep);
+      } else {
+        search_bound(order, keep);
+      }
     }
   }
 
-  /// A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one do
-  /// not fit together, smaller ones are tried.
-  void try_limit(double limit, const std::vector<DeviceIndex>& order, Keep keep,
-                 std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>>& seen) {
-    for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
-      const auto slots = pack_best(table(keep, rung), order, limit);
-      std::vector<std::pair<LayerIndex, DeviceIndex>> key;
-      for (const Slot& slot : slots.value_or(std::vector<Slot>())) key.emplace_back(slot.first_layer, slot.device);
-      if (key.empty() || !seen.insert(std::move(key)).second) {
-        if (rung == 0) return;
-        continue;
-      }
-      device_refused_ = false;
-      consider(*slots, order, keep);
-      if (!device_refused_) return;
+  struct Candidate {
+    double seconds = 0;
+    std::uint32_t per_round = 0;
+    std::size_t rung = 0;
+    std::vector<Slot> slots;
+  };
+
+  /// The best candidates of a set of devices, and all plans of it when there are few.
+  void search_set(const std::vector<DeviceIndex>& order, Keep keep) {
+    std::vector<Candidate> candidates;
+    host_refused_ = false;
+    std::size_t tried = 0;
+    for (const std::uint32_t per_round : round_sizes()) {
+      if (tried++ >= kQuickRoundCounts && !(host_refused_ && candidates.empty())) break;
+      collect(order, keep, per_round, candidates);
     }
+    std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
+    if (candidates.size() > kImproved) candidates.resize(kImproved);
+    std::uint32_t largest = 0;
+    for (Candidate& candidate : candidates) {
+      largest = std::max(largest, candidate.per_round);
+      const std::vector<Round> rounds = rounds_of(work_, candidate.per_round);
+      std::vector<Slot> improved = candidate.slots;
+      improve(table(keep, candidate.rung), order, rounds, estimate_, kTrials, improved);
+      consider(std::move(improved), rounds, keep);
+      consider(std::move(candidate.slots), rounds, keep);
+    }
+    const TimeTable& times = table(keep, 0);
+    if (largest == 0 || request_.staleness > 0 || number_of_plans(times, order.size()) > kMostPlans) return;
+    std::vector<DeviceIndex> alike_as;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const bool like = i > 0 && alike(machine_.devices[order[i - 1]], machine_.devices[order[i]]);
+      alike_as.push_back(like ? order[i - 1] : order[i]);
+    }
+    const auto best_step = [&] { return best_ ? best_->predicted.step_seconds : kNever; };
+    std::size_t simulated = 0;
+    const auto take = [&](const std::vector<Slot>& slots) {
+      consider(slots, rounds_of(work_, work_.microbatches), keep);
+      // Beyond this the bound says too little and the search ends as if nothing could be better.
+      return ++simulated < kMostSimulated ? best_step() : 0.0;
+    };
+    every_plan(times, order, alike_as, work_.microbatches, lower_bound_, take, best_step());
+  }
+
+  /// Microbatches a round: whole groups, the largest first.
+  std::vector<std::uint32_t> round_sizes() const {
+    const std::uint32_t group = work_.reduction_group;
+    if (request_.microbatches_per_round != 0) {
+      const auto wanted = static_cast<std::uint32_t>(round_up(request_.microbatches_per_round, group));
+      return {std::min(wanted, work_.microbatches)};
+    }
+    std::vector<std::uint32_t> sizes;
+    const std::uint32_t groups = groups_of(work_);
+    for (const std::uint32_t rounds : kRoundCounts) {
+      const std::uint32_t size = std::min((groups + rounds - 1) / rounds * group, work_.microbatches);
+      if (sizes.empty() || size < sizes.back()) sizes.push_back(size);
+    }
+    return sizes;
+  }
+
+  /// For every time limit the best way to deal that fits the devices.
+  void collect(const std::vector<DeviceIndex>& order, Keep keep, std::uint32_t per_round,
+               std::vector<Candidate>& candidates) {
+    const std::vector<Round> rounds = rounds_of(work_, per_round);
+    std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
+    for (const double limit : candidate_limits(table(keep, 0), order)) {
+      for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
+        Candidate candidate{kNever, per_round, rung, {}};
+        deal_all_ways(table(keep, rung), order, rounds, limit, candidate);
+        std::vector<std::pair<LayerIndex, DeviceIndex>> key;
+        for (const Slot& slot : candidate.slots) key.emplace_back(slot.first_layer, slot.device);
+        if (key.empty() && rung == 0) break;
+        if (key.empty() || !seen.insert(std::move(key)).second) continue;
+        Plan plan = plan_of(candidate.slots, rounds, keep);
+        const absl::Status fits = fill_memory(plan);
+        if (fits.ok()) candidates.push_back(std::move(candidate));
+        if (!fits.ok() && refusal_.ok()) refusal_ = fits;
+        // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
+        // do not fit together, smaller ones are tried.
+        const bool by_host = plan.devices.size() == machine_.devices.size();
+        host_refused_ = host_refused_ || (!fits.ok() && by_host);
+        if (by_host) break;
+      }
+    }
+  }
+
+  void deal_all_ways(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
+                     double limit, Candidate& best) {
+    const auto take = [&](std::vector<Slot> slots) {
+      const double seconds = estimate_.seconds_of(slots, rounds);
+      if (seconds < best.seconds) {
+        best.seconds = seconds;
+        best.slots = std::move(slots);
+      }
+    };
+    if (const auto stages = pack_best(times, order, limit)) take(deal_rounds(*stages, order, rounds));
+    for (const LayerIndex fused : fused_beginnings(times, order, limit)) {
+      if (auto slots = deal_by_load(times, order, rounds, limit, fused)) take(*std::move(slots));
+    }
+  }
+
+  /// Schedules whose stages stay on one device: k contiguous, even ones each.
+  void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
+    const std::size_t most = request_.schedule == Schedule::kGPipe ? 1 : model_.layers.size() / order.size();
+    for (std::size_t loops = 1; loops <= std::max<std::size_t>(most, 1); ++loops) {
+      const auto stages = bound_stages(table(keep, 0), order, loops);
+      if (!stages) break;
+      for (const std::uint32_t per_round : round_sizes()) {
+        const std::vector<Round> rounds = rounds_of(work_, per_round);
+        std::vector<Slot> slots;
+        for (std::uint32_t round = 0; round < rounds.size(); ++round) {
+          for (Slot slot : *stages) {
+            slot.round = round;
+            slots.push_back(slot);
+          }
+        }
+        if (consider(std::move(slots), rounds, keep)) break;
+      }
+    }
+  }
+
+  /// Forward stages up to the last one, which is fused, and back; stage s on device s mod G. Nothing when the layers
+  /// are too few.
+  std::optional<std::vector<Slot>> bound_stages(const TimeTable& times, const std::vector<DeviceIndex>& order,
+                                                std::size_t loops) const {
+    const std::vector<StageLayers> stages = even_stages(model_, order.size() * loops);
+    if (stages.empty()) return std::nullopt;
+    std::vector<Slot> slots;
+    const auto add = [&](SlotPhase phase, std::size_t stage) {
+      const DeviceIndex device = order[stage % order.size()];
+      const LayerIndex first =
+          phase == SlotPhase::kBackward ? std::max(stages[stage].first, times.lowest_backward()) : stages[stage].first;
+      if (first > stages[stage].last) return;
+      slots.push_back(
+          {phase, first, stages[stage].last, device, 0, times.seconds(device, phase, first, stages[stage].last)});
+    };
+    for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) add(SlotPhase::kForward, stage);
+    add(SlotPhase::kFused, stages.size() - 1);
+    for (std::size_t stage = stages.size() - 1; stage-- > 0;) add(SlotPhase::kBackward, stage);
+    return slots;
   }
 
   const TimeTable& table(Keep keep, std::size_t rung) {
@@ -158,38 +305,40 @@ class Planner {
     least = std::max(least, quickest(SlotPhase::kFused, last, last));
     const double most = times.seconds(order[0], SlotPhase::kFused, 0, last) * 1.000001;
     std::vector<double> limits;
-    for (std::size_t i = 0; i < kCandidates; ++i) {
-      const double exponent = static_cast<double>(i) / static_cast<double>(kCandidates - 1);
+    for (std::size_t i = 0; i < kLimits; ++i) {
+      const double exponent = static_cast<double>(i) / static_cast<double>(kLimits - 1);
       limits.push_back(least * std::pow(std::max(most / least, 1.0), exponent));
     }
     return limits;
   }
 
-  void consider(const std::vector<Slot>& stages, const std::vector<DeviceIndex>& order, Keep keep) {
+  Plan plan_of(std::vector<Slot> slots, const std::vector<Round>& rounds, Keep keep) const {
     Plan plan;
+    plan.schedule = request_.schedule;
     plan.keep = keep;
     plan.reduction_group = work_.reduction_group;
-    std::uint32_t per_round =
-        request_.microbatches_per_round != 0
-            ? static_cast<std::uint32_t>(round_up(request_.microbatches_per_round, work_.reduction_group))
-            : work_.microbatches;
-    for (;;) {
-      plan.rounds = rounds_of(work_, std::min(per_round, work_.microbatches));
-      plan.slots = deal_rounds(stages, order, plan.rounds);
-      if (best_ && compute_seconds(plan) >= best_->predicted.step_seconds) break;
-      const absl::Status fits = fill_memory(plan);
-      if (fits.ok()) break;
-      if (refusal_.ok()) refusal_ = fits;
-      const bool host = plan.devices.size() == machine_.devices.size();
-      device_refused_ = device_refused_ || !host;
-      if (!host || per_round <= work_.reduction_group) return;
-      per_round -= work_.reduction_group;
-    }
+    plan.rounds = rounds;
+    plan.slots = std::move(slots);
+    return plan;
+  }
+
+  /// Simulates what might be better than the best so far and fits. False when it does not fit.
+  bool consider(std::vector<Slot> slots, const std::vector<Round>& rounds, Keep keep) {
+    Plan plan = plan_of(std::move(slots), rounds, keep);
     const Counts used = used_by(plan);
-    const double at_least = compute_seconds(plan);
-    if (best_ && at_least >= best_->predicted.step_seconds) return remember(used, at_least);
+    const double at_least =
+        request_.staleness == 0 ? lower_bound_.seconds_of(plan.slots, plan.rounds) : longest_work(plan);
+    if (best_ && at_least >= best_->predicted.step_seconds * (1 + kSame)) {
+      remember(used, at_least);
+      return true;
+    }
+    const absl::Status fits = fill_memory(plan);
+    if (!fits.ok()) {
+      if (refusal_.ok()) refusal_ = fits;
+      return false;
+    }
     keep_resident(plan);
-    const Simulation simulation = simulate(plan, model_, work_, machine_, kSimulatedSteps);
+    const Simulation simulation = predict(plan);
     plan.predicted = simulation.prediction;
     for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
     remember(used, plan.predicted.step_seconds);
@@ -197,13 +346,19 @@ class Planner {
     const bool fewer = best_ && devices_of(used) < devices_of(used_by(*best_));
     const double enough = fewer ? 1.0 + kSame : 1.0 - kSame;
     if (!best_ || plan.predicted.step_seconds < best_->predicted.step_seconds * enough) best_ = std::move(plan);
+    return true;
   }
 
-  /// What no step can beat: the compute time of the device that has most to do.
-  double compute_seconds(const Plan& plan) const {
+  /// What no step can beat though nothing drains: the compute time of the device that has most to do.
+  double longest_work(const Plan& plan) const {
     std::vector<double> seconds(machine_.devices.size(), 0.0);
     for (const Slot& slot : plan.slots) seconds[slot.device] += slot.seconds * plan.rounds[slot.round].microbatches;
     return std::ranges::max(seconds);
+  }
+
+  Simulation predict(const Plan& plan) const {
+    return simulate_with(layer_seconds_, plan, model_, work_, machine_, request_.staleness == 0 ? 1 : 6,
+                         request_.staleness, false);
   }
 
   Counts used_by(const Plan& plan) const {
@@ -307,7 +462,7 @@ class Planner {
   }
 
   void finish(Plan& plan) const {
-    plan.predicted.limited_by = limit_of(plan);
+    if (request_.staleness == 0) explain_limits(layer_seconds_, model_, work_, machine_, plan);
     const Counts used = used_by(plan);
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
       double with = 0;
@@ -325,42 +480,19 @@ class Planner {
     }
   }
 
-  /// What a step would gain most from if it took no time.
-  std::string limit_of(const Plan& plan) const {
-    const auto gain = [&](const Plan& other, const MachineShape& machine) {
-      return plan.predicted.step_seconds -
-             simulate(other, model_, work_, machine, kSimulatedSteps).prediction.step_seconds;
-    };
-    Plan instant = plan;
-    for (Slot& slot : instant.slots) slot.seconds = 0;
-    MachineShape near = machine_;
-    for (DeviceShape& device : near.devices) device.unified_memory = true;
-    MachineShape quick = machine_;
-    quick.host.memory_bandwidth = quick.host.optimizer_parameters_per_second = quick.host.disk_bandwidth = 0;
-    MachineShape instant_disk = machine_;
-    instant_disk.host.disk_bandwidth = 0;
-    const double compute = gain(instant, machine_);
-    const double link = gain(plan, near);
-    const double host = gain(plan, quick);
-    if (compute >= std::max(link, host)) return "compute";
-    if (link >= host) return "link";
-    if (plan.disk_bytes > 0 && gain(plan, instant_disk) > 0.5 * host) return "disk";
-    const devices::HostProfile& profile = machine_.host;
-    const double memory = profile.memory_bandwidth / kOptimizerBytes;
-    const bool starved = memory > 0 && memory < 0.99 * profile.optimizer_parameters_per_second;
-    return starved ? "host_memory" : "optimizer";
-  }
-
   const ModelShape& model_;
   const Workload& work_;
   const MachineShape& machine_;
   const PlanRequest& request_;
   std::vector<Kind> kinds_;
+  const LayerSeconds layer_seconds_;
+  StepEstimate estimate_;
+  StepEstimate lower_bound_;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::deque<TimeTable> ladder_;       // by rung of kMemoryShares, of the Keep under search
   std::optional<Plan> best_;
   absl::Status refusal_;
-  bool device_refused_ = false;  // by the memory of a device, the candidate under consideration
+  bool host_refused_ = false;  // some candidate of the set under search
 };
 
 }  // namespace

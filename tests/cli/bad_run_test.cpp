@@ -91,6 +91,10 @@ INSTANTIATE_TEST_SUITE_P(
                             {"vocab_size"}),
                     command("FolderInUse", {"init", "--arch=llama", "--output_dir=model"}, {"model"}),
                     command("FolderIsAFile", {"init", "--arch=llama", "--output_dir=chats.jsonl"}, {"chats.jsonl"}),
+                    command("FolderBelowAFile", {"init", "--arch=llama", "--output_dir=chats.jsonl/model"},
+                            {"output_dir", "chats.jsonl/model"}),
+                    command("FolderNotWritable", {"init", "--arch=llama", "--output_dir=/proc/model"},
+                            {"output_dir", "/proc/model"}),
                     command("LayersZero", {"init", "--arch=llama", "--output_dir=out", "--num_hidden_layers=0"},
                             {"--num_hidden_layers"})),
     name_of);

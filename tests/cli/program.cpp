@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -23,6 +24,8 @@ std::string slurp(const std::string& path) {
 }
 
 Process::Process(const std::vector<std::string>& arguments, const std::string& folder) {
+  // Speeds are remembered for the tests alone, and measured once for all of them.
+  ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "/rondo_cli_cache").c_str(), /*overwrite=*/0);
   static std::atomic<int> count = 0;
   const std::string base = testing::TempDir() + "/rondo_output_" + std::to_string(::getpid()) + "_" +
                            std::to_string(count.fetch_add(1, std::memory_order_relaxed));

@@ -78,9 +78,8 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   threads_ = std::make_unique<devices::ThreadPool>(placement.threads);
   // RONDO_TEST_DEVICES: the pool that takes the CPU's place, to run the same cases on a real card.
   const char* instead = std::getenv("RONDO_TEST_DEVICES");
-  const bool replaced = instead != nullptr && placement.devices == "cpu";
-  RONDO_ASSIGN_OR_RETURN(
-      pool_, devices::open_pool({replaced ? instead : placement.devices, placement.memory_limit}, *threads_));
+  const std::string pool = instead != nullptr && placement.devices == "cpu" ? instead : placement.devices;
+  RONDO_ASSIGN_OR_RETURN(pool_, devices::open_pool({pool, placement.memory_limit}, *threads_));
   partition::MachineShape machine;
   machine.host = {8_GiB, 1e10, 1e9, 0};
   machine.host_budget_bytes = 1_GiB;
@@ -113,6 +112,11 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   parts.host = machine.host;
   parts.buckets.assign(buckets.begin(), buckets.end());
   parts.trace_spans = placement.trace_spans;
+  if (placement.recover) parts.recovery.machine = machine;
+  parts.recovery.request.keep = placement.keep;
+  parts.recovery.request.microbatches_per_round = placement.microbatches_per_round;
+  parts.recovery.hang_seconds = placement.hang_seconds;
+  parts.recovery.verify_transfers = placement.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   return absl::OkStatus();
 }

@@ -47,6 +47,9 @@ struct Placement {
   std::string memory_limit = "";                                  // "NAME=BYTES"
   std::uint32_t stays = 0;  // of stages written by hand: the weights of every n-th layer stay on their devices; 0: none
   std::size_t trace_spans = 0;
+  bool recover = false;  // go on without devices that are lost
+  double hang_seconds = 10;
+  bool verify_transfers = false;
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 

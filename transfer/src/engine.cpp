@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "checksum.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 
@@ -16,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kChunksUnderWay = 2;
 constexpr Clock::time_point kNever = Clock::time_point::max();
+constexpr std::uint64_t kRefused = ~std::uint64_t{0};  // ticket of a transfer that was not taken
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -49,7 +51,10 @@ class TransferEngine::Link {
 
   absl::Status start() {
     RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
-    if (options_.staging) {
+    if (options_.verify && device_.caps().does_arithmetic) {
+      RONDO_ASSIGN_OR_RETURN(reading_, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
+    }
+    if (options_.staging || (options_.staging_down && direction_ == Direction::kDown)) {
       for (Chunk& chunk : chunks_) {
         RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
       }
@@ -58,7 +63,9 @@ class TransferEngine::Link {
     return absl::OkStatus();
   }
 
-  ~Link() {
+  ~Link() { join(); }
+
+  void join() {
     {
       const MutexLock lock(mutex_);
       stopping_ = true;
@@ -69,7 +76,8 @@ class TransferEngine::Link {
 
   Ticket submit(const Transfer& transfer) {
     const MutexLock lock(mutex_);
-    while (free_.empty()) changed_.wait(mutex_);
+    while (free_.empty() && failure_.ok()) changed_.wait(mutex_);
+    if (!failure_.ok()) return {kRefused};
     const std::uint32_t index = free_.back();
     free_.pop_back();
     Job& job = jobs_[index];
@@ -88,8 +96,10 @@ class TransferEngine::Link {
   absl::Status wait(Ticket ticket, Clock::time_point deadline) {
     if (ticket.number == 0) return absl::OkStatus();
     const MutexLock lock(mutex_);
+    if (ticket.number == kRefused) return failure_;
     Job& job = jobs_[ticket.number % options_.capacity];
     while (job.number == ticket.number) {
+      if (!failure_.ok()) return failure_;
       if (deadline == kNever) {
         changed_.wait(mutex_);
       } else if (!changed_.wait_until(mutex_, deadline) && job.number == ticket.number) {
@@ -106,13 +116,28 @@ class TransferEngine::Link {
     changed_.notify_all();
   }
 
+  void fail(const absl::Status& why) {
+    const MutexLock lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = why;
+    cancelling_ = true;
+    changed_.notify_all();
+    timeline_->poison(why);
+    while (unloading_) changed_.wait(mutex_);
+  }
+
+  LinkProgress progress() const {
+    const MutexLock lock(mutex_);
+    return {landed_chunks_, under_way_ > 0};
+  }
+
   LinkStats stats() const {
     const MutexLock lock(mutex_);
     return stats_;
   }
 
   Bytes staging_bytes() const {
-    Bytes bytes = 0;
+    Bytes bytes = reading_.size();
     for (const Chunk& chunk : chunks_) bytes += chunk.staging.size();
     return bytes;
   }
@@ -175,6 +200,7 @@ class TransferEngine::Link {
         chunk.value = ++last_value_;
         chunk.begun = Clock::now();
         job.issued += chunk.size;
+        ++under_way_;
         if (!std::exchange(job.begun, true)) {
           auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
           entry.longest_wait_seconds =
@@ -207,32 +233,81 @@ class TransferEngine::Link {
     const Transfer& transfer = jobs_[chunk.job].transfer;
     const devices::BufferView from = transfer.from.part(chunk.offset, chunk.size);
     const devices::BufferView to = transfer.to.part(chunk.offset, chunk.size);
-    const devices::Point landed{timeline_.get(), chunk.value};
-    const devices::QueueRole role = direction_ == Direction::kUp ? devices::QueueRole::kUp : devices::QueueRole::kDown;
-    if (!chunk.staging) {
-      device_.queue(role).copy(from, to, {}, landed, transfer.tag);
-      return;
-    }
+    if (!chunk.staging) return copy(from, to, chunk.value, transfer.tag);
     const devices::BufferView pinned = chunk.staging.view().part(0, chunk.size);
-    if (direction_ == Direction::kUp) {
-      if (from.host() != nullptr && pinned.host() != nullptr) std::memcpy(pinned.host(), from.host(), chunk.size);
-      device_.queue(role).copy(pinned, to, {}, landed, transfer.tag);
-    } else {
-      device_.queue(role).copy(from, pinned, {}, landed, transfer.tag);
+    if (direction_ == Direction::kDown) return copy(from, pinned, chunk.value, transfer.tag);
+    if (from.host() != nullptr && pinned.host() != nullptr) std::memcpy(pinned.host(), from.host(), chunk.size);
+    copy(pinned, to, chunk.value, transfer.tag);
+  }
+
+  void copy(devices::BufferView from, devices::BufferView to, std::uint64_t value, const devices::WorkTag& tag) {
+    const devices::QueueRole role = direction_ == Direction::kUp ? devices::QueueRole::kUp : devices::QueueRole::kDown;
+    device_.queue(role).copy(from, to, {}, {timeline_.get(), value}, tag);
+  }
+
+  /// Of what lies there; 0 where there is nothing to read.
+  absl::StatusOr<std::uint64_t> checksum_at(devices::BufferView view, const devices::WorkTag& tag) {
+    if (view.host() != nullptr) return checksum({view.host(), view.size});
+    if (!reading_) return 0;
+    const devices::BufferView read = reading_.view().part(0, view.size);
+    copy(view, read, ++last_value_, tag);
+    RONDO_RETURN_IF_ERROR(timeline_->wait(last_value_, kNever));
+    return checksum({read.host(), read.size});
+  }
+
+  /// Whether both ends of a chunk hold the same. Its source stays as it is until the transfer has ended.
+  absl::StatusOr<bool> arrived_whole(const Chunk& chunk) {
+    const Transfer& transfer = jobs_[chunk.job].transfer;
+    const bool staged = chunk.staging && direction_ == Direction::kDown;
+    const devices::BufferView to =
+        staged ? chunk.staging.view().part(0, chunk.size) : transfer.to.part(chunk.offset, chunk.size);
+    RONDO_ASSIGN_OR_RETURN(const std::uint64_t sent,
+                           checksum_at(transfer.from.part(chunk.offset, chunk.size), transfer.tag));
+    RONDO_ASSIGN_OR_RETURN(const std::uint64_t come, checksum_at(to, transfer.tag));
+    return sent == come;
+  }
+
+  /// Waits for a chunk; with `verify` sends it once more when it arrived changed.
+  absl::Status await(Chunk& chunk) {
+    RONDO_RETURN_IF_ERROR(timeline_->wait(chunk.value, kNever));
+    if (!options_.verify) return absl::OkStatus();
+    RONDO_ASSIGN_OR_RETURN(bool whole, arrived_whole(chunk));
+    if (whole) return absl::OkStatus();
+    {
+      const MutexLock lock(mutex_);
+      ++stats_.repeated_chunks;
     }
+    chunk.value = ++last_value_;
+    issue(chunk);
+    RONDO_RETURN_IF_ERROR(timeline_->wait(chunk.value, kNever));
+    RONDO_ASSIGN_OR_RETURN(whole, arrived_whole(chunk));
+    if (whole) return absl::OkStatus();
+    return absl::DataLossError(
+        fmt::format("'{}' of {} bytes arrived changed, twice", jobs_[chunk.job].transfer.tag.name, chunk.size));
+  }
+
+  /// Brings a staged download to its place, unless the device was lost meanwhile.
+  void unload(const Chunk& chunk) {
+    {
+      const MutexLock lock(mutex_);
+      if (!failure_.ok()) return;
+      unloading_ = true;
+    }
+    const devices::BufferView to = jobs_[chunk.job].transfer.to.part(chunk.offset, chunk.size);
+    const std::byte* staged = chunk.staging.view().host();
+    if (to.host() != nullptr && staged != nullptr) std::memcpy(to.host(), staged, chunk.size);
+    const MutexLock lock(mutex_);
+    unloading_ = false;
+    if (!failure_.ok()) changed_.notify_all();
   }
 
   void land(Chunk& chunk) {
-    const absl::Status status = timeline_->wait(chunk.value, kNever);
-    const Transfer& transfer = jobs_[chunk.job].transfer;
-    if (status.ok() && chunk.staging && direction_ == Direction::kDown) {
-      const devices::BufferView to = transfer.to.part(chunk.offset, chunk.size);
-      if (to.host() != nullptr && chunk.staging.view().host() != nullptr) {
-        std::memcpy(to.host(), chunk.staging.view().host(), chunk.size);
-      }
-    }
+    const absl::Status status = await(chunk);
+    if (status.ok() && chunk.staging && direction_ == Direction::kDown) unload(chunk);
     const Clock::time_point now = Clock::now();
     const MutexLock lock(mutex_);
+    --under_way_;
+    ++landed_chunks_;
     Job& job = jobs_[chunk.job];
     auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
     entry.bytes += chunk.size;
@@ -259,6 +334,7 @@ class TransferEngine::Link {
   const EngineOptions options_;
   std::unique_ptr<devices::Timeline> timeline_;
   std::array<Chunk, kChunksUnderWay> chunks_;  // only the thread's
+  devices::Buffer reading_;                    // likewise: for checksums of memory that the host cannot address
   std::uint64_t last_value_ = 0;               // only the thread's
 
   mutable Mutex mutex_;
@@ -271,6 +347,10 @@ class TransferEngine::Link {
   std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool unloading_ ABSL_GUARDED_BY(mutex_) = false;  // a staged download is on its way to its place
+  std::size_t under_way_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t landed_chunks_ ABSL_GUARDED_BY(mutex_) = 0;
   LinkStats stats_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point last_landed_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
@@ -299,6 +379,18 @@ absl::Status TransferEngine::wait(Direction direction, Ticket ticket, std::chron
 
 void TransferEngine::cancel_all() {
   for (const auto& link : links_) link->cancel_all();
+}
+
+void TransferEngine::fail(const absl::Status& why) {
+  for (const auto& link : links_) link->fail(why);
+}
+
+void TransferEngine::join() {
+  for (const auto& link : links_) link->join();
+}
+
+LinkProgress TransferEngine::progress(Direction direction) const {
+  return links_[static_cast<std::size_t>(direction)]->progress();
 }
 
 LinkStats TransferEngine::stats(Direction direction) const {

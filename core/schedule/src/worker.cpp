@@ -1,4 +1,5 @@
-// Setting a worker up: memory, views, programs. What it does afterwards is in worker_loops.cpp.
+// Setting a worker up (memory, views, programs) and ending it. What it does in between is in worker_feed.cpp and
+// worker_home.cpp.
 #include "worker.h"
 
 #include <algorithm>
@@ -18,16 +19,17 @@ absl::StatusOr<devices::Buffer> host_memory(Bytes size, const char* purpose, boo
 
 }  // namespace
 
-Worker::Worker(SharedState& shared, partition::DeviceIndex index)
+Worker::Worker(SharedState& shared, Assignment assignment)
     : shared_(shared),
       parts_(*shared.parts),
-      index_(index),
-      device_(*shared.parts->devices[index].device),
+      plan_(*shared.plan),
+      assignment_(std::move(assignment)),
+      device_(*shared.parts->devices[assignment_.device].device),
       unified_(device_.caps().unified_memory),
       programs_(device_, *shared.parts->model, shared.parts->work.sequence_length) {}
 
-absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, partition::DeviceIndex index) {
-  auto worker = std::unique_ptr<Worker>(new Worker(shared, index));
+absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, Assignment assignment) {
+  auto worker = std::unique_ptr<Worker>(new Worker(shared, std::move(assignment)));
   const absl::Status status = worker->prepare();
   if (!status.ok()) return with_context(status, worker->device_.caps().name);
   return worker;
@@ -35,11 +37,12 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, partit
 
 absl::Status Worker::prepare() {
   RONDO_ASSIGN_OR_RETURN(compute_, device_.timeline());
-  RONDO_ASSIGN_OR_RETURN(end_, device_.timeline());
-  RONDO_RETURN_IF_ERROR(allocate());
-  for (std::uint32_t i = 0; i < parts_.plan->slots.size(); ++i) {
-    if (parts_.plan->slots[i].device == index_) RONDO_RETURN_IF_ERROR(prepare_slot(i));
+  for (auto& end : ends_) {
+    RONDO_ASSIGN_OR_RETURN(end, device_.timeline());
   }
+  RONDO_RETURN_IF_ERROR(allocate());
+  slots_.reserve(assignment_.slots.size());
+  for (const std::uint32_t slot : assignment_.slots) RONDO_RETURN_IF_ERROR(prepare_slot(slot));
   std::size_t longest_chain = 0;
   for (const SlotState& slot : slots_) {
     longest_chain = std::max({longest_chain, slot.train_chain.size(), slot.evaluate_chain.size()});
@@ -48,35 +51,83 @@ absl::Status Worker::prepare() {
     ring.resize(longest_chain);
     for (devices::Bindings& bindings : ring) bindings.tensors.reserve(64);
   }
-  if (parts_.trace_spans > 0) {
+  set_bounds();
+  if (parts_.trace_spans > 0 && !assignment_.taken_over) {
     trace_ = std::make_unique<DeviceTrace>(device_.caps().name, parts_.trace_spans);
     device_.observe(trace_.get());
   }
-  if (!unified_) {
-    transfer::EngineOptions options;
-    options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[index_].profile.link_up, 1.0));
-    RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
-    threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
+  if (!unified_) RONDO_RETURN_IF_ERROR(prepare_links());
+  {
+    const MutexLock lock(mutex_);
+    threads_running_ = unified_ ? 3 : 4;
   }
+  if (!unified_) threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::feed_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::retire_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::gradient_loop); });
   return absl::OkStatus();
 }
 
+absl::Status Worker::prepare_links() {
+  transfer::EngineOptions options;
+  options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[assignment_.device].profile.link_up, 1.0));
+  options.staging_down = parts_.recovery.enabled();
+  options.verify = parts_.recovery.verify_transfers;
+  RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
+  return absl::OkStatus();
+}
+
+/// See patience.h. Programs are watched one by one, so that a layer's arithmetic is what the first bound is about.
+void Worker::set_bounds() {
+  constexpr double kSlowest = 2e9;  // FLOP/s; far below any CPU's that several devices share
+  const RecoverySettings& settings = parts_.recovery;
+  double predicted = 0;
+  double flops = 0;
+  std::uint64_t visits = 0;
+  for (const SlotState& slot : slots_) {
+    if (!slot.train_chain.empty()) ++visits;
+    predicted = std::max(predicted, slot.slot.seconds);
+    for (partition::LayerIndex layer = slot.slot.first_layer; layer <= slot.slot.last_layer; ++layer) {
+      const partition::LayerShape& shape = parts_.shape->layers[layer];
+      flops = std::max(flops, shape.forward.flops());
+      if (slot.computes_gradients) flops = std::max(flops, shape.backward.front().flops());
+    }
+  }
+  const double first = device_.caps().does_arithmetic ? flops / kSlowest : 0.0;
+  patience_.set(settings.hang_seconds, settings.hang_factor, predicted, first, visits);
+}
+
+std::vector<partition::LayerIndex> Worker::resident_layers() const {
+  if (assignment_.taken_over) return {};  // the device's own worker holds them
+  return partition::residents_of(plan_, assignment_.device);
+}
+
 absl::Status Worker::allocate() {
-  const partition::Plan& plan = *parts_.plan;
   partition::DeviceShape device;
   device.name = device_.caps().name;
-  device.profile = parts_.devices[index_].profile;
+  device.profile = parts_.devices[assignment_.device].profile;
   device.unified_memory = unified_;
-  const partition::DeviceLayout layout = partition::layout_device(
-      *parts_.shape, parts_.work, device, index_, plan.slots, plan.keep, partition::residents_of(plan, index_));
+  // The layout asks whose a slot is: exactly those of the assignment.
+  std::vector<partition::Slot> slots = plan_.slots;
+  for (partition::Slot& slot : slots) slot.device = ~partition::DeviceIndex{0};
+  for (const std::uint32_t index : assignment_.slots) slots[index].device = assignment_.device;
+  partition::DeviceLayout layout = partition::layout_device(*parts_.shape, parts_.work, device, assignment_.device,
+                                                            slots, plan_.keep, resident_layers());
   const auto take = [&](devices::Buffer& buffer, Bytes size) -> absl::Status {
     if (size == 0) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
     return absl::OkStatus();
   };
+  if (unified_ && assignment_.taken_over) {
+    // Elsewhere work in place would be done on what others read by now: boundaries and sums that are home already.
+    partition::DeviceShape apart = device;
+    apart.unified_memory = false;
+    const partition::DeviceLayout own =
+        partition::layout_device(*parts_.shape, parts_.work, apart, assignment_.device, slots, plan_.keep);
+    layout.boundary = own.boundary;
+    layout.output_buffers = own.output_buffers;
+    layout.gradient_buffers = own.gradient_buffers;
+  }
   RONDO_RETURN_IF_ERROR(take(resident_, layout.resident));
   held_.assign(parts_.shape->layers.size(), 0);
   for (std::uint32_t i = 0; i < layout.weight_buffers; ++i) RONDO_RETURN_IF_ERROR(take(weights_[i], layout.weights));
@@ -100,7 +151,7 @@ absl::Status Worker::allocate() {
 }
 
 absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
-  const partition::Plan& plan = *parts_.plan;
+  const partition::Plan& plan = plan_;
   SlotState state;
   state.index = slot_index;
   state.slot = plan.slots[slot_index];
@@ -128,7 +179,7 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
 }
 
 void Worker::place_weights(SlotState& state) {
-  const std::vector<partition::LayerIndex> resident = partition::residents_of(*parts_.plan, index_);
+  const std::vector<partition::LayerIndex> resident = resident_layers();
   for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
     state.resident.push_back(!unified_ && std::ranges::binary_search(resident, layer));
   }
@@ -187,21 +238,23 @@ absl::Status Worker::compile(const SlotState& state) {
 }
 
 Worker::~Worker() {
-  stop();
+  stop(absl::CancelledError("the run was stopped"));
   join();
   engine_.reset();
-  empty_compute_queue();
   if (trace_ != nullptr) device_.observe(nullptr);
 }
 
-void Worker::stop() {
+void Worker::stop(const absl::Status& why) {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
+    stopped_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
+  shared_.ledger->wake();
   // Work not yet begun is dropped, and who waits for it is told.
-  if (compute_ != nullptr) compute_->poison(absl::CancelledError("the run was stopped"));
+  if (compute_ != nullptr) compute_->poison(why);
+  if (engine_ != nullptr) engine_->fail(why);
 }
 
 void Worker::join() {
@@ -209,17 +262,40 @@ void Worker::join() {
   threads_.clear();
 }
 
-/// After an error work may still be enqueued that names memory, programs and bindings of this worker.
-void Worker::empty_compute_queue() {
-  if (end_ == nullptr || !workspace_) return;
-  device_.queue(devices::QueueRole::kCompute)
-      .clear(workspace_.view().part(0, 0), {}, {end_.get(), 1}, {"end", 0, 0, 0});
-  const absl::Status ended = end_->wait(1, std::chrono::steady_clock::now() + std::chrono::minutes(1));
-  if (ended.code() != absl::StatusCode::kDeadlineExceeded) return;
-  // The device hangs. Should it ever go on, it must find that all of this was called off.
-  end_->poison(absl::CancelledError("the run was stopped"));
-  static_cast<void>(end_.release());
-  static_cast<void>(compute_.release());
+void Worker::wait_until_still() {
+  const MutexLock lock(mutex_);
+  while (threads_running_ > threads_in_device_) changed_.wait(mutex_);
+}
+
+Worker::Ending Worker::end(bool hung) {
+  {
+    const MutexLock lock(mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (threads_running_ > (hung ? threads_in_device_ : 0)) {
+      if (!changed_.wait_until(mutex_, deadline)) break;
+    }
+    if (threads_running_ > 0) return Ending::kThreadsInside;
+  }
+  join();
+  if (hung) return Ending::kMemoryInUse;
+  if (engine_ != nullptr) engine_->join();
+  return queues_are_empty() ? Ending::kFree : Ending::kMemoryInUse;
+}
+
+/// Asks every queue for one more piece of work, and waits for it.
+bool Worker::queues_are_empty() {
+  if (emptied_ || !workspace_) return true;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  for (std::size_t role = 0; role < ends_.size(); ++role) {
+    device_.queue(static_cast<devices::QueueRole>(role))
+        .clear(workspace_.view().part(0, 0), {}, {ends_[role].get(), 1}, {"end", 0, 0, 0});
+  }
+  for (const auto& end : ends_) {
+    // An error says as well that the queue has come to it.
+    if (end->wait(1, deadline).code() == absl::StatusCode::kDeadlineExceeded) return false;
+  }
+  emptied_ = true;
+  return true;
 }
 
 void Worker::begin() {
@@ -228,12 +304,53 @@ void Worker::begin() {
   changed_.notify_all();
 }
 
-void Worker::wait_until_done() {
+void Worker::wait_until_done(const std::atomic<bool>& interrupted) {
   const MutexLock lock(mutex_);
-  while (!stopping_ && (jobs_fed_ < jobs_ || microbatches_retired_ < microbatches_fed_ ||
-                        errands_done_ < errands_given_ || (!unified_ && jobs_prefetched_ < jobs_))) {
+  while (!stopping_ && !interrupted.load(std::memory_order_acquire) &&
+         (jobs_fed_ < jobs_ || microbatches_retired_ < microbatches_fed_ || errands_done_ < errands_given_ ||
+          (!unified_ && jobs_prefetched_ < jobs_))) {
     changed_.wait(mutex_);
   }
+}
+
+void Worker::wake() {
+  const MutexLock lock(mutex_);
+  changed_.notify_all();
+}
+
+absl::Status Worker::look_for_hang(double seconds) {
+  if (stopped_.load(std::memory_order_acquire)) return absl::OkStatus();
+  const std::uint64_t enqueued = compute_enqueued_.load(std::memory_order_relaxed);
+  const std::uint64_t completed = compute_->completed();
+  const double bound = patience_.seconds();
+  std::array<std::uint64_t, 3> counts = {completed, 0, 0};
+  std::array<bool, 3> under_way = {completed < enqueued, false, false};
+  if (engine_ != nullptr) {
+    for (const auto direction : {transfer::Direction::kUp, transfer::Direction::kDown}) {
+      const auto role = static_cast<std::size_t>(direction == transfer::Direction::kUp ? devices::QueueRole::kUp
+                                                                                       : devices::QueueRole::kDown);
+      const transfer::LinkProgress progress = engine_->progress(direction);
+      counts[role] = progress.landed_chunks;
+      under_way[role] = progress.under_way;
+    }
+  }
+  // With one queue for everything each kind of work waits for the others.
+  if (device_.caps().hardware_queues == 1) counts.fill(counts[0] + counts[1] + counts[2]);
+  constexpr const char* kWhat[] = {"computing", "copying to it", "copying from it"};
+  absl::Status found;
+  for (std::size_t role = 0; role < stillness_.size(); ++role) {
+    const double still = stillness_[role].look(counts[role], under_way[role], seconds);
+    if (still <= bound || !found.ok()) continue;
+    found = absl::UnavailableError(
+        fmt::format("{}: hangs: {:.1f} s of {} and nothing finished", device_.caps().name, still, kWhat[role]));
+  }
+  return found;
+}
+
+std::uint64_t Worker::repeated_transfers() const {
+  if (engine_ == nullptr) return 0;
+  return engine_->stats(transfer::Direction::kUp).repeated_chunks +
+         engine_->stats(transfer::Direction::kDown).repeated_chunks;
 }
 
 }  // namespace rondo::schedule

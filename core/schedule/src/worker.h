@@ -5,14 +5,21 @@
 // wait is for a counter, for a place in the activation store or for a parameter's version, all of which come from
 // visits before in the plan's order, so there is no cycle. Lock order: the worker's mutex is never held while another
 // is taken.
+//
+// A worker may also take over the slots that a lost device has left unfinished, for the rest of one job and beside the
+// device's own worker: it goes on where the ledger says that the lost one stopped, in memory of its own. What is
+// published already it computes again where a gradient needs it, but does not publish twice.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "ledger.h"
+#include "patience.h"
 #include "program_cache.h"
 #include "rondo/base/mutex.h"
 #include "rondo/offload/activation_store.h"
@@ -38,30 +45,63 @@ struct StepJob {
 /// What workers share. Outlives them.
 struct SharedState {
   const ExecutorParts* parts = nullptr;
+  const partition::Plan* plan = nullptr;
   offload::ActivationStore* boundaries = nullptr;
   offload::GradientHome* gradients = nullptr;
+  Ledger* ledger = nullptr;
   StepJob job;
   /// The first error stands; ends all waits everywhere.
   virtual void fail(const absl::Status& error) = 0;
+  /// A device is lost: ends the waits of its workers.
+  virtual void lose(partition::DeviceIndex device, const absl::Status& why) = 0;
 
  protected:
   ~SharedState() = default;
 };
 
+/// What a worker does: slots of the plan, in its order.
+struct Assignment {
+  partition::DeviceIndex device = 0;
+  std::vector<std::uint32_t> slots;
+  bool taken_over = false;  // from a lost device, in the middle of a job
+};
+
+/// Microbatches of a slot's round in the job.
+partition::Round round_in_job(const SharedState& shared, const partition::Slot& slot);
+/// The inputs of a slot's visit are needed no more. Once it has ended and not before: until then another device could
+/// have to run it again. In evaluation the checkpoints of backward slots are released by nobody else, so the forward
+/// slot that published them does.
+void release_inputs(const SharedState& shared, std::uint32_t slot);
+
 class Worker {
  public:
-  static absl::StatusOr<std::unique_ptr<Worker>> make(SharedState& shared, partition::DeviceIndex index);
+  static absl::StatusOr<std::unique_ptr<Worker>> make(SharedState& shared, Assignment assignment);
+  /// REQUIRES: end() said that it is free, or it never worked.
   ~Worker();
 
+  const Assignment& assignment() const { return assignment_; }
   /// The job in SharedState is to be done.
   void begin();
-  /// All microbatches of the job are retired and all gradients home. Returns early after fail().
-  void wait_until_done();
-  /// Ends all waits; the threads leave.
-  void stop();
-  /// After stop(): waits for the threads. A thread that leaves with an error stops the other workers, so that none may
-  /// be destroyed before all are joined.
-  void join();
+  /// All microbatches of the job are retired and all gradients home. Returns early after stop() and when `interrupted`
+  /// is set and wake() called.
+  void wait_until_done(const std::atomic<bool>& interrupted);
+  void wake();
+  /// Ends all waits with `why`; the threads leave, save those that a hung device holds.
+  void stop(const absl::Status& why);
+  /// After stop(): waits until no thread will touch anything shared again; those inside a call of the device are left
+  /// there.
+  void wait_until_still();
+  enum class Ending : std::uint8_t {
+    kFree,           // it may be destroyed
+    kMemoryInUse,    // a queue of the device may still use its memory
+    kThreadsInside,  // a thread is inside a call of the device and will look at this worker when it comes out
+  };
+  /// After stop(): waits for threads and queues, for a minute at most. A hung device is not asked for anything.
+  Ending end(bool hung);
+  /// To be asked every `seconds`, by one thread: why the device counts as hung, if it does.
+  absl::Status look_for_hang(double seconds);
+  /// Chunks that were sent twice because they arrived changed.
+  std::uint64_t repeated_transfers() const;
 
   Bytes peak_bytes() const { return device_.peak_bytes(); }
   const DeviceTrace* trace() const { return trace_.get(); }
@@ -96,6 +136,8 @@ class Worker {
     std::uint32_t parity = 0;
     std::uint32_t bucket = 0;
     bool ends_visit = false;
+    bool repeated = false;  // was retired by the lost device: only its gradients are wanted
+    std::chrono::steady_clock::time_point fed;
   };
   struct GradientErrand {
     const SlotState* slot = nullptr;
@@ -103,11 +145,22 @@ class Worker {
     std::uint32_t buffer = 0;
     std::uint64_t value = 0;
   };
+  /// One microbatch as it is to be fed.
+  struct Errand {
+    std::uint32_t microbatch = 0;
+    std::uint32_t gradient_buffer = 0;
+    bool ends_visit = false;
+    bool repeated = false;
+  };
 
-  Worker(SharedState& shared, partition::DeviceIndex index);
+  Worker(SharedState& shared, Assignment assignment);
   absl::Status prepare();
+  void join();
+  absl::Status prepare_links();
   absl::Status allocate();
-  void empty_compute_queue();
+  std::vector<partition::LayerIndex> resident_layers() const;
+  void set_bounds();
+  bool queues_are_empty();
   absl::Status prepare_slot(std::uint32_t slot_index);
   void place_weights(SlotState& state);
   void place_gradients(SlotState& state);
@@ -119,25 +172,39 @@ class Worker {
   void gradient_loop();
 
   absl::Status feed_visit(SlotState& slot);
-  absl::Status feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group);
-  absl::Status feed_microbatch(SlotState& slot, std::uint32_t microbatch, std::uint32_t gradient_buffer,
-                               bool ends_visit);
+  absl::Status feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
+                          std::uint32_t last);
+  absl::Status feed_microbatch(SlotState& slot, const Errand& errand);
+  absl::Status reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
+  absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory);
+  bool is_done(const SlotState& slot, std::uint32_t microbatch) const;
+  std::uint32_t last_to_feed(const SlotState& slot) const;
   absl::Status bring_inputs(const SlotState& slot, std::uint32_t microbatch, std::uint32_t parity, VisitMemory& memory);
   absl::Status wait_for_weights(const SlotState& slot, std::size_t layer);
   absl::Status prefetch_visit(const SlotState& slot);
   absl::Status submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer, transfer::Ticket& last);
   absl::Status retire(const Retirement& item);
+  absl::Status publish_outputs(const Retirement& item);
+  absl::Status take_rows(const Retirement& item);
+  absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
+                          const devices::WorkTag& tag);
   absl::Status bring_gradients_home(const GradientErrand& errand);
   absl::StatusOr<std::uint32_t> take_gradient_buffer(std::uint32_t group);
 
   bool runs_in_job(const SlotState& slot) const;
-  partition::Round round_of(const SlotState& slot) const;
+  partition::Round round_of(const SlotState& slot) const { return round_in_job(shared_, slot.slot); }
+  bool gives_gradients(const SlotState& slot) const { return slot.computes_gradients && !shared_.job.evaluate; }
   offload::BoundaryPlace place(offload::BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
                                std::uint32_t microbatch) const;
   devices::WorkTag tag(const char* name, const SlotState& slot, std::uint32_t microbatch) const;
-  std::chrono::steady_clock::time_point deadline() const;
-  bool reads_activation_last(const SlotState& slot) const;
-  void release_inputs(const SlotState& slot);
+  void end_visit_if_done(const SlotState& slot);
+  /// The device is to blame for `status`, unless it is OK or the worker was stopped.
+  absl::Status blame(absl::Status status);
+  /// How a thread leaves that met an error.
+  void leave(const absl::Status& status);
+  /// Calls `wait` with short deadlines until it ends otherwise or the worker is stopped.
+  template <typename Wait>
+  absl::Status in_slices(Wait wait) const;
 
   /// Blocks while `condition` is false and nobody failed. False after a failure or stop.
   template <typename Condition>
@@ -146,13 +213,14 @@ class Worker {
 
   SharedState& shared_;
   const ExecutorParts& parts_;
-  const partition::DeviceIndex index_;
+  const partition::Plan& plan_;
+  const Assignment assignment_;
   devices::Device& device_;
   const bool unified_;
   ProgramCache programs_;
   std::unique_ptr<transfer::TransferEngine> engine_;
   std::unique_ptr<devices::Timeline> compute_;
-  std::unique_ptr<devices::Timeline> end_;  // reached when nothing of this worker is enqueued any more
+  std::array<std::unique_ptr<devices::Timeline>, 3> ends_;  // by queue role: reached when it holds nothing of ours
   std::unique_ptr<DeviceTrace> trace_;
   std::vector<SlotState> slots_;
 
@@ -173,12 +241,23 @@ class Worker {
   std::size_t most_cuts_ = 0;
   std::uint64_t compute_value_ = 0;         // only the feeding thread's
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
-  bool clear_before_gradients_ = false;     // likewise: a group has begun
   std::vector<std::uint64_t> held_;  // only the prefetching thread's; by layer: 1 + version of its weights in resident_
+  std::chrono::steady_clock::time_point retired_last_;  // only the retiring thread's
+  bool emptied_ = false;                                // the queues hold nothing of ours
+  bool clear_before_gradients_ = false;                 // likewise: a group has begun
+
+  // Read where the mutex may not be taken; acquire and release, since what it ends looks at other state after it.
+  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> blamed_ = false;                 // likewise
+  std::atomic<std::uint64_t> compute_enqueued_ = 0;  // relaxed: a hint for look_for_hang()
+  Patience patience_;
+  std::array<Stillness, 3> stillness_;  // by queue role; only for look_for_hang()
 
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::size_t threads_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t threads_in_device_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_fed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_prefetched_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -166,14 +166,13 @@ std::vector<Entry> pool_keys() {
           .listed(),
       Entry(kRun, "host", &Config::host, "file.yaml#name of a machine to plan for instead of this one"),
       Entry(kRun, "schedule", &Config::schedule, "how the layers are dealt to the devices")
-          .one_of({"roundpipe"})
-          .refused({"gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1"}),
+          .one_of({"roundpipe", "gpipe", "looped_bfs"})
+          .refused({"1f1b", "interleaved", "zb_h1", "zb_v"}),
       Entry(kOfModel | kDevices, "threads", &Config::threads,
             "threads that compute on the host; 0: as many as the process may use")
           .to(4096),
       Entry(kRun, "verify_transfers", &Config::verify_transfers,
-            "checksums on everything that travels between host and devices")
-          .refused({"true"}),
+            "checksums on everything that travels between host and devices"),
   };
 }
 
@@ -222,7 +221,7 @@ std::vector<Entry> report_keys() {
       Entry(kProfile, "trace", &Config::trace, "timeline file to write"),
       Entry(kDevices, "bench", &Config::bench, "measure the devices' speeds"),
       Entry(kDevices, "catalogue", &Config::catalogue, "list the cards that can be emulated"),
-      Entry(kPlan, "compare", &Config::compare, "other schedules beside it").refused({"true"}),
+      Entry(kPlan, "compare", &Config::compare, "the published schedules beside it"),
       Entry(kEvery, "json", &Config::json, "one JSON document on standard output and nothing else"),
   };
 }

@@ -4,6 +4,8 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/pool.h"
+#include "rondo/devices/speed_cache.h"
+#include "rondo/partition/schedules.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 
@@ -59,12 +61,40 @@ Json slots_json(const partition::Plan& plan) {
   return slots;
 }
 
-Json speeds_json(const devices::DeviceProfile& profile, bool known) {
+Json schedules_json(const std::vector<partition::ComparedSchedule>& rows) {
+  Json schedules = Json::object();
+  for (const partition::ComparedSchedule& row : rows) {
+    schedules[row.name] = {{"bubble", row.bubble},         {"tokens_per_second", row.tokens_per_second},
+                           {"peak_bytes", row.peak_bytes}, {"stages_per_device", row.stages_per_device},
+                           {"recompute", row.recompute},   {"fits", row.fits},
+                           {"executable", row.executable}};
+  }
+  return schedules;
+}
+
+/// A described card's figures are known; a real device's are measured now, remembered, or unknown (0).
+absl::StatusOr<devices::DeviceProfile> known_speeds(const Config& config, const devices::PoolMember& member,
+                                                    devices::ThreadPool& threads) {
+  const devices::DeviceCaps& caps = member.device->caps();
+  const devices::SpeedCache cache = devices::SpeedCache::of_user();
+  if (config.bench && caps.does_arithmetic) {
+    RONDO_ASSIGN_OR_RETURN(devices::DeviceProfile profile, devices::measure_device(*member.device, threads));
+    if (!member.described) cache.remember(*member.device, profile);
+    return profile;
+  }
+  if (member.described) return member.profile;
+  devices::DeviceProfile unknown;
+  unknown.link_latency_seconds = 0;
+  for (const devices::DType dtype : caps.compute_dtypes) unknown.flops[dtype] = 0;
+  return cache.find(*member.device).value_or(unknown);
+}
+
+Json speeds_json(const devices::DeviceProfile& profile) {
   Json flops = Json::object();
   for (const auto& [dtype, speed] : profile.flops) {
-    flops[devices::name_of(dtype)] = known && speed > 0 ? Json(speed) : Json(nullptr);
+    flops[devices::name_of(dtype)] = speed > 0 ? Json(speed) : Json(nullptr);
   }
-  const auto number = [&](double value) { return known && value > 0 ? Json(value) : Json(nullptr); };
+  const auto number = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
   return {{"flops", std::move(flops)},
           {"memory_bandwidth", number(profile.memory_bandwidth)},
           {"link",
@@ -80,6 +110,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
   if (!config.dataset.empty()) {
+    if (open.folder.empty()) return find_model(config.model_name_or_path).status();  // data needs its tokenizer
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
     Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
@@ -100,7 +131,16 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
                {"host_memory", memory_json(run.plan.host)},
                {"disk_bytes", run.plan.disk_bytes},
                {"disk_bytes_written_per_step", run.plan.disk_bytes},
+               {"advice", run.plan.predicted.advice},
                {"slots", slots_json(run.plan)}};
+  if (config.compare) {
+    Config dealt = config;
+    dealt.schedule = partition::name_of(partition::Schedule::kRoundPipe);
+    RONDO_ASSIGN_OR_RETURN(const PlannedRun own,
+                           plan_run(dealt, *open.architecture, machine, lengths, Purpose::kTrain));
+    view.schedules = partition::compare(own.plan, own.shape, own.work, machine.shape);
+    view.json["schedules"] = schedules_json(view.schedules);
+  }
   return view;
 }
 
@@ -112,10 +152,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   Json list = Json::array();
   for (const devices::PoolMember& member : pool) {
     const devices::DeviceCaps& caps = member.device->caps();
-    devices::DeviceProfile profile = member.profile;
-    if (config.bench && caps.does_arithmetic) {
-      RONDO_ASSIGN_OR_RETURN(profile, devices::measure_device(*member.device, threads));
-    }
+    RONDO_ASSIGN_OR_RETURN(const devices::DeviceProfile profile, known_speeds(config, member, threads));
     Json dtypes = Json::array();
     for (const devices::DType dtype : caps.compute_dtypes) dtypes.push_back(devices::name_of(dtype));
     Json entry = {{"name", caps.name},
@@ -123,8 +160,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
                   {"description", caps.description},
                   {"memory_bytes", caps.memory_bytes},
                   {"dtypes", std::move(dtypes)}};
-    // A described card's figures are known; a real device's are measured or unknown.
-    entry.update(speeds_json(profile, config.bench || !profile.source.empty()));
+    entry.update(speeds_json(profile));
     list.push_back(std::move(entry));
   }
   Json document = {{"devices", std::move(list)}};
@@ -132,7 +168,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   Json cards = Json::array();
   for (const devices::DeviceProfile& card : devices::card_catalogue()) {
     Json entry = {{"name", card.name}, {"memory_bytes", card.memory_bytes}};
-    entry.update(speeds_json(card, true));
+    entry.update(speeds_json(card));
     entry["efficiency"] = card.efficiency;
     entry["source"] = card.source;
     cards.push_back(std::move(entry));

@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <tuple>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
+#include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
 #include "rondo/schedule/shape.h"
 #include "rondo/train/weights.h"
@@ -131,21 +133,25 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   if (!config.eval_dataset.empty()) {
     RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_dataset(config.eval_dataset, text.renderer(), options));
   } else if (config.val_size > 0 && !run.train.samples.empty()) {
-    auto [train, held_out] = data::split_dataset(std::move(run.train), config.val_size, config.seed);
-    if (train.samples.empty() || held_out.samples.empty()) {
-      return invalid_input("val_size: {} cannot part the {} samples of {} into some to train on and some to hold out",
-                           config.val_size, train.samples.size() + held_out.samples.size(), config.dataset);
-    }
-    run.train = std::move(train);
-    run.evaluation = std::move(held_out);
+    auto parts = data::split_dataset(std::move(run.train), config.val_size, config.seed);
+    if (!parts.ok()) return with_context(parts.status(), "val_size");
+    std::tie(run.train, run.evaluation) = *std::move(parts);
   }
   return run;
 }
 
 absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool need_weights) {
   OpenModel open;
-  RONDO_ASSIGN_OR_RETURN(open.folder, find_model(config.model_name_or_path));
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(open.folder));
+  model::ModelConfig model_config;
+  absl::StatusOr<fs::path> folder = find_model(config.model_name_or_path);
+  const auto known = folder.ok() || need_weights ? std::nullopt : model::known_model(config.model_name_or_path);
+  if (known) {
+    model_config = *known;
+  } else {
+    RONDO_RETURN_IF_ERROR(folder.status());
+    open.folder = *std::move(folder);
+    RONDO_ASSIGN_OR_RETURN(model_config, model::load_config(open.folder));
+  }
   const bool training = purpose == Purpose::kTrain;
   model::MethodSpec method;
   method.dtype = dtype_of(config.dtype);
@@ -195,6 +201,7 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(machine.host, devices::load_host_profile(config.host));
   }
   machine.shape.host = machine.host;
+  machine.shape.copies_use_host_memory = !machine.phantom;
   machine.shape.host_budget_bytes = machine.host.memory_bytes;
   if (machine.phantom && config.host.empty()) machine.shape.host_budget_bytes = ~Bytes{0} / 4;
   if (!config.host_memory_limit.empty()) {
@@ -232,9 +239,10 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
   run.work.sequence_length = lengths.longest_sequence;
-  partition::PlanRequest request;
-  if (config.recompute != "auto") request.keep = keep_of(config.recompute);
-  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, request));
+  run.work.microbatch_sequences = config.per_device_train_batch_size;
+  run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
+  if (config.recompute != "auto") run.request.keep = keep_of(config.recompute);
+  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
   return run;
 }
 
@@ -250,6 +258,23 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));
   }
   return store;
+}
+
+schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,
+                                       offload::ParameterStore& store) {
+  schedule::ExecutorParts parts;
+  parts.model = &*model.architecture;
+  parts.plan = &run.plan;
+  parts.shape = &run.shape;
+  parts.work = run.work;
+  for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
+  parts.parameters = &store;
+  parts.threads = machine.threads.get();
+  parts.host = machine.host;
+  parts.buckets = run.buckets;
+  parts.recovery.machine = machine.shape;
+  parts.recovery.request = run.request;
+  return parts;
 }
 
 }  // namespace rondo::train

@@ -71,6 +71,15 @@ class Watcher {
 
 }  // namespace
 
+/// A device that hangs may hold threads for ever: lost ones are not closed, they end with the program.
+Trainer::~Trainer() {
+  if (executor_ == nullptr) return;
+  const std::vector<partition::DeviceIndex> lost = executor_->lost_devices();
+  executor_.reset();
+  static auto* const kept = new std::vector<std::unique_ptr<devices::Device>>();
+  for (const partition::DeviceIndex device : lost) kept->push_back(std::move(machine_.pool[device].device));
+}
+
 absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(open());
   RONDO_RETURN_IF_ERROR(plan());
@@ -86,6 +95,9 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+  // Before there is much in memory: measuring takes some, for a moment.
+  first_peak_ = peak_flops(machine_, dtype(), devices::SpeedCache::of_user());
+  light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
@@ -183,19 +195,10 @@ absl::Status Trainer::resume() {
 }
 
 absl::Status Trainer::start() {
-  schedule::ExecutorParts parts;
-  parts.model = &*model_.architecture;
-  parts.plan = &planned_.plan;
-  parts.shape = &planned_.shape;
-  parts.work = planned_.work;
-  for (const devices::PoolMember& member : machine_.pool)
-    parts.devices.push_back({member.device.get(), member.profile});
-  parts.parameters = &*store_;
-  parts.threads = machine_.threads.get();
+  schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
-  parts.host = machine_.host;
-  parts.buckets = planned_.buckets;
   parts.trace_spans = 1U << 16U;
+  parts.recovery.verify_transfers = config_.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
   if (!config_.dry_run) {
@@ -218,8 +221,9 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     const std::vector<schedule::Microbatch> batches = loader_->step(step);
     const double rate = rate_.at(step);
     const absl::StatusOr<schedule::StepResult> result = executor_->train(batches, {rate, config_.max_grad_norm});
+    pass_on_notes();
     if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
-    if (!result.ok()) return result.status();
+    if (!result.ok()) return stop_with(result.status());
     const Clock::time_point now = Clock::now();
     state_.global_step = step + 1;
     state_.updates = executor_->updates();
@@ -228,15 +232,40 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
     last_end_ = now;
     if (config_.dry_run) continue;
-    if (config_.eval_steps > 0 && (step + 1) % config_.eval_steps == 0) RONDO_RETURN_IF_ERROR(evaluate(step + 1));
+    if (config_.eval_steps > 0 && (step + 1) % config_.eval_steps == 0) {
+      if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
+    }
     if (config_.save_steps > 0 && (step + 1) % config_.save_steps == 0) RONDO_RETURN_IF_ERROR(save(step + 1));
   }
   return finish(false);
 }
 
+void Trainer::pass_on_notes() {
+  for (const std::string& note : executor_->take_notes()) observer_.on_note(note);
+}
+
+/// The run ends with `error`, but what was committed is kept.
+absl::Status Trainer::stop_with(const absl::Status& error) {
+  if (config_.dry_run || machine_.phantom || state_.global_step == first_step_) return error;
+  executor_->drain_and_wait();
+  if (!executor_->update_status().ok()) return error;  // the checkpoint before stands
+  const auto text = [](const absl::Status& status) {
+    return std::string_view(status.message().data(), status.message().size());
+  };
+  if (state_.global_step != saved_step_) {
+    const absl::Status saved = save(state_.global_step);
+    if (!saved.ok()) return absl::Status(error.code(), fmt::format("{}; and {}", text(error), text(saved)));
+  }
+  return absl::Status(error.code(), fmt::format("{}; the state after step {} is in {}/checkpoint-{}", text(error),
+                                                state_.global_step, config_.output_dir, state_.global_step));
+}
+
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
   RONDO_RETURN_IF_ERROR(executor_->update_status());
+  if (light_.peak() > first_peak_) {
+    remember_peak(machine_, dtype(), light_.peak(), devices::SpeedCache::of_user());
+  }
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;
@@ -246,7 +275,7 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
     return outcome;
   }
   if (evaluation_loader_ && (config_.eval_steps == 0 || state_.global_step % config_.eval_steps != 0)) {
-    RONDO_RETURN_IF_ERROR(evaluate(state_.global_step));
+    if (const absl::Status status = evaluate(state_.global_step); !status.ok()) return stop_with(status);
   }
   if (config_.save_steps > 0 && state_.global_step % config_.save_steps != 0 && state_.global_step > first_step_) {
     RONDO_RETURN_IF_ERROR(save(state_.global_step));
@@ -266,6 +295,7 @@ absl::Status Trainer::save(std::uint64_t step) {
   RONDO_RETURN_IF_ERROR(executor_->update_status());
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit));
+  saved_step_ = step;
   observer_.on_checkpoint(fmt::format("{}/checkpoint-{}", config_.output_dir, step));
   return absl::OkStatus();
 }
@@ -276,9 +306,11 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
   report.step = step;
   double sum = 0;
   for (std::uint64_t i = 0; i < evaluation_loader_->steps_per_epoch(); ++i) {
-    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor_->evaluate(evaluation_loader_->step(i)));
-    sum += result.loss_sum;
-    report.eval_target_tokens += result.target_tokens;
+    const absl::StatusOr<schedule::StepResult> result = executor_->evaluate(evaluation_loader_->step(i));
+    pass_on_notes();
+    RONDO_RETURN_IF_ERROR(result.status());
+    sum += result->loss_sum;
+    report.eval_target_tokens += result->target_tokens;
   }
   report.eval_loss = sum / static_cast<double>(std::max<std::uint64_t>(report.eval_target_tokens, 1));
   if (!std::isfinite(report.eval_loss)) return internal_error("the evaluation loss after step {} is not finite", step);

@@ -11,6 +11,7 @@
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 #include "run_output.h"
+#include "speed_of_light.h"
 
 namespace rondo::train {
 
@@ -18,6 +19,9 @@ class Trainer {
  public:
   Trainer(const Config& config, RunObserver& observer, const StopFlag& stop)
       : config_(config), observer_(observer), stop_(stop) {}
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   absl::StatusOr<RunOutcome> run();
 
@@ -32,10 +36,13 @@ class Trainer {
                         const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
   absl::Status evaluate(std::uint64_t step);
   absl::Status save(std::uint64_t step);
+  absl::Status stop_with(const absl::Status& error);
+  void pass_on_notes();
   RunSummary summary();
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
   double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
   double necessary_flops(double tokens) const;
+  devices::DType dtype() const { return model_.architecture->method().dtype; }
   double epoch_of(std::uint64_t step) const;
 
   Config config_;
@@ -53,6 +60,8 @@ class Trainer {
   std::unique_ptr<schedule::StepExecutor> executor_;
   std::optional<MetricsFile> metrics_;
   RateSchedule rate_;
+  SpeedOfLight light_{0};
+  double first_peak_ = 0;  // before any step
   TrainerState state_;
   std::string resumed_from_;
   std::uint64_t total_steps_ = 0;
@@ -60,6 +69,7 @@ class Trainer {
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;
   std::uint64_t first_step_ = 0;
+  std::uint64_t saved_step_ = 0;  // of the last checkpoint
 };
 
 }  // namespace rondo::train

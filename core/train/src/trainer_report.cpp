@@ -151,17 +151,13 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.elapsed_seconds = std::chrono::duration<double>(now - started_).count();
   const auto done = static_cast<double>(step - first_step_);
   report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
-  double peak = 0;
-  for (const devices::PoolMember& member : machine_.pool) {
-    const double efficiency = std::max(member.profile.efficiency, 1e-9);
-    const double speed = member.profile.speed(planned_.work.dtype);
-    peak += machine_.phantom ? speed : speed / efficiency;
-  }
-  if (peak > 0) report.sol = necessary_flops(static_cast<double>(report.tokens)) / peak / std::max(seconds, 1e-9);
+  if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), seconds);
   report.bubble = measured_bubble(last_end_, now);
   executor_->clear_traces();
-  report.limited_by = planned_.plan.predicted.limited_by;
+  report.limited_by = executor_->plan().predicted.limited_by;
   report.skipped_steps = state_.skipped_steps;
+  report.retries = executor_->retries();
+  report.lost_devices = executor_->lost_devices().size();
   report.memory = memory_use();
   state_.log_history.push_back({{"epoch", report.epoch},
                                 {"grad_norm", report.grad_norm},

@@ -36,23 +36,17 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
-  schedule::ExecutorParts parts;
-  parts.model = &*open.architecture;
-  parts.plan = &planned.plan;
-  parts.shape = &planned.shape;
-  parts.work = planned.work;
-  for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
-  parts.parameters = &store;
-  parts.threads = machine.threads.get();
-  parts.host = machine.host;
-  parts.buckets = planned.buckets;
+  schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
+  parts.recovery.verify_transfers = config.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;
   for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
-    RONDO_ASSIGN_OR_RETURN(const schedule::StepResult result, executor->evaluate(loader.step(step)));
-    sum += result.loss_sum;
-    evaluation.target_tokens += result.target_tokens;
+    const absl::StatusOr<schedule::StepResult> result = executor->evaluate(loader.step(step));
+    for (const std::string& note : executor->take_notes()) observer.on_note(note);
+    RONDO_RETURN_IF_ERROR(result.status());
+    sum += result->loss_sum;
+    evaluation.target_tokens += result->target_tokens;
   }
   evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
   evaluation.perplexity = std::exp(evaluation.eval_loss);
@@ -68,14 +62,9 @@ absl::StatusOr<std::vector<data::TokenId>> prompt_ids(const Config& config, cons
     return invalid_input("model_name_or_path: {} has no chat template: use --raw to give the prompt as it is",
                          config.model_name_or_path);
   }
-  nlohmann::ordered_json context = {{"messages", {{{"role", "user"}, {"content", config.prompt}}}},
-                                    {"tools", nullptr},
-                                    {"documents", nullptr},
-                                    {"add_generation_prompt", true}};
-  if (text.tokenizer.bos_token()) context["bos_token"] = *text.tokenizer.bos_token();
-  if (text.tokenizer.eos_token()) context["eos_token"] = *text.tokenizer.eos_token();
-  if (text.tokenizer.pad_token()) context["pad_token"] = *text.tokenizer.pad_token();
-  if (text.tokenizer.unk_token()) context["unk_token"] = *text.tokenizer.unk_token();
+  nlohmann::ordered_json context = data::template_context(text.tokenizer);
+  context["messages"] = {{{"role", "user"}, {"content", config.prompt}}};
+  context["add_generation_prompt"] = true;
   RONDO_ASSIGN_OR_RETURN(const std::string rendered, text.chat_template->render(context));
   return text.tokenizer.encode(rendered, false).ids;
 }

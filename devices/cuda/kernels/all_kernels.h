@@ -5,6 +5,8 @@
 #include "cached_attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
+#include "matrix_attention.h"
+#include "matrix_backward.h"
 #include "product.h"
 #include "rope.h"
 #include "rows.h"

@@ -11,7 +11,7 @@
 namespace rondo::devices::cuda {
 
 inline constexpr int kAttentionThreads = 128;
-inline constexpr int kTileElements = 2048;                             // of a tile [tile, head_dim], at most
+inline constexpr int kTileElements = 2048;                              // of a tile [tile, head_dim], at most
 inline constexpr int kOwnElements = kTileElements / kAttentionThreads;  // of a thread
 
 /// Rows of a tile: as many as keep four tiles of fp32 in 48 KiB. 0: no tile is small enough.
@@ -31,8 +31,8 @@ constexpr int attention_shared(int head_dim) {
 /// different banks.
 struct AttentionShared {
   float* tiles[4];
-  float* scores[2];  // [tile, tile + 1]
-  float* rows[4];    // [tile] each
+  float* scores[2];     // [tile, tile + 1]
+  float* rows[4];       // [tile] each
   std::int32_t* first;  // [tile] first key of each query; past the last where the token is padding
   std::int32_t stride;
   std::int32_t score_stride;
@@ -151,9 +151,8 @@ struct Attention {
       block.each([&](int thread) { accumulate(p, shared, thread, sums[thread]); });
     }
     block.each([&](int thread) {
-      Tiles::put(p, p.o, p.heads, head, query, thread, sums[thread], [&](int row) {
-        return shared.rows[1][row] > 0 ? 1.0F / shared.rows[1][row] : 0.0F;
-      });
+      Tiles::put(p, p.o, p.heads, head, query, thread, sums[thread],
+                 [&](int row) { return shared.rows[1][row] > 0 ? 1.0F / shared.rows[1][row] : 0.0F; });
       if (thread >= p.tile || query + thread >= p.tokens) return;
       const float total = shared.rows[1][thread];
       p.lse[static_cast<std::int64_t>(query + thread) * p.heads + head] =
@@ -358,9 +357,8 @@ struct AttentionBackwardQueries {
         }
       });
     }
-    block.each([&](int thread) {
-      Tiles::put(p, p.dq, p.heads, head, query, thread, dq[thread], [](int) { return 1.0F; });
-    });
+    block.each(
+        [&](int thread) { Tiles::put(p, p.dq, p.heads, head, query, thread, dq[thread], [](int) { return 1.0F; }); });
   }
 };
 

@@ -1,9 +1,10 @@
 // A block of threads, as kernels see it: phases that every thread runs, ended by a barrier.
 //
 // A kernel is a class with `template <typename Block> static void run(Block&, const Params&)`. On a card Block is the
-// DeviceBlock: each() runs its phase once a thread. Compiled for the host it is the HostBlock: each() runs the phase for
-// one thread after the other, so that a kernel's indices, masks and sums can be tried where there is no card. What lives
-// across phases is either in shared memory or an Own<T>, one value a thread. Sums over a block have one order on both.
+// DeviceBlock: each() runs its phase once a thread. Compiled for the host it is the HostBlock: each() runs the phase
+// for one thread after the other, so that a kernel's indices, masks and sums can be tried where there is no card. What
+// lives across phases is either in shared memory or an Own<T>, one value a thread. Sums over a block have one order on
+// both.
 #pragma once
 
 #include <cmath>
@@ -31,6 +32,21 @@ struct Array {
   RONDO_KERNEL T& operator[](int i) { return values[i]; }
 };
 
+/// What a lane of a warp holds of the matrices of one m16n8k16 product: A [16, 16] and B [16, 8] of two-byte numbers,
+/// two in a register, C [16, 8] of fp32. With g = lane / 4 and q = lane % 4:
+///   A: register r, half h: row g + 8 (r % 2), column 2 q + h + 8 (r / 2)
+///   B: register r, half h: row 2 q + h + 8 r, column g
+///   C: number i: row g + 8 (i / 2), column 2 q + i % 2
+struct FragmentA {
+  std::uint32_t x[4];
+};
+struct FragmentB {
+  std::uint32_t x[2];
+};
+struct FragmentC {
+  float x[4];
+};
+
 #ifdef __CUDACC__
 
 class DeviceBlock {
@@ -52,6 +68,53 @@ class DeviceBlock {
   __device__ __forceinline__ void each(Phase phase) const {
     phase(static_cast<int>(threadIdx.x));
     __syncthreads();
+  }
+  /// A phase without a barrier: for what a thread or its warp keeps to itself.
+  template <typename Phase>
+  __device__ __forceinline__ void local(Phase phase) const {
+    phase(static_cast<int>(threadIdx.x));
+  }
+  __device__ __forceinline__ void barrier() const { __syncthreads(); }
+  /// c += a b by the matrix units, a warp each; the arguments give a thread's fragments.
+  template <bool kBfloat, typename C, typename A, typename B>
+  __device__ __forceinline__ void multiply(C c_of, A a_of, B b_of) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    FragmentC& c = c_of(thread);
+    const FragmentA& a = a_of(thread);
+    const FragmentB& b = b_of(thread);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (kBfloat) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3])
+          : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3])
+          : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+    }
+#else
+    (void)a;
+    (void)b;
+    c.x[0] = 0;
+    __trap();  // never launched on such cards
+#endif
+  }
+  /// Over the four lanes that share a row of C; all of them get it.
+  template <typename Value>
+  __device__ __forceinline__ void quad_max(Value value_of) const {
+    float& value = value_of(static_cast<int>(threadIdx.x));
+    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 1));
+    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 2));
+  }
+  template <typename Value>
+  __device__ __forceinline__ void quad_sum(Value value_of) const {
+    float& value = value_of(static_cast<int>(threadIdx.x));
+    value += __shfl_xor_sync(0xFFFFFFFFU, value, 1);
+    value += __shfl_xor_sync(0xFFFFFFFFU, value, 2);
   }
   __device__ __forceinline__ float sum(Own<float>& own) const {
     return combine(own.value, [](float a, float b) { return a + b; });
@@ -101,6 +164,30 @@ class HostBlock {
   void each(Phase phase) const {
     for (int thread = 0; thread < threads_; ++thread) phase(thread);
   }
+  template <typename Phase>
+  void local(Phase phase) const {
+    each(phase);
+  }
+  void barrier() const {}
+  template <bool kBfloat, typename C, typename A, typename B>
+  void multiply(C c_of, A a_of, B b_of) const {
+    for (int warp = 0; warp < threads_; warp += kWarp) multiply_warp<kBfloat>(warp, c_of, a_of, b_of);
+  }
+  template <typename Value>
+  void quad_max(Value value_of) const {
+    for (int i = 0; i < threads_; i += 4) {
+      float largest = value_of(i);
+      for (int lane = 1; lane < 4; ++lane) largest = std::fmax(largest, value_of(i + lane));
+      for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = largest;
+    }
+  }
+  template <typename Value>
+  void quad_sum(Value value_of) const {
+    for (int i = 0; i < threads_; i += 4) {
+      const float sum = (value_of(i) + value_of(i + 1)) + (value_of(i + 2) + value_of(i + 3));
+      for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = sum;
+    }
+  }
   float sum(Own<float>& own) const {
     return combine(own, [](float a, float b) { return a + b; });
   }
@@ -126,6 +213,33 @@ class HostBlock {
     }
     return total;
   }
+
+  /// Puts the fragments of a warp's lanes together and multiplies.
+  template <bool kBfloat, typename C, typename A, typename B>
+  static void multiply_warp(int warp, C c_of, A a_of, B b_of) {
+    float a[16][16];
+    float b[16][8];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const int g = lane / 4;
+      const int q = lane % 4;
+      const FragmentA left = a_of(warp + lane);
+      const FragmentB right = b_of(warp + lane);
+      for (int half = 0; half < 2; ++half) {
+        for (int r = 0; r < 4; ++r) a[g + 8 * (r % 2)][2 * q + half + 8 * (r / 2)] = half_of<kBfloat>(left.x[r], half);
+        for (int r = 0; r < 2; ++r) b[2 * q + half + 8 * r][g] = half_of<kBfloat>(right.x[r], half);
+      }
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      FragmentC& c = c_of(warp + lane);
+      for (int i = 0; i < 4; ++i) {
+        float sum = c.x[i];
+        for (int k = 0; k < 16; ++k) sum += a[lane / 4 + 8 * (i / 2)][k] * b[k][2 * (lane % 4) + i % 2];
+        c.x[i] = sum;
+      }
+    }
+  }
+  template <bool kBfloat>
+  static float half_of(std::uint32_t pair, int half);  // in storage.h, which knows how numbers are stored
 
   const std::int64_t x_;
   const std::int64_t y_;

@@ -94,7 +94,8 @@ struct EntropySoftmax {
     const std::int32_t target = p.targets[p.places[1 + place]];
     block.each([&](int thread) {
       if (thread == 0) {
-        p.losses[place] = log(static_cast<double>(total)) + static_cast<double>(maximum) - static_cast<double>(logits[target]);
+        p.losses[place] =
+            log(static_cast<double>(total)) + static_cast<double>(maximum) - static_cast<double>(logits[target]);
       }
     });
     if (gradient == nullptr) return;

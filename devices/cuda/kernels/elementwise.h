@@ -114,8 +114,8 @@ struct Dropout {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const DropoutParams& p) {
     for_elements(block, p.elements, [&](std::int64_t i) {
-      const bool keep =
-          dropout_keeps(p.keys[i / p.columns], p.layer, p.site, static_cast<std::uint64_t>(i % p.columns), p.probability);
+      const bool keep = dropout_keeps(p.keys[i / p.columns], p.layer, p.site, static_cast<std::uint64_t>(i % p.columns),
+                                      p.probability);
       store(static_cast<T*>(p.y) + i, keep ? load(static_cast<const T*>(p.x) + i) * p.scale : 0.0F);
     });
   }

@@ -28,4 +28,11 @@ constexpr KernelId of_storage(KernelId fp32, Storage storage) {
   return static_cast<KernelId>(static_cast<int>(fp32) + static_cast<int>(storage));
 }
 
+/// The kernel of a family of matrix_tiles.h: `bf16_64` names the family. REQUIRES: two-byte storage, heads of 64 or
+/// 128.
+constexpr KernelId of_matrix(KernelId bf16_64, Storage storage, int head_dim) {
+  return static_cast<KernelId>(static_cast<int>(bf16_64) + (storage == Storage::kFloat16 ? 2 : 0) +
+                               (head_dim == 128 ? 1 : 0));
+}
+
 }  // namespace rondo::devices::cuda

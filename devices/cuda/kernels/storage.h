@@ -17,9 +17,11 @@ enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16 };
 inline constexpr int kStorages = 3;
 
 struct Bf16 {
+  static constexpr bool kIsBfloat = true;
   std::uint16_t bits;
 };
 struct Fp16 {
+  static constexpr bool kIsBfloat = false;
   std::uint16_t bits;
 };
 
@@ -91,6 +93,16 @@ RONDO_KERNEL void store(Fp16* at, float x) {
   at->bits = static_cast<std::uint16_t>(sign | result);
 #endif
 }
+
+#ifndef __CUDACC__
+template <bool kBfloat>
+float HostBlock::half_of(std::uint32_t pair, int half) {
+  const auto bits = static_cast<std::uint16_t>(half == 0 ? pair & 0xFFFFU : pair >> 16U);
+  const Bf16 wide{bits};
+  const Fp16 narrow{bits};
+  return kBfloat ? load(&wide) : load(&narrow);
+}
+#endif
 
 RONDO_KERNEL float load_any(const void* from, Storage storage, std::int64_t i) {
   if (storage == Storage::kFloat32) return load(static_cast<const float*>(from) + i);

@@ -125,13 +125,13 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   }
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, engine_.get()));
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), context_->facts().major >= 8}));
   const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {
     // Runs of other programs may still be using the old one. Before the run, so a wait does no harm.
-    RONDO_RETURN_IF_ERROR(context_->check(
-        context_->driver().stream_synchronize(queue_of(QueueRole::kCompute).stream()), "cuStreamSynchronize"));
+    RONDO_RETURN_IF_ERROR(context_->check(context_->driver().stream_synchronize(queue_of(QueueRole::kCompute).stream()),
+                                          "cuStreamSynchronize"));
     workspace_.reset();  // first: the two need not fit side by side; submit() notices when the new one failed
     absl::StatusOr<std::unique_ptr<CardMemory>> memory = CardMemory::make(context_, nullptr, needed);
     if (!memory.ok()) return with_context(memory.status(), "workspace");

@@ -142,8 +142,8 @@ void CardQueue::enqueue(const HostWork& work, std::span<const Point> waits, Poin
   filled_.notify_one();
 }
 
-/// Waits on the host for what the card cannot wait for: other devices' timelines and the host's, and everything when the
-/// driver copies in this thread (`host_order`).
+/// Waits on the host for what the card cannot wait for: other devices' timelines and the host's, and everything when
+/// the driver copies in this thread (`host_order`).
 absl::Status CardQueue::await_before(const Entry& entry, bool host_order) {
   for (std::size_t i = 0; i < entry.wait_count; ++i) {
     if (!host_order) {

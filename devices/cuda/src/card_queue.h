@@ -1,10 +1,10 @@
 // A stream behind the contract's queues: work is sent to it at once, in the caller's thread, and retired by a thread of
 // the queue that waits for the work's event, then signals or poisons.
 //
-// Between the card's own queues order is kept by the card: a wait for work that is still in flight becomes a wait of the
-// stream for that work's event. A queue has a ring of kRing places with an event each; nothing allocates once it is
-// made. Work that is known to fail when it is enqueued goes through the ring as well, so that a timeline is poisoned only
-// after what was enqueued before it has been signalled.
+// Between the card's own queues order is kept by the card: a wait for work that is still in flight becomes a wait of
+// the stream for that work's event. A queue has a ring of kRing places with an event each; nothing allocates once it is
+// made. Work that is known to fail when it is enqueued goes through the ring as well, so that a timeline is poisoned
+// only after what was enqueued before it has been signalled.
 //
 // Lock order: a queue's order_, then StreamWork::submit_lock(), then the ring's mutex, then a timeline's.
 #pragma once

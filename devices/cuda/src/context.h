@@ -1,13 +1,14 @@
-// A card's context, its kernels, and what is allocated in it. Shared by the device and its memory, which may outlive it.
+// A card's context, its kernels, and what is allocated in it. Shared by the device and its memory, which may outlive
+// it.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string>
 
-#include "kernels/kernel_ids.h"
 #include "absl/status/statusor.h"
 #include "driver.h"
+#include "kernels/kernel_ids.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
 #include "rondo/devices/memory_budget.h"

@@ -1,8 +1,8 @@
 // Matrix products by cuBLASLt, found at run time.
 //
 // Row-major C [M, N] is column-major C^T [N, M]: cuBLASLt is given B for its first operand and A for its second. The
-// algorithm is its heuristics' first for the shape among those without split sums, asked once a shape, so that it follows
-// from shape, card and library version alone. Sums are in fp32 and fp32 operands are never cut to TF32.
+// algorithm is its heuristics' first for the shape among those without split sums, asked once a shape, so that it
+// follows from shape, card and library version alone. Sums are in fp32 and fp32 operands are never cut to TF32.
 #include <cublasLt.h>
 #include <dlfcn.h>
 
@@ -20,10 +20,22 @@ namespace {
 constexpr Bytes kWorkspace = 32_MiB;
 
 /// X(member): the function cublasLt<member>.
-#define RONDO_CUBLAS_FUNCTIONS(X)                                                                                 \
-  X(Create) X(Destroy) X(GetVersion) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy) \
-      X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate)           \
-          X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+// clang-format off
+#define RONDO_CUBLAS_FUNCTIONS(X) \
+  X(Create) \
+  X(Destroy) \
+  X(GetVersion) \
+  X(Matmul) \
+  X(MatmulAlgoGetHeuristic) \
+  X(MatmulDescCreate) \
+  X(MatmulDescDestroy) \
+  X(MatmulDescSetAttribute) \
+  X(MatrixLayoutCreate) \
+  X(MatrixLayoutDestroy) \
+  X(MatmulPreferenceCreate) \
+  X(MatmulPreferenceDestroy) \
+  X(MatmulPreferenceSetAttribute)
+// clang-format on
 
 struct Library {
 #define RONDO_CUBLAS_MEMBER(member) decltype(&cublasLt##member) member = nullptr;
@@ -40,7 +52,7 @@ absl::Status find_library(Library& library) {
     const char* why = dlerror();
     return unimplemented("cuBLASLt is not there ({}); RONDO_CUBLASLT names its file", why != nullptr ? why : name);
   }
-#define RONDO_CUBLAS_FIND(member)                                                                \
+#define RONDO_CUBLAS_FIND(member)                                                                 \
   library.member = reinterpret_cast<decltype(library.member)>(dlsym(handle, "cublasLt" #member)); \
   if (library.member == nullptr) return unimplemented("{} lacks cublasLt" #member, name);
   RONDO_CUBLAS_FUNCTIONS(RONDO_CUBLAS_FIND)

@@ -21,14 +21,14 @@ absl::Status fill_driver(Driver& driver, LookUp look_up, const std::string& miss
   if (look_up == nullptr) {
     return unimplemented("the NVIDIA driver is too old: it lacks cuGetProcAddress_v2, found from CUDA 12.0 on");
   }
-#define RONDO_DRIVER_FIND(member, name, parameters)                                                         \
-  {                                                                                                         \
-    void* function = nullptr;                                                                               \
-    int found = 0;                                                                                          \
-    if (look_up(name, &function, kInterface, 0, &found) != kSuccess || function == nullptr) {               \
-      return unimplemented("the NVIDIA driver is too old or broken: it lacks {} of CUDA 12.0", name);       \
-    }                                                                                                       \
-    driver.member = reinterpret_cast<decltype(driver.member)>(function);                                    \
+#define RONDO_DRIVER_FIND(member, name, parameters)                                                   \
+  {                                                                                                   \
+    void* function = nullptr;                                                                         \
+    int found = 0;                                                                                    \
+    if (look_up(name, &function, kInterface, 0, &found) != kSuccess || function == nullptr) {         \
+      return unimplemented("the NVIDIA driver is too old or broken: it lacks {} of CUDA 12.0", name); \
+    }                                                                                                 \
+    driver.member = reinterpret_cast<decltype(driver.member)>(function);                              \
   }
   RONDO_DRIVER_FUNCTIONS(RONDO_DRIVER_FIND)
 #undef RONDO_DRIVER_FIND
@@ -45,8 +45,7 @@ absl::StatusOr<const Driver*> find_driver() {
     auto* result = new Found;
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     const char* why = library == nullptr ? dlerror() : nullptr;
-    LookUp look_up =
-        library == nullptr ? nullptr : reinterpret_cast<LookUp>(dlsym(library, "cuGetProcAddress_v2"));
+    LookUp look_up = library == nullptr ? nullptr : reinterpret_cast<LookUp>(dlsym(library, "cuGetProcAddress_v2"));
     const std::string missing = library != nullptr ? "" : (why != nullptr ? why : "libcuda.so.1 is not there");
     result->status = fill_driver(result->driver, look_up, missing);
     return result;

@@ -13,8 +13,8 @@
 
 namespace rondo::devices::cuda {
 
-using Result = int;                 // CUresult
-using DeviceHandle = int;           // CUdevice
+using Result = int;                        // CUresult
+using DeviceHandle = int;                  // CUdevice
 using DevicePointer = unsigned long long;  // CUdeviceptr
 using ContextHandle = struct CUctx_st*;
 using ModuleHandle = struct CUmod_st*;
@@ -43,43 +43,40 @@ inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostPortable = 1;
 
 /// X(member, name for the driver, parameters). All return a Result.
-#define RONDO_DRIVER_FUNCTIONS(X)                                                                     \
-  X(init, "cuInit", (unsigned flags))                                                                 \
-  X(driver_version, "cuDriverGetVersion", (int* version))                                             \
-  X(device_count, "cuDeviceGetCount", (int* count))                                                   \
-  X(device_get, "cuDeviceGet", (DeviceHandle * device, int ordinal))                                  \
-  X(device_name, "cuDeviceGetName", (char* name, int size, DeviceHandle device))                      \
-  X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceHandle device))       \
-  X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, DeviceHandle device))       \
-  X(context_release, "cuDevicePrimaryCtxRelease", (DeviceHandle device))                              \
-  X(context_set, "cuCtxSetCurrent", (ContextHandle context))                                          \
-  X(memory_info, "cuMemGetInfo", (std::size_t * free, std::size_t * total))                           \
-  X(memory_allocate, "cuMemAlloc", (DevicePointer * pointer, std::size_t size))                       \
-  X(memory_free, "cuMemFree", (DevicePointer pointer))                                                \
-  X(host_allocate, "cuMemHostAlloc", (void** pointer, std::size_t size, unsigned flags))              \
-  X(host_free, "cuMemFreeHost", (void* pointer))                                                      \
-  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                         \
-  X(stream_destroy, "cuStreamDestroy", (StreamHandle stream))                                         \
-  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                 \
-  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))       \
-  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                             \
-  X(event_destroy, "cuEventDestroy", (EventHandle event))                                             \
-  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                          \
-  X(event_synchronize, "cuEventSynchronize", (EventHandle event))                                     \
-  X(copy_up, "cuMemcpyHtoDAsync",                                                                     \
-    (DevicePointer to, const void* from, std::size_t size, StreamHandle stream))                      \
-  X(copy_down, "cuMemcpyDtoHAsync", (void* to, DevicePointer from, std::size_t size, StreamHandle stream)) \
-  X(copy_within, "cuMemcpyDtoDAsync",                                                                 \
-    (DevicePointer to, DevicePointer from, std::size_t size, StreamHandle stream))                    \
-  X(set_bytes, "cuMemsetD8Async",                                                                     \
-    (DevicePointer to, unsigned char value, std::size_t size, StreamHandle stream))                   \
-  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                      \
-  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                           \
-  X(module_function, "cuModuleGetFunction", (FunctionHandle * function, ModuleHandle module, const char* name)) \
-  X(launch, "cuLaunchKernel",                                                                         \
-    (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
-     unsigned block_y, unsigned block_z, unsigned shared, StreamHandle stream, void** parameters, void** extra)) \
-  X(error_name, "cuGetErrorName", (Result error, const char** name))                                  \
+#define RONDO_DRIVER_FUNCTIONS(X)                                                                                    \
+  X(init, "cuInit", (unsigned flags))                                                                                \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                                            \
+  X(device_count, "cuDeviceGetCount", (int* count))                                                                  \
+  X(device_get, "cuDeviceGet", (DeviceHandle * device, int ordinal))                                                 \
+  X(device_name, "cuDeviceGetName", (char* name, int size, DeviceHandle device))                                     \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceHandle device))                      \
+  X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, DeviceHandle device))                      \
+  X(context_release, "cuDevicePrimaryCtxRelease", (DeviceHandle device))                                             \
+  X(context_set, "cuCtxSetCurrent", (ContextHandle context))                                                         \
+  X(memory_info, "cuMemGetInfo", (std::size_t * free, std::size_t * total))                                          \
+  X(memory_allocate, "cuMemAlloc", (DevicePointer * pointer, std::size_t size))                                      \
+  X(memory_free, "cuMemFree", (DevicePointer pointer))                                                               \
+  X(host_allocate, "cuMemHostAlloc", (void** pointer, std::size_t size, unsigned flags))                             \
+  X(host_free, "cuMemFreeHost", (void* pointer))                                                                     \
+  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                                        \
+  X(stream_destroy, "cuStreamDestroy", (StreamHandle stream))                                                        \
+  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                                \
+  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))                      \
+  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                                            \
+  X(event_destroy, "cuEventDestroy", (EventHandle event))                                                            \
+  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                                         \
+  X(event_synchronize, "cuEventSynchronize", (EventHandle event))                                                    \
+  X(copy_up, "cuMemcpyHtoDAsync", (DevicePointer to, const void* from, std::size_t size, StreamHandle stream))       \
+  X(copy_down, "cuMemcpyDtoHAsync", (void* to, DevicePointer from, std::size_t size, StreamHandle stream))           \
+  X(copy_within, "cuMemcpyDtoDAsync", (DevicePointer to, DevicePointer from, std::size_t size, StreamHandle stream)) \
+  X(set_bytes, "cuMemsetD8Async", (DevicePointer to, unsigned char value, std::size_t size, StreamHandle stream))    \
+  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                                     \
+  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                                          \
+  X(module_function, "cuModuleGetFunction", (FunctionHandle * function, ModuleHandle module, const char* name))      \
+  X(launch, "cuLaunchKernel",                                                                                        \
+    (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+     unsigned block_z, unsigned shared, StreamHandle stream, void** parameters, void** extra))                       \
+  X(error_name, "cuGetErrorName", (Result error, const char** name))                                                 \
   X(error_text, "cuGetErrorString", (Result error, const char** text))
 
 struct Driver {

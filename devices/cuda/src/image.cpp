@@ -8,7 +8,8 @@ __asm__(
     ".global rondo_cuda_image\n"
     ".hidden rondo_cuda_image\n"
     "rondo_cuda_image:\n"
-    ".incbin \"" RONDO_CUDA_IMAGE "\"\n"
+    ".incbin \"" RONDO_CUDA_IMAGE
+    "\"\n"
     ".previous\n");
 
 extern "C" const unsigned char rondo_cuda_image[];

@@ -56,8 +56,8 @@ absl::Status Lowering::product(Product product) {
   const bool plain = (!shape.has_bias || product.bias_storage == shape.result) &&
                      (!shape.has_addend || product.addend_storage == shape.result);
   if (shape.rows == 0 || shape.columns == 0) return absl::OkStatus();
-  if (engine_ != nullptr && plain) {
-    const absl::StatusOr<std::uint32_t> plan = engine_->plan(shape);
+  if (options_.engine != nullptr && plain) {
+    const absl::StatusOr<std::uint32_t> plan = options_.engine->plan(shape);
     if (plan.ok()) {
       steps_.steps.emplace_back(
           ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c});
@@ -88,10 +88,10 @@ absl::Status Lowering::product(Product product) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Steps> lower(const OpList& list, ProductEngine* engine) {
+absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   Steps steps;
   for (const Op& op : list.ops) {
-    Lowering lowering(list, op, engine, steps);
+    Lowering lowering(list, op, options, steps);
     RONDO_RETURN_IF_ERROR(lower_op(lowering));
   }
   return steps;

@@ -7,8 +7,13 @@
 
 namespace rondo::devices::cuda {
 
-/// `engine`: null for products by our own kernel alone. REQUIRES: validate(list).
-/// Errors: Unimplemented naming the op, the tensor and what there is.
-absl::StatusOr<Steps> lower(const OpList& list, ProductEngine* engine);
+/// What the card offers.
+struct LowerOptions {
+  ProductEngine* engine = nullptr;  // null: products by our own kernel alone
+  bool matrix_units = false;        // m16n8k16 products of bf16 and fp16: sm_80 and later
+};
+
+/// REQUIRES: validate(list). Errors: Unimplemented naming the op, the tensor and what there is.
+absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options);
 
 }  // namespace rondo::devices::cuda

@@ -1,7 +1,7 @@
 // Steps of attention.
 #include "kernels/attention.h"
-
 #include "kernels/cached_attention.h"
+#include "kernels/matrix_tiles.h"
 #include "lowering.h"
 
 namespace rondo::devices::cuda {
@@ -31,12 +31,25 @@ Arguments<AttentionParams> arguments_of(const Lowering& op) {
   return arguments;
 }
 
+/// Whether the kernels of matrix_tiles.h do it.
+bool by_matrices(const Lowering& op) {
+  const std::int64_t head_dim = op.in(0).shape[2];
+  return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && (head_dim == 64 || head_dim == 128);
+}
+
 absl::Status lower_forward(Lowering& op) {
   Arguments<AttentionParams> arguments = arguments_of(op);
   const AttentionParams& p = arguments.params;
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
   arguments.at(&AttentionParams::lse, op.write(1));
-  op.launch(of_storage(KernelId::k_attention_fp32, Lowering::storage_of(op.in(0))),
+  const Storage storage = Lowering::storage_of(op.in(0));
+  if (by_matrices(op)) {
+    op.launch(of_matrix(KernelId::k_matrix_attention_bf16_64, storage, p.head_dim),
+              {divide_up(p.tokens, kMatrixRows), p.heads, kMatrixThreads, matrix_forward_shared(p.head_dim)},
+              arguments);
+    return absl::OkStatus();
+  }
+  op.launch(of_storage(KernelId::k_attention_fp32, storage),
             {divide_up(p.tokens, p.tile), p.heads, kAttentionThreads, attention_shared(p.head_dim)}, arguments);
   return absl::OkStatus();
 }
@@ -49,9 +62,18 @@ absl::Status lower_backward(Lowering& op) {
   arguments.at(&P::o, op.read(3)).at(&P::lse, op.read(4)).at(&P::d_o, op.read(5)).at(&P::bounds, op.read(6));
   arguments.at(&P::delta, delta).at(&P::dq, op.write(0)).at(&P::dk, op.write(1)).at(&P::dv, op.write(2));
   const Storage storage = Lowering::storage_of(op.in(0));
+  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {p.tokens, p.heads, kWarp, 0}, arguments);
+  if (by_matrices(op)) {
+    const std::int64_t blocks = divide_up(p.tokens, kMatrixRows);
+    const int bytes = matrix_backward_shared(p.head_dim);
+    op.launch(of_matrix(KernelId::k_matrix_keys_bf16_64, storage, p.head_dim),
+              {blocks, p.kv_heads, kMatrixThreads, bytes}, arguments);
+    op.launch(of_matrix(KernelId::k_matrix_queries_bf16_64, storage, p.head_dim),
+              {blocks, p.heads, kMatrixThreads, bytes}, arguments);
+    return absl::OkStatus();
+  }
   const std::int64_t tiles = divide_up(p.tokens, p.tile);
   const int shared = attention_shared(p.head_dim);
-  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {p.tokens, p.heads, kWarp, 0}, arguments);
   op.launch(of_storage(KernelId::k_attention_keys_fp32, storage), {tiles, p.kv_heads, kAttentionThreads, shared},
             arguments);
   op.launch(of_storage(KernelId::k_attention_queries_fp32, storage), {tiles, p.heads, kAttentionThreads, shared},

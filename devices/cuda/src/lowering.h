@@ -44,10 +44,11 @@ struct Grid {
 /// One op being lowered. Workspace is taken anew by each op: ops of a program run one after the other.
 class Lowering {
  public:
-  Lowering(const OpList& list, const Op& op, ProductEngine* engine, Steps& steps)
-      : list_(list), op_(op), engine_(engine), steps_(steps) {}
+  Lowering(const OpList& list, const Op& op, const LowerOptions& options, Steps& steps)
+      : list_(list), op_(op), options_(options), steps_(steps) {}
 
   const Op& op() const { return op_; }
+  const LowerOptions& options() const { return options_; }
   const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
   Place read(std::size_t i) const { return {Place::Kind::kTensor, op_.reads[i], 0}; }
@@ -59,7 +60,7 @@ class Lowering {
   }
   /// REQUIRES: a floating dtype.
   static Storage storage_of(const TensorDesc& tensor) {
-    return tensor.dtype == DType::kFloat32   ? Storage::kFloat32
+    return tensor.dtype == DType::kFloat32    ? Storage::kFloat32
            : tensor.dtype == DType::kBfloat16 ? Storage::kBfloat16
                                               : Storage::kFloat16;
   }
@@ -111,20 +112,20 @@ class Lowering {
  private:
   const OpList& list_;
   const Op& op_;
-  ProductEngine* const engine_;
+  const LowerOptions& options_;
   Steps& steps_;
   Bytes taken_ = 0;
 };
 
 inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-absl::Status lower_elementwise(Lowering& op);     // add, gated activation and its gradient
+absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
 absl::Status lower_dropout(Lowering& op);
-absl::Status lower_norm(Lowering& op);            // and its gradient
+absl::Status lower_norm(Lowering& op);  // and its gradient
 absl::Status lower_rope(Lowering& op);
-absl::Status lower_rows(Lowering& op);            // embedding and its gradient, the last row, the bias's gradient
-absl::Status lower_product(Lowering& op);         // the three products of a linear layer
+absl::Status lower_rows(Lowering& op);     // embedding and its gradient, the last row, the bias's gradient
+absl::Status lower_product(Lowering& op);  // the three products of a linear layer
 absl::Status lower_cross_entropy(Lowering& op);
-absl::Status lower_attention(Lowering& op);       // forward, backward, cached
+absl::Status lower_attention(Lowering& op);  // forward, backward, cached
 
 }  // namespace rondo::devices::cuda

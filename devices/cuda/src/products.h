@@ -15,8 +15,8 @@ namespace rondo::devices::cuda {
 class ProductEngine {
  public:
   virtual ~ProductEngine() = default;
-  /// The plan for a shape, chosen by the shape and the card alone: the same call gives the same bits in every run. Equal
-  /// shapes share a plan. Errors: NotFound when the library has none; then our own kernel does it.
+  /// The plan for a shape, chosen by the shape and the card alone: the same call gives the same bits in every run.
+  /// Equal shapes share a plan. Errors: NotFound when the library has none; then our own kernel does it.
   virtual absl::StatusOr<std::uint32_t> plan(const ProductShape& shape) = 0;
   struct Operands {
     DevicePointer a = 0;

@@ -26,16 +26,14 @@ class CardProgram::Run {
       std::memcpy(params.data() + patch.offset, &address, sizeof(address));
     }
     void* arguments[] = {params.data()};
-    return around_.context.check(
-        driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1, step.threads, 1, 1,
-                        step.shared, around_.stream, arguments, nullptr),
-        "cuLaunchKernel");
+    return around_.context.check(driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1,
+                                                 step.threads, 1, 1, step.shared, around_.stream, arguments, nullptr),
+                                 "cuLaunchKernel");
   }
 
   absl::Status operator()(const ClearStep& step) const {
     if (step.size == 0) return absl::OkStatus();
-    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, around_.stream),
-                                 "cuMemsetD8Async");
+    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, around_.stream), "cuMemsetD8Async");
   }
 
   absl::Status operator()(const ProductStep& step) const {
@@ -44,10 +42,10 @@ class CardProgram::Run {
       return internal_error("tensor '{}' lies at an address that is no multiple of {}",
                             program_.list_.tensors[place->tensor].name, kProductAlignment);
     }
-    return around_.engine->run(step.plan,
-                               {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend),
-                                resolve(step.c), step.alpha},
-                               around_.engine_workspace, around_.stream);
+    return around_.engine->run(
+        step.plan,
+        {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.c), step.alpha},
+        around_.engine_workspace, around_.stream);
   }
 
  private:

@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/kernel_ids.h"
 #include "absl/status/statusor.h"
 #include "driver.h"
+#include "kernels/kernel_ids.h"
 #include "rondo/devices/device.h"
 
 namespace rondo::devices::cuda {

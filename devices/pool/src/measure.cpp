@@ -19,6 +19,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::chrono::seconds kPatience{60};
 constexpr int kTries = 5;
+constexpr double kEnoughSeconds = 0.3;  // of tries, once there are two
 
 /// [T, N] = [T, K] [N, K]^T, large enough for any card to be busy with and small enough for a slow CPU.
 OpList product(DType dtype) {
@@ -88,10 +89,12 @@ class Stopwatch {
   /// The first run is not counted: it fetches pages and code.
   template <typename Enqueue>
   absl::StatusOr<double> least(Enqueue enqueue) {
+    const Clock::time_point first = Clock::now();
     RONDO_RETURN_IF_ERROR(finish(enqueue));
     double best = std::numeric_limits<double>::infinity();
     for (int i = 0; i < kTries; ++i) {
       const Clock::time_point begin = Clock::now();
+      if (i >= 1 && Seconds(begin - first).count() > kEnoughSeconds) break;
       RONDO_RETURN_IF_ERROR(finish(enqueue));
       best = std::min(best, Seconds(Clock::now() - begin).count());
     }
@@ -123,18 +126,23 @@ absl::Status measure_links(Device& device, Stopwatch& watch, DeviceProfile& prof
 
 }  // namespace
 
+absl::StatusOr<double> measure_flops(Device& device, DType dtype) {
+  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
+  const OpList list = product(dtype);
+  RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(list));
+  return cost_of(list, list.tokens).flops / seconds;
+}
+
 absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& /*threads*/) {
   DeviceProfile profile;
   profile.name = device.caps().name;
   profile.memory_bytes = device.caps().memory_bytes;
   profile.jitter = 0;
   profile.source = "measured";
-  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
   for (const DType dtype : device.caps().compute_dtypes) {
-    const OpList list = product(dtype);
-    RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(list));
-    profile.flops[dtype] = cost_of(list, list.tokens).flops / seconds;
+    RONDO_ASSIGN_OR_RETURN(profile.flops[dtype], measure_flops(device, dtype));
   }
+  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
   const OpList adding = stream(device.caps().memory_bytes);
   RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(adding));
   profile.memory_bandwidth = cost_of(adding, adding.tokens).bytes / seconds;

@@ -1,8 +1,8 @@
 // From the `devices` key to open devices.
 //
 //   pool   = "auto" | "all" | entry { "," entry }  entry = device [ "*" count ]
-//   device = "cpu" [ ":0" ] | "cuda" [ ":" number ] | "vulkan" [ ":" number ] | "emulated:" card | "timed:" card
-//          | "null" | card, of the kind of the card before it
+//   device = "cpu" [ ":0" ] | ( "cuda" | "vulkan" ) [ ":" index ] | "emulated:" card | "timed:" card | "null"
+//          | card, of the kind of the card before it
 //   limits = [ name "=" bytes { "," name "=" bytes } ]
 #include "rondo/devices/pool.h"
 
@@ -29,16 +29,16 @@ constexpr std::uint64_t kMostMembers = 1024;
 constexpr const char* kPossible =
     "possible are cpu, cuda:N, vulkan:N, emulated:CARD and timed:CARD (CARD: see `rondo devices --catalogue`)";
 
-enum class Kind : std::uint8_t { kCpu, kNull, kCuda, kEmulated, kTimed, kVulkan };
+enum class Kind : std::uint8_t { kCpu, kNull, kEmulated, kTimed, kVulkan, kCuda };
 
 /// A member before it is opened.
 struct Request {
   Kind kind = Kind::kCpu;
   std::string name;
-  DeviceProfile card;         // emulated and timed
-  std::uint32_t ordinal = 0;  // cuda
-  vulkan::CardInfo vulkan;    // vulkan
-  Bytes limit = 0;            // 0: none
+  DeviceProfile card;       // emulated and timed
+  Bytes limit = 0;          // 0: none
+  vulkan::CardInfo vulkan;  // vulkan
+  std::uint32_t cuda = 0;   // cuda: the card's number
 };
 
 std::string trimmed(const std::string& text) {
@@ -76,19 +76,35 @@ absl::StatusOr<std::uint64_t> take_count(std::string& entry) {
   return count;
 }
 
-/// `entry` is "vulkan" or begins with "vulkan:".
-absl::StatusOr<Request> vulkan_request(const std::string& entry) {
-  const std::string digits = entry == "vulkan" ? "0" : entry.substr(std::string_view("vulkan:").size());
+/// The N of "BACKEND:N", 0 of "BACKEND".
+absl::StatusOr<std::uint32_t> card_number(const std::string& entry, const std::string& backend) {
+  const std::string digits = entry == backend ? "0" : entry.substr(backend.size() + 1);
   const bool number = !digits.empty() && digits.size() < 4 && std::all_of(digits.begin(), digits.end(), [](char c) {
     return std::isdigit(static_cast<unsigned char>(c)) != 0;
   });
-  if (!number) return invalid_input("devices: '{}': expected vulkan:N, N the card's number from 0", entry);
+  if (!number) return invalid_input("devices: '{}': expected {}:N, N the card's number from 0", entry, backend);
+  return static_cast<std::uint32_t>(std::strtoul(digits.c_str(), nullptr, 10));
+}
+
+/// `entry` is "cuda" or begins with "cuda:". Whether there is such a card shows when it is opened.
+absl::StatusOr<Request> cuda_request(const std::string& entry) {
+  if (!cuda::has_kernels()) {
+    return invalid_input("devices: '{}': this build has no cuda backend; {}", entry, kPossible);
+  }
+  Request request;
+  request.kind = Kind::kCuda;
+  RONDO_ASSIGN_OR_RETURN(request.cuda, card_number(entry, "cuda"));
+  return request;
+}
+
+/// `entry` is "vulkan" or begins with "vulkan:".
+absl::StatusOr<Request> vulkan_request(const std::string& entry) {
+  RONDO_ASSIGN_OR_RETURN(const std::size_t index, card_number(entry, "vulkan"));
   const auto cards = vulkan::list_cards();
   if (!cards.ok()) {
     return invalid_input("devices: '{}': {}; {}", entry,
                          std::string_view(cards.status().message().data(), cards.status().message().size()), kPossible);
   }
-  const std::size_t index = std::strtoul(digits.c_str(), nullptr, 10);
   if (index >= cards->size()) {
     return invalid_input("devices: '{}': this machine has {} Vulkan device(s), the last is vulkan:{}", entry,
                          cards->size(), cards->size() - 1);
@@ -119,24 +135,7 @@ std::string devices_of_machine(bool all) {
   return devices;
 }
 
-/// "cuda" or "cuda:N". Whether there is such a card shows when it is opened.
-absl::StatusOr<Request> cuda_request(const std::string& entry) {
-  if (!cuda::has_kernels()) {
-    return invalid_input("devices: '{}': this build has no cuda backend; {}", entry, kPossible);
-  }
-  Request request;
-  request.kind = Kind::kCuda;
-  const std::string digits = entry == "cuda" ? "0" : entry.substr(std::string_view("cuda:").size());
-  const bool number = !digits.empty() && digits.size() < 4 && std::all_of(digits.begin(), digits.end(), [](char c) {
-    return std::isdigit(static_cast<unsigned char>(c)) != 0;
-  });
-  if (!number) return invalid_input("devices: '{}': expected cuda:N, N the number of a card", entry);
-  request.ordinal = static_cast<std::uint32_t>(std::strtoul(digits.c_str(), nullptr, 10));
-  return request;
-}
-
 absl::StatusOr<Request> request_of(const std::string& entry) {
-  if (entry == "cuda" || starts_with(entry, "cuda:")) return cuda_request(entry);
   Request request;
   if (entry == "cpu" || entry == "cpu:0") return request;
   if (entry == "null") {
@@ -153,6 +152,7 @@ absl::StatusOr<Request> request_of(const std::string& entry) {
     return request;
   }
   if (entry == "vulkan" || starts_with(entry, "vulkan:")) return vulkan_request(entry);
+  if (entry == "cuda" || starts_with(entry, "cuda:")) return cuda_request(entry);
   return invalid_input("devices: '{}' is no device; {}", entry, kPossible);
 }
 
@@ -163,26 +163,16 @@ std::string family_of(const Request& request) {
       return "cpu";
     case Kind::kNull:
       return "null";
-    case Kind::kCuda:
-      return "cuda";
     case Kind::kEmulated:
       return "emulated:" + request.card.name;
     case Kind::kTimed:
       return "timed:" + request.card.name;
     case Kind::kVulkan:
       return fmt::format("vulkan:{}", request.vulkan.index);
+    case Kind::kCuda:
+      return fmt::format("cuda:{}", request.cuda);
   }
   return "";
-}
-
-/// A real card keeps its own number: "cuda:1" alone in a pool is "cuda:1"; "cuda*3" are the cards 0 to 2.
-absl::Status name_card(const std::vector<Request>& before, Request& request, std::uint64_t of_count) {
-  if (of_count > 0) ++request.ordinal;
-  request.name = fmt::format("{}:{}", family_of(request), request.ordinal);
-  for (const Request& other : before) {
-    if (other.name == request.name) return invalid_input("devices: '{}' is in the pool already", request.name);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
@@ -208,8 +198,8 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
       const std::uint64_t member = members[family_of(request)]++;
       request.name = fmt::format("{}:{}", family_of(request), member);
       // A card of the machine bears its own number; opened again ("vulkan:0*2") it gets another behind it.
-      if (request.kind == Kind::kVulkan && member == 0) request.name = family_of(request);
-      if (request.kind == Kind::kCuda) RONDO_RETURN_IF_ERROR(name_card(requests, request, i));
+      const bool of_machine = request.kind == Kind::kVulkan || request.kind == Kind::kCuda;
+      if (of_machine && member == 0) request.name = family_of(request);
       requests.push_back(request);
     }
     if (requests.size() > kMostMembers) return invalid_input("devices: more than {} members", kMostMembers);
@@ -298,23 +288,21 @@ class Opener {
         member.profile.name = "null";
         break;
       }
-      case Kind::kCuda: {
-        cuda::CudaOptions card;
-        card.name = request.name;
-        card.ordinal = request.ordinal;
-        card.memory_limit = request.limit;
-        RONDO_ASSIGN_OR_RETURN(member.device, cuda::open_cuda(card, &member.profile));
-        break;
-      }
       case Kind::kEmulated:
       case Kind::kTimed: {
         RONDO_ASSIGN_OR_RETURN(member.device, open_card(request));
         member.profile = request.card;
+        member.described = true;
         break;
       }
       case Kind::kVulkan: {
         RONDO_ASSIGN_OR_RETURN(member.device, open_card_of_machine(request));
         member.profile = estimated_vulkan(*member.device, request.vulkan, threads_);
+        break;
+      }
+      case Kind::kCuda: {
+        const cuda::CudaOptions options{request.name, request.cuda, request.limit, false};
+        RONDO_ASSIGN_OR_RETURN(member.device, cuda::open_cuda(options, &member.profile));
         break;
       }
     }

@@ -1,10 +1,9 @@
 """Writes tests/data/files/config_goldens.json: config.json texts and what transformers makes of each.
 
-Usage: make_config_goldens.py OUTPUT_FOLDER. Deterministic; the versions used stand in the file. Cases named saved_*
+Usage: make_config_goldens.py OUTPUT_FOLDER. Deterministic; the versions used stand in MANIFEST.json. Cases named saved_*
 are written by transformers' save_pretrained, the others are spelled as older versions and the Hub's files spell them.
 """
 
-import hashlib
 import json
 import pathlib
 import sys
@@ -14,6 +13,9 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
 
 SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, vocab_size=300)
 
@@ -83,10 +85,10 @@ def main():
             pathlib.Path(folder, "config.json").write_text(json.dumps(config))
             cases.append({"name": name, "config": config, "expected": expected(folder)})
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    made_by = {"script": "tests/reference/files/make_config_goldens.py", "transformers": transformers.__version__,
-               "torch": torch.__version__, "sha256_of_cases": hashlib.sha256(lines.encode()).hexdigest()}
-    text = f'{{"made_by": {json.dumps(made_by)},\n"cases": [\n{lines}\n]}}\n'
-    pathlib.Path(sys.argv[1], "config_goldens.json").write_text(text)
+    out = pathlib.Path(sys.argv[1])
+    (out / "config_goldens.json").write_text(f'{{"cases": [\n{lines}\n]}}\n')
+    write_manifest(out, "tests/reference/files/make_config_goldens.py", None,
+                   {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]})
 
 
 if __name__ == "__main__":

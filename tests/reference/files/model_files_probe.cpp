@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "config_json.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/adapter.h"
@@ -25,49 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Arguments = std::vector<std::string>;
-
-Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
-Json or_null(std::optional<std::int32_t> value) { return value ? Json(*value) : Json(nullptr); }
-
-Json to_json(const RopeConfig& rope) {
-  return {{"kind", static_cast<int>(rope.kind)},
-          {"theta", rope.theta},
-          {"factor", rope.factor},
-          {"low", rope.low_frequency_factor},
-          {"high", rope.high_frequency_factor},
-          {"original", rope.original_max_positions},
-          {"attention_factor", or_null(rope.attention_factor)},
-          {"beta_fast", rope.beta_fast},
-          {"beta_slow", rope.beta_slow},
-          {"mscale", or_null(rope.mscale)},
-          {"mscale_all_dim", or_null(rope.mscale_all_dim)},
-          {"truncate", rope.truncate}};
-}
-
-Json to_json(const ModelConfig& config) {
-  Json parameters = Json::array();
-  for (const ParameterSpec& spec : model_parameters(config)) parameters.push_back({spec.name, spec.shape});
-  return {{"model_type", config.model_type},
-          {"hidden_size", config.hidden_size},
-          {"intermediate_size", config.intermediate_size},
-          {"num_layers", config.num_layers},
-          {"num_heads", config.num_heads},
-          {"num_kv_heads", config.num_kv_heads},
-          {"head_dim", config.head_dim},
-          {"vocab_size", config.vocab_size},
-          {"max_positions", config.max_positions},
-          {"rms_norm_eps", config.rms_norm_eps},
-          {"activation", static_cast<int>(config.activation)},
-          {"rope", to_json(config.rope)},
-          {"tie_word_embeddings", config.tie_word_embeddings},
-          {"initializer_range", config.initializer_range},
-          {"dtype", static_cast<int>(config.weight_type)},
-          {"sliding_window", config.sliding_window},
-          {"bos", or_null(config.bos_token_id)},
-          {"eos", config.eos_token_ids},
-          {"pad", or_null(config.pad_token_id)},
-          {"parameters", parameters}};
-}
 
 absl::StatusOr<ModelConfig> config_of_file(const std::string& file) {
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(file));

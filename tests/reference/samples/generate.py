@@ -2,17 +2,22 @@
 
 The mask is transformers' own: the templates in templates/ mark their answers with {% generation %}, and every token that
 overlaps a marked range is a target. The templates that are written out have the marks removed, so the code under test must
-find the answers by itself. Run: python3 generate.py (transformers 5.23.0, tokenizers 0.23.3, jinja2 3.1.6; no randomness).
+find the answers by itself. Run: python3 generate.py (transformers 5.23.0, tokenizers 0.23.3, jinja2 3.1.6; nothing is random).
 """
 import json
 import pathlib
 import re
+import sys
+from importlib import metadata
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from conversations import CONVERSATIONS, CORPUS, PAIRS, TEXTS
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE.parent.parent / "data" / "samples"
@@ -147,6 +152,8 @@ def main():
         write_lines(folder / "conversations.golden.jsonl", conversation_goldens(tokenizer, wrapped, marked, plain))
         write_lines(folder / "pairs.golden.jsonl", pair_goldens(tokenizer, eos_id, processor == "both"))
         write_lines(folder / "texts.golden.jsonl", text_goldens(tokenizer, eos_id))
+    write_manifest(OUT, "tests/reference/samples/generate.py", None,
+                   {name: metadata.version(name) for name in ("transformers", "tokenizers", "jinja2")})
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ Run with the pinned packages of requirements.txt:
     python generate.py <folder for the outputs: tests/data/template>
 
 Writes conversations.json (the inputs), renderings.json (a hash of every rendering, some whole), snippets.json and
-manifest.json (versions, seed and SHA-256 of the others). The same packages and seed give the same bytes.
+MANIFEST.json (versions, seed and the SHA-256 of every file). The same packages and seed give the same bytes.
 """
 
-import hashlib
 import json
 import pathlib
 import random
@@ -20,6 +19,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: F401 (what tra
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 import snippets
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
 
 SEED = 20250101
 CONVERSATIONS = 48
@@ -166,10 +168,8 @@ def main():
         cases.append({"template": source, **({"text": rendered} if failure is None else failure)})
     dump(out / "snippets.json", {"context": snippets.CONTEXT, "cases": cases})
 
-    names = ["conversations.json", "renderings.json", "snippets.json"]
-    dump(out / "manifest.json", {
-        "seed": SEED, "jinja2": jinja2.__version__, "transformers": transformers.__version__,
-        "sha256": {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names}})
+    write_manifest(out, "tests/reference/template/generate.py", SEED,
+                   {"jinja2": jinja2.__version__, "transformers": transformers.__version__})
     print(len(cases), "snippets;", {k: sum("hash" in r or "text" in r for r in v) for k, v in renderings.items()})
 
 

@@ -4,13 +4,16 @@ Pinned: Python 3.11, tokenizers 0.23.3; seeds 1 (training) and 7 (strings). Run 
     python tests/reference/tokenizer/make_goldens.py
 Writes for each tokenizer NAME/tokenizer.json and NAME/golden.bin: 10,000 hashes of the ids of the strings that
 string_maker.py makes, then 1,250 hashes of the ranges and of the decoded text of every eighth string (64-bit FNV-1a,
-little-endian). SHA256SUMS names what was written.
+little-endian). MANIFEST.json names what was written.
 """
 
-import hashlib
 import json
 import os
+import pathlib
+import platform
 import struct
+import sys
+from collections import Counter
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
@@ -20,8 +23,12 @@ from tokenizers import pre_tokenizers, trainers  # noqa: E402
 
 from string_maker import StringMaker, read_fragments  # noqa: E402
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
+
 assert tokenizers.__version__ == "0.23.3"
 TARGET = "tests/data/tokenizer"
+SEEDS = {"training": 1, "strings": 7}
 COUNT, EVERY = 10000, 8
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -86,12 +93,25 @@ def corpus(fragments):
     return texts
 
 
+def most_frequent(tokenizer, texts, count):
+    """The `count` characters that come most often in what the tokenizer splits; the trainer itself would draw among
+    equally frequent ones by the order of a hash table."""
+    counts = Counter()
+    for text in texts:
+        normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal):
+            counts.update(piece)
+    return sorted(counts, key=lambda character: (-counts[character], character))[:count]
+
+
 def train(texts, size, normalizer=None, pre_tokenizer=None, alphabet=None, special=(), limit=None):
     tokenizer = Tokenizer(models.BPE())
     if normalizer:
         tokenizer.normalizer = normalizer
     if pre_tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizer
+    if limit:
+        alphabet = most_frequent(tokenizer, texts, limit)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=list(special),
@@ -366,29 +386,27 @@ def golden(name, tokenizer, strings):
     return struct.pack(f"<{len(identities) + len(others)}Q", *identities, *others)
 
 
-def write(path, data, sums):
+def write(path, data):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as out:
         out.write(data)
-    sums.append(f"{hashlib.sha256(data).hexdigest()}  {os.path.relpath(path, TARGET)}\n")
 
 
 def main():
     fragments = read_fragments(f"{TARGET}/fragments.txt")
-    maker = StringMaker(7, fragments)
+    maker = StringMaker(SEEDS["strings"], fragments)
     strings = [maker.string() for _ in range(COUNT)]
-    sums = []
     for name, value in definitions(corpus(fragments)).items():
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         assert len(text.encode()) < 60000, (name, len(text.encode()))
         tokenizer = Tokenizer.from_str(text)
         for token in value["added_tokens"]:
             assert tokenizer.token_to_id(token["content"]) == token["id"], (name, token)
-        write(f"{TARGET}/{name}/tokenizer.json", text.encode(), sums)
-        write(f"{TARGET}/{name}/golden.bin", golden(name, tokenizer, strings), sums)
+        write(f"{TARGET}/{name}/tokenizer.json", text.encode())
+        write(f"{TARGET}/{name}/golden.bin", golden(name, tokenizer, strings))
         print(name, len(text.encode()))
-    with open(f"{TARGET}/SHA256SUMS", "w") as out:
-        out.writelines(sums)
+    write_manifest(TARGET, "tests/reference/tokenizer/make_goldens.py", SEEDS,
+                   {"tokenizers": tokenizers.__version__, "python": platform.python_version()})
 
 
 main()

@@ -4,7 +4,6 @@
 
 tests/data/golden/README.md says what each file holds. The versions are pinned: other ones may compute other numbers.
 """
-import hashlib
 import json
 import pathlib
 import platform
@@ -21,6 +20,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import families
 import loop
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
 
 VERSIONS = {"torch": "2.15.0", "transformers": "5.23.0", "peft": "0.21.2"}
 SEED = 20240
@@ -198,17 +200,6 @@ def settle_adapter_config(path):
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def write_manifest(noise):
-    files = {str(p.relative_to(GOLDEN)): hashlib.sha256(p.read_bytes()).hexdigest()
-             for p in sorted(GOLDEN.rglob("*")) if p.is_file() and p.name != "MANIFEST.json" and p.parent != GOLDEN}
-    manifest = dict(
-        generator="tests/reference/training/make_goldens.py", seed=SEED, steps=STEPS,
-        sample=dict(stride=SAMPLE_STRIDE, whole_up_to=SAMPLE_WHOLE),
-        versions={**VERSIONS, "safetensors": safetensors.__version__, "python": platform.python_version()},
-        noise=noise, sha256=files)
-    (GOLDEN / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")
-
-
 def main():
     check_versions()
     torch.set_num_threads(1)
@@ -222,7 +213,9 @@ def main():
     for name in names:
         noise[name] = make_case(name)
         print(name, json.dumps(noise[name]), flush=True)
-    write_manifest(noise)
+    write_manifest(GOLDEN, "tests/reference/training/make_goldens.py", SEED,
+                   {**VERSIONS, "safetensors": safetensors.__version__, "python": platform.python_version()},
+                   steps=STEPS, sample=dict(stride=SAMPLE_STRIDE, whole_up_to=SAMPLE_WHOLE), noise=noise)
 
 
 if __name__ == "__main__":

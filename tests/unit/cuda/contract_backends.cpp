@@ -23,8 +23,8 @@ std::vector<Backend> all_backends() {
                    }});
     const auto cards = cuda::count_cuda();
     if (!cards.ok() || *cards == 0) continue;
-    all.push_back({single ? "cuda_one_queue" : "cuda",
-                   [single](ThreadPool&) { return cuda::open_cuda(options_for(single)); }});
+    all.push_back(
+        {single ? "cuda_one_queue" : "cuda", [single](ThreadPool&) { return cuda::open_cuda(options_for(single)); }});
   }
   return all;
 }

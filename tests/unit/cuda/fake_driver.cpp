@@ -408,7 +408,9 @@ Result fake_launch(FunctionHandle function, unsigned grid_x, unsigned grid_y, un
   });
 }
 Result fake_error_name(Result error, const char** name) {
-  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR";
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == 700        ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                : "CUDA_ERROR";
   return kSuccess;
 }
 Result fake_error_text(Result, const char** text) {
@@ -457,10 +459,10 @@ int things_left() {
 Result fake_look_up(const char* name, void** function, int, std::uint64_t, int* found) {
   *found = 0;
   if (card().lacking == name) return 500;
-#define RONDO_LOOK_UP(member, driver_name, parameters)                 \
-  if (std::strcmp(name, driver_name) == 0) {                           \
-    *function = reinterpret_cast<void*>(fake_driver().member);         \
-    return kSuccess;                                                   \
+#define RONDO_LOOK_UP(member, driver_name, parameters)         \
+  if (std::strcmp(name, driver_name) == 0) {                   \
+    *function = reinterpret_cast<void*>(fake_driver().member); \
+    return kSuccess;                                           \
   }
   RONDO_DRIVER_FUNCTIONS(RONDO_LOOK_UP)
 #undef RONDO_LOOK_UP

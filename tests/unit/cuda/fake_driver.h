@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "driver.h"
 #include "context.h"
+#include "driver.h"
 
 namespace rondo::devices::cuda::testing {
 

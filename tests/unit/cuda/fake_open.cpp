@@ -1,5 +1,5 @@
-// Takes the place of devices/cuda's open.cpp in a test program: `cuda:0` of every pool is the fake card, and the runs of
-// tests/support use it instead of the CPU.
+// Takes the place of devices/cuda's open.cpp in a test program: `cuda:0` of every pool is the fake card, and the runs
+// of tests/support use it instead of the CPU.
 #include <cstdlib>
 
 #include "card_device.h"

@@ -32,8 +32,8 @@ class CudaLaws : public testing::TestWithParam<Variant> {
 TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   const Variant& variant = GetParam();
   const data::Dataset dataset = random_samples(61, 5, 40, 16);
-  const model::Architecture model = *model::Architecture::make(
-      small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
+  const model::Architecture model =
+      *model::Architecture::make(small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
   Job job;
   job.steps = steps_of(dataset, {3, 2});
   job.reduction_group = 2;
@@ -42,7 +42,7 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   ASSERT_EQ(reference.norms.size(), 2U);
   EXPECT_GT(reference.norms[0], 0);
   for (const Keep keep : {Keep::kNothing, Keep::kAll}) {
-    for (const std::uint32_t round : {2U, 4U}) {
+    for (const std::uint32_t round : {0U, 2U}) {
       Placement placement{"each layer a stage", "cuda:0"};
       placement.keep = keep;
       placement.microbatches_per_round = round;

@@ -1,8 +1,8 @@
 // Which steps ops become: chunks and their order, who makes a product, what is refused by name.
+#include "lower.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "lower.h"
 
 namespace rondo::devices::cuda {
 namespace {
@@ -42,7 +42,7 @@ TEST(CudaLower_WeightGradient, OverThreeChunks_AddsThemInRisingOrder) {
   FakeEngine engine;
   const OpList list = weight_gradient(1100, DType::kBfloat16);
   ASSERT_EQ(validate(list), absl::OkStatus());
-  const auto steps = lower(list, &engine);
+  const auto steps = lower(list, {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   ASSERT_EQ(steps->steps.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -63,14 +63,14 @@ TEST(CudaLower_WeightGradient, OverThreeChunks_AddsThemInRisingOrder) {
 TEST(CudaLower_Product, ThatTheLibraryHasNot_IsMadeByOurKernel) {
   FakeEngine engine;
   engine.refuses = true;
-  const auto steps = lower(weight_gradient(64, DType::kBfloat16), &engine);
+  const auto steps = lower(weight_gradient(64, DType::kBfloat16), {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   ASSERT_EQ(steps->steps.size(), 1U);
   EXPECT_EQ(std::get<LaunchStep>(steps->steps[0]).kernel, KernelId::k_product_bf16);
 }
 
 TEST(CudaLower_Product, OfTwoDtypes_IsRefusedByName) {
-  const absl::Status status = lower(weight_gradient(64, DType::kFloat32), nullptr).status();
+  const absl::Status status = lower(weight_gradient(64, DType::kFloat32), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'dy' in bf16 and 'x' in fp32"));
 }
@@ -85,11 +85,11 @@ TEST(CudaLower_Product, WithABiasOfAnotherDtype_IsMadeByOurKernel) {
                   {"y", {8, 24}, DType::kBfloat16, TensorRole::kOutput, 0}};
   list.ops = {{OpKind::kMatMul, MatMulAttributes{1, true, false}, {0, 1, 2}, {3}}};
   ASSERT_EQ(validate(list), absl::OkStatus());
-  auto steps = lower(list, &engine);
+  auto steps = lower(list, {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   EXPECT_TRUE(std::holds_alternative<LaunchStep>(steps->steps[0]));
   list.tensors[2].dtype = DType::kBfloat16;
-  steps = lower(list, &engine);
+  steps = lower(list, {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   EXPECT_TRUE(std::holds_alternative<ProductStep>(steps->steps[0]));
   EXPECT_TRUE(engine.shapes[0].has_bias);
@@ -105,7 +105,7 @@ TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
                   {"o", {16, 2, 288}, DType::kBfloat16, TensorRole::kOutput, 0},
                   {"lse", {16, 2}, DType::kFloat32, TensorRole::kSaved, 0}};
   list.ops = {{OpKind::kAttention, AttentionAttributes{}, {0, 1, 2, 3}, {4, 5}}};
-  const absl::Status status = lower(list, nullptr).status();
+  const absl::Status status = lower(list, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("288"));
 }
@@ -121,7 +121,7 @@ TEST(CudaLower_CrossEntropy, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
   list.ops = {{OpKind::kCrossEntropy, CrossEntropyAttributes{true, false}, {0, 1, 2}, {3, 4}}};
   ASSERT_EQ(validate(list), absl::OkStatus());
   FakeEngine engine;
-  const auto steps = lower(list, &engine);
+  const auto steps = lower(list, {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   const Bytes logits = Bytes{256} * 150000 * (4 + 2);
   EXPECT_GE(steps->workspace, logits);

@@ -4,16 +4,15 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "comparison.h"
 #include "fake_card.h"
 #include "fake_driver.h"
 #include "op_case.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/reference/reference.h"
-#include "tolerance.h"
 
 namespace rondo::devices::testing {
 namespace {
@@ -62,26 +61,6 @@ class Loaded {
   std::uint64_t value_ = 0;
 };
 
-void expect_close(const OpCase& op_case, const Op& op, TensorId id, const CaseMemory& got, const CaseMemory& want) {
-  const TensorDesc& desc = op_case.list.tensors[id];
-  if (desc.dtype == DType::kInt32 || desc.encoding != Encoding::kPlain) {
-    EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
-    return;
-  }
-  double squares = 0;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
-  const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
-  double absolute = units_of(op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(op_case.reduction));
-  const bool narrow = op_case.list.tensors[op.reads[0]].dtype == DType::kBfloat16;
-  if (op.kind == OpKind::kCrossEntropy && narrow) absolute += kNarrowEntropyGradient;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double allowed = rounding_of(desc.dtype) * std::abs(want.get(id, i)) + absolute * rms;
-    ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
-        << name_of(op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i) << ", expected "
-        << want.get(id, i) << ", rms " << rms;
-  }
-}
-
 /// Every op of the case alone, on the reference's own inputs.
 void check_case(Device& device, const OpCase& op_case) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
@@ -102,9 +81,10 @@ void check_case(Device& device, const OpCase& op_case) {
     ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    for (const TensorId id : op.writes) expect_close(op_case, op, id, *got, *want);
+    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype == DType::kBfloat16};
+    for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
-      if (list.tensors[id].dtype != DType::kUInt64) expect_close(op_case, op, id, *got, *want);
+      if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
     }
   }
 }
@@ -130,7 +110,63 @@ TEST_P(CudaOps, OnTheFakeCard_AgreeWithTheReference) {
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, kAllCases, name_of_case);
 
-class CudaOpsOnHardware : public ::testing::TestWithParam<Parameter> {
+/// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
+struct HeadsCase {
+  const char* name;
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t heads, kv_heads, head_dim;
+  std::uint32_t window;
+};
+void PrintTo(const HeadsCase& heads_case, std::ostream* stream) { *stream << heads_case.name; }
+
+OpCase case_of(const HeadsCase& c) {
+  CaseBuilder b(DType::kBfloat16, c.tokens);
+  b.sequences(c.sequences);
+  const Shape heads = {c.tokens, c.heads, c.head_dim};
+  const Shape kv_heads = {c.tokens, c.kv_heads, c.head_dim};
+  const TensorId q = b.input("q", heads), k = b.input("k", kv_heads), v = b.input("v", kv_heads);
+  const TensorId o = b.saved("o", heads), lse = b.saved_wide("lse", {c.tokens, c.heads});
+  const TensorId d_o = b.input("do", heads);
+  const TensorId dq = b.output("dq", heads), dk = b.output("dk", kv_heads), dv = b.output("dv", kv_heads);
+  const AttentionAttributes attributes{static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim))), c.window};
+  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
+  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
+  b.result().reduction = c.tokens;
+  return b.result();
+}
+
+const std::vector<HeadsCase>& heads_cases() {
+  static const auto* const all = new std::vector<HeadsCase>{
+      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},     {"Head64_Window", 160, {150}, 2, 2, 64, 21},
+      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},     {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
+      {"Head128_Window", 208, {200}, 2, 1, 128, 70},
+  };
+  return *all;
+}
+
+class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
+
+TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_case(**device, case_of(GetParam()));
+}
+
+TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) {
+  cuda::testing::FakeScript script;
+  script.major = 7;
+  script.minor = 5;
+  cuda::testing::reset_fake(script);
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_case(**device, case_of(GetParam()));
+}
+INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
     const absl::StatusOr<std::uint32_t> cards = cuda::count_cuda();
@@ -143,6 +179,15 @@ class CudaOpsOnHardware : public ::testing::TestWithParam<Parameter> {
   }
   std::unique_ptr<Device> device_;
 };
+class CudaHeadsOnHardware : public OnHardware {};
+class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
+
+TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
+  for (const HeadsCase& heads_case : heads_cases()) {
+    SCOPED_TRACE(heads_case.name);
+    check_case(*device_, case_of(heads_case));
+  }
+}
 
 TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
 INSTANTIATE_TEST_SUITE_P(, CudaOpsOnHardware, kAllCases, name_of_case);

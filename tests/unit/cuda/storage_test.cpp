@@ -1,10 +1,10 @@
 // Storage as the kernels read and write it: bf16 and fp16 on all bit patterns and at the borders of rounding.
+#include "kernels/storage.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-
-#include "kernels/storage.h"
 
 namespace rondo::devices::cuda {
 namespace {
@@ -13,8 +13,8 @@ double half_value(unsigned bits) {
   const unsigned exponent = bits >> 10U & 0x1FU;
   const double fraction = bits & 0x3FFU;
   const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24)
-                               : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25));
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25));
 }
 
 TEST(CudaStorage_Fp16, EveryFinitePattern_ReadsAsItsValueAndBack) {

@@ -1,4 +1,5 @@
 // Orders, splits, microbatches and steps: deterministic, complete, and with labels shifted by one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,8 +64,14 @@ TEST(EpochOrder, NoneOrOneSample_Works) {
   EXPECT_THAT(epoch_order(1, true, 1, 1), ElementsAre(0));
 }
 
+std::pair<Dataset, Dataset> split(std::size_t samples, double share, std::uint64_t seed) {
+  auto parts = split_dataset(dataset_of(samples), share, seed);
+  EXPECT_TRUE(parts.ok()) << parts.status();
+  return parts.ok() ? *std::move(parts) : std::pair<Dataset, Dataset>();
+}
+
 TEST(SplitDataset, Share_PartsEverySampleOnceInFileOrder) {
-  auto [train, held] = split_dataset(dataset_of(10), 0.25, 42);
+  const auto [train, held] = split(10, 0.25, 42);
   EXPECT_EQ(held.samples.size(), 3U);  // rounded up
   EXPECT_EQ(train.samples.size(), 7U);
   std::set<std::uint64_t> seen;
@@ -81,16 +88,35 @@ TEST(SplitDataset, Share_PartsEverySampleOnceInFileOrder) {
   EXPECT_EQ(train.report.target_tokens + held.report.target_tokens, 19U);
 }
 
-TEST(SplitDataset, Count_IsTakenAsItIsButLeavesOneSample) {
-  EXPECT_EQ(split_dataset(dataset_of(10), 4, 1).second.samples.size(), 4U);
-  EXPECT_EQ(split_dataset(dataset_of(10), 99, 1).first.samples.size(), 1U);
-  EXPECT_EQ(split_dataset(dataset_of(1), 0.5, 1).first.samples.size(), 1U);
+TEST(SplitDataset, Count_IsTakenAsItIs) {
+  for (const double count : {1.0, 4.0, 9.0}) {
+    const auto [train, held] = split(10, count, 1);
+    EXPECT_EQ(static_cast<double>(held.samples.size()), count);
+    EXPECT_EQ(train.samples.size() + held.samples.size(), 10U);
+  }
+}
+
+TEST(SplitDataset, ShareOfFew_LeavesOneSample) {
+  EXPECT_EQ(split(2, 0.99, 1).first.samples.size(), 1U);
+  EXPECT_EQ(split(2, 1e-9, 1).second.samples.size(), 1U);
+}
+
+TEST(SplitDataset, NothingLeftToTrainOn_IsRefusedWithTheNumbers) {
+  for (const auto& [samples, share] :
+       {std::pair<std::size_t, double>{10, 10}, {10, 99}, {10, 1e300}, {1, 1}, {1, 0.5}}) {
+    Dataset dataset = dataset_of(samples);
+    dataset.report.path = "chats.jsonl";
+    const absl::Status status = split_dataset(std::move(dataset), share, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << samples << " " << share;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr(fmt::format("fewer than the {} samples of chats.jsonl", samples)));
+  }
 }
 
 TEST(SplitDataset, Seed_DecidesTheSplit) {
   const auto indices = [](std::uint64_t seed) {
     std::vector<std::uint64_t> found;
-    for (const Sample& sample : split_dataset(dataset_of(50), 10, seed).second.samples) found.push_back(sample.index);
+    for (const Sample& sample : split(50, 10, seed).second.samples) found.push_back(sample.index);
     return found;
   };
   EXPECT_EQ(indices(1), indices(1));

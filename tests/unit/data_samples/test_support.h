@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "files.h"
 #include "rondo/data/samples.h"
 
 namespace rondo::data::testing_support {
@@ -45,15 +46,7 @@ inline Model model_with_template(const std::string& style, std::string_view sour
   return model;
 }
 
-/// A folder of this test alone, empty at first.
-inline std::filesystem::path fresh_folder() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(testing::TempDir()) / "rondo_samples" /
-                      (std::string(info->test_suite_name()) + "." + info->name());
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
+using test::fresh_folder;
 
 inline std::filesystem::path write(const std::filesystem::path& path, std::string_view contents) {
   std::ofstream(path, std::ios::binary) << contents;

@@ -73,8 +73,7 @@ TEST(InitModel, FolderInUse_IsRefusedAndUntouched) {
 TEST(InitModel, FailsHalfWay_LeavesNothing) {
   const auto folder = fresh_folder();
   put(folder / "file", "x");
-  const absl::Status status = init_model({}, folder / "file" / "model");
-  EXPECT_FALSE(status.ok());
+  expect_refused(init_model({}, folder / "file" / "model"), {"output_dir", (folder / "file" / "model").string()});
   EXPECT_EQ(entries_in(folder), 1U);
 }
 

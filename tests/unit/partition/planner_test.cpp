@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <map>
 
 #include "scene.h"
 
@@ -243,6 +243,59 @@ TEST(Planner, LimitedBy_NamesWhatAStepWouldGainMostFrom) {
   EXPECT_EQ(plan_of(starved)->predicted.limited_by, "host_memory");
 }
 
+TEST(Planner, LinksLimit_AdviceNamesTheBatchThatFreesThem) {
+  Scene scene = pool(14, 4, {1e13, 1e13});
+  scene.work.microbatch_sequences = 3;
+  for (DeviceShape& device : scene.machine.devices) {
+    device.profile.link_up = device.profile.link_down = 2e9;
+    device.budget_bytes = 64 * kMiB;
+  }
+  scene.work.boundary_bytes = 64 * 1024;
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->predicted.limited_by, "link");
+  ASSERT_FALSE(plan->predicted.advice.empty());
+  EXPECT_THAT(plan->predicted.advice[0], HasSubstr("with a global batch of "));
+  EXPECT_THAT(plan->predicted.advice[0], HasSubstr("the links no longer limit"));
+}
+
+TEST(Planner, FewMicrobatchesOnManyDevices_AdviceNamesTheEdges) {
+  const Scene scene = pool(30, 4, std::vector<double>(8, 1e12));
+  PlanRequest request;
+  request.schedule = Schedule::kGPipe;
+  const auto plan = plan_of(scene, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_FALSE(plan->predicted.advice.empty());
+  EXPECT_THAT(plan->predicted.advice[0], HasSubstr("fill and drain"));
+  EXPECT_THAT(plan->predicted.advice[0], HasSubstr("gradient_accumulation_steps: 8"));
+}
+
+TEST(Planner, NothingToGain_GivesNoAdvice) { EXPECT_TRUE(plan_of(pool(6, 8, {1e12}))->predicted.advice.empty()); }
+
+TEST(Planner, GPipeAndLoops_KeepStagesOnTheirDevices) {
+  const Scene scene = pool(30, 16, {1e12, 1e12, 1e12});
+  for (const Schedule schedule : {Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
+    PlanRequest request;
+    request.schedule = schedule;
+    const auto plan = plan_of(scene, request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    expect_lawful(scene, *plan);
+    EXPECT_EQ(plan->schedule, schedule);
+    std::map<LayerIndex, DeviceIndex> home;
+    for (const Slot& slot : plan->slots) {
+      for (LayerIndex i = slot.first_layer; i <= slot.last_layer; ++i) {
+        EXPECT_EQ(home.try_emplace(i, slot.device).first->second, slot.device) << "layer " << i;
+      }
+    }
+    const auto forward = std::ranges::count(plan->slots, SlotPhase::kForward, &Slot::phase);
+    EXPECT_EQ((forward + 1) % 3, 0);
+    if (schedule == Schedule::kGPipe) {
+      EXPECT_EQ(forward, 2);
+    }
+    EXPECT_LE(plan_of(scene)->predicted.step_seconds, plan->predicted.step_seconds * (1 + 1e-9));
+  }
+}
+
 TEST(Planner, RequestedKeep_IsKept) {
   const Scene scene = pool(6, 8, {1e12, 1e12});
   PlanRequest request;
@@ -252,7 +305,7 @@ TEST(Planner, RequestedKeep_IsKept) {
   EXPECT_EQ(plan->keep, Keep::kNothing);
 }
 
-TEST(Planner, RequestedRounds_HoldWholeGroupsAndCarryTheRotationOn) {
+TEST(Planner, RequestedRounds_HoldWholeGroupsAndShareTheWorkOut) {
   Scene scene = pool(6, 12, {1e12, 1e12});
   scene.work.reduction_group = 2;
   PlanRequest request;
@@ -262,24 +315,13 @@ TEST(Planner, RequestedRounds_HoldWholeGroupsAndCarryTheRotationOn) {
   expect_lawful(scene, *plan);
   ASSERT_EQ(plan->rounds.size(), 3U);
   for (const Round& round : plan->rounds) EXPECT_EQ(round.microbatches, 4U);
-  for (std::size_t i = 0; i < plan->slots.size(); ++i) EXPECT_EQ(plan->slots[i].device, i % 2);
+  double work[2] = {0, 0};
+  for (const Slot& slot : plan->slots) work[slot.device] += slot.seconds;
+  EXPECT_NEAR(work[0] / work[1], 1, 0.1);
 }
 
 TEST(Planner, EmptyPool_IsBadInput) {
   EXPECT_EQ(plan_of(make_scene(2, 2)).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-// Not a measurement: ten times what it takes on a slow machine, to catch a search that explodes.
-TEST(Planner, NinetyFourBlocksEightUnlikeDevices_SearchEnds) {
-  Scene scene = make_scene(188, 32, 6 * kLayerFlops);
-  for (int i = 0; i < 8; ++i) add_device(scene, 1e12 * (1 + 0.3 * i));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto plan = plan_of(scene);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  expect_lawful(scene, *plan);
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
-  EXPECT_LT(seconds, 30);
 }
 
 }  // namespace

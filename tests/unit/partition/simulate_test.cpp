@@ -58,6 +58,98 @@ TEST(Simulate, SlowOptimizer_NextStepWaitsLayerByLayer) {
   EXPECT_NEAR(prediction.step_seconds, 6 + 8 * 0.001 * 5, 1e-6);
 }
 
+/// Two devices that copy much and compute nothing.
+Scene copying_scene() {
+  Scene scene = make_scene(4, 8);
+  for (int i = 0; i < 2; ++i) {
+    add_device(scene, 1e12);
+    devices::DeviceProfile& profile = scene.machine.devices.back().profile;
+    profile.link_up = 1e9;
+    profile.link_down = 1e12;
+  }
+  return scene;
+}
+
+TEST(Simulate, CardsOfOneRoot_ShareItsBandwidth) {
+  Scene scene = copying_scene();
+  const Plan plan = single_layers(scene, 1, 1e-9);
+  const double apart = simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds;
+  for (DeviceShape& device : scene.machine.devices) device.profile.root = "a";
+  const double together = simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds;
+  scene.machine.devices[1].profile.root = "b";
+  const double own_roots = simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds;
+  EXPECT_DOUBLE_EQ(own_roots, apart);
+  EXPECT_GT(together, 1.1 * apart);
+  // All bytes over one link of 1 GB/s.
+  double bytes = 0;
+  for (const Slot& slot : plan.slots) {
+    const double boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
+    bytes += static_cast<double>(slot.last_layer - slot.first_layer + 1) * 2 * kMiB;
+    bytes += 8 * (boundaries * static_cast<double>(kMiB) + 4096);
+  }
+  EXPECT_GE(together, bytes / 1e9 * (1 - 1e-9));
+}
+
+TEST(Simulate, NarrowHostMemory_SlowsCopiesOnlyWhereTheyShareIt) {
+  Scene scene = copying_scene();
+  const Plan plan = single_layers(scene, 1, 1e-9);
+  scene.machine.host.memory_bandwidth = 1e9;
+  const double alone = simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds;
+  scene.machine.copies_use_host_memory = true;
+  EXPECT_GT(simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds, 1.1 * alone);
+  scene.machine.host.memory_bandwidth = 1e15;
+  const double roomy = simulate(plan, scene.model, scene.work, scene.machine, 1).prediction.step_seconds;
+  EXPECT_LE(roomy, alone);
+}
+
+TEST(Simulate, ActivationsGoBeforeWeights_ShortInputsDoNotWaitForLongUploads) {
+  // Slot 1 of device 0 has weights of a second; while they arrive, the inputs of slot 0's microbatches come in time.
+  Scene scene = make_scene(2, 8);
+  add_device(scene, 1e12);
+  DeviceShape& device = scene.machine.devices[0];
+  device.profile.link_up = 1e9;
+  scene.model.layers[3].weight_bytes = 1000000000;
+  Plan plan;
+  plan.reduction_group = 8;
+  plan.rounds = {{0, 8}};
+  plan.slots = {{SlotPhase::kForward, 0, 2, 0, 0, 0.01},
+                {SlotPhase::kFused, 3, 3, 0, 0, 0.01},
+                {SlotPhase::kBackward, 1, 2, 0, 0, 0.01}};
+  ASSERT_TRUE(validate(plan, scene.model, scene.work, scene.machine).ok());
+  const Simulation simulation = simulate(plan, scene.model, scene.work, scene.machine, 1);
+  for (std::size_t m = 1; m < 8; ++m) {
+    EXPECT_NEAR(simulation.compute[m].begin, simulation.compute[m - 1].end, 1e-9) << "microbatch " << m;
+  }
+  EXPECT_GT(simulation.compute[8].begin, 1.0);
+}
+
+TEST(Simulate, Twice_IsTheSame) {
+  Scene scene = copying_scene();
+  for (DeviceShape& device : scene.machine.devices) device.profile.root = "a";
+  scene.machine.host.memory_bandwidth = 5e9;
+  scene.machine.host.optimizer_parameters_per_second = 1e8;
+  scene.machine.copies_use_host_memory = true;
+  const Plan plan = single_layers(scene, 1, 1e-3);
+  const Simulation one = simulate(plan, scene.model, scene.work, scene.machine, 3);
+  const Simulation other = simulate(plan, scene.model, scene.work, scene.machine, 3);
+  EXPECT_EQ(one.prediction.step_seconds, other.prediction.step_seconds);
+  EXPECT_EQ(one.events, other.events);
+  ASSERT_EQ(one.compute.size(), other.compute.size());
+  for (std::size_t i = 0; i < one.compute.size(); ++i) EXPECT_EQ(one.compute[i].begin, other.compute[i].begin);
+}
+
+TEST(Simulate, StalenessOne_NothingDrains) {
+  Scene scene = make_scene(4, 8);
+  for (int i = 0; i < 3; ++i) add_device(scene, 1e12);
+  const Plan plan = single_layers(scene, 1, 0.01);
+  ASSERT_EQ(plan.slots.size(), 9U);
+  const double work = 0.01 * 8 * 3;
+  const double drained = simulate(plan, scene.model, scene.work, scene.machine, 2).prediction.step_seconds;
+  const double stale = simulate(plan, scene.model, scene.work, scene.machine, 8, 1).prediction.step_seconds;
+  EXPECT_NEAR(stale, work, 1e-6);
+  EXPECT_GT(drained, stale * 1.05);
+}
+
 TEST(SlotSeconds, EveryPhase_AddsForwardsAndGradients) {
   Scene scene = make_scene(4, 8);
   add_device(scene, 1e12);

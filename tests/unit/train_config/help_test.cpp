@@ -36,6 +36,23 @@ TEST(Table, EveryKey_HasHelpAndAGroup) {
   }
 }
 
+TEST(Table, DefaultsOfInit_AreThoseOfTheModelThatItMakes) {
+  const model::InitOptions options;
+  const Config config = *parse_arguments("init", {"--arch=llama", "--output_dir=o"});
+  EXPECT_EQ(config.hidden_size, options.hidden_size);
+  EXPECT_EQ(config.intermediate_size, options.intermediate_size);
+  EXPECT_EQ(config.num_hidden_layers, options.num_hidden_layers);
+  EXPECT_EQ(config.num_attention_heads, options.num_attention_heads);
+  EXPECT_EQ(config.num_key_value_heads, options.num_key_value_heads);
+  EXPECT_EQ(config.head_dim, options.head_dim);
+  EXPECT_EQ(config.vocab_size, options.vocab_size);
+  EXPECT_EQ(config.max_position_embeddings, options.max_position_embeddings);
+  EXPECT_EQ(config.rope_theta, options.rope_theta);
+  EXPECT_EQ(config.tie_word_embeddings, options.tie_word_embeddings);
+  EXPECT_EQ(config.seed, options.seed);
+  EXPECT_GE(options.vocab_size, model::kInitTokenizerSize);
+}
+
 TEST(Help, EveryVerb_ShowsItsKeysWithDefaultsAndAnExample) {
   for (const std::string& verb : verbs()) {
     const std::string page = help_text(verb);

@@ -37,6 +37,7 @@ class HandQueue final : public devices::Queue {
   /// Waits for the next copy, carries it out and says whose it was ("name:bytes").
   std::string land_next() {
     Copy copy;
+    bool change = false;
     {
       const MutexLock lock(mutex_);
       while (copies_.empty()) {
@@ -44,10 +45,18 @@ class HandQueue final : public devices::Queue {
       }
       copy = copies_.front();
       copies_.pop_front();
+      change = changing_ > 0;
+      if (change) --changing_;
     }
     if (copy.from.host() != nullptr) std::memcpy(copy.to.host(), copy.from.host(), copy.from.size);
+    if (change) copy.to.host()[copy.to.size / 2] ^= std::byte{4};
     copy.signal.timeline->signal(copy.signal.value);
     return copy.tag.name + (":" + std::to_string(copy.from.size));
+  }
+  /// From now on each of the next `n` copies arrives with one bit changed.
+  void change_next(std::size_t n) {
+    const MutexLock lock(mutex_);
+    changing_ = n;
   }
   void fail_next(const absl::Status& error) {
     const MutexLock lock(mutex_);
@@ -71,6 +80,7 @@ class HandQueue final : public devices::Queue {
   Mutex mutex_;
   CondVar changed_;
   std::deque<Copy> copies_ ABSL_GUARDED_BY(mutex_);
+  std::size_t changing_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class HandDevice final : public devices::Device {
@@ -276,6 +286,81 @@ TEST_F(Engine, Staging_CarriesEveryByteThroughPinnedMemory) {
   EXPECT_TRUE(engine_->wait(Direction::kDown, second, patience()).ok());
   EXPECT_TRUE(arrived(up));
   EXPECT_TRUE(arrived(down));
+}
+
+TEST_F(Engine, LostDevice_EndsWaitsAndBlockedSubmitsForGood) {
+  make(false, 2);
+  const absl::Status lost = absl::UnavailableError("the card hangs");
+  const Ticket first = engine_->submit(Direction::kUp, transfer("w", 1500, Urgency::kWeight));
+  engine_->submit(Direction::kUp, transfer("w", 10, Urgency::kWeight));
+  device_.up.await(2);
+  EXPECT_TRUE(engine_->progress(Direction::kUp).under_way);
+  EXPECT_EQ(engine_->progress(Direction::kUp).landed_chunks, 0U);
+  const Transfer third = transfer("w", 10, Urgency::kWeight);
+  absl::Status of_waiting;
+  absl::Status of_submitting;
+  std::thread waiting([&] { of_waiting = engine_->wait(Direction::kUp, first, steady_clock::time_point::max()); });
+  std::thread submitting([&] {
+    const Ticket ticket = engine_->submit(Direction::kUp, third);  // the engine is full
+    of_submitting = engine_->wait(Direction::kUp, ticket, steady_clock::time_point::max());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  engine_->fail(lost);
+  waiting.join();
+  submitting.join();
+  EXPECT_EQ(of_waiting, lost);
+  EXPECT_EQ(of_submitting, lost);
+  EXPECT_EQ(engine_->wait(Direction::kUp, engine_->submit(Direction::kUp, third), patience()), lost);
+  engine_->join();
+  EXPECT_FALSE(engine_->progress(Direction::kUp).under_way);
+}
+
+TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
+  auto made = TransferEngine::make(device_, {kChunk, 4, false, /*staging_down=*/true});
+  ASSERT_TRUE(made.ok()) << made.status();
+  engine_ = *std::move(made);
+  const Transfer one = transfer("d", 700, Urgency::kGradient);
+  const Ticket ticket = engine_->submit(Direction::kDown, one);
+  device_.down.await(1);
+  engine_->fail(absl::UnavailableError("the card hangs"));
+  EXPECT_FALSE(engine_->wait(Direction::kDown, ticket, patience()).ok());
+  device_.down.land_next();  // the card goes on after all
+  engine_->join();
+  for (Bytes i = 0; i < one.to.size; ++i) ASSERT_EQ(one.to.host()[i], std::byte{0}) << i;
+}
+
+TEST_F(Engine, ChangedChunk_IsSentOnceMore) {
+  for (const bool staging : {false, true}) {
+    auto made = TransferEngine::make(device_, {kChunk, 4, staging, false, /*verify=*/true});
+    ASSERT_TRUE(made.ok()) << made.status();
+    engine_ = *std::move(made);
+    const Transfer one = transfer("w", 2500, Urgency::kWeight);
+    const Ticket ticket = engine_->submit(Direction::kUp, one);
+    device_.up.await(2);
+    device_.up.change_next(1);
+    land(4);
+    EXPECT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+    EXPECT_TRUE(arrived(one));
+    EXPECT_EQ(engine_->stats(Direction::kUp).repeated_chunks, 1U);
+    const Transfer back = transfer("g", 10, Urgency::kGradient);
+    const Ticket down = engine_->submit(Direction::kDown, back);
+    device_.down.change_next(1);
+    for (int i = 0; i < 2; ++i) device_.down.land_next();
+    EXPECT_TRUE(engine_->wait(Direction::kDown, down, patience()).ok());
+    EXPECT_TRUE(arrived(back));
+  }
+}
+
+TEST_F(Engine, ChunkChangedTwice_IsDataLoss) {
+  auto made = TransferEngine::make(device_, {kChunk, 4, false, false, /*verify=*/true});
+  ASSERT_TRUE(made.ok()) << made.status();
+  engine_ = *std::move(made);
+  const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 100, Urgency::kWeight));
+  device_.up.change_next(2);
+  land(2);
+  const absl::Status status = engine_->wait(Direction::kUp, ticket, patience());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'w'"));
 }
 
 TEST_F(Engine, NoStagingMemory_IsResourceExhausted) {

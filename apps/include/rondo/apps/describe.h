@@ -17,6 +17,9 @@ std::string labelled(std::string_view label, std::string_view text);
 
 std::string describe_plan(const partition::Plan& plan);
 
+/// Side by side; empty when there is nothing to compare.
+std::string describe_schedules(const std::vector<partition::ComparedSchedule>& schedules);
+
 /// `document`: that of devices --json.
 std::string describe_devices(const nlohmann::ordered_json& document);
 

@@ -10,6 +10,7 @@
 
 #include "counting.h"
 #include "rondo/base/random.h"
+#include "rondo/base/status.h"
 #include "rondo/data/samples.h"
 
 namespace rondo::data {
@@ -46,12 +47,18 @@ void recount(Dataset& dataset) {
   for (const Sample& sample : dataset.samples) count_kept(dataset.report, sample);
 }
 
-/// Samples to hold out of `samples`: rounded up, at least one, and at least one stays.
-std::size_t held_out(double share, std::size_t samples) {
-  if (samples < 2 || !(share > 0)) return 0;
+/// Samples to hold out of `dataset`.
+absl::StatusOr<std::size_t> held_out(double share, const Dataset& dataset) {
+  const std::size_t samples = dataset.samples.size();
   const auto total = static_cast<double>(samples);
-  const double wanted = share < 1 ? std::ceil(share * total) : std::floor(share);
-  return static_cast<std::size_t>(std::clamp(wanted, 1.0, total - 1));
+  if (share < 1 && samples > 1) {
+    return static_cast<std::size_t>(std::clamp(std::ceil(share * total), 1.0, total - 1));
+  }
+  if (share < 1 || std::floor(share) >= total) {
+    return invalid_input("expected fewer than the {} samples of {}, found {}: none would be left to train on", samples,
+                         dataset.report.path, share);
+  }
+  return static_cast<std::size_t>(share);
 }
 
 }  // namespace
@@ -67,9 +74,9 @@ std::vector<std::uint32_t> epoch_order(std::size_t samples, bool shuffle, std::u
   return order;
 }
 
-std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::uint64_t seed) {
+absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, double share, std::uint64_t seed) {
   const std::size_t count = dataset.samples.size();
-  const std::size_t held = held_out(share, count);
+  RONDO_ASSIGN_OR_RETURN(const std::size_t held, held_out(share, dataset));
   const std::vector<std::uint32_t> order = epoch_order(count, true, seed, kSplitEpoch);
   std::vector<bool> is_held(count, false);
   for (std::size_t i = count - held; i < count; ++i) is_held[order[i]] = true;
@@ -87,7 +94,7 @@ std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::ui
   dataset.samples = std::move(first);
   recount(dataset);
   recount(second);
-  return {std::move(dataset), std::move(second)};
+  return std::pair(std::move(dataset), std::move(second));
 }
 
 TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> order) {

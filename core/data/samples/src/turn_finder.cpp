@@ -36,18 +36,8 @@ class TurnFinder::Probe {
   Encoded encoded;
 
   Probe(const Renderer& renderer, const Conversation& conversation)
-      : messages(conversation.messages), renderer_(renderer) {
-    context_ = Json::object();
-    context_["messages"] = Json();
+      : messages(conversation.messages), renderer_(renderer), context_(template_context(*renderer.tokenizer)) {
     context_["tools"] = conversation.tools;
-    context_["documents"] = Json();
-    const auto name = [&](const char* key, const std::optional<std::string>& token) {
-      if (token) context_[key] = *token;
-    };
-    name("bos_token", renderer.tokenizer->bos_token());
-    name("eos_token", renderer.tokenizer->eos_token());
-    name("pad_token", renderer.tokenizer->pad_token());
-    name("unk_token", renderer.tokenizer->unk_token());
     context_.update(conversation.extras);
   }
 

@@ -153,11 +153,11 @@ absl::Status init_model(const InitOptions& options, const std::filesystem::path&
   RONDO_RETURN_IF_ERROR(check_vacant(target));
   const FolderAside aside(target.parent_path() / fmt::format(".{}.{}.part", target.filename().string(), ::getpid()));
   std::filesystem::create_directories(aside.path(), error);
-  if (error) return internal_error("{}: cannot be created: {}", aside.path().string(), error.message());
+  if (error) return invalid_input("init: output_dir: {} cannot be made: {}", target.string(), error.message());
   RONDO_RETURN_IF_ERROR(write_all(options, config, aside.path()));
   // Replaces an empty folder; one that filled up meanwhile is left as it is.
   if (::rename(aside.path().c_str(), target.c_str()) != 0) {
-    return internal_error("{}: cannot be made: {}", target.string(), std::strerror(errno));
+    return invalid_input("init: output_dir: {} cannot be made: {}", target.string(), std::strerror(errno));
   }
   return sync_path(target.parent_path());
 }

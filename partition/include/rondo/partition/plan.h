@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,7 +36,15 @@ struct Round {
   std::uint32_t microbatches = 0;
 };
 
-enum class Schedule : std::uint8_t { kRoundPipe };
+/// What make_plan() can deal and the executor carry out. Others exist as data (schedules.h), to compare with.
+enum class Schedule : std::uint8_t {
+  kRoundPipe,           // slots of unlike sizes, dealt to whoever is best
+  kGPipe,               // one stage a device, all forwards of a round, then all backwards; the last stage is fused
+  kLoopedBreadthFirst,  // likewise with several stages a device, dealt in loops
+};
+/// "roundpipe", "gpipe", "looped_bfs".
+const char* name_of(Schedule schedule);
+std::optional<Schedule> executable_schedule(std::string_view name);
 
 /// Bytes by purpose ("weights", "activations", ...); the sum is the total.
 using MemoryTable = std::vector<std::pair<std::string, Bytes>>;
@@ -56,6 +65,8 @@ struct Prediction {
   double bubble = 0;
   double commit_seconds = 0;  // of step_seconds: from the last gradient's arrival to the next step's first op
   std::string limited_by;     // compute, link, host_memory, optimizer, disk; filled in by make_plan
+  /// What keeps the step from being shorter and what to change, a sentence each; filled in by make_plan.
+  std::vector<std::string> advice;
 };
 
 inline constexpr LayerIndex kNoLayer = ~LayerIndex{0};
@@ -87,6 +98,7 @@ struct PlanRequest {
   std::optional<Keep> keep;  // `recompute`
   Schedule schedule = Schedule::kRoundPipe;
   std::uint32_t microbatches_per_round = 0;  // 0: decided
+  std::uint32_t staleness = 0;               // 1 is for predictions: the executor has 0
 };
 
 /// The best plan that fits. Errors: ResourceExhausted naming device or host, what it would need, what there is and what
@@ -111,6 +123,9 @@ MemoryTable device_memory(const ModelShape& model, const Workload& work, const D
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
                         LayerIndex first_layer_on_disk = kNoLayer);
+/// Of a layer's update; where its state lies on disk, at least of reading and writing that.
+double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
+                      LayerIndex first_layer_on_disk);
 /// Bytes on disk of the state of a layer and all deeper ones.
 Bytes disk_bytes_from(const ModelShape& model, LayerIndex first);
 /// The deepest layers, as few as may be, whose state must go to disk so that the rest is within the host's budget;
@@ -131,12 +146,14 @@ struct Simulation {
   std::vector<Span> compute;
   Prediction prediction;
   std::vector<double> busy;  // by device
+  std::uint64_t events = 0;
 };
 
-/// Discrete-event simulation of `steps` consecutive steps: compute queues, both directions of every link (latency,
-/// bandwidth, activations before weights before gradients, shared roots), host optimizer by layer with its bandwidth,
-/// staleness 0.
+/// Discrete-event simulation of `steps` consecutive steps in the steady state: compute queues, both directions of every
+/// link (latency, bandwidth, activations before weights and gradients, roots shared fairly), buffers of microbatches,
+/// weights and gradients, host optimizer by layer with its bandwidth. `staleness` 1: a step computes on the weights of
+/// the step before last and nothing drains. Deterministic.
 Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
-                    std::uint32_t steps);
+                    std::uint32_t steps, std::uint32_t staleness = 0);
 
 }  // namespace rondo::partition

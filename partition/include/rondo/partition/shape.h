@@ -51,7 +51,8 @@ struct LayerShape {
 /// One optimizer step.
 struct Workload {
   devices::DType dtype = devices::DType::kBfloat16;
-  std::uint32_t microbatches = 1;       // B
+  std::uint32_t microbatches = 1;  // B
+  std::uint32_t microbatch_sequences = 1;
   std::uint32_t microbatch_tokens = 0;  // of the longest bucket: arenas and boundaries are sized for it
   std::uint32_t sequence_length = 0;    // of the longest sequence: how far attention looks back
   double mean_tokens = 0;               // of a microbatch, padding included: times are predicted for it
@@ -86,6 +87,9 @@ struct MachineShape {
   devices::HostProfile host;
   Bytes host_budget_bytes = 0;
   Bytes disk_budget_bytes = 0;  // for masters and moments; 0: there is no disk for them
+  /// Copies and the optimizer share the host's memory bandwidth. Not so on timed pools, whose links are each other's
+  /// only rivals.
+  bool copies_use_host_memory = false;
 };
 
 }  // namespace rondo::partition

@@ -3,7 +3,8 @@
 //
 // A transfer is handed in when both its ends are ready: the engine never waits for compute. Within one urgency the
 // order is first come, first served. Each direction has one thread; nothing allocates after construction. Where the
-// device copies at full speed from pinned memory only, chunks go through a small pinned ring.
+// device copies at full speed from pinned memory only, chunks go through a small pinned ring; so do downloads from a
+// device that may be lost, because a hung one may still write into what a download was aimed at.
 #pragma once
 
 #include <array>
@@ -54,28 +55,46 @@ struct LinkStats {
     double longest_wait_seconds = 0;  // from submit to the first chunk's start
   };
   std::array<Class, kUrgencies> classes;
+  std::uint64_t repeated_chunks = 0;  // that arrived changed (EngineOptions::verify)
   /// Bytes per second while busy, of all classes together; 0 before the first transfer.
   double bandwidth() const;
+};
+
+/// For who watches over a link: it hangs when chunks are under way and none lands.
+struct LinkProgress {
+  std::uint64_t landed_chunks = 0;
+  bool under_way = false;
 };
 
 struct EngineOptions {
   Bytes chunk_bytes = 4_MiB;
   std::uint32_t capacity = 512;  // transfers handed in and not finished, a direction; submit() blocks while it is full
-  bool staging = false;          // through pinned memory
+  bool staging = false;          // through pinned memory, both ways
+  bool staging_down = false;     // downloads alone
+  bool verify = false;           // compares checksums of each chunk's two ends; a chunk that differs is sent once more
 };
 
 class TransferEngine {
  public:
   /// `device` outlives the engine. Errors: ResourceExhausted when staging memory cannot be had.
+  /// Verifying needs memory of the device that the host can address (Memory::host), or a second reading through pinned
+  /// memory, which takes as long as the transfer.
   static absl::StatusOr<std::unique_ptr<TransferEngine>> make(devices::Device& device, const EngineOptions& options);
   /// Finishes nothing: what is still queued ends as Cancelled.
   ~TransferEngine();
 
+  /// Blocks while `capacity` transfers are not finished. After fail() nothing is taken; wait() says why.
   Ticket submit(Direction direction, const Transfer& transfer);
-  /// Blocks until the transfer has ended. DeadlineExceeded leaves it running.
+  /// Blocks until the transfer has ended. DeadlineExceeded leaves it running. DataLoss: it arrived changed, twice.
   absl::Status wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline);
   /// Ends every transfer not begun as Cancelled; those under way finish.
   void cancel_all();
+  /// The device is lost: ends all waits, now and later, with `why`. After it nothing is written to the host any more,
+  /// but staging memory may be while the device's queues hold work.
+  void fail(const absl::Status& why);
+  /// After fail(): waits until the engine's threads have left, so that it will enqueue nothing more.
+  void join();
+  LinkProgress progress(Direction direction) const;
   LinkStats stats(Direction direction) const;
   /// Pinned memory held.
   Bytes staging_bytes() const;

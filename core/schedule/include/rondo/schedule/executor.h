@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,7 +31,22 @@ struct ExecutorDevice {
   devices::DeviceProfile profile;
 };
 
-/// Everything outlives the executor.
+/// What becomes of a device that fails, hangs or sends what it was not sent.
+struct RecoverySettings {
+  /// In the plan's order. Without devices a lost one ends the run.
+  partition::MachineShape machine;
+  partition::PlanRequest request;  // for the plan over those that are left
+  /// A device hangs when it has work and finishes nothing for max(this, hang_factor x what the work takes); see
+  /// patience.h.
+  double hang_seconds = 10;
+  double hang_factor = 10;
+  bool verify_transfers = false;
+
+  bool enabled() const { return !machine.devices.empty(); }
+};
+
+/// Everything outlives the executor. A device that hung must not be destroyed before the program ends, unless its
+/// destructor makes it let go: one of its threads may be inside.
 struct ExecutorParts {
   const model::Architecture* model = nullptr;
   const partition::Plan* plan = nullptr;
@@ -43,6 +59,7 @@ struct ExecutorParts {
   devices::HostProfile host;           // times of the optimizer on pools without arithmetic
   std::vector<std::uint32_t> buckets;  // that microbatches may have; sorted
   std::size_t trace_spans = 0;         // kept for each device; 0: no trace
+  RecoverySettings recovery;
 };
 
 /// What one update needs beside the gradients.
@@ -65,8 +82,11 @@ class StepExecutor {
   static absl::StatusOr<std::unique_ptr<StepExecutor>> make(const ExecutorParts& parts);
   ~StepExecutor();
 
-  /// Runs one step over `microbatches` (at most the plan's) up to the commit point and starts the update.
-  /// Errors: Internal naming the parameter whose gradient is not finite, or what a device said. After an error the
+  /// Runs one step over `microbatches` (at most the plan's) up to the commit point and starts the update. When a device
+  /// is lost another one takes over what it has not finished, or the step is repeated where none has the memory; the
+  /// next step follows a new plan. A number that is not finite has the step repeated elsewhere, once.
+  /// Errors: Unavailable when the last device is lost, ResourceExhausted when those left cannot hold the run, Internal
+  /// naming the parameter whose gradient is not finite, or (without recovery) what a device said. After an error the
   /// executor is of no further use and the parameters are those of the step before.
   absl::StatusOr<StepResult> train(const std::vector<Microbatch>& microbatches, const UpdateSettings& settings);
 
@@ -84,6 +104,15 @@ class StepExecutor {
   /// Optimizer updates made so far; settable for a resumed run, before the first step.
   std::uint64_t updates() const;
   void set_updates(std::uint64_t updates);
+
+  /// Slots that were run again and transfers that were sent again, since the start.
+  std::uint64_t retries() const;
+  /// In the order of their loss.
+  std::vector<partition::DeviceIndex> lost_devices() const;
+  /// One line for each thing of which the user should know, since the last call.
+  std::vector<std::string> take_notes();
+  /// What the next step follows; another one than at the start when a device was lost.
+  const partition::Plan& plan() const;
 
   /// Most bytes in use on each device, in the plan's order.
   std::vector<Bytes> peak_bytes() const;

@@ -11,8 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/model/init.h"
 
 namespace rondo::train {
+
+/// Defaults of the verb init.
+using InitDefaults = model::InitOptions;
 
 /// Keys of every verb, in the order in which they are documented. Defaults are Hugging Face's where it has the key.
 struct Config {
@@ -94,18 +98,18 @@ struct Config {
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
-  // init.
+  // init; what 0 means stands there.
   std::string arch;
-  std::uint32_t hidden_size = 64;
-  std::uint32_t intermediate_size = 0;  // 0: 8/3 of hidden_size
-  std::uint32_t num_hidden_layers = 2;
-  std::uint32_t num_attention_heads = 4;
-  std::uint32_t num_key_value_heads = 0;  // 0: as num_attention_heads
-  std::uint32_t head_dim = 0;             // 0: hidden_size / num_attention_heads
-  std::uint32_t vocab_size = 512;
-  std::uint32_t max_position_embeddings = 2048;
-  double rope_theta = 10000.0;
-  bool tie_word_embeddings = false;
+  std::uint32_t hidden_size = InitDefaults{}.hidden_size;
+  std::uint32_t intermediate_size = InitDefaults{}.intermediate_size;
+  std::uint32_t num_hidden_layers = InitDefaults{}.num_hidden_layers;
+  std::uint32_t num_attention_heads = InitDefaults{}.num_attention_heads;
+  std::uint32_t num_key_value_heads = InitDefaults{}.num_key_value_heads;
+  std::uint32_t head_dim = InitDefaults{}.head_dim;
+  std::uint32_t vocab_size = InitDefaults{}.vocab_size;
+  std::uint32_t max_position_embeddings = InitDefaults{}.max_position_embeddings;
+  double rope_theta = InitDefaults{}.rope_theta;
+  bool tie_word_embeddings = InitDefaults{}.tie_word_embeddings;
 };
 
 /// The verbs, in the order of the help.

@@ -14,6 +14,7 @@
 #include "rondo/data/samples.h"
 #include "rondo/devices/profile.h"
 #include "rondo/partition/plan.h"
+#include "rondo/partition/schedules.h"
 #include "rondo/train/config.h"
 
 namespace rondo::train {
@@ -115,6 +116,7 @@ absl::StatusOr<DataView> run_data(const Config& config, bool colour);
 struct PlanView {
   nlohmann::ordered_json json;
   partition::Plan plan;
+  std::vector<partition::ComparedSchedule> schedules;  // with config.compare
 };
 absl::StatusOr<PlanView> run_plan(const Config& config);
 

@@ -18,6 +18,7 @@
 #include "rondo/model/safetensors.h"
 #include "rondo/offload/parameter_store.h"
 #include "rondo/partition/plan.h"
+#include "rondo/schedule/executor.h"
 #include "rondo/train/config.h"
 #include "rondo/train/loader.h"
 
@@ -45,7 +46,8 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
 /// What a plan is for.
 enum class Purpose : std::uint8_t { kTrain, kEvaluate };
 
-/// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked.
+/// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked;
+/// without, a model of known_models() need not be there (`folder` is empty then).
 struct OpenModel {
   std::filesystem::path folder;
   std::optional<model::TensorFiles> files;
@@ -68,6 +70,7 @@ absl::StatusOr<Machine> open_machine(const Config& config);
 struct PlannedRun {
   partition::ModelShape shape;
   partition::Workload work;
+  partition::PlanRequest request;
   partition::Plan plan;
   std::vector<std::uint32_t> buckets;
 };
@@ -80,5 +83,10 @@ Loader::Lengths assumed_lengths(const Config& config);
 /// The store, filled from the files (or phantom). `plan`: what of it lies on disk.
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
                                                    const partition::Plan& plan = {});
+
+/// The parts of an executor that follow from these, all of which outlive it. AdamW's settings and traces are for the
+/// caller to add.
+schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,
+                                       offload::ParameterStore& store);
 
 }  // namespace rondo::train

@@ -15,7 +15,8 @@ namespace rondo::devices {
 /// One pool member: the open device and what is known of its speed.
 struct PoolMember {
   std::unique_ptr<Device> device;
-  DeviceProfile profile;  // real devices: measured or remembered speeds, else the backend's estimate
+  DeviceProfile profile;   // a described card's entry; of real devices the backend's estimate
+  bool described = false;  // the profile is a card's entry, nothing to be measured
 };
 
 struct PoolOptions {
@@ -32,8 +33,12 @@ absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, Th
 /// "8GiB", "512MiB", "24e9", "1.5 GB". Errors: InvalidArgument.
 absl::StatusOr<Bytes> parse_bytes(const std::string& text);
 
-/// Measured speeds of a device: FLOP/s by dtype of a large matrix product, bytes/s of memory and of both link
+/// Measured speeds of a device: FLOP/s by dtype as measure_flops() gives them, bytes/s of memory and of both link
 /// directions.
 absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& threads);
+
+/// FLOP/s of a large matrix product in `dtype`, the best of a few tries; takes a third of a second at most, unless two
+/// products take longer.
+absl::StatusOr<double> measure_flops(Device& device, DType dtype);
 
 }  // namespace rondo::devices

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -64,14 +67,19 @@ struct Renderer {
   const ChatTemplate* chat_template = nullptr;  // null when the model has none: conversations are then refused
 };
 
+/// What every chat template is given beside messages: no tools and no documents, and the tokenizer's special tokens.
+nlohmann::ordered_json template_context(const Tokenizer& tokenizer);
+
 /// Reads one file. `path` may hold a folder of files with one format, taken in name order.
 /// Errors: InvalidArgument naming file and line (or array element) and the field at fault; a file of which no sample
 /// has a target is refused.
 absl::StatusOr<Dataset> load_dataset(const std::filesystem::path& path, const Renderer& renderer,
                                      const DataOptions& options);
 
-/// The last `share` (0 < share < 1: of all; >= 1: that many) samples in a seeded permutation go to the second.
-std::pair<Dataset, Dataset> split_dataset(Dataset dataset, double share, std::uint64_t seed);
+/// The last `share` (0 < share < 1: of all, rounded up; >= 1: that many) samples in a seeded permutation go to the
+/// second. Of a share at least one sample stays. Errors: InvalidArgument naming the data set when as many samples are
+/// to be held out as there are, or when there is but one.
+absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, double share, std::uint64_t seed);
 
 /// Sample order of one epoch: file order, or a permutation that follows from (seed, epoch) alone.
 std::vector<std::uint32_t> epoch_order(std::size_t samples, bool shuffle, std::uint64_t seed, std::uint64_t epoch);

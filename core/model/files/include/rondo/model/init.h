@@ -23,7 +23,7 @@
 
 namespace rondo::model {
 
-/// Zero means: derived from the others.
+/// The one place of these defaults (the verb init has them from here). Zero means: derived from the others.
 struct InitOptions {
   std::string arch = "llama";
   std::uint32_t hidden_size = 64;
@@ -32,7 +32,7 @@ struct InitOptions {
   std::uint32_t num_attention_heads = 4;
   std::uint32_t num_key_value_heads = 0;  // half of the query heads when they are even, else all
   std::uint32_t head_dim = 0;             // hidden_size / num_attention_heads
-  std::uint32_t vocab_size = 320;         // at least the tokenizer's size
+  std::uint32_t vocab_size = 512;         // at least the tokenizer's size
   std::uint32_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
@@ -45,7 +45,8 @@ struct InitOptions {
 constexpr std::uint32_t kInitTokenizerSize = 260;
 
 /// Makes `output_dir` whole (built beside it, then renamed) or not at all. Errors: InvalidArgument when an option is
-/// out of range or the folder exists and is not empty; Internal when it cannot be written.
+/// out of range, or when the folder exists and is not empty or cannot be made; Internal when a file in it cannot be
+/// written.
 absl::Status init_model(const InitOptions& options, const std::filesystem::path& output_dir);
 
 /// Numbers `first`, `first` + 1, ... of the tensor `name`, by the generator above.

@@ -1,0 +1,133 @@
+// From the config.json files that the models were published with. Token ids and initializer ranges are left to the
+// family's defaults: a plan does not need them.
+#include "rondo/model/known_models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace rondo::model {
+namespace {
+
+struct Row {
+  const char* name;
+  const char* type;
+  std::uint32_t hidden;
+  std::uint32_t intermediate;
+  std::uint32_t layers;
+  std::uint32_t heads;
+  std::uint32_t kv_heads;
+  std::uint32_t head_dim;
+  std::uint32_t vocabulary;
+  bool tied;
+  std::uint32_t positions;
+  double theta;
+  double llama3_factor = 0;  // of the rotary scaling "llama3"; 0: none
+  std::uint32_t window = 0;  // sliding; 0: none
+};
+
+constexpr Row kRows[] = {
+    {"meta-llama/Llama-2-7b-hf", "llama", 4096, 11008, 32, 32, 32, 128, 32000, false, 4096, 1e4},
+    {"meta-llama/Llama-2-13b-hf", "llama", 5120, 13824, 40, 40, 40, 128, 32000, false, 4096, 1e4},
+    {"meta-llama/Llama-2-70b-hf", "llama", 8192, 28672, 80, 64, 8, 128, 32000, false, 4096, 1e4},
+    {"meta-llama/Meta-Llama-3-8B", "llama", 4096, 14336, 32, 32, 8, 128, 128256, false, 8192, 5e5},
+    {"meta-llama/Meta-Llama-3-70B", "llama", 8192, 28672, 80, 64, 8, 128, 128256, false, 8192, 5e5},
+    {"meta-llama/Llama-3.1-8B", "llama", 4096, 14336, 32, 32, 8, 128, 128256, false, 131072, 5e5, 8},
+    {"meta-llama/Llama-3.1-70B", "llama", 8192, 28672, 80, 64, 8, 128, 128256, false, 131072, 5e5, 8},
+    {"meta-llama/Llama-3.1-405B", "llama", 16384, 53248, 126, 128, 8, 128, 128256, false, 131072, 5e5, 8},
+    {"meta-llama/Llama-3.2-1B", "llama", 2048, 8192, 16, 32, 8, 64, 128256, true, 131072, 5e5, 32},
+    {"meta-llama/Llama-3.2-3B", "llama", 3072, 8192, 28, 24, 8, 128, 128256, true, 131072, 5e5, 32},
+    {"meta-llama/Llama-3.3-70B-Instruct", "llama", 8192, 28672, 80, 64, 8, 128, 128256, false, 131072, 5e5, 8},
+    {"TinyLlama/TinyLlama_v1.1", "llama", 2048, 5632, 22, 32, 4, 64, 32000, false, 2048, 1e4},
+    {"HuggingFaceTB/SmolLM2-135M", "llama", 576, 1536, 30, 9, 3, 64, 49152, true, 8192, 1e5},
+    {"HuggingFaceTB/SmolLM2-360M", "llama", 960, 2560, 32, 15, 5, 64, 49152, true, 8192, 1e5},
+    {"HuggingFaceTB/SmolLM2-1.7B", "llama", 2048, 8192, 24, 32, 32, 64, 49152, true, 8192, 1.3e5},
+    {"mistralai/Mistral-7B-v0.1", "mistral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e4, 0, 4096},
+    {"mistralai/Mistral-7B-v0.3", "mistral", 4096, 14336, 32, 32, 8, 128, 32768, false, 32768, 1e6},
+    {"mistralai/Mistral-Nemo-Base-2407", "mistral", 5120, 14336, 40, 32, 8, 128, 131072, false, 131072, 1e6},
+    {"mistralai/Mistral-Small-24B-Base-2501", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, false, 32768, 1e8},
+    {"Qwen/Qwen2-0.5B", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, true, 131072, 1e6},
+    {"Qwen/Qwen2-1.5B", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, true, 131072, 1e6},
+    {"Qwen/Qwen2-7B", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen2-72B", "qwen2", 8192, 29568, 80, 64, 8, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen2.5-0.5B", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, true, 32768, 1e6},
+    {"Qwen/Qwen2.5-1.5B", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, true, 131072, 1e6},
+    {"Qwen/Qwen2.5-3B", "qwen2", 2048, 11008, 36, 16, 2, 128, 151936, true, 32768, 1e6},
+    {"Qwen/Qwen2.5-7B", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen2.5-14B", "qwen2", 5120, 13824, 48, 40, 8, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen2.5-32B", "qwen2", 5120, 27648, 64, 40, 8, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen2.5-72B", "qwen2", 8192, 29568, 80, 64, 8, 128, 152064, false, 131072, 1e6},
+    {"Qwen/Qwen3-0.6B", "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, true, 40960, 1e6},
+    {"Qwen/Qwen3-1.7B", "qwen3", 2048, 6144, 28, 16, 8, 128, 151936, true, 40960, 1e6},
+    {"Qwen/Qwen3-4B", "qwen3", 2560, 9728, 36, 32, 8, 128, 151936, true, 40960, 1e6},
+    {"Qwen/Qwen3-8B", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, false, 40960, 1e6},
+    {"Qwen/Qwen3-14B", "qwen3", 5120, 17408, 40, 40, 8, 128, 151936, false, 40960, 1e6},
+    {"Qwen/Qwen3-32B", "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, false, 40960, 1e6},
+};
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+/// Without the suffix that tells one training of a model from another.
+std::string stem(std::string_view name) {
+  std::string text = lower(name);
+  for (bool shorter = true; shorter;) {
+    shorter = false;
+    for (const std::string_view suffix : {"-instruct", "-base", "-chat", "-hf"}) {
+      if (!text.ends_with(suffix)) continue;
+      text.resize(text.size() - suffix.size());
+      shorter = true;
+    }
+  }
+  return text;
+}
+
+std::string without_owner(const std::string& name) {
+  const std::size_t slash = name.find('/');
+  return slash == std::string::npos ? name : name.substr(slash + 1);
+}
+
+std::string config_text(const Row& row) {
+  std::string text = fmt::format(
+      R"({{"model_type": "{}", "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},)"
+      R"( "num_attention_heads": {}, "num_key_value_heads": {}, "head_dim": {}, "vocab_size": {},)"
+      R"( "max_position_embeddings": {}, "rms_norm_eps": {}, "rope_theta": {}, "tie_word_embeddings": {},)"
+      R"( "torch_dtype": "bfloat16", "hidden_act": "silu")",
+      row.type, row.hidden, row.intermediate, row.layers, row.heads, row.kv_heads, row.head_dim, row.vocabulary,
+      row.positions, std::string_view(row.type).starts_with("qwen") ? "1e-6" : "1e-5", row.theta, row.tied);
+  if (std::string_view(row.type) == "mistral") {
+    text += row.window > 0 ? fmt::format(R"(, "sliding_window": {})", row.window) : R"(, "sliding_window": null)";
+  }
+  if (row.llama3_factor > 0) {
+    text += fmt::format(R"(, "rope_scaling": {{"rope_type": "llama3", "factor": {:.1f}, "low_freq_factor": 1.0,)"
+                        R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
+                        row.llama3_factor);
+  }
+  return text + "}";
+}
+
+}  // namespace
+
+std::optional<ModelConfig> known_model(std::string_view name) {
+  const std::string wanted = stem(name);
+  for (const Row& row : kRows) {
+    const std::string known = stem(row.name);
+    if (wanted != known && wanted != without_owner(known)) continue;
+    auto config = parse_config(config_text(row), row.name);
+    if (config.ok()) return *std::move(config);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> known_models() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace rondo::model

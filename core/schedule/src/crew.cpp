@@ -1,0 +1,340 @@
+#include "crew.h"
+
+#include <algorithm>
+#include <set>
+
+#include "rondo/base/status.h"
+#include "rondo/partition/layout.h"
+
+namespace rondo::schedule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using partition::DeviceIndex;
+using partition::SlotPhase;
+
+/// Keeps what a hung device may still use until the program ends; in reach of a pointer, so that leak checkers know.
+template <typename Kept>
+void set_aside(std::unique_ptr<Kept> kept) {
+  static Mutex mutex;
+  static auto* const all = new std::vector<std::unique_ptr<Kept>>();
+  const MutexLock lock(mutex);
+  all->push_back(std::move(kept));
+}
+
+}  // namespace
+
+Crew::Crew(const ExecutorParts& executor_parts, const partition::Plan& given, const std::vector<bool>& lost,
+           offload::GradientHome& gradient_home)
+    : own_parts_(executor_parts),
+      own_plan_(given),
+      lost_before_(lost),
+      own_ledger_(own_plan_, executor_parts.work.reduction_group, executor_parts.model->parameters().size()) {
+  parts = &own_parts_;
+  plan = &own_plan_;
+  gradients = &gradient_home;
+  ledger = &own_ledger_;
+  const std::size_t microbatches = own_parts_.work.microbatches;
+  job.batches.resize(microbatches);
+  job.buckets.resize(microbatches);
+  job.losses.resize(microbatches);
+}
+
+absl::StatusOr<std::unique_ptr<Crew>> Crew::make(const ExecutorParts& parts, const partition::Plan& plan,
+                                                 const std::vector<bool>& lost, offload::GradientHome& gradients) {
+  auto crew = std::unique_ptr<Crew>(new Crew(parts, plan, lost, gradients));
+  const absl::Status status = crew->prepare();
+  if (status.ok()) return crew;
+  dismiss(std::move(crew));
+  return status;
+}
+
+absl::Status Crew::prepare() {
+  const partition::BoundaryLayout layout =
+      partition::layout_boundaries(*own_parts_.shape, own_plan_.slots, own_plan_.rounds);
+  RONDO_ASSIGN_OR_RETURN(own_boundaries_,
+                         offload::ActivationStore::make({layout.activation_cuts, layout.gradient_cuts,
+                                                         layout.microbatches, own_parts_.work.boundary_bytes,
+                                                         own_parts_.parameters->phantom(), layout.rounds}));
+  boundaries = own_boundaries_.get();
+  const bool trains = own_parts_.model->first_backward_layer() < own_parts_.model->layers().size();
+  for (const partition::Slot& slot : own_plan_.slots) {
+    with_gradients_.push_back(trains && slot.phase != SlotPhase::kForward);
+  }
+  no_gradients_.resize(with_gradients_.size());
+  for (DeviceIndex device = 0; device < own_parts_.devices.size(); ++device) {
+    Assignment assignment{device, {}, false};
+    for (std::uint32_t i = 0; i < own_plan_.slots.size(); ++i) {
+      if (own_plan_.slots[i].device == device) assignment.slots.push_back(i);
+    }
+    if (assignment.slots.empty()) continue;
+    RONDO_ASSIGN_OR_RETURN(auto worker, Worker::make(*this, std::move(assignment)));
+    const MutexLock lock(mutex_);
+    workers_.push_back(std::move(worker));
+  }
+  watch_ = std::thread([this] { watch(); });
+  return absl::OkStatus();
+}
+
+Crew::~Crew() = default;
+
+void Crew::dismiss(std::unique_ptr<Crew> crew) {
+  if (crew != nullptr && !crew->end()) set_aside(std::move(crew));
+}
+
+bool Crew::end() {
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  if (watch_.joinable()) watch_.join();
+  if (own_boundaries_ != nullptr) own_boundaries_->fail(absl::CancelledError("the run has ended"));
+  for (Worker* worker : workers()) worker->stop(absl::CancelledError("the run has ended"));
+  bool free = true;
+  for (Worker* worker : workers()) {
+    bool hung = false;
+    {
+      const MutexLock lock(mutex_);
+      for (const Loss& loss : losses_) hung = hung || (loss.hung && loss.device == worker->assignment().device);
+    }
+    switch (worker->end(hung)) {
+      case Worker::Ending::kFree:
+        break;
+      case Worker::Ending::kMemoryInUse: {
+        const MutexLock lock(mutex_);
+        set_aside(std::move(*std::ranges::find(workers_, worker, &std::unique_ptr<Worker>::get)));
+        std::erase(workers_, nullptr);
+        break;
+      }
+      case Worker::Ending::kThreadsInside:
+        free = false;
+        break;
+    }
+  }
+  return free;
+}
+
+// Losses.
+
+bool Crew::is_lost(DeviceIndex device) const {
+  return std::ranges::any_of(losses_, [&](const Loss& loss) { return loss.device == device; });
+}
+
+bool Crew::spent() const {
+  const MutexLock lock(mutex_);
+  return !losses_.empty() || !error_.ok();
+}
+
+std::vector<Loss> Crew::losses() const {
+  const MutexLock lock(mutex_);
+  return losses_;
+}
+
+std::vector<std::string> Crew::take_notes() {
+  const MutexLock lock(mutex_);
+  return std::exchange(notes_, {});
+}
+
+std::uint64_t Crew::retries() const {
+  const MutexLock lock(mutex_);
+  std::uint64_t count = slots_taken_over_;
+  for (const auto& worker : workers_) count += worker->repeated_transfers();
+  return count;
+}
+
+std::vector<Worker*> Crew::workers() const {
+  const MutexLock lock(mutex_);
+  std::vector<Worker*> all;
+  for (const auto& worker : workers_) all.push_back(worker.get());
+  return all;
+}
+
+void Crew::fail(const absl::Status& error) {
+  {
+    const MutexLock lock(mutex_);
+    if (error_.ok()) error_ = error;
+  }
+  own_boundaries_->fail(error);
+  for (Worker* worker : workers()) worker->stop(absl::CancelledError("the run was stopped"));
+}
+
+void Crew::lose(DeviceIndex device, const absl::Status& why) {
+  if (!own_parts_.recovery.enabled()) return fail(why);
+  const MutexLock lock(mutex_);
+  note_loss({device, why, false});
+}
+
+void Crew::note_loss(const Loss& loss) {
+  if (ending_ || !error_.ok() || is_lost(loss.device)) return;
+  losses_.push_back(loss);
+  interrupted_.store(true, std::memory_order_release);
+  for (const auto& worker : workers_) {
+    if (worker->assignment().device == loss.device) {
+      worker->stop(loss.why);
+    } else {
+      worker->wake();
+    }
+  }
+}
+
+/// Ticks; finds devices that hang.
+void Crew::watch() {
+  const double seconds = std::min(0.5, own_parts_.recovery.hang_seconds / 20);
+  const auto tick = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  absl::Status fatal;
+  {
+    const MutexLock lock(mutex_);
+    while (!ending_ && fatal.ok()) {
+      if (changed_.wait_until(mutex_, Clock::now() + tick)) continue;
+      // By index: the thread that runs jobs may add workers while a loss is noted.
+      for (std::size_t i = 0; i < workers_.size(); ++i) {
+        const DeviceIndex device = workers_[i]->assignment().device;
+        if (is_lost(device)) continue;
+        const absl::Status found = workers_[i]->look_for_hang(seconds);
+        if (found.ok()) continue;
+        if (own_parts_.recovery.enabled()) {
+          note_loss({device, found, true});
+        } else {
+          losses_.push_back({device, found, true});
+          fatal = found;
+        }
+      }
+    }
+  }
+  if (!fatal.ok()) fail(fatal);
+}
+
+// Jobs.
+
+std::optional<Loss> Crew::next_loss() {
+  const MutexLock lock(mutex_);
+  if (losses_handled_ < losses_.size()) return losses_[losses_handled_++];
+  interrupted_.store(false, std::memory_order_release);
+  return std::nullopt;
+}
+
+absl::Status Crew::run() {
+  own_ledger_.begin(job.microbatches, job.evaluate ? no_gradients_ : with_gradients_);
+  // By index, and without the list of workers(): a step allocates nothing.
+  for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->begin();
+  for (;;) {
+    if (const std::optional<Loss> loss = next_loss()) {
+      const absl::Status status = take_over(*loss);
+      if (status.ok()) continue;
+      fail(status);
+      for (Worker* worker : workers()) worker->wait_until_still();
+      return status;
+    }
+    for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->wait_until_done(interrupted_);
+    const MutexLock lock(mutex_);
+    if (!error_.ok()) return error_;
+    if (losses_handled_ == losses_.size()) return absl::OkStatus();
+  }
+}
+
+Worker* Crew::worker_at(std::size_t i) const {
+  const MutexLock lock(mutex_);
+  return i < workers_.size() ? workers_[i].get() : nullptr;
+}
+
+absl::Status Crew::take_over(const Loss& loss) {
+  for (Worker* worker : workers()) {
+    if (worker->assignment().device == loss.device) worker->wait_until_still();
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (!error_.ok()) return error_;
+  }
+  const std::string lost = fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name,
+                                       std::string_view(loss.why.message().data(), loss.why.message().size()));
+  const std::vector<std::uint32_t> slots = unfinished_slots(loss.device);
+  std::string note = lost;
+  absl::Status status;
+  if (!slots.empty()) {
+    if (const std::optional<DeviceIndex> taker = assign(slots)) {
+      note += fmt::format("; {} unfinished {} run again on {}", slots.size(), slots.size() == 1 ? "slot" : "slots",
+                          own_parts_.devices[*taker].device->caps().name);
+    } else if (others().empty()) {
+      status = absl::AbortedError(lost);
+    } else {
+      note += "; no other device has the memory to take over, the step is repeated";
+      status = absl::AbortedError(lost);
+    }
+  }
+  const MutexLock lock(mutex_);
+  notes_.push_back(std::move(note));
+  if (status.ok()) slots_taken_over_ += slots.size();
+  return status;
+}
+
+std::vector<std::uint32_t> Crew::unfinished_slots(DeviceIndex device) {
+  std::set<std::uint32_t> found;
+  for (const Worker* worker : workers()) {
+    if (worker->assignment().device != device) continue;
+    for (const std::uint32_t i : worker->assignment().slots) {
+      const partition::Slot& slot = own_plan_.slots[i];
+      const bool runs =
+          job.evaluate ? slot.phase != SlotPhase::kBackward : slot.phase == SlotPhase::kForward || with_gradients_[i];
+      if (!runs || own_ledger_.ended(i)) continue;
+      // All done but for saying so.
+      if (own_ledger_.end_visit(i)) {
+        release_inputs(*this, i);
+      } else {
+        found.insert(i);
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+/// Devices that are left, those with slots of the plan and the fastest first.
+std::vector<DeviceIndex> Crew::others() const {
+  std::vector<DeviceIndex> left;
+  {
+    const MutexLock lock(mutex_);
+    for (DeviceIndex i = 0; i < own_parts_.devices.size(); ++i) {
+      if (!is_lost(i) && !lost_before_[i]) left.push_back(i);
+    }
+  }
+  const auto rank = [&](DeviceIndex i) {
+    const bool used =
+        std::ranges::any_of(own_plan_.slots, [&](const partition::Slot& slot) { return slot.device == i; });
+    return std::pair(!used, -own_parts_.devices[i].profile.speed(own_parts_.work.dtype));
+  };
+  std::ranges::stable_sort(left, [&](DeviceIndex a, DeviceIndex b) { return rank(a) < rank(b); });
+  return left;
+}
+
+std::optional<DeviceIndex> Crew::assign(const std::vector<std::uint32_t>& slots) {
+  for (const DeviceIndex device : others()) {
+    auto made = Worker::make(*this, {device, slots, true});
+    if (!made.ok()) continue;  // for want of memory; the step is repeated when no device has it
+    Worker* worker = made->get();
+    {
+      const MutexLock lock(mutex_);
+      workers_.push_back(*std::move(made));
+      // The device may have been lost meanwhile, or the job have ended.
+      if (!error_.ok() || is_lost(device)) worker->stop(absl::CancelledError("the run was stopped"));
+    }
+    worker->begin();
+    return device;
+  }
+  return std::nullopt;
+}
+
+// Traces.
+
+std::vector<const DeviceTrace*> Crew::traces() const {
+  std::vector<const DeviceTrace*> traces;
+  for (const Worker* worker : workers()) {
+    if (worker->trace() != nullptr) traces.push_back(worker->trace());
+  }
+  return traces;
+}
+
+void Crew::clear_traces() {
+  for (Worker* worker : workers()) worker->clear_trace();
+}
+
+}  // namespace rondo::schedule

@@ -1,0 +1,92 @@
+// The workers that carry out one plan, the boundaries between them, and what happens when a device of theirs is lost.
+//
+// One thread runs jobs; lose() and fail() come from the workers' threads, the watch or the user. Lock order: the crew's
+// mutex, then a worker's, then a link's or a timeline's.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker.h"
+
+namespace rondo::schedule {
+
+/// A device that was lost while a crew was at work.
+struct Loss {
+  partition::DeviceIndex device = 0;
+  absl::Status why;
+  bool hung = false;
+};
+
+class Crew final : public SharedState {
+ public:
+  /// `parts` and `plan` are copied; what they name outlives the crew. Errors: ResourceExhausted, Unimplemented, as the
+  /// devices say. `lost`: by device, before this crew.
+  static absl::StatusOr<std::unique_ptr<Crew>> make(const ExecutorParts& parts, const partition::Plan& plan,
+                                                    const std::vector<bool>& lost, offload::GradientHome& gradients);
+  /// What a lost device may still use is set aside: it stays allocated until the program ends.
+  static void dismiss(std::unique_ptr<Crew> crew);
+  ~Crew();
+
+  /// Carries out `job`. OK: it is complete, though devices may have been lost. Aborted: devices were lost and none of
+  /// the others can take over; nothing is under way any more. Other errors: that of fail().
+  absl::Status run();
+  /// A device is lost, a job has failed or was repeated: this crew must not run another.
+  bool spent() const;
+  std::vector<Loss> losses() const;
+  /// What was taken over from each loss, for people: "its 3 unfinished slots go to cpu:0".
+  std::vector<std::string> take_notes();
+  /// Slots taken over and transfers repeated.
+  std::uint64_t retries() const;
+
+  void fail(const absl::Status& error) override;
+  void lose(partition::DeviceIndex device, const absl::Status& why) override;
+
+  std::vector<const DeviceTrace*> traces() const;
+  void clear_traces();
+
+ private:
+  Crew(const ExecutorParts& executor_parts, const partition::Plan& given, const std::vector<bool>& lost,
+       offload::GradientHome& gradient_home);
+  absl::Status prepare();
+  void note_loss(const Loss& loss) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool is_lost(partition::DeviceIndex device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Worker*> workers() const;
+  /// Null past the last.
+  Worker* worker_at(std::size_t i) const;
+  std::optional<Loss> next_loss();
+  absl::Status take_over(const Loss& loss);
+  std::vector<std::uint32_t> unfinished_slots(partition::DeviceIndex device);
+  /// The device that does them from now on; none: they fit no other.
+  std::optional<partition::DeviceIndex> assign(const std::vector<std::uint32_t>& slots);
+  std::vector<partition::DeviceIndex> others() const;
+  void watch();
+  /// Ends everything; true when all of it may be freed. Workers that may not are set aside.
+  bool end();
+
+  const ExecutorParts own_parts_;
+  const partition::Plan own_plan_;
+  const std::vector<bool> lost_before_;  // by device
+  Ledger own_ledger_;
+  std::unique_ptr<offload::ActivationStore> own_boundaries_;
+  std::vector<bool> with_gradients_;  // by slot, in training
+  std::vector<bool> no_gradients_;    // likewise, in evaluation
+
+  std::atomic<bool> interrupted_ = false;  // release and acquire: a loss was noted before
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::unique_ptr<Worker>> workers_ ABSL_GUARDED_BY(mutex_);  // only the thread that runs jobs adds any
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+  std::size_t losses_handled_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> notes_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t slots_taken_over_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread watch_;
+};
+
+}  // namespace rondo::schedule

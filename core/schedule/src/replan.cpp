@@ -1,0 +1,53 @@
+#include "replan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "rondo/base/status.h"
+
+namespace rondo::schedule {
+
+using partition::DeviceIndex;
+
+absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const std::vector<bool>& lost) {
+  partition::MachineShape rest = parts.recovery.machine;
+  std::vector<DeviceIndex> left;
+  rest.devices.clear();
+  for (DeviceIndex i = 0; i < parts.recovery.machine.devices.size(); ++i) {
+    if (lost[i]) continue;
+    left.push_back(i);
+    rest.devices.push_back(parts.recovery.machine.devices[i]);
+  }
+  if (left.empty()) return absl::UnavailableError("no device is left");
+  absl::StatusOr<partition::Plan> plan = partition::make_plan(*parts.shape, parts.work, rest, parts.recovery.request);
+  if (!plan.ok()) return with_context(plan.status(), "without the lost devices");
+  for (partition::Slot& slot : plan->slots) slot.device = left[slot.device];
+  std::vector<partition::DevicePlan> devices(lost.size());
+  for (std::size_t i = 0; i < lost.size(); ++i) {
+    devices[i].name = parts.recovery.machine.devices[i].name;
+    devices[i].unused_because = "it is lost";
+  }
+  for (std::size_t i = 0; i < left.size(); ++i) devices[left[i]] = std::move(plan->devices[i]);
+  plan->devices = std::move(devices);
+  std::vector<std::vector<partition::LayerIndex>> resident(lost.size());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    resident[left[i]] = partition::residents_of(*plan, static_cast<DeviceIndex>(i));
+  }
+  plan->resident = std::move(resident);
+  return plan;
+}
+
+partition::Plan plan_elsewhere(const ExecutorParts& parts, const partition::Plan& plan) {
+  std::set<DeviceIndex> used;
+  for (const partition::Slot& slot : plan.slots) used.insert(slot.device);
+  partition::Plan moved = plan;
+  moved.resident.clear();  // for one step it does not pay
+  for (partition::Slot& slot : moved.slots) {
+    const auto next = used.upper_bound(slot.device);
+    slot.device = next == used.end() ? *used.begin() : *next;
+  }
+  const absl::Status fits = partition::validate(moved, *parts.shape, parts.work, parts.recovery.machine);
+  return fits.ok() ? moved : plan;
+}
+
+}  // namespace rondo::schedule

@@ -1,0 +1,364 @@
+// The threads that give the device its work: feeding and prefetching.
+#include <algorithm>
+
+#include "rondo/base/status.h"
+#include "rondo/schedule/shape.h"
+#include "worker.h"
+#include "worker_waits.h"
+
+namespace rondo::schedule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using offload::BoundaryKind;
+using partition::SlotPhase;
+using transfer::Direction;
+using transfer::Urgency;
+
+}  // namespace
+
+devices::WorkTag Worker::tag(const char* name, const SlotState& slot, std::uint32_t microbatch) const {
+  return {name, shared_.job.step, slot.index, microbatch};
+}
+
+bool Worker::runs_in_job(const SlotState& slot) const {
+  if (round_of(slot).microbatches == 0) return false;
+  return !(shared_.job.evaluate ? slot.evaluate_chain : slot.train_chain).empty();
+}
+
+offload::BoundaryPlace Worker::place(BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
+                                     std::uint32_t microbatch) const {
+  return {kind, shared_.job.first_round + slot.slot.round, cut, microbatch - round_of(slot).first_microbatch};
+}
+
+// Feeding.
+
+void Worker::feed_loop() {
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_fed_ < jobs_; })) return;
+    }
+    for (SlotState& slot : slots_) {
+      if (!runs_in_job(slot)) continue;
+      const absl::Status status = feed_visit(slot);
+      if (!status.ok()) return leave(status);
+    }
+    const MutexLock lock(mutex_);
+    ++jobs_fed_;
+    changed_.notify_all();
+  }
+}
+
+/// Of a slot that was taken over: nothing is left to do for a microbatch. Its gradients are only whole with the others
+/// of its group.
+bool Worker::is_done(const SlotState& slot, std::uint32_t microbatch) const {
+  if (!assignment_.taken_over) return false;
+  if (gives_gradients(slot) && !shared_.ledger->home(slot.index, microbatch / parts_.work.reduction_group))
+    return false;
+  return shared_.ledger->retired(slot.index, microbatch);
+}
+
+std::uint32_t Worker::last_to_feed(const SlotState& slot) const {
+  const partition::Round round = round_of(slot);
+  std::uint32_t last = round.first_microbatch + round.microbatches - 1;
+  while (last > round.first_microbatch && is_done(slot, last)) --last;
+  return last;
+}
+
+absl::Status Worker::feed_visit(SlotState& slot) {
+  const partition::Round round = round_of(slot);
+  const std::uint32_t end = round.first_microbatch + round.microbatches;
+  // What is done changes while it is fed, but for what is fed already.
+  const std::uint32_t last = last_to_feed(slot);
+  const std::uint32_t size = gives_gradients(slot) ? parts_.work.reduction_group : round.microbatches;
+  for (std::uint32_t first = round.first_microbatch; first < end; first += size) {
+    const std::uint32_t group_end = std::min(first + size, end);
+    if (gives_gradients(slot) && !(assignment_.taken_over && shared_.ledger->home(slot.index, first / size))) {
+      RONDO_RETURN_IF_ERROR(feed_group(slot, first, group_end, first / size, last));
+      continue;
+    }
+    for (std::uint32_t m = first; m < group_end; ++m) {
+      if (is_done(slot, m)) continue;
+      std::uint32_t buffer = 0;
+      if (gives_gradients(slot)) {
+        // They are home already, but computed on the way: not where those of the visit before may still be read.
+        RONDO_ASSIGN_OR_RETURN(buffer, take_gradient_buffer(first / size));
+      }
+      RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {m, buffer, m == last, false}));
+    }
+  }
+  const MutexLock lock(mutex_);
+  ++visits_fed_;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(std::uint32_t group) {
+  std::uint32_t buffer = 2;
+  {
+    const MutexLock lock(mutex_);
+    if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ + 1 >= errands_given_; })) {
+      return stopped_error();
+    }
+    if (!unified_ || group > 0 || assignment_.taken_over) buffer = static_cast<std::uint32_t>(errands_given_ % 2);
+  }
+  clear_before_gradients_ = true;
+  return buffer;
+}
+
+absl::Status Worker::feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
+                                std::uint32_t last) {
+  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(group));
+  for (std::uint32_t m = first; m < end; ++m) {
+    const bool repeated = assignment_.taken_over && shared_.ledger->retired(slot.index, m);
+    RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {m, buffer, m == last, repeated}));
+  }
+  const MutexLock lock(mutex_);
+  errands_[errands_given_ % errands_.size()] = {&slot, group, buffer, compute_value_};
+  ++errands_given_;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status Worker::wait_for_weights(const SlotState& slot, std::size_t layer) {
+  if (unified_) {
+    for (const model::ParameterId id : parts_.model->layers()[slot.slot.first_layer + layer].parameters) {
+      if (!parts_.model->parameters()[id].trained) continue;
+      RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
+        return parts_.parameters->wait_for_version(id, shared_.job.version, until);
+      }));
+    }
+    return absl::OkStatus();
+  }
+  const MutexLock lock(mutex_);
+  const bool ready = wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return visits_prefetched_ > visits_fed_ || (visits_prefetched_ == visits_fed_ && layers_ready_ > layer);
+  });
+  return ready ? absl::OkStatus() : stopped_error();
+}
+
+absl::Status Worker::bring_inputs(const SlotState& slot, std::uint32_t microbatch, std::uint32_t parity,
+                                  VisitMemory& memory) {
+  const std::uint32_t bucket = shared_.job.buckets[microbatch];
+  const Bytes boundary = parts_.model->boundary_bytes(bucket);
+  const bool from_below = slot.slot.first_layer > 0;
+  const bool from_above = slot.slot.phase == SlotPhase::kBackward;
+  const auto activation = place(BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
+  const auto gradient = place(BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
+  const auto await = [&](const offload::BoundaryPlace& wanted) {
+    return in_slices([&](Clock::time_point until) { return shared_.boundaries->wait_until_available(wanted, until); });
+  };
+  if (from_below) RONDO_RETURN_IF_ERROR(await(activation));
+  if (from_above) RONDO_RETURN_IF_ERROR(await(gradient));
+  const devices::BufferView batch = shared_.job.batches[microbatch];
+  if (unified_) {
+    if (from_below) memory.input_activation = shared_.boundaries->view(activation, boundary);
+    if (from_above) memory.input_gradient = shared_.boundaries->view(gradient, boundary);
+    memory.batch = batch;
+    return absl::OkStatus();
+  }
+  std::array<transfer::Ticket, 3> tickets;
+  const auto send = [&](std::size_t which, devices::BufferView from, devices::BufferView to) {
+    tickets[which] = engine_->submit(
+        Direction::kUp, {from, to, Urgency::kActivation, tag("activations", slot, microbatch), nullptr, 0});
+  };
+  memory.batch = batches_[parity].view().part(0, batch.size);
+  send(0, batch, memory.batch);
+  if (from_below) {
+    memory.input_activation = inputs_[parity * 2].view().part(0, boundary);
+    send(1, shared_.boundaries->view(activation, boundary), memory.input_activation);
+  }
+  if (from_above) {
+    memory.input_gradient = inputs_[parity * 2 + 1].view().part(0, boundary);
+    send(2, shared_.boundaries->view(gradient, boundary), memory.input_gradient);
+  }
+  for (const transfer::Ticket ticket : tickets)
+    RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, ticket, kNoDeadline)));
+  return absl::OkStatus();
+}
+
+/// Whose memory the slot's outputs go to. What the lost device has published of a microbatch others may be reading:
+/// it is computed once more, into memory of this worker, and stays there.
+absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory) {
+  const Bytes boundary = parts_.model->boundary_bytes(shared_.job.buckets[errand.microbatch]);
+  const bool sends = slot.slot.phase == SlotPhase::kForward || !shared_.job.evaluate;
+  const BoundaryKind kind =
+      slot.slot.phase == SlotPhase::kForward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
+  memory.outputs.resize(slot.cuts.size());
+  for (std::size_t i = 0; sends && i < slot.cuts.size(); ++i) {
+    const auto target = place(kind, slot, slot.cuts[i], errand.microbatch);
+    const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
+    if (!there) {
+      RONDO_RETURN_IF_ERROR(
+          in_slices([&](Clock::time_point until) { return shared_.boundaries->reserve(target, until); }));
+    }
+    memory.outputs[i] = unified_ && !there ? shared_.boundaries->view(target, boundary)
+                                           : outputs_[parity * most_cuts_ + i].view().part(0, boundary);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
+  std::uint64_t fed = 0;
+  std::uint64_t visit = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!wait_for(
+            [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ + 1 >= microbatches_fed_; })) {
+      return stopped_error();
+    }
+    // Rows of a lookup table lie in the workspace until they are retired, and another slot lays the workspace out
+    // otherwise.
+    const bool rows_in_the_way = slot_before_ != nullptr && slot_before_ != &slot && slot_before_->writes_rows;
+    if (rows_in_the_way &&
+        !wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ >= microbatches_fed_; })) {
+      return stopped_error();
+    }
+    slot_before_ = &slot;
+    fed = microbatches_fed_;
+    visit = visits_fed_;
+  }
+  const auto parity = static_cast<std::uint32_t>(fed % 2);
+  const std::uint32_t bucket = shared_.job.buckets[errand.microbatch];
+  VisitMemory& memory = memory_[parity];
+  RONDO_RETURN_IF_ERROR(reserve_outputs(slot, errand, parity, memory));
+  RONDO_RETURN_IF_ERROR(bring_inputs(slot, errand.microbatch, parity, memory));
+  memory.workspace = workspace_.view();
+  memory.loss =
+      unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
+  memory.weights = &slot.weights[unified_ ? 0 : visit % 2];
+  memory.gradients = &slot.gradients[errand.gradient_buffer];
+  const Clock::time_point begun = Clock::now();
+  RONDO_RETURN_IF_ERROR(enqueue_chain(slot, errand, fed, memory));
+  const MutexLock lock(mutex_);
+  const partition::Round round = round_of(slot);
+  retirements_[fed % retirements_.size()] = {&slot,
+                                             errand.microbatch,
+                                             errand.microbatch - round.first_microbatch,
+                                             shared_.job.first_round + slot.slot.round,
+                                             compute_value_,
+                                             parity,
+                                             bucket,
+                                             errand.ends_visit,
+                                             errand.repeated,
+                                             begun};
+  ++microbatches_fed_;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory) {
+  const std::uint32_t bucket = shared_.job.buckets[errand.microbatch];
+  const auto parity = static_cast<std::uint32_t>(fed % 2);
+  devices::Queue& queue = device_.queue(devices::QueueRole::kCompute);
+  const std::vector<ChainLink>& chain = shared_.job.evaluate ? slot.evaluate_chain : slot.train_chain;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const ChainLink& link = chain[i];
+    if (link.layer >= slot.slot.first_layer) {
+      RONDO_RETURN_IF_ERROR(wait_for_weights(slot, link.layer - slot.slot.first_layer));
+    }
+    {
+      // The rows of the microbatch before must have left the workspace.
+      const MutexLock lock(mutex_);
+      const bool ready = wait_for(
+          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !link.writes_rows || microbatches_retired_ >= fed; });
+      if (!ready) return stopped_error();
+      ++threads_in_device_;
+    }
+    if (clear_before_gradients_ && link.phase != model::Phase::kForward) {
+      // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
+      // updated, and that the forward links before have waited for.
+      for (const auto& [id, view] : slot.sent[errand.gradient_buffer]) {
+        queue.clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", slot, 0));
+      }
+      clear_before_gradients_ = false;
+    }
+    const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
+    devices::Bindings& bindings = bindings_[parity][i];
+    bind(link, program, slot.slot, slot.layout, memory, bucket, bindings);
+    queue.run(program, bindings, {}, {compute_.get(), ++compute_value_},
+              tag(name_of(slot.slot.phase), slot, errand.microbatch));
+    compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
+    const MutexLock lock(mutex_);
+    --threads_in_device_;
+    if (!stopping_) continue;
+    changed_.notify_all();
+    return stopped_error();
+  }
+  return absl::OkStatus();
+}
+
+// Weights.
+
+void Worker::prefetch_loop() {
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_; })) return;
+    }
+    for (const SlotState& slot : slots_) {
+      if (!runs_in_job(slot)) continue;
+      const absl::Status status = prefetch_visit(slot);
+      if (!status.ok()) return leave(status);
+    }
+    const MutexLock lock(mutex_);
+    ++jobs_prefetched_;
+    changed_.notify_all();
+  }
+}
+
+/// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version.
+/// All visits that read the version before have retired: updates come after the commit point.
+absl::Status Worker::submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer,
+                                    transfer::Ticket& last) {
+  const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
+  const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
+  const std::uint64_t wanted = shared_.job.version + 1;
+  const auto& ids = parts_.model->layers()[layer].parameters;
+  for (std::size_t p = 0; p < ids.size(); ++p) {
+    const bool trained = parts_.model->parameters()[ids[p]].trained;
+    if (trained ? held == wanted : held != 0) continue;
+    if (trained) {
+      RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
+        return parts_.parameters->wait_for_version(ids[p], shared_.job.version, until);
+      }));
+    }
+    last = engine_->submit(Direction::kUp, {parts_.parameters->published(ids[p]), slot.weights[buffer][place][p],
+                                            Urgency::kWeight, tag("weights", slot, 0), nullptr, 0});
+  }
+  if (slot.resident[place]) held_[layer] = wanted;
+  return absl::OkStatus();
+}
+
+absl::Status Worker::prefetch_visit(const SlotState& slot) {
+  std::uint64_t visit = 0;
+  {
+    const MutexLock lock(mutex_);
+    visit = visits_prefetched_;
+    if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ + 1 >= visit; }))
+      return stopped_error();
+  }
+  const std::size_t layers = slot.slot.last_layer - slot.slot.first_layer + 1;
+  // A layer is handed in before the one before it is waited for, so that the link stays busy.
+  transfer::Ticket before;
+  for (std::size_t i = 0; i <= layers; ++i) {
+    transfer::Ticket last = before;
+    if (i < layers) RONDO_RETURN_IF_ERROR(submit_weights(slot, i, visit % 2, last));
+    if (i > 0) {
+      // First come, first served within an urgency: the last piece of a layer ends after its others.
+      RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));
+      const MutexLock lock(mutex_);
+      layers_ready_ = i;
+      changed_.notify_all();
+    }
+    before = last;
+  }
+  const MutexLock lock(mutex_);
+  ++visits_prefetched_;
+  layers_ready_ = 0;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::schedule

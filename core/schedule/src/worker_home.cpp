@@ -1,0 +1,224 @@
+// The threads that take home what the device has done: retiring and gradients.
+#include <algorithm>
+#include <cstring>
+
+#include "rondo/base/status.h"
+#include "rondo/schedule/shape.h"
+#include "worker.h"
+#include "worker_waits.h"
+
+namespace rondo::schedule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using offload::BoundaryKind;
+using partition::SlotPhase;
+using transfer::Direction;
+using transfer::Urgency;
+
+/// Row ids come from the device: before they are used as indexes they are checked.
+absl::Status check_rows(devices::BufferView ids, std::uint32_t bucket, std::uint64_t rows) {
+  const auto* list = reinterpret_cast<const std::int32_t*>(ids.host());
+  if (list == nullptr) return absl::OkStatus();
+  const auto most = static_cast<std::int32_t>(bucket);
+  bool good = list[0] >= 0 && list[0] <= most;
+  for (std::int32_t i = 1; good && i <= list[0]; ++i) {
+    good = list[i] >= 0 && static_cast<std::uint64_t>(list[i]) < rows && (i == 1 || list[i] > list[i - 1]);
+  }
+  if (good) return absl::OkStatus();
+  return absl::DataLossError("the row ids of the lookup table's gradient came back as no list of rising ids");
+}
+
+bool reads_activation_last(const SharedState& shared, const partition::Slot& slot) {
+  if (slot.phase != SlotPhase::kForward || shared.job.evaluate) return true;
+  return std::ranges::none_of(shared.plan->slots, [&](const partition::Slot& other) {
+    return other.phase == SlotPhase::kBackward && other.round == slot.round && other.first_layer == slot.first_layer;
+  });
+}
+
+}  // namespace
+
+partition::Round round_in_job(const SharedState& shared, const partition::Slot& slot) {
+  return round_within(shared.plan->rounds[slot.round], shared.job.microbatches);
+}
+
+void release_inputs(const SharedState& shared, std::uint32_t index) {
+  const partition::Slot& slot = shared.plan->slots[index];
+  const bool forward = slot.phase == SlotPhase::kForward;
+  const auto release = [&](BoundaryKind kind, std::uint32_t cut, std::uint32_t m) {
+    shared.boundaries->release({kind, shared.job.first_round + slot.round, cut, m});
+  };
+  for (std::uint32_t m = 0; m < round_in_job(shared, slot).microbatches; ++m) {
+    if (slot.first_layer > 0 && reads_activation_last(shared, slot)) {
+      release(BoundaryKind::kActivation, slot.first_layer, m);
+    }
+    if (slot.phase == SlotPhase::kBackward) release(BoundaryKind::kGradient, slot.last_layer + 1, m);
+    if (!shared.job.evaluate || !forward) continue;
+    for (const partition::LayerIndex cut : partition::published_cuts(slot, shared.plan->slots)) {
+      if (cut <= slot.last_layer) release(BoundaryKind::kActivation, cut, m);
+    }
+  }
+}
+
+void Worker::end_visit_if_done(const SlotState& slot) {
+  if (shared_.ledger->end_visit(slot.index)) release_inputs(shared_, slot.index);
+}
+
+absl::Status Worker::blame(absl::Status status) {
+  if (!status.ok() && !stopped_.load(std::memory_order_acquire)) blamed_.store(true, std::memory_order_release);
+  return status;
+}
+
+void Worker::leave(const absl::Status& status) {
+  if (stopped_.load(std::memory_order_acquire)) return;
+  const absl::Status named = with_context(status, device_.caps().name);
+  if (blamed_.load(std::memory_order_acquire)) return shared_.lose(assignment_.device, named);
+  shared_.fail(named);
+}
+
+void Worker::run_loop(void (Worker::*body)()) {
+  (this->*body)();
+  const MutexLock lock(mutex_);
+  --threads_running_;
+  changed_.notify_all();
+}
+
+// Retiring.
+
+void Worker::retire_loop() {
+  for (;;) {
+    Retirement item;
+    {
+      const MutexLock lock(mutex_);
+      if (!wait_for([&]()
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ < microbatches_fed_; })) {
+        return;
+      }
+      item = retirements_[microbatches_retired_ % retirements_.size()];
+    }
+    const absl::Status status = retire(item);
+    if (!status.ok()) return leave(status);
+    const MutexLock lock(mutex_);
+    ++microbatches_retired_;
+    if (item.ends_visit) patience_.tell_visits(++visits_retired_);
+    changed_.notify_all();
+  }
+}
+
+absl::Status Worker::bring_down(devices::BufferView from, devices::BufferView to, Urgency urgency,
+                                const devices::WorkTag& tag) {
+  const transfer::Ticket ticket = engine_->submit(Direction::kDown, {from, to, urgency, tag, nullptr, 0});
+  return blame(engine_->wait(Direction::kDown, ticket, kNoDeadline));
+}
+
+absl::Status Worker::retire(const Retirement& item) {
+  RONDO_RETURN_IF_ERROR(blame(compute_->wait(item.value, kNoDeadline)));
+  const Clock::time_point now = Clock::now();
+  patience_.tell(std::chrono::duration<double>(now - std::max(item.fed, retired_last_)).count());
+  retired_last_ = now;
+  if (item.repeated) return absl::OkStatus();
+  const SlotState& slot = *item.slot;
+  RONDO_RETURN_IF_ERROR(publish_outputs(item));
+  if (slot.slot.phase == SlotPhase::kFused) {
+    const devices::BufferView loss = losses_[item.parity].view();
+    if (!unified_) {
+      RONDO_RETURN_IF_ERROR(
+          bring_down(memory_[item.parity].loss, loss, Urgency::kActivation, tag("loss", slot, item.microbatch)));
+    }
+    std::memcpy(&shared_.job.losses[item.microbatch], loss.host(), sizeof(double));
+  }
+  if (slot.writes_rows && !shared_.job.evaluate && !shared_.ledger->rows_added(item.microbatch)) {
+    RONDO_RETURN_IF_ERROR(take_rows(item));
+  }
+  shared_.ledger->set_retired(slot.index, item.microbatch);
+  end_visit_if_done(slot);
+  return absl::OkStatus();
+}
+
+absl::Status Worker::publish_outputs(const Retirement& item) {
+  const SlotState& slot = *item.slot;
+  const bool forward = slot.slot.phase == SlotPhase::kForward;
+  if (!forward && shared_.job.evaluate) return absl::OkStatus();
+  const BoundaryKind kind = forward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
+  const Bytes boundary = parts_.model->boundary_bytes(item.bucket);
+  for (std::size_t i = 0; i < slot.cuts.size(); ++i) {
+    const offload::BoundaryPlace target{kind, item.round, slot.cuts[i], item.round_microbatch};
+    if (assignment_.taken_over && shared_.boundaries->available(target)) continue;
+    if (!unified_) {
+      RONDO_RETURN_IF_ERROR(bring_down(memory_[item.parity].outputs[i], shared_.boundaries->view(target, boundary),
+                                       Urgency::kActivation, tag("activations", slot, item.microbatch)));
+    }
+    shared_.boundaries->publish(target);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Worker::take_rows(const Retirement& item) {
+  const SlotState& slot = *item.slot;
+  const model::ParameterId table = parts_.model->layers()[0].parameters[0];
+  const auto width = static_cast<std::uint64_t>(parts_.model->config().hidden_size);
+  RowViews rows = row_views(slot.layout, memory_[item.parity].workspace, item.bucket, width);
+  if (!unified_) {
+    const Bytes ids_size = round_up(rows.ids.size, 64);
+    const devices::BufferView staged_ids = row_staging_.view().part(0, rows.ids.size);
+    const devices::BufferView staged_rows = row_staging_.view().part(ids_size, rows.rows.size);
+    for (const auto& [from, to] : {std::pair(rows.ids, staged_ids), std::pair(rows.rows, staged_rows)}) {
+      RONDO_RETURN_IF_ERROR(bring_down(from, to, Urgency::kGradient, tag("gradients", slot, item.microbatch)));
+    }
+    rows = {staged_ids, staged_rows};
+  }
+  RONDO_RETURN_IF_ERROR(
+      blame(check_rows(rows.ids, item.bucket, static_cast<std::uint64_t>(parts_.model->config().vocab_size))));
+  if (!shared_.ledger->wait_for_rows_turn(item.microbatch, stopped_)) return stopped_error();
+  RONDO_RETURN_IF_ERROR(shared_.gradients->add_rows(table, item.microbatch, rows.ids, rows.rows));
+  shared_.ledger->set_rows_added();
+  return absl::OkStatus();
+}
+
+// Gradients.
+
+void Worker::gradient_loop() {
+  for (;;) {
+    GradientErrand errand;
+    {
+      const MutexLock lock(mutex_);
+      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ < errands_given_; })) return;
+      errand = errands_[errands_done_ % errands_.size()];
+    }
+    const absl::Status status = bring_gradients_home(errand);
+    if (!status.ok()) return leave(status);
+    const MutexLock lock(mutex_);
+    ++errands_done_;
+    changed_.notify_all();
+  }
+}
+
+absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
+  RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value, kNoDeadline)));
+  const SlotState& slot = *errand.slot;
+  Bytes offset = 0;
+  for (const auto& [id, view] : slot.sent[errand.buffer]) {
+    const Bytes staged = offset;
+    offset += round_up(view.size, partition::kAlignment);
+    if (shared_.ledger->added(id, errand.group)) continue;  // by the lost device
+    devices::BufferView at_home = view;
+    if (!unified_) {
+      at_home = errand.group == 0 ? shared_.gradients->sum(id) : gradient_staging_.view().part(staged, view.size);
+      RONDO_RETURN_IF_ERROR(bring_down(view, at_home, Urgency::kGradient, tag("gradients", slot, errand.group)));
+    } else if (errand.group == 0 && assignment_.taken_over) {
+      std::memcpy(shared_.gradients->sum(id).host(), view.host(), view.size);
+    }
+    if (!shared_.ledger->wait_for_turn(id, errand.group, stopped_)) return stopped_error();
+    if (errand.group == 0) {
+      shared_.gradients->complete_first(id);
+    } else {
+      RONDO_RETURN_IF_ERROR(shared_.gradients->add(id, errand.group, at_home));
+    }
+    shared_.ledger->set_added(id);
+  }
+  shared_.ledger->set_home(slot.index, errand.group);
+  end_visit_if_done(slot);
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::schedule

@@ -1,0 +1,183 @@
+// The gradient of attention by the matrix units, see matrix_tiles.h. No atomics: it goes twice over the pairs, by keys
+// and by queries, each block alone writing its rows.
+#pragma once
+
+#include "matrix_tiles.h"
+
+namespace rondo::devices::cuda {
+
+/// kKeys: dk and dv, a block kMatrixRows keys and a key head, past which the queries stream; else dq, a block
+/// kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what streams.
+template <typename T, int kHead, bool kKeys>
+struct MatrixBackward {
+  using Tiles = MatrixTiles<T, kHead>;
+
+  struct Shared {
+    std::uint16_t* rows[2];     // keys: k, v; queries: q, do
+    std::uint16_t* columns[2];  // keys: q, do; queries: k, v
+    std::int32_t* first;        // [kMatrixRows] of the queries, at hand
+    float* lse;
+    float* delta;
+
+    RONDO_KERNEL explicit Shared(unsigned char* memory) {
+      auto* at = reinterpret_cast<std::uint16_t*>(memory);
+      for (std::uint16_t*& tile : rows) {
+        tile = at;
+        at += kMatrixRows * Tiles::kStride;
+      }
+      for (std::uint16_t*& tile : columns) {
+        tile = at;
+        at += kBackwardColumns * Tiles::kStride;
+      }
+      first = reinterpret_cast<std::int32_t*>(at);
+      lse = reinterpret_cast<float*>(first + kMatrixRows);
+      delta = lse + kMatrixRows;
+    }
+  };
+
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
+    const Shared shared(block.shared());
+    const auto row = static_cast<std::int32_t>(block.x()) * kMatrixRows;
+    const auto own_head = static_cast<std::int32_t>(block.y());
+    const std::int32_t group = p.heads / p.kv_heads;
+    const std::int32_t real = real_tokens(p.bounds);
+    const std::int32_t row_end = row + kMatrixRows < real ? row + kMatrixRows : real;
+    typename Block::template Own<Array<FragmentC, Tiles::kSlices>> first_sums;               // dk or dq
+    typename Block::template Own<Array<FragmentC, kKeys ? Tiles::kSlices : 1>> second_sums;  // dv
+    block.each([&](int thread) {
+      RONDO_UNROLL
+      for (int slice = 0; slice < Tiles::kSlices; ++slice) {
+        first_sums[thread][slice] = FragmentC{};
+        if constexpr (kKeys) second_sums[thread][slice] = FragmentC{};
+      }
+      const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
+      Tiles::fetch(shared.rows[0], kKeys ? p.k : p.q, heads, own_head, row, kMatrixRows, row_end, thread);
+      Tiles::fetch(shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kMatrixRows, row_end, thread);
+      if (!kKeys) fetch_queries(p, shared, row, kMatrixRows, own_head, row_end, thread);
+    });
+    if (row < real) {
+      const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
+      const std::int32_t head_end = kKeys ? (own_head + 1) * group : own_head + 1;
+      for (std::int32_t head = kKeys ? own_head * group : own_head; head < head_end; ++head) {
+        for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kBackwardColumns) {
+          block.each([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
+          add_pairs(block, p, shared, row, column, end, first_sums, second_sums);
+          block.barrier();  // the columns are fetched anew
+        }
+      }
+    }
+    block.local([&](int thread) {
+      const auto as_they_are = [](int) { return 1.0F; };
+      const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
+      Tiles::put(kKeys ? p.dk : p.dq, heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
+      if constexpr (kKeys) {
+        Tiles::put(p.dv, heads, own_head, row, p.tokens, thread, second_sums[thread], as_they_are);
+      }
+    });
+  }
+
+ private:
+  /// The last query that may see `key`.
+  RONDO_KERNEL static std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
+    const std::int32_t last = sequence_at(p.bounds, key).end - 1;
+    return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
+  }
+
+  RONDO_KERNEL static void fetch_queries(const AttentionParams& p, const Shared& shared, std::int32_t query, int count,
+                                         std::int32_t head, std::int32_t end, int thread) {
+    if (thread >= count) return;
+    const std::int32_t token = query + thread;
+    const bool real = token < end;
+    shared.first[thread] = real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
+    shared.lse[thread] = real ? p.lse[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
+    shared.delta[thread] = real ? p.delta[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
+  }
+
+  RONDO_KERNEL static void fetch_columns(const AttentionParams& p, const Shared& shared, std::int32_t column,
+                                         std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
+    const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
+    const std::int32_t from_head = kKeys ? head : head / group;
+    Tiles::fetch(shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kBackwardColumns, end, thread);
+    Tiles::fetch(shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kBackwardColumns, end, thread);
+    if (kKeys) fetch_queries(p, shared, column, kBackwardColumns, head, end, thread);
+  }
+
+  /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
+  template <typename Block, typename First, typename Second>
+  RONDO_KERNEL static void add_pairs(Block& block, const AttentionParams& p, const Shared& shared, std::int32_t row,
+                                     std::int32_t column, std::int32_t end, First& first_sums,
+                                     [[maybe_unused]] Second& second_sums) {
+    constexpr int kColumns8 = kBackwardColumns / 8;
+    typename Block::template Own<Array<FragmentC, kColumns8>> weights;
+    typename Block::template Own<Array<FragmentC, kColumns8>> gradients;
+    typename Block::template Own<Array<FragmentA, kParts>> three;
+    typename Block::template Own<FragmentA> a;
+    block.local([&](int thread) {
+      RONDO_UNROLL
+      for (int n = 0; n < kColumns8; ++n) {
+        weights[thread][n] = FragmentC{};
+        gradients[thread][n] = FragmentC{};
+      }
+    });
+    // Of stored numbers: scores from rows 0 and columns 0, do . v from rows 1 and columns 1.
+    RONDO_UNROLL
+    for (int which = 0; which < 2; ++which) {
+      RONDO_UNROLL
+      for (int step = 0; step < Tiles::kSteps; ++step) {
+        block.local(
+            [&](int thread) { a[thread] = Tiles::rows(shared.rows[which], thread / kWarp * 16, step, thread); });
+        RONDO_UNROLL
+        for (int n = 0; n < kColumns8; ++n) {
+          block.template multiply<Tiles::kBfloat>(
+              [&](int thread) -> FragmentC& { return which == 0 ? weights[thread][n] : gradients[thread][n]; },
+              [&](int thread) -> FragmentA& { return a[thread]; },
+              [&](int thread) { return Tiles::columns(shared.columns[which], 8 * n, step, thread); });
+        }
+      }
+    }
+    block.local([&](int thread) {
+      differentiate(p, shared, row, column, end, thread, weights[thread], gradients[thread]);
+      three[thread] = Tiles::parts(gradients[thread][0], gradients[thread][1]);
+    });
+    Tiles::add_product(block, first_sums, three, shared.columns[0], 0);
+    if constexpr (kKeys) {
+      block.local([&](int thread) { three[thread] = Tiles::parts(weights[thread][0], weights[thread][1]); });
+      Tiles::add_product(block, second_sums, three, shared.columns[1], 0);
+    }
+  }
+
+  /// Scores become weights e^(score - lse); do . v becomes scale weight (do . v - delta).
+  RONDO_KERNEL static void differentiate(const AttentionParams& p, const Shared& shared, std::int32_t row,
+                                         std::int32_t column, std::int32_t end, int thread,
+                                         Array<FragmentC, kBackwardColumns / 8>& weights,
+                                         Array<FragmentC, kBackwardColumns / 8>& gradients) {
+    RONDO_UNROLL
+    for (int n = 0; n < kBackwardColumns / 8; ++n) {
+      RONDO_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int at_row = thread / kWarp * 16 + thread % kWarp / 4 + 8 * (i / 2);
+        const int at_column = 8 * n + 2 * (thread % 4) + i % 2;
+        const int query = kKeys ? at_column : at_row;  // among those at hand
+        const std::int32_t query_token = kKeys ? column + at_column : row + at_row;
+        const std::int32_t key_token = kKeys ? row + at_row : column + at_column;
+        const bool seen = query_token < end && key_token >= shared.first[query] && key_token <= query_token;
+        const float weight = seen ? expf(weights[n].x[i] * p.scale - shared.lse[query]) : 0.0F;
+        gradients[n].x[i] = seen ? p.scale * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
+        weights[n].x[i] = weight;
+      }
+    }
+  }
+};
+
+// In the order that of_matrix() counts in.
+using MatrixKeysBf16x64 = MatrixBackward<Bf16, 64, true>;
+using MatrixKeysBf16x128 = MatrixBackward<Bf16, 128, true>;
+using MatrixKeysFp16x64 = MatrixBackward<Fp16, 64, true>;
+using MatrixKeysFp16x128 = MatrixBackward<Fp16, 128, true>;
+using MatrixQueriesBf16x64 = MatrixBackward<Bf16, 64, false>;
+using MatrixQueriesBf16x128 = MatrixBackward<Bf16, 128, false>;
+using MatrixQueriesFp16x64 = MatrixBackward<Fp16, 64, false>;
+using MatrixQueriesFp16x128 = MatrixBackward<Fp16, 128, false>;
+
+}  // namespace rondo::devices::cuda

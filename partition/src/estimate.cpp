@@ -1,0 +1,120 @@
+#include "estimate.h"
+
+#include <algorithm>
+
+namespace rondo::partition {
+
+StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const MachineShape& machine, What what)
+    : bound_(what == What::kLowerBound),
+      group_(std::max(work.reduction_group, 1U)),
+      links_(machine.devices.size()),
+      weights_{0},
+      gradients_{0},
+      covers_(model.layers.size() + 1, 0),
+      devices_(machine.devices.size()) {
+  const double share =
+      work.mean_tokens > 0 && work.microbatch_tokens > 0 ? work.mean_tokens / work.microbatch_tokens : 1.0;
+  boundary_ = static_cast<double>(work.boundary_bytes) * share;
+  batch_ = static_cast<double>(work.batch_bytes);
+  double updated = 0;
+  for (const LayerShape& layer : model.layers) {
+    weights_.push_back(weights_.back() + static_cast<double>(layer.weight_bytes));
+    gradients_.push_back(gradients_.back() + static_cast<double>(layer.gradient_bytes));
+    updated += machine.host.update_seconds(static_cast<double>(layer.trained_parameters));
+    updated_.push_back(layer.trained_parameters > 0 ? updated : 0);
+    has_backward_.push_back(layer.has_backward);
+  }
+  if (machine.host.memory_bandwidth > 0) {
+    norm_ = 4.0 * static_cast<double>(work.trained_parameters) / machine.host.memory_bandwidth;
+  }
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const DeviceShape& device = machine.devices[i];
+    if (device.unified_memory) continue;
+    // Somewhere between everybody copying at once and nobody else; the same whoever else is in the pool.
+    const double part = device.profile.root.empty() || bound_ ? 1.0 : 1.5;
+    const auto pace = [&](double bandwidth) { return bandwidth > 0 ? part / bandwidth : 0; };
+    links_[i] = {pace(device.profile.link_up), pace(device.profile.link_down), device.profile.link_latency_seconds};
+  }
+}
+
+void StepEstimate::begin() {
+  for (DeviceState& device : devices_) device = {};
+  placed_.clear();
+  done_ = 0;
+}
+
+double StepEstimate::copy(double bytes, double seconds_a_byte, double latency) const {
+  return seconds_a_byte > 0 && bytes > 0 ? bytes * seconds_a_byte + latency : 0;
+}
+
+const StepEstimate::Placed* StepEstimate::producer_of_activation(const Slot& slot) const {
+  if (slot.first_layer == 0) return nullptr;
+  return &placed_[covers_[slot.first_layer]];
+}
+
+void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
+  DeviceState& device = devices_[slot.device];
+  const Link& link = links_[slot.device];
+  Placed placed{slot.device, 0, 0, device, done_};
+  const bool backward = slot.phase == SlotPhase::kBackward;
+  const double count = microbatches;
+  double in_first = 0;
+  double in_last = 0;
+  if (const Placed* below = producer_of_activation(slot); below != nullptr) {
+    in_first = below->out_first;
+    in_last = below->out_last;
+  }
+  if (backward) {
+    in_first = std::max(in_first, placed_.back().out_first);
+    in_last = std::max(in_last, placed_.back().out_last);
+  }
+  const double in =
+      copy(batch_ + boundary_ * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0)), link.up, link.latency);
+  const bool sends = slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
+  const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
+  // Weights may stay on the device: then a visit brings none.
+  const double weights =
+      bound_ ? 0 : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
+  const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated_[slot.last_layer]);
+  device.up_free = arrived + (bound_ ? 0 : count * in);
+  device.up_load += weights + count * in;
+  const double pace = bound_ ? std::max(slot.seconds, in) : std::max({slot.seconds, in, out});
+  const double start = std::max(device.free, in_first + in);
+  const double first =
+      bound_ ? std::max(start + slot.seconds, arrived) : std::max(start, arrived - slot.seconds * 0.25) + slot.seconds;
+  const double last = std::max(first + (count - 1) * pace, in_last + in + slot.seconds);
+  device.before = device.free;
+  device.free = last;
+  placed.out_first = first + out;
+  placed.out_last = last + out;
+  double home = 0;
+  double groups = 0;
+  if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
+    home = copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
+    groups = static_cast<double>((microbatches + group_ - 1) / group_);
+    device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + home);
+  }
+  device.down_load += count * out + groups * home;
+  done_ = std::max(
+      {done_, last + home + norm_, device.down_free + norm_, device.up_load + norm_, device.down_load + norm_});
+  if (slot.phase == SlotPhase::kForward) {
+    const auto index = static_cast<std::uint32_t>(placed_.size());
+    for (LayerIndex cut = slot.first_layer + 1; cut <= slot.last_layer + 1; ++cut) covers_[cut] = index;
+  }
+  placed_.push_back(placed);
+}
+
+void StepEstimate::take_back() {
+  const Placed& placed = placed_.back();
+  devices_[placed.device] = placed.state_before;
+  done_ = placed.done_before;
+  placed_.pop_back();
+}
+
+double StepEstimate::seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds) {
+  begin();
+  for (const Slot& slot : slots) place(slot, rounds[slot.round].microbatches);
+  return seconds();
+}
+
+}  // namespace rondo::partition

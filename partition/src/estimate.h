@@ -1,0 +1,73 @@
+// How long a step takes, visit by visit instead of event by event: good enough to rank plans by, some hundred times
+// quicker than the simulation that decides.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rondo/partition/plan.h"
+
+namespace rondo::partition {
+
+/// Visits are placed one after another in dealing order. Within a visit microbatches are taken to come and go at an
+/// even pace. A lower bound of what simulate() says leaves out what an estimate must guess: how copies get in each
+/// other's way.
+class StepEstimate {
+ public:
+  enum class What : std::uint8_t { kEstimate, kLowerBound };
+  StepEstimate(const ModelShape& model, const Workload& work, const MachineShape& machine, What what);
+
+  void begin();
+  /// REQUIRES: the slots before it in its round are placed.
+  void place(const Slot& slot, std::uint32_t microbatches);
+  /// Takes the last placed visit back. REQUIRES: what follows is placed in the same round.
+  void take_back();
+  /// Seconds of a step of what is placed.
+  double seconds() const { return done_; }
+  /// When the last placed visit has given out its first microbatch.
+  double first_output() const { return placed_.back().out_first; }
+  double free_at(DeviceIndex device) const { return devices_[device].free; }
+
+  double seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
+
+ private:
+  struct Link {
+    double up = 0;  // seconds a byte
+    double down = 0;
+    double latency = 0;
+  };
+  struct DeviceState {
+    double free = 0;
+    double before = 0;  // end of the visit before the last
+    double up_free = 0;
+    double down_free = 0;
+    double up_load = 0;  // seconds that the link is in use, whatever waits for what
+    double down_load = 0;
+  };
+  struct Placed {
+    DeviceIndex device = 0;
+    double out_first = 0;
+    double out_last = 0;
+    DeviceState state_before;
+    double done_before = 0;
+  };
+  const Placed* producer_of_activation(const Slot& slot) const;
+  double copy(double bytes, double seconds_a_byte, double latency) const;
+
+  const bool bound_;
+  std::uint32_t group_ = 1;
+  double boundary_ = 0;  // bytes
+  double batch_ = 0;
+  double norm_ = 0;
+  std::vector<Link> links_;
+  std::vector<double> weights_;    // [i]: bytes of layers below i
+  std::vector<double> gradients_;  // likewise
+  std::vector<double> updated_;    // by layer: when its weights are published
+  std::vector<bool> has_backward_;
+  std::vector<std::uint32_t> covers_;  // by cut: index of the forward visit of this round that gives it out
+  std::vector<DeviceState> devices_;
+  std::vector<Placed> placed_;
+  double done_ = 0;
+};
+
+}  // namespace rondo::partition

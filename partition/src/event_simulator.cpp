@@ -1,0 +1,410 @@
+#include "event_simulator.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "packing.h"
+#include "rondo/partition/layout.h"
+
+namespace rondo::partition {
+namespace {
+
+double share_of(const Workload& work) {
+  return work.mean_tokens > 0 && work.microbatch_tokens > 0 ? work.mean_tokens / work.microbatch_tokens : 1.0;
+}
+
+}  // namespace
+
+LayerSeconds::LayerSeconds(const ModelShape& model, const Workload& work, const MachineShape& machine) {
+  for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+    const auto same = std::ranges::find_if(machine.devices,
+                                           [&](const DeviceShape& other) { return alike(other, machine.devices[i]); });
+    const auto first = static_cast<std::size_t>(same - machine.devices.begin());
+    if (first < i) {
+      by_device_.push_back(std::shared_ptr(by_device_[first]));
+      continue;
+    }
+    auto seconds = std::make_shared<std::vector<double>>();
+    for (const LayerShape& layer : model.layers) {
+      seconds->push_back(layer.forward.seconds(machine.devices[i].profile, work.dtype) * share_of(work));
+    }
+    by_device_.push_back(std::move(seconds));
+  }
+}
+
+EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const Workload& work,
+                               const MachineShape& machine, const LayerSeconds& seconds, std::uint32_t staleness,
+                               bool keep_spans)
+    : model_(model),
+      work_(work),
+      machine_(machine),
+      seconds_(seconds),
+      staleness_(staleness),
+      keep_spans_(keep_spans),
+      links_(machine),
+      devices_(machine.devices.size()),
+      link_versions_(2 * machine.devices.size() + 1, 0),
+      versions_(model.layers.size(), 0) {
+  const double gradients = 4.0 * static_cast<double>(work.trained_parameters);
+  if (machine.host.memory_bandwidth > 0) norm_seconds_ = gradients / machine.host.memory_bandwidth;
+  describe(plan);
+}
+
+void EventSimulator::describe(const Plan& plan) {
+  first_layer_on_disk_ = plan.first_layer_on_disk;
+  const double boundary = static_cast<double>(work_.boundary_bytes) * share_of(work_);
+  // By device: layers that stay there. A step brings their trained weights once, its later visits nothing.
+  std::vector<std::map<LayerIndex, double>> to_bring(devices_.size());
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    for (const LayerIndex layer : residents_of(plan, i)) {
+      to_bring[i][layer] = static_cast<double>(model_.layers[layer].trained_weight_bytes);
+    }
+  }
+  visits_.resize(plan.slots.size());
+  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
+    const Slot& slot = plan.slots[s];
+    Visit& visit = visits_[s];
+    visit.slot = &slot;
+    visit.microbatches = plan.rounds[slot.round].microbatches;
+    visit.first_microbatch = plan.rounds[slot.round].first_microbatch;
+    const bool backward = slot.phase == SlotPhase::kBackward;
+    visit.in_bytes =
+        static_cast<double>(work_.batch_bytes) + boundary * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0));
+    visit.out_bytes = slot.phase == SlotPhase::kForward || sends_gradient(model_, slot) ? boundary : 0;
+    double before = 0;
+    for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      const auto resident = to_bring[slot.device].find(layer);
+      visit.weight_bytes.push_back(resident != to_bring[slot.device].end()
+                                       ? std::exchange(resident->second, 0.0)
+                                       : static_cast<double>(model_.layers[layer].weight_bytes));
+      visit.offsets.push_back(before);
+      before += seconds_.forward(slot.device, layer);
+    }
+    if (before > slot.seconds) {  // times that somebody else has set
+      for (double& offset : visit.offsets) offset *= slot.seconds / before;
+    }
+    if (slot.phase != SlotPhase::kForward) {
+      const LayerIndex lowest = lowest_gradient_layer(model_, slot);
+      for (LayerIndex layer = lowest; layer <= slot.last_layer; ++layer) {
+        visit.gradient_bytes += static_cast<double>(model_.layers[layer].gradient_bytes);
+        visit.has_gradients = visit.has_gradients || model_.layers[layer].has_backward;
+      }
+      if (lowest == 0) visit.out_bytes += static_cast<double>(model_.layers[0].row_gradient_bytes) * share_of(work_);
+    }
+    Device& device = devices_[slot.device];
+    device.slots.push_back(s);
+    device.work += slot.seconds * visit.microbatches;
+    pieces_ += visit.microbatches;
+    const std::uint32_t group = std::max(work_.reduction_group, 1U);
+    if (visit.has_gradients) pieces_ += (visit.microbatches + group - 1) / group;
+  }
+  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) connect(plan, s);
+}
+
+void EventSimulator::connect(const Plan& plan, std::uint32_t index) {
+  const Slot& slot = plan.slots[index];
+  Visit& visit = visits_[index];
+  const bool forward = slot.phase == SlotPhase::kForward;
+  const auto of_round = [](const Slot& other, std::uint32_t round) { return other.round < round; };
+  const auto first = std::lower_bound(plan.slots.begin(), plan.slots.end(), std::max(slot.round, 2U) - 2, of_round);
+  const auto end = std::lower_bound(plan.slots.begin(), plan.slots.end(), slot.round + 1, of_round);
+  for (auto at = first; at != end; ++at) {
+    const Slot& other = *at;
+    const auto s = static_cast<std::uint32_t>(at - plan.slots.begin());
+    if (other.round == slot.round) {
+      // A cut within it where a fused or backward slot begins is published beside its end.
+      const bool within = forward && other.phase != SlotPhase::kForward && other.first_layer > slot.first_layer &&
+                          other.first_layer <= slot.last_layer;
+      if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
+      const bool below = other.phase == SlotPhase::kForward && slot.first_layer > 0 &&
+                         other.first_layer < slot.first_layer && slot.first_layer <= other.last_layer + 1;
+      if (below) visit.activation_from = static_cast<std::int32_t>(s);
+      const bool above = slot.phase == SlotPhase::kBackward && other.phase != SlotPhase::kForward &&
+                         other.first_layer == slot.last_layer + 1;
+      if (above) visit.gradient_from = static_cast<std::int32_t>(s);
+    } else if (other.round + 2 == slot.round && other.phase != SlotPhase::kForward) {
+      // Two rounds of boundaries are under way: the places are free when their last readers have retired.
+      const bool reads = forward ? other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer + 1
+                                 : other.last_layer + 1 == slot.first_layer;
+      if (reads) visit.freed_by.push_back(s);
+    }
+  }
+}
+
+void EventSimulator::push(double time, Kind kind, std::uint32_t index, std::uint32_t version) {
+  queue_.push({time, order_++, kind, index, version});
+}
+
+void EventSimulator::push_links() {
+  for (const LinkIndex link : links_.changed()) {
+    ++link_versions_[link];
+    const double end = links_.end_of(link);
+    if (end < kNever) push(end, Kind::kLink, link, link_versions_[link]);
+  }
+  links_.clear_changed();
+}
+
+void EventSimulator::run(std::uint32_t steps) {
+  wanted_steps_ = steps;
+  steps_.resize(steps);
+  pieces_left_.assign(steps, pieces_);
+  steps_begun_ = std::min(1 + staleness_, steps);
+  update();
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    prefetch(i);
+    feed(i);
+  }
+  push_links();
+  while (!queue_.empty() && steps_committed_ < steps) {
+    const Event event = queue_.top();
+    queue_.pop();
+    if (event.kind == Kind::kLink && event.version != link_versions_[event.index]) continue;
+    ++events_;
+    now_ = event.time;
+    switch (event.kind) {
+      case Kind::kLink:
+        on_link(event.index);
+        break;
+      case Kind::kCompute:
+        on_compute_end(event.index);
+        break;
+      case Kind::kCommit:
+        on_commit(event.index);
+        break;
+    }
+    push_links();
+  }
+}
+
+void EventSimulator::on_link(LinkIndex link) {
+  const FluidLinks::Lane lane = links_.finish(link, now_);
+  if (link == links_.optimizer()) {
+    ++versions_[update_layer_];
+    ++update_layer_;
+    updating_ = false;
+    update();
+    for (DeviceIndex i = 0; i < devices_.size(); ++i) prefetch(i);
+    return;
+  }
+  const DeviceIndex device = link / 2;
+  const bool up = link % 2 == 0;
+  if (up && lane == FluidLinks::kUrgent) return on_inputs(device);
+  if (up) return on_weights(device);
+  if (lane == FluidLinks::kUrgent) return on_retired(device);
+  on_gradients(device);
+}
+
+bool EventSimulator::may_feed(const Device& device, const Visit& visit, std::uint32_t step) const {
+  const std::uint64_t wanted = std::uint64_t{step} * visit.microbatches + device.next.microbatch;
+  const auto has_come = [&](std::int32_t from) {
+    return from < 0 || visits_[static_cast<std::size_t>(from)].published > wanted;
+  };
+  if (!has_come(visit.activation_from) || !has_come(visit.gradient_from)) return false;
+  return std::ranges::all_of(visit.freed_by, [&](std::uint32_t s) { return visits_[s].retired > step; });
+}
+
+void EventSimulator::feed(DeviceIndex index) {
+  Device& device = devices_[index];
+  while (!device.slots.empty() && !device.bringing) {
+    const std::uint32_t step = step_of(device, device.next.visit);
+    if (step >= steps_begun_ || device.fed - device.retired > 1) return;
+    Visit& visit = visits_[slot_of(device, device.next.visit)];
+    const bool begins_group = visit.has_gradients && device.next.microbatch % std::max(work_.reduction_group, 1U) == 0;
+    if (begins_group && !device.group_taken) {
+      if (device.errands_given - device.errands_done > 1) return;
+      device.group_taken = true;
+    }
+    if (!may_feed(device, visit, step)) return;
+    device.bringing = true;
+    if (links_.seconds_alone(links_.up(index), visit.in_bytes) > 0) {
+      return links_.begin(links_.up(index), FluidLinks::kUrgent, visit.in_bytes, now_);
+    }
+    on_inputs(index);
+    return;
+  }
+}
+
+void EventSimulator::on_inputs(DeviceIndex index) {
+  Device& device = devices_[index];
+  const Visit& visit = visits_[slot_of(device, device.next.visit)];
+  device.bringing = false;
+  device.group_taken = false;
+  device.compute.push(device.next);
+  ++device.fed;
+  if (++device.next.microbatch == visit.microbatches) device.next = {device.next.visit + 1, 0};
+  compute(index);
+  feed(index);
+}
+
+void EventSimulator::prefetch(DeviceIndex index) {
+  Device& device = devices_[index];
+  while (!device.slots.empty() && !device.prefetching) {
+    const std::uint32_t step = step_of(device, device.prefetch_visit);
+    if (step >= steps_begun_ || device.visits_retired + 1 < device.prefetch_visit) return;
+    const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
+    const LayerIndex layer = visit.slot->first_layer + device.prefetch_layer;
+    const bool trained = model_.layers[layer].trained_parameters > 0;
+    if (trained && versions_[layer] + staleness_ < step + 1) return;
+    const double bytes = visit.weight_bytes[device.prefetch_layer];
+    device.prefetching = true;
+    if (links_.seconds_alone(links_.up(index), bytes) > 0) {
+      return links_.begin(links_.up(index), FluidLinks::kBulk, bytes, now_);
+    }
+    on_weights(index);
+    return;
+  }
+}
+
+void EventSimulator::on_weights(DeviceIndex index) {
+  Device& device = devices_[index];
+  const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
+  double& slack = device.weights_slack[device.prefetch_visit % 2];
+  const double arrival = now_ - visit.offsets[device.prefetch_layer];
+  slack = device.prefetch_layer == 0 ? arrival : std::max(slack, arrival);
+  device.prefetching = false;
+  if (++device.prefetch_layer == visit.weight_bytes.size()) {
+    device.prefetch_layer = 0;
+    ++device.prefetch_visit;
+  }
+  compute(index);
+  prefetch(index);
+}
+
+void EventSimulator::compute(DeviceIndex index) {
+  Device& device = devices_[index];
+  if (device.compute.count == 0 || device.end_known) return;
+  const Item item = device.compute.front();
+  const bool whole = device.prefetch_visit > item.visit;
+  const bool some = device.prefetch_visit == item.visit && device.prefetch_layer > 0;
+  if (!device.computing) {
+    if (!whole && !some) return;
+    device.computing = true;
+    device.began = now_;
+  }
+  if (!whole) return;
+  const Visit& visit = visits_[slot_of(device, item.visit)];
+  const double begin =
+      item.microbatch == 0 ? std::max(device.began, device.weights_slack[item.visit % 2]) : device.began;
+  device.end_known = true;
+  push(begin + visit.slot->seconds, Kind::kCompute, index);
+}
+
+void EventSimulator::on_compute_end(DeviceIndex index) {
+  Device& device = devices_[index];
+  const Item item = device.compute.front();
+  device.compute.pop();
+  device.computing = device.end_known = false;
+  const Visit& visit = visits_[slot_of(device, item.visit)];
+  const std::uint32_t step = step_of(device, item.visit);
+  const double begin = now_ - visit.slot->seconds;
+  steps_[step].first_compute = std::min(steps_[step].first_compute, begin);
+  steps_[step].last_compute = std::max(steps_[step].last_compute, now_);
+  if (keep_spans_) {
+    spans_.push_back({index, step + 1, slot_of(device, item.visit), item.microbatch, begin, now_});
+  }
+  const std::uint32_t group = std::max(work_.reduction_group, 1U);
+  const bool ends_group = (item.microbatch + 1) % group == 0 || item.microbatch + 1 == visit.microbatches;
+  if (visit.has_gradients && ends_group) {
+    ++device.errands_given;
+    device.errands.push(item);
+    send_gradients(index);
+  }
+  device.retire.push(item);
+  retire(index);
+  compute(index);
+}
+
+void EventSimulator::retire(DeviceIndex index) {
+  Device& device = devices_[index];
+  if (device.retiring || device.retire.count == 0) return;
+  const double bytes = visits_[slot_of(device, device.retire.front().visit)].out_bytes;
+  device.retiring = true;
+  if (links_.seconds_alone(links_.down(index), bytes) > 0) {
+    return links_.begin(links_.down(index), FluidLinks::kUrgent, bytes, now_);
+  }
+  on_retired(index);
+}
+
+void EventSimulator::on_retired(DeviceIndex index) {
+  Device& device = devices_[index];
+  const Item item = device.retire.front();
+  device.retire.pop();
+  device.retiring = false;
+  Visit& visit = visits_[slot_of(device, item.visit)];
+  ++visit.published;
+  ++device.retired;
+  if (item.microbatch + 1 == visit.microbatches) {
+    ++visit.retired;
+    ++device.visits_retired;
+    prefetch(index);
+  }
+  after_piece(step_of(device, item.visit));
+  retire(index);
+  wake_feeders();
+}
+
+void EventSimulator::wake_feeders() {
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) feed(i);
+}
+
+void EventSimulator::send_gradients(DeviceIndex index) {
+  Device& device = devices_[index];
+  if (device.sending || device.errands.count == 0) return;
+  const double bytes = visits_[slot_of(device, device.errands.front().visit)].gradient_bytes;
+  device.sending = true;
+  if (links_.seconds_alone(links_.down(index), bytes) > 0) {
+    return links_.begin(links_.down(index), FluidLinks::kBulk, bytes, now_);
+  }
+  on_gradients(index);
+}
+
+void EventSimulator::on_gradients(DeviceIndex index) {
+  Device& device = devices_[index];
+  const std::uint32_t step = step_of(device, device.errands.front().visit);
+  device.errands.pop();
+  device.sending = false;
+  ++device.errands_done;
+  after_piece(step);
+  send_gradients(index);
+  feed(index);
+}
+
+void EventSimulator::after_piece(std::uint32_t step) {
+  if (--pieces_left_[step] == 0) push(now_ + norm_seconds_, Kind::kCommit, step);
+}
+
+void EventSimulator::on_commit(std::uint32_t step) {
+  steps_[step].committed = now_;
+  ++steps_committed_;
+  ++updates_allowed_;
+  steps_begun_ = std::min(steps_committed_ + 1 + staleness_, wanted_steps_);
+  if (!updating_) update();
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    prefetch(i);
+    feed(i);
+  }
+}
+
+/// Goes on with the updates that are due, layer by layer. Who waits for them is woken by the caller.
+void EventSimulator::update() {
+  while (update_ < updates_allowed_ && !updating_) {
+    if (update_layer_ == versions_.size()) {
+      update_layer_ = 0;
+      ++update_;
+      continue;
+    }
+    const double parameters = static_cast<double>(model_.layers[update_layer_].trained_parameters);
+    const double seconds =
+        update_seconds(model_, machine_.host, static_cast<LayerIndex>(update_layer_), first_layer_on_disk_);
+    if (parameters <= 0 || seconds <= 0) {
+      ++versions_[update_layer_++];
+      continue;
+    }
+    updating_ = true;
+    constexpr double kBytesPerParameter = 28;
+    links_.begin(links_.optimizer(), FluidLinks::kBulk, kBytesPerParameter * parameters, seconds, now_);
+  }
+}
+
+}  // namespace rondo::partition

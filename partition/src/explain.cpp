@@ -1,0 +1,194 @@
+// What a step would gain if something took no time, by simulating it so.
+#include "explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rondo/base/units.h"
+#include "simulate.h"
+
+namespace rondo::partition {
+namespace {
+
+constexpr double kOptimizerBytes = 28;                                       // read and written per parameter
+constexpr double kWorthSaying = 0.05;                                        // share of the step
+constexpr std::uint32_t kTimes[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};  // as many microbatches
+constexpr std::uint32_t kMostMicrobatches = 2048;
+
+class Explainer {
+ public:
+  Explainer(const LayerSeconds& seconds, const ModelShape& model, const Workload& work, const MachineShape& machine,
+            Plan& plan)
+      : seconds_(seconds), model_(model), work_(work), machine_(machine), plan_(plan) {}
+
+  void run() {
+    const double step = plan_.predicted.step_seconds;
+    Plan instant = plan_;
+    for (Slot& slot : instant.slots) slot.seconds = 0;
+    const double compute = step - step_of(instant, work_, machine_);
+    link_ = step - step_of(plan_, work_, without_links());
+    host_ = step - step_of(plan_, work_, without_host());
+    if (compute >= std::max(link_, host_)) {
+      plan_.predicted.limited_by = "compute";
+    } else if (link_ >= host_) {
+      plan_.predicted.limited_by = "link";
+    } else if (plan_.disk_bytes > 0 && step - step_of(plan_, work_, without_disk()) > 0.5 * host_) {
+      plan_.predicted.limited_by = "disk";
+    } else {
+      const devices::HostProfile& profile = machine_.host;
+      const double memory = profile.memory_bandwidth / kOptimizerBytes;
+      const bool starved = memory > 0 && memory < 0.99 * profile.optimizer_parameters_per_second;
+      plan_.predicted.limited_by = starved ? "host_memory" : "optimizer";
+    }
+    if (link_ > kWorthSaying * step) say_links();
+    if (host_ > kWorthSaying * step) say_host();
+    say_edges();
+  }
+
+ private:
+  void say(std::string sentence) { plan_.predicted.advice.push_back(std::move(sentence)); }
+  double share(double seconds) const { return 100 * seconds / plan_.predicted.step_seconds; }
+
+  MachineShape without_links() const {
+    MachineShape machine = machine_;
+    for (DeviceShape& device : machine.devices) device.unified_memory = true;
+    return machine;
+  }
+  MachineShape without_host() const {
+    MachineShape machine = machine_;
+    machine.host.memory_bandwidth = machine.host.optimizer_parameters_per_second = machine.host.disk_bandwidth = 0;
+    return machine;
+  }
+  MachineShape without_disk() const {
+    MachineShape machine = machine_;
+    machine.host.disk_bandwidth = 0;
+    return machine;
+  }
+  double step_of(const Plan& plan, const Workload& work, const MachineShape& machine) const {
+    return simulate_with(seconds_, plan, model_, work, machine, 1, 0, false).prediction.step_seconds;
+  }
+
+  /// The same slots with `times` as many microbatches in each round. Reduction groups as large as by default, unless
+  /// they were set otherwise.
+  Workload longer(std::uint32_t times, Plan& plan) const {
+    Workload work = work_;
+    work.microbatches *= times;
+    constexpr std::uint32_t kDefaultGroup = 16;
+    if (work_.reduction_group == std::min(work_.microbatches, kDefaultGroup)) {
+      work.reduction_group = std::min(work.microbatches, kDefaultGroup);
+    }
+    plan = plan_;
+    plan.reduction_group = work.reduction_group;
+    for (Round& round : plan.rounds) {
+      round.first_microbatch *= times;
+      round.microbatches *= times;
+    }
+    return work;
+  }
+
+  void say_links() {
+    for (const std::uint32_t times : kTimes) {
+      if (times * work_.microbatches > kMostMicrobatches) break;
+      Plan plan;
+      const Workload work = longer(times, plan);
+      const double with = step_of(plan, work, machine_);
+      const double without = step_of(plan, work, without_links());
+      if (with - without > kWorthSaying * with) continue;
+      const Bytes host = total_of(host_memory(model_, work, machine_, plan.slots, plan.rounds, plan.keep));
+      const std::string memory =
+          host > machine_.host_budget_bytes
+              ? fmt::format(", for which the boundaries in main memory take it to {}", format_bytes(host))
+              : std::string();
+      return say(
+          fmt::format("the links cost {:.0f}% of the step: each visit's weights arrive for few microbatches; with a "
+                      "global batch of {} (gradient_accumulation_steps: {}) the links no longer limit{}",
+                      share(link_), work.microbatches * work_.microbatch_sequences, work.microbatches, memory));
+    }
+    const auto [device, compute, copy] = slowest_hop();
+    say(
+        fmt::format("the links cost {:.0f}% of the step, whatever the batch up to {} microbatches: a microbatch "
+                    "computes for {:.3g} s in a "
+                    "slot of {} and its boundaries take {:.3g} s over the link; a faster link, cards on roots of their "
+                    "own, or fewer cards would help",
+                    share(link_), kMostMicrobatches, compute, machine_.devices[device].name, copy));
+  }
+
+  struct Hop {
+    DeviceIndex device = 0;
+    double compute = 0;
+    double copy = 0;
+  };
+  /// The slot whose boundaries take the longest, measured by its work.
+  Hop slowest_hop() const {
+    Hop worst;
+    double most = -1;
+    const FluidLinks links(machine_);
+    for (const Slot& slot : plan_.slots) {
+      const double boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
+      const double copy =
+          links.seconds_alone(links.up(slot.device), boundaries * static_cast<double>(work_.boundary_bytes));
+      if (copy <= most * slot.seconds) continue;
+      most = copy / std::max(slot.seconds, 1e-12);
+      worst = {slot.device, slot.seconds, copy};
+    }
+    return worst;
+  }
+
+  void say_host() {
+    const std::string what = plan_.predicted.limited_by == "host_memory"
+                                 ? "main memory's bandwidth, which the optimizer waits for,"
+                             : plan_.predicted.limited_by == "disk" ? "the disk of nvme_path"
+                                                                    : "the optimizer";
+    std::string change = "lora trains fewer parameters";
+    for (const std::uint32_t times : kTimes) {
+      if (times * work_.microbatches > kMostMicrobatches) break;
+      Plan plan;
+      const Workload work = longer(times, plan);
+      const double with = step_of(plan, work, machine_);
+      if (with - step_of(plan, work, without_host()) > kWorthSaying * with) continue;
+      change = fmt::format("with a global batch of {} (gradient_accumulation_steps: {}) it is less than {:.0f}%",
+                           work.microbatches * work_.microbatch_sequences, work.microbatches, 100 * kWorthSaying);
+      break;
+    }
+    say(fmt::format("{} costs {:.0f}% of the step; {}", what, share(host_), change));
+  }
+
+  /// Idle though nothing is waited for but other slots.
+  void say_edges() {
+    MachineShape ideal = without_links();
+    ideal.host = {};
+    const Prediction now = simulate_with(seconds_, plan_, model_, work_, ideal, 1, 0, false).prediction;
+    if (now.bubble < kWorthSaying) return;
+    Plan plan;
+    const Workload work = longer(2, plan);
+    const Prediction later = simulate_with(seconds_, plan, model_, work, ideal, 1, 0, false).prediction;
+    if (later.bubble > 0.8 * now.bubble) {
+      return say(
+          fmt::format("{:.0f}% of the step is idle because the layers do not share out evenly over these devices; "
+                      "more microbatches do not change that",
+                      100 * now.bubble));
+    }
+    say(fmt::format(
+        "fill and drain leave the devices idle for {:.0f}% of the step; with a global batch of {} "
+        "(gradient_accumulation_steps: {}) it is {:.0f}%",
+        100 * now.bubble, work.microbatches * work_.microbatch_sequences, work.microbatches, 100 * later.bubble));
+  }
+
+  const LayerSeconds& seconds_;
+  const ModelShape& model_;
+  const Workload& work_;
+  const MachineShape& machine_;
+  Plan& plan_;
+  double link_ = 0;
+  double host_ = 0;
+};
+
+}  // namespace
+
+void explain_limits(const LayerSeconds& seconds, const ModelShape& model, const Workload& work,
+                    const MachineShape& machine, Plan& plan) {
+  Explainer(seconds, model, work, machine, plan).run();
+}
+
+}  // namespace rondo::partition

@@ -1,0 +1,178 @@
+// Interrupted and resumed is uninterrupted, through the command line: the same losses and the same bytes.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+/// Slow enough that a step of the small model is worth both cards.
+constexpr const char* kCards = R"(fast: {flops: {fp32: 1e9}, memory_bytes: 1e9, memory_bandwidth: 1e12, link_up: 1e12,
+       link_down: 1e12, link_latency: 0, efficiency: 1, jitter: 0}
+slow: {flops: {fp32: 75e7}, memory_bytes: 1e9, memory_bandwidth: 1e12, link_up: 1e12,
+       link_down: 1e12, link_latency: 0, efficiency: 1, jitter: 0}
+)";
+
+struct Setting {
+  const char* name;
+  const char* devices;
+  const char* method;
+  std::uint64_t steps;  // of a run that takes longer than its interruption
+};
+
+void PrintTo(const Setting& setting, std::ostream* stream) { *stream << setting.name; }
+
+class ResumedRun : public testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override { workspace_.write("cards.yaml", kCards); }
+
+  /// Dropout and shuffling, so that positions of all random numbers count; an epoch has two steps.
+  Words words(const char* output_dir, std::uint64_t steps, const Words& more = {}) const {
+    Words all = {"train",
+                 "--model=model",
+                 "--dataset=chats.jsonl",
+                 "--cutoff_len=64",
+                 "--dtype=fp32",
+                 "--per_device_train_batch_size=1",
+                 "--gradient_accumulation_steps=2",
+                 "--lr=1e-2",
+                 "--weight_decay=0.1",
+                 "--lr_scheduler_type=constant",
+                 std::string("--devices=") + GetParam().devices,
+                 std::string("--finetuning_type=") + GetParam().method,
+                 std::string("--output_dir=") + output_dir,
+                 "--max_steps=" + std::to_string(steps)};
+    if (std::string(GetParam().method) == "lora") all.push_back("--lora_dropout=0.1");
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  void run(const Words& arguments) const {
+    const Outcome outcome = workspace_.run(arguments);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+
+  /// What must be the same in every line of metrics.jsonl, with all digits.
+  std::vector<std::string> course(const std::string& folder) const {
+    std::vector<std::string> lines;
+    std::istringstream metrics(workspace_.read(folder + "/metrics.jsonl"));
+    for (std::string line; std::getline(metrics, line);) {
+      const Json entry = Json::parse(line, nullptr, false);
+      std::string part;
+      for (const char* key : {"step", "epoch", "loss", "grad_norm", "learning_rate", "target_tokens", "tokens"}) {
+        part += std::string(key) + " " + (entry.contains(key) ? entry[key].dump() : "?") + " ";
+      }
+      lines.push_back(part);
+    }
+    return lines;
+  }
+
+  /// Every file of the result and of the last checkpoint's optimizer.
+  void expect_same(const std::string& a, const std::string& b, std::uint64_t steps) const {
+    EXPECT_EQ(course(a), course(b));
+    EXPECT_EQ(course(a).size(), steps);
+    std::size_t tensors = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(workspace_.path(a))) {
+      if (entry.path().extension() != ".safetensors") continue;
+      const fs::path name = fs::relative(entry.path(), workspace_.path(a));
+      if (name.has_parent_path() && name.parent_path() != "checkpoint-" + std::to_string(steps)) continue;
+      EXPECT_TRUE(workspace_.read(a / name) == workspace_.read(b / name)) << name;
+      ++tensors;
+    }
+    EXPECT_EQ(tensors, 3U);  // the result, the same in the checkpoint, the optimizer's state
+  }
+
+  /// Every device of the pool has work, else the pool is not what is tested.
+  void expect_all_devices_used(const std::string& folder) const {
+    const std::string metrics = workspace_.read(folder + "/metrics.jsonl");
+    const Json entry = Json::parse(metrics.substr(0, metrics.find('\n')), nullptr, false);
+    for (const auto& [name, bytes] : entry["memory"].items()) EXPECT_GT(bytes, 0) << name;
+  }
+
+  const Workspace workspace_;
+};
+
+TEST_P(ResumedRun, AfterHalfOfItsSteps_EndsAsTheUninterruptedOne) {
+  run(words("whole", 6));
+  run(words("parts", 3));
+  EXPECT_EQ(course("parts").size(), 3U);
+  run(words("parts", 6, {"--resume_from_checkpoint"}));
+  expect_same("whole", "parts", 6);
+  expect_all_devices_used("whole");
+}
+
+/// "checkpoint-<n>" in `folder`; 0 where there is not exactly one.
+std::uint64_t only_checkpoint(const fs::path& folder) {
+  std::vector<std::uint64_t> steps;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-")) steps.push_back(std::stoull(name.substr(name.find('-') + 1)));
+  }
+  return steps.size() == 1 ? steps.front() : 0;
+}
+
+bool has_told(const Process& process, const std::string& text) {
+  for (int i = 0; i < 30000; ++i) {
+    if (process.err().find(text) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST_P(ResumedRun, AfterAnInterruption_EndsAsTheUninterruptedOne) {
+  // The same command each time: a rate that falls with the steps must find its place again too.
+  const std::uint64_t steps = GetParam().steps;
+  const Words falling = {"--lr_scheduler_type=linear", "--warmup_ratio=0.1"};
+  run(words("whole", steps, falling));
+  Process process(words("parts", steps, falling), workspace_.path().string());
+  ASSERT_TRUE(has_told(process, "step 2/")) << process.err();
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  ASSERT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_EQ(outcome.err.find("error: "), std::string::npos) << outcome.err;
+  const std::uint64_t saved = only_checkpoint(workspace_.path("parts"));
+  EXPECT_GE(saved, 2U);
+  EXPECT_LT(saved, steps);
+  EXPECT_EQ(course("parts").size(), saved);
+  Words again = words("parts", steps, falling);
+  again.push_back("--resume_from_checkpoint=auto");
+  run(again);
+  expect_same("whole", "parts", steps);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pools, ResumedRun,
+    testing::Values(Setting{"CpuLora", "cpu", "lora", 200}, Setting{"CpuFull", "cpu", "full", 200},
+                    Setting{"UnlikeCardsLora", "emulated:cards.yaml#fast,emulated:cards.yaml#slow", "lora", 12},
+                    Setting{"UnlikeCardsFull", "emulated:cards.yaml#fast,emulated:cards.yaml#slow", "full", 12}),
+    [](const testing::TestParamInfo<Setting>& one) { return one.param.name; });
+
+TEST(Resume, OnAnotherPool_EndsAsTheUninterruptedOne) {
+  const Workspace workspace;
+  workspace.write("cards.yaml", kCards);
+  const Words common = {"--max_steps=4", "--save_steps=2", "--lora_dropout=0.1", "--lr=1e-2"};
+  const auto with = [&](const char* devices, const char* folder, Words more) {
+    Words words = train(common);
+    words.push_back(std::string("--devices=") + devices);
+    words.push_back(std::string("--output_dir=") + folder);
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = workspace.run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.err;
+  };
+  with("emulated:cards.yaml#fast,emulated:cards.yaml#slow", "whole", {});
+  EXPECT_THAT(with("cpu", "other", {"--resume_from_checkpoint=whole/checkpoint-2"}), HasSubstr("whole/checkpoint-2"));
+  EXPECT_TRUE(workspace.read("whole/adapter_model.safetensors") == workspace.read("other/adapter_model.safetensors"));
+}
+
+}  // namespace
+}  // namespace rondo::cli

@@ -1,0 +1,88 @@
+// A small job, its undisturbed course, and runs of it on pools with cards that are told to fail.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+
+/// How long a card may do nothing before it counts as hung, in these tests: programs take well under a millisecond.
+inline constexpr double kHangSeconds = 0.3;
+
+/// Losses, norms and bytes after each step of a run that nothing disturbs.
+class Course {
+ public:
+  Course(const model::Architecture& model, const Job& job) {
+    auto run = TinyRun::make(model, job, {"undisturbed"});
+    EXPECT_TRUE(run.ok()) << run.status();
+    bytes.push_back((*run)->bytes());
+    for (std::size_t step = 0; step < job.steps.size(); ++step) {
+      const auto result = (*run)->train(step);
+      EXPECT_TRUE(result.ok()) << result.status();
+      loss_sums.push_back(result->loss_sum);
+      norms.push_back(result->grad_norm);
+      bytes.push_back((*run)->bytes());
+    }
+  }
+  std::vector<double> loss_sums;
+  std::vector<double> norms;
+  std::vector<std::string> bytes;  // after so many steps
+};
+
+class Fault : public testing::Test {
+ protected:
+  Fault() : model_(*model::Architecture::make(small_config(), full(devices::DType::kBfloat16))) {
+    job_.steps = steps_of(dataset_, {4, 4, 4});
+    job_.reduction_group = 2;
+    job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 2, store); };
+  }
+
+  /// Cards that fail as told, one after the other, then `whole` ones that do not.
+  static Placement pool(const std::vector<std::string>& fail_at, int whole) {
+    std::string cards;
+    std::string devices;
+    std::string name;
+    for (std::size_t i = 0; i < fail_at.size(); ++i) {
+      cards += card_entry("bad" + std::to_string(i), 4, 4, fail_at[i]);
+      name += fail_at[i] + " ";
+    }
+    const std::string file = card_file(cards).string();
+    for (std::size_t i = 0; i < fail_at.size(); ++i) devices += "emulated:" + file + "#bad" + std::to_string(i) + ",";
+    if (whole > 0) devices += "emulated:" + file + "#fast*" + std::to_string(whole);
+    if (whole == 0) devices.pop_back();
+    Placement placement{name + "and " + std::to_string(whole) + " whole", devices};
+    placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};
+    placement.microbatches_per_round = 2;
+    placement.recover = true;
+    placement.hang_seconds = kHangSeconds;
+    return placement;
+  }
+
+  const Course& course() {
+    if (!course_) course_ = std::make_unique<Course>(model_, job_);
+    return *course_;
+  }
+
+  /// Trains to the end and holds every step to the undisturbed course. The executor is alive after it.
+  void expect_course(TinyRun& run) {
+    for (std::size_t step = 0; step < job_.steps.size(); ++step) {
+      const auto result = run.train(step);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->loss_sum, course().loss_sums[step]) << "step " << step;
+      EXPECT_EQ(result->grad_norm, course().norms[step]) << "step " << step;
+    }
+    EXPECT_TRUE(run.bytes() == course().bytes.back()) << "other bytes";
+  }
+
+  const data::Dataset dataset_ = random_samples(61, 21, 60, 16);
+  const model::Architecture model_;
+  Job job_;
+  std::unique_ptr<Course> course_;
+};
+
+}  // namespace rondo::tiny

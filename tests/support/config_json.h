@@ -1,0 +1,63 @@
+// A model's configuration and the tensors that follow from it, in the words of the goldens of config.json.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rondo/model/config.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+
+template <typename Number>
+nlohmann::json or_null(const std::optional<Number>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+inline nlohmann::json to_json(const RopeConfig& rope) {
+  return {{"kind", static_cast<int>(rope.kind)},
+          {"theta", rope.theta},
+          {"factor", rope.factor},
+          {"low", rope.low_frequency_factor},
+          {"high", rope.high_frequency_factor},
+          {"original", rope.original_max_positions},
+          {"attention_factor", or_null(rope.attention_factor)},
+          {"beta_fast", rope.beta_fast},
+          {"beta_slow", rope.beta_slow},
+          {"mscale", or_null(rope.mscale)},
+          {"mscale_all_dim", or_null(rope.mscale_all_dim)},
+          {"truncate", rope.truncate}};
+}
+
+/// `parameters`: names and shapes, in name order.
+inline nlohmann::json to_json(const ModelConfig& config) {
+  std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
+  for (const ParameterSpec& spec : model_parameters(config)) parameters.emplace_back(spec.name, spec.shape);
+  std::sort(parameters.begin(), parameters.end());
+  return {{"model_type", config.model_type},
+          {"hidden_size", config.hidden_size},
+          {"intermediate_size", config.intermediate_size},
+          {"num_layers", config.num_layers},
+          {"num_heads", config.num_heads},
+          {"num_kv_heads", config.num_kv_heads},
+          {"head_dim", config.head_dim},
+          {"vocab_size", config.vocab_size},
+          {"max_positions", config.max_positions},
+          {"rms_norm_eps", config.rms_norm_eps},
+          {"activation", static_cast<int>(config.activation)},
+          {"rope", to_json(config.rope)},
+          {"tie_word_embeddings", config.tie_word_embeddings},
+          {"initializer_range", config.initializer_range},
+          {"dtype", static_cast<int>(config.weight_type)},
+          {"sliding_window", config.sliding_window},
+          {"bos", or_null(config.bos_token_id)},
+          {"eos", config.eos_token_ids},
+          {"pad", or_null(config.pad_token_id)},
+          {"parameters", parameters}};
+}
+
+}  // namespace rondo::model

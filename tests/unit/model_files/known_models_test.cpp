@@ -1,0 +1,93 @@
+// Models that are planned by name have the published numbers of parameters.
+#include "rondo/model/known_models.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+std::uint64_t parameters_of(const ModelConfig& config) {
+  std::uint64_t count = 0;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    std::uint64_t elements = 1;
+    for (const std::uint64_t extent : spec.shape) elements *= extent;
+    count += elements;
+  }
+  return count;
+}
+
+TEST(KnownModels, Names_AreManyAndEachIsFound) {
+  const std::vector<std::string> names = known_models();
+  EXPECT_GE(names.size(), 20U);
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  for (const std::string& name : names) EXPECT_TRUE(known_model(name)) << name;
+}
+
+TEST(KnownModels, Parameters_AreAsPublished) {
+  // The sizes of the safetensors files on the Hub.
+  const std::map<std::string, std::uint64_t> published = {{"meta-llama/Llama-2-7b-hf", 6738415616},
+                                                          {"meta-llama/Llama-2-13b-hf", 13015864320},
+                                                          {"meta-llama/Llama-2-70b-hf", 68976648192},
+                                                          {"meta-llama/Meta-Llama-3-8B", 8030261248},
+                                                          {"meta-llama/Llama-3.1-8B", 8030261248},
+                                                          {"meta-llama/Llama-3.1-70B", 70553706496},
+                                                          {"meta-llama/Llama-3.1-405B", 405853388800},
+                                                          {"meta-llama/Llama-3.2-1B", 1235814400},
+                                                          {"meta-llama/Llama-3.2-3B", 3212749824},
+                                                          {"TinyLlama/TinyLlama_v1.1", 1100048384},
+                                                          {"HuggingFaceTB/SmolLM2-135M", 134515008},
+                                                          {"HuggingFaceTB/SmolLM2-360M", 361821120},
+                                                          {"HuggingFaceTB/SmolLM2-1.7B", 1711376384},
+                                                          {"mistralai/Mistral-7B-v0.1", 7241732096},
+                                                          {"mistralai/Mistral-7B-v0.3", 7248023552},
+                                                          {"mistralai/Mistral-Nemo-Base-2407", 12247782400},
+                                                          {"mistralai/Mistral-Small-24B-Base-2501", 23572403200},
+                                                          {"Qwen/Qwen2-0.5B", 494032768},
+                                                          {"Qwen/Qwen2-1.5B", 1543714304},
+                                                          {"Qwen/Qwen2-7B", 7615616512},
+                                                          {"Qwen/Qwen2-72B", 72706203648},
+                                                          {"Qwen/Qwen2.5-3B", 3085938688},
+                                                          {"Qwen/Qwen2.5-14B", 14770033664},
+                                                          {"Qwen/Qwen2.5-32B", 32763876352},
+                                                          {"Qwen/Qwen3-0.6B", 596049920},
+                                                          {"Qwen/Qwen3-1.7B", 1720574976},
+                                                          {"Qwen/Qwen3-4B", 4022468096},
+                                                          {"Qwen/Qwen3-8B", 8190735360},
+                                                          {"Qwen/Qwen3-14B", 14768307200},
+                                                          {"Qwen/Qwen3-32B", 32762123264}};
+  for (const auto& [name, count] : published) {
+    const auto config = known_model(name);
+    ASSERT_TRUE(config) << name;
+    EXPECT_EQ(parameters_of(*config), count) << name;
+  }
+}
+
+TEST(KnownModels, OtherSpellings_AreTheSameModel) {
+  for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
+  for (const char* name : {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B-Base",
+                           "meta-llama/Llama-2-7b-chat-hf", "Llama-3.3-70B"}) {
+    EXPECT_TRUE(known_model(name)) << name;
+  }
+}
+
+TEST(KnownModels, OthersModels_AreUnknown) {
+  for (const char* name : {"", "Qwen3-33B", "somebody/Qwen3-32B", "Qwen/", "Qwen/Qwen3-32B-MoE", "/models/Qwen3-32B"}) {
+    EXPECT_FALSE(known_model(name)) << name;
+  }
+}
+
+TEST(KnownModels, RotaryScalingAndWindows_AreRead) {
+  EXPECT_EQ(known_model("Llama-3.2-1B")->rope.kind, RopeKind::kLlama3);
+  EXPECT_EQ(known_model("Llama-3.2-1B")->rope.factor, 32);
+  EXPECT_EQ(known_model("Mistral-7B-v0.1")->sliding_window.at(0), 4096U);
+  EXPECT_EQ(known_model("Mistral-7B-v0.3")->sliding_window.at(0), 0U);
+  EXPECT_TRUE(known_model("Qwen2-7B")->attention_bias);
+}
+
+}  // namespace
+}  // namespace rondo::model
