@@ -8,6 +8,7 @@ set(RONDO_CPU_KERNEL_SOURCES
     src/kernels/cross_entropy.cpp
     src/kernels/dropout.cpp
     src/kernels/elementwise.cpp
+    src/kernels/expand.cpp
     src/kernels/norm.cpp
     src/kernels/rope.cpp)
 

@@ -102,6 +102,18 @@ const char* name_of(DType dtype) {
   return "unknown";
 }
 
+const char* name_of(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kPlain:
+      return "plain";
+    case Encoding::kInt8:
+      return "int8";
+    case Encoding::kNf4:
+      return "nf4";
+  }
+  return "unknown";
+}
+
 const char* name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbedding:
@@ -140,6 +152,8 @@ const char* name_of(OpKind kind) {
       return "cross_entropy";
     case OpKind::kSelectLast:
       return "select_last";
+    case OpKind::kExpand:
+      return "expand";
   }
   return "unknown";
 }

@@ -309,6 +309,28 @@ void check_select_last(Checker& c) {
   c.dtype(c.out(0), c.in(0).dtype);
 }
 
+void check_expand(Checker& c) {
+  if (!c.counts(1, 1)) return;
+  if (c.in(0).encoding == Encoding::kPlain || c.in(0).role != TensorRole::kWeight) {
+    c.complain(fmt::format("tensor '{}' is no encoded weight", c.in(0).name));
+  }
+  c.floating(c.in(0));
+  c.alike(c.out(0), c.in(0));
+}
+
+/// Encoded weights are read by nothing but kExpand.
+void check_encodings(Checker& c) {
+  for (std::size_t i = 0; i < c.reads() && c.op().kind != OpKind::kExpand; ++i) {
+    if (c.in(i).encoding != Encoding::kPlain) {
+      c.complain(
+          fmt::format("tensor '{}' is encoded as {}, expected numbers", c.in(i).name, name_of(c.in(i).encoding)));
+    }
+  }
+  for (std::size_t i = 0; i < c.writes(); ++i) {
+    if (c.out(i).encoding != Encoding::kPlain) c.complain(fmt::format("tensor '{}' is encoded", c.out(i).name));
+  }
+}
+
 void check(Checker& c) {
   switch (c.op().kind) {
     case OpKind::kEmbedding:
@@ -347,6 +369,8 @@ void check(Checker& c) {
       return check_cross_entropy(c);
     case OpKind::kSelectLast:
       return check_select_last(c);
+    case OpKind::kExpand:
+      return check_expand(c);
   }
 }
 
@@ -355,6 +379,7 @@ void check(Checker& c) {
 absl::Status check_op(const OpList& list, std::size_t place) {
   Checker c(list, place);
   check(c);
+  check_encodings(c);
   return c.status();
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "optimizer_kernels.h"
+#include "rondo/base/status.h"
 
 namespace rondo::offload {
 
@@ -28,29 +29,64 @@ HostOptimizer::HostOptimizer(const AdamWSettings& settings, ParameterStore& para
                              devices::ThreadPool& threads, const devices::HostProfile& timing)
     : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
 
-void HostOptimizer::update(ParameterId id, const StepFactors& factors, std::uint64_t version) {
-  const ParameterSpec& spec = parameters_.specs()[id];
-  if (parameters_.phantom()) {
-    std::this_thread::sleep_for(
-        std::chrono::duration<double>(timing_.update_seconds(static_cast<double>(spec.elements))));
-    return;
+/// Of a machine that is not there.
+void HostOptimizer::take_time(ParameterId id) const {
+  const std::uint64_t elements = parameters_.specs()[id].elements;
+  double seconds = timing_.update_seconds(static_cast<double>(elements));
+  if (parameters_.on_disk(id) && timing_.disk_bandwidth > 0) {
+    const std::uint32_t arrays = parameters_.dtype() == devices::DType::kFloat32 ? 2 : 3;
+    const auto carried = 2.0 * static_cast<double>(DiskTier::bytes_for(elements, arrays));
+    seconds = std::max(seconds, carried / timing_.disk_bandwidth);
   }
-  const std::span<const float> gradient = gradients_.gradient(id);
-  float* master = parameters_.master(id).data();
-  float* first = parameters_.first_moment(id).data();
-  float* second = parameters_.second_moment(id).data();
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+absl::Status HostOptimizer::update(ParameterId id, const StepFactors& factors, std::uint64_t version) {
+  if (parameters_.phantom()) {
+    take_time(id);
+    return absl::OkStatus();
+  }
+  if (parameters_.on_disk(id)) return update_on_disk(id, factors, version);
+  update_range(id,
+               {0, parameters_.specs()[id].elements, parameters_.master(id).data(), parameters_.first_moment(id).data(),
+                parameters_.second_moment(id).data()},
+               factors, version);
+  return absl::OkStatus();
+}
+
+absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version) {
+  DiskTier& disk = *parameters_.disk();
+  const bool master_in_memory = parameters_.dtype() == devices::DType::kFloat32;
+  for (std::uint64_t done = 0; done < parameters_.specs()[id].elements;) {
+    RONDO_ASSIGN_OR_RETURN(const DiskTier::Chunk* chunk, disk.next());
+    const std::size_t moments = chunk->arrays.size() - 2;
+    Range range{chunk->first, chunk->arrays[0].size(), chunk->arrays[0].data(), chunk->arrays[moments].data(),
+                chunk->arrays[moments + 1].data()};
+    if (master_in_memory) range.master = parameters_.master(id).data() + chunk->first;
+    update_range(id, range, factors, version);
+    done += range.elements;
+    disk.done();
+  }
+  return absl::OkStatus();
+}
+
+void HostOptimizer::update_range(ParameterId id, const Range& range, const StepFactors& factors,
+                                 std::uint64_t version) {
+  const float* gradient = gradients_.gradient(id).data() + range.first;
   auto* published = parameters_.dtype() == devices::DType::kFloat32
                         ? nullptr
-                        : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host());
-  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
-  threads_.parallel_for(static_cast<std::int64_t>((spec.elements + kUpdateBlock - 1) / kUpdateBlock),
+                        : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host()) + range.first;
+  const float decay = parameters_.specs()[id].decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
+  const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;
+  threads_.parallel_for(static_cast<std::int64_t>((range.elements + kUpdateBlock - 1) / kUpdateBlock),
                         [&](std::int64_t task, std::uint32_t) {
                           const auto block = static_cast<std::size_t>(task);
                           const std::size_t begin = block * kUpdateBlock;
-                          const std::size_t n = std::min(kUpdateBlock, static_cast<std::size_t>(spec.elements) - begin);
-                          adamw(master + begin, first + begin, second + begin, gradient.data() + begin,
-                                published == nullptr ? nullptr : published + begin, n, factors, decay,
-                                rounding_key(id, version, block));
+                          const std::size_t n =
+                              std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
+                          adamw(range.master + begin, range.first_moment + begin, range.second_moment + begin,
+                                gradient + begin, published == nullptr ? nullptr : published + begin, n, factors, decay,
+                                rounding_key(id, version, first_block + block));
                         });
 }
 

@@ -1,5 +1,8 @@
 #include "rondo/offload/parameter_store.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "optimizer_kernels.h"
 #include "rondo/base/status.h"
 
@@ -18,7 +21,7 @@ absl::StatusOr<devices::Buffer> allocate(Bytes size, const char* purpose, bool p
 }  // namespace
 
 absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
-                                                    bool phantom) {
+                                                    bool phantom, const DiskPlacement& disk) {
   ParameterStore store;
   store.specs_ = parameters;
   store.dtype_ = dtype;
@@ -29,11 +32,15 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
     const MutexLock lock(store.versions_->mutex);
     store.versions_->of.assign(parameters.size(), 0);
   }
+  RONDO_RETURN_IF_ERROR(store.place_on_disk(disk));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::uint64_t n = parameters[i].elements;
     Entry& entry = store.entries_[i];
-    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(n * devices::size_of(dtype), "weights", phantom));
-    if (!parameters[i].trained) continue;
+    const bool encoded = parameters[i].encoding != devices::Encoding::kPlain;
+    const Bytes size = encoded ? devices::encoded_bytes(parameters[i].encoding, static_cast<std::int64_t>(n))
+                               : n * devices::size_of(dtype);
+    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(size, "weights", phantom));
+    if (!parameters[i].trained || entry.disk_place >= 0) continue;
     if (dtype != devices::DType::kFloat32) {
       RONDO_ASSIGN_OR_RETURN(entry.master, allocate(n * sizeof(float), "master weights", phantom));
     }
@@ -43,6 +50,61 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
   return store;
 }
 
+absl::Status ParameterStore::place_on_disk(const DiskPlacement& disk) {
+  if (disk.parameters.empty()) return absl::OkStatus();
+  DiskTierOptions options;
+  options.folder = disk.folder;
+  options.arrays = dtype_ == devices::DType::kFloat32 ? 2 : 3;
+  for (const ParameterId id : disk.parameters) {
+    entries_[id].disk_place = static_cast<std::int32_t>(options.elements.size());
+    options.elements.push_back(specs_[id].elements);
+  }
+  if (phantom_) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(disk_, DiskTier::make(options));
+  return absl::OkStatus();
+}
+
+std::int32_t ParameterStore::disk_array(ParameterId id, StateArray which) const {
+  if (!on_disk(id)) return -1;
+  return static_cast<std::int32_t>(which) - (dtype_ == devices::DType::kFloat32 ? 1 : 0);
+}
+
+std::span<float> ParameterStore::span_of(ParameterId id, StateArray which) {
+  switch (which) {
+    case StateArray::kMaster:
+      return master(id);
+    case StateArray::kFirstMoment:
+      return first_moment(id);
+    case StateArray::kSecondMoment:
+      return second_moment(id);
+  }
+  return {};
+}
+
+absl::Status ParameterStore::read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to) {
+  const std::int32_t array = disk_array(id, which);
+  if (array >= 0) {
+    return disk_->read(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array), first, to);
+  }
+  std::memcpy(to.data(), span_of(id, which).data() + first, to.size_bytes());
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
+                                   std::uint64_t version) {
+  const std::int32_t array = disk_array(id, which);
+  if (array >= 0) {
+    RONDO_RETURN_IF_ERROR(disk_->write(static_cast<std::size_t>(entries_[id].disk_place),
+                                       static_cast<std::uint32_t>(array), first, from));
+  } else {
+    std::memcpy(span_of(id, which).data() + first, from.data(), from.size_bytes());
+  }
+  if (which == StateArray::kMaster && dtype_ != devices::DType::kFloat32) {
+    publish(id, first, from, version);
+  }
+  return absl::OkStatus();
+}
+
 std::span<float> ParameterStore::master(ParameterId id) {
   return floats_of(entries_[id].master ? entries_[id].master : entries_[id].published);
 }
@@ -50,16 +112,21 @@ std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of
 std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment); }
 
 void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) {
-  if (!entries_[id].master) return;
-  const std::span<const float> values = master(id);
-  auto* to = reinterpret_cast<std::uint16_t*>(published(id).host());
+  if (entries_[id].master) publish(id, 0, master(id), version);
+}
+
+void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<const float> values,
+                             std::uint64_t version) {
+  auto* to = reinterpret_cast<std::uint16_t*>(published(id).host()) + first;
   if (version == 0) {
     round_to_nearest(values.data(), to, values.size());
     return;
   }
+  const std::size_t first_block = static_cast<std::size_t>(first) / kUpdateBlock;
   for (std::size_t begin = 0; begin < values.size(); begin += kUpdateBlock) {
     const std::size_t n = std::min(kUpdateBlock, values.size() - begin);
-    round_stochastically(values.data() + begin, to + begin, n, rounding_key(id, version, begin / kUpdateBlock));
+    round_stochastically(values.data() + begin, to + begin, n,
+                         rounding_key(id, version, first_block + begin / kUpdateBlock));
   }
 }
 

@@ -81,8 +81,49 @@ MemoryTable device_memory(const ModelShape& model, const Workload& work, const D
   return table;
 }
 
+namespace {
+
+void move_to_disk(const ModelShape& model, LayerIndex first, MemoryTable& table) {
+  std::uint64_t parameters = 0;
+  for (LayerIndex i = first; i < model.layers.size(); ++i) parameters += model.layers[i].trained_parameters;
+  if (parameters == 0) return;
+  for (auto& [purpose, bytes] : table) {
+    if (purpose == kMasterWeights) bytes -= std::min(bytes, parameters * 4);
+    if (purpose == kMoments) bytes -= std::min(bytes, parameters * 8);
+  }
+  table.emplace_back("disk buffers", model.disk_buffer_bytes);
+}
+
+}  // namespace
+
+double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
+                      LayerIndex first_layer_on_disk) {
+  const LayerShape& shape = model.layers[layer];
+  const double seconds = host.update_seconds(static_cast<double>(shape.trained_parameters));
+  if (layer < first_layer_on_disk || host.disk_bandwidth <= 0) return seconds;
+  return std::max(seconds, 2.0 * static_cast<double>(shape.state_disk_bytes) / host.disk_bandwidth);
+}
+
+Bytes disk_bytes_from(const ModelShape& model, LayerIndex first) {
+  Bytes bytes = 0;
+  for (LayerIndex i = first; i < model.layers.size(); ++i) bytes += model.layers[i].state_disk_bytes;
+  return bytes;
+}
+
+LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host) {
+  if (total_of(host) <= machine.host_budget_bytes || machine.disk_budget_bytes == 0) return kNoLayer;
+  for (auto first = static_cast<LayerIndex>(model.layers.size()); first-- > 0;) {
+    if (disk_bytes_from(model, first) > machine.disk_budget_bytes) return 0;
+    MemoryTable table = host;
+    move_to_disk(model, first, table);
+    if (total_of(table) <= machine.host_budget_bytes) return first;
+  }
+  return 0;
+}
+
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
-                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep) {
+                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
+                        LayerIndex first_layer_on_disk) {
   MemoryTable table(model.host_bytes.begin(), model.host_bytes.end());
   table.emplace_back("boundaries", layout_boundaries(model, slots, rounds).bytes(work));
   table.emplace_back("batches", work.batch_bytes * work.microbatches);
@@ -98,6 +139,7 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
     if (has_rows) staging += model.layers[0].row_gradient_bytes;
   }
   table.emplace_back("gradient staging", staging);
+  move_to_disk(model, first_layer_on_disk, table);
   return table;
 }
 

@@ -52,6 +52,7 @@ EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const 
 }
 
 void EventSimulator::describe(const Plan& plan) {
+  first_layer_on_disk_ = plan.first_layer_on_disk;
   const double boundary = static_cast<double>(work_.boundary_bytes) * share_of(work_);
   // By device: layers that stay there. A step brings their trained weights once, its later visits nothing.
   std::vector<std::map<LayerIndex, double>> to_bring(devices_.size());
@@ -394,7 +395,8 @@ void EventSimulator::update() {
       continue;
     }
     const double parameters = static_cast<double>(model_.layers[update_layer_].trained_parameters);
-    const double seconds = machine_.host.update_seconds(parameters);
+    const double seconds =
+        update_seconds(model_, machine_.host, static_cast<LayerIndex>(update_layer_), first_layer_on_disk_);
     if (parameters <= 0 || seconds <= 0) {
       ++versions_[update_layer_++];
       continue;

@@ -172,6 +172,7 @@ class EventSimulator {
   std::vector<StepTimes> steps_;
   // Optimizer: updates of step u are applied layer by layer; update 0 is that of the step before the first.
   std::uint32_t updates_allowed_ = 1;
+  LayerIndex first_layer_on_disk_ = kNoLayer;
   std::uint32_t update_ = 0;
   LayerIndex update_layer_ = 0;
   bool updating_ = false;

@@ -33,6 +33,8 @@ class Explainer {
       plan_.predicted.limited_by = "compute";
     } else if (link_ >= host_) {
       plan_.predicted.limited_by = "link";
+    } else if (plan_.disk_bytes > 0 && step - step_of(plan_, work_, without_disk()) > 0.5 * host_) {
+      plan_.predicted.limited_by = "disk";
     } else {
       const devices::HostProfile& profile = machine_.host;
       const double memory = profile.memory_bandwidth / kOptimizerBytes;
@@ -55,7 +57,12 @@ class Explainer {
   }
   MachineShape without_host() const {
     MachineShape machine = machine_;
-    machine.host.memory_bandwidth = machine.host.optimizer_parameters_per_second = 0;
+    machine.host.memory_bandwidth = machine.host.optimizer_parameters_per_second = machine.host.disk_bandwidth = 0;
+    return machine;
+  }
+  MachineShape without_disk() const {
+    MachineShape machine = machine_;
+    machine.host.disk_bandwidth = 0;
     return machine;
   }
   double step_of(const Plan& plan, const Workload& work, const MachineShape& machine) const {
@@ -141,7 +148,8 @@ class Explainer {
   void say_host() {
     const std::string what = plan_.predicted.limited_by == "host_memory"
                                  ? "main memory's bandwidth, which the optimizer waits for,"
-                                 : "the optimizer";
+                             : plan_.predicted.limited_by == "disk" ? "the disk of nvme_path"
+                                                                    : "the optimizer";
     std::string change = "lora trains fewer parameters";
     for (const std::uint32_t times : kTimes) {
       if (times * work_.microbatches > kMostMicrobatches) break;

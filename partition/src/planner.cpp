@@ -399,6 +399,11 @@ class Planner {
   absl::Status fill_memory(Plan& plan) const {
     plan.devices.clear();
     plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
+    plan.first_layer_on_disk = choose_disk_layers(model_, machine_, plan.host);
+    plan.disk_bytes = disk_bytes_from(model_, plan.first_layer_on_disk);
+    if (plan.disk_bytes > 0) {
+      plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk);
+    }
     plan.host_peak_bytes = total_of(plan.host);
     for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
       const DeviceShape& device = machine_.devices[i];
@@ -418,8 +423,9 @@ class Planner {
     if (plan.host_peak_bytes > machine_.host_budget_bytes) {
       return resource_exhausted(
           "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
-          "reduction_group",
-          format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes));
+          "reduction_group{}",
+          format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes),
+          machine_.disk_budget_bytes > 0 ? "" : ", or name a folder on a disk with nvme_path");
     }
     return absl::OkStatus();
   }

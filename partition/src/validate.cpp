@@ -107,10 +107,22 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
                                 format_bytes(machine.devices[i].budget_bytes));
     }
   }
-  const Bytes host = total_of(host_memory(model, work, machine, plan.slots, plan.rounds, plan.keep));
+  const Bytes host =
+      total_of(host_memory(model, work, machine, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk));
   if (host > machine.host_budget_bytes) {
     return resource_exhausted("host memory: the plan needs {} and {} may be used", format_bytes(host),
                               format_bytes(machine.host_budget_bytes));
+  }
+  const Bytes disk = disk_bytes_from(model, plan.first_layer_on_disk);
+  if (disk != plan.disk_bytes) {
+    return invalid_input("plan: it says {} on disk, its layers come to {}", format_bytes(plan.disk_bytes),
+                         format_bytes(disk));
+  }
+  if (disk > machine.disk_budget_bytes) {
+    return resource_exhausted(
+        "nvme_path: the plan needs {} there and {} may be used: free space, name another folder or raise "
+        "host_memory_limit",
+        format_bytes(disk), format_bytes(machine.disk_budget_bytes));
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ struct Compared {
 
 inline void expect_close(const Compared& compared, TensorId id, const CaseMemory& got, const CaseMemory& want) {
   const TensorDesc& desc = compared.op_case.list.tensors[id];
-  if (desc.dtype == DType::kInt32) {
+  if (desc.dtype == DType::kInt32 || desc.encoding != Encoding::kPlain) {
     EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
     return;
   }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "rondo/base/status.h"
+#include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 
 namespace rondo::devices::testing {
@@ -31,6 +32,12 @@ TensorId CaseBuilder::input(const char* name, const Shape& shape, double spread)
 
 TensorId CaseBuilder::weight(const char* name, const Shape& shape, double spread) {
   return add(name, shape, storage_, TensorRole::kWeight, {spread, 0, {}});
+}
+
+TensorId CaseBuilder::encoded(const char* name, const Shape& shape, Encoding encoding) {
+  const TensorId id = weight(name, shape, 0.02);
+  case_.list.tensors[id].encoding = encoding;
+  return id;
 }
 
 TensorId CaseBuilder::state(const char* name, const Shape& shape) {
@@ -116,6 +123,15 @@ std::uint16_t narrow(float x) {
 
 void fill(CaseMemory& memory, TensorId id, const TensorDesc& desc, const Contents& contents, std::uint64_t seed) {
   std::byte* const data = memory.data(id);
+  if (desc.encoding != Encoding::kPlain) {
+    std::vector<float> values(static_cast<std::size_t>(desc.elements()));
+    std::mt19937_64 generator(seed);
+    std::normal_distribution<float> normal(0.0F, static_cast<float>(contents.spread) + 1e-9F);
+    for (float& value : values) value = normal(generator);
+    BlockEncoder encoder(desc.encoding, desc.elements(), {data, desc.bytes()});
+    encoder.append(values);
+    return encoder.finish();
+  }
   if (desc.dtype == DType::kInt32) {
     if (contents.integers.empty()) {
       std::memset(data, 0x55, desc.bytes());

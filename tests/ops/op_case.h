@@ -42,6 +42,7 @@ class CaseBuilder {
   /// Normally distributed.
   TensorId input(const char* name, const Shape& shape, double spread = 1.0);
   TensorId weight(const char* name, const Shape& shape, double spread = 1.0);
+  TensorId encoded(const char* name, const Shape& shape, Encoding encoding);
   TensorId state(const char* name, const Shape& shape);
   TensorId integers(const char* name, BatchTensor which, const std::vector<std::int32_t>& values);
   TensorId keys();
@@ -98,7 +99,7 @@ class CaseMemory {
 
  private:
   std::vector<Buffer> buffers_;
-  std::vector<DType> dtypes_;
+  std::vector<DType> dtypes_;  // that get() and set() see: of encoded tensors none
   Bindings bindings_;
 };
 

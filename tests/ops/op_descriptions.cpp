@@ -305,6 +305,18 @@ OpCase select_last_case(DType storage, Scale scale) {
   return b.result();
 }
 
+/// The last block is short, and the number of codes odd.
+OpCase expand_case(DType storage, Scale scale, Encoding encoding) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.inner, s.hidden};
+  const TensorId w = b.encoded("w", shape, encoding), y = b.output("y", shape);
+  b.op(OpKind::kExpand, {w}, {y});
+  return b.result();
+}
+OpCase expand_int8(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kInt8); }
+OpCase expand_nf4(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kNf4); }
+
 }  // namespace
 
 const std::vector<OpDescription>& op_descriptions() {
@@ -333,6 +345,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"CrossEntropy_LossOnly", entropy_loss, false},
       {"CrossEntropy_SeveralChunks", entropy_chunks, false},
       {"SelectLast", select_last_case, false},
+      {"Expand_Int8", expand_int8, false},  // of frozen weights: nothing flows back
+      {"Expand_Nf4", expand_nf4, false},
   };
   return descriptions;
 }

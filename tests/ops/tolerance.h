@@ -24,6 +24,7 @@ inline double units_of(OpKind kind) {
       return 0;  // copies
     case OpKind::kAdd:
     case OpKind::kDropout:
+    case OpKind::kExpand:
       return 0;  // one rounding, that of the result
     case OpKind::kEmbeddingBackward:
     case OpKind::kBiasGradient:

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 #include "rondo/model/safetensors.h"
 #include "rondo/train/loader.h"
@@ -45,8 +46,11 @@ void append_parameter(std::string& to, offload::ParameterStore& store, model::Pa
   const devices::BufferView weights = store.published(id);
   append(to, weights.host(), weights.size);
   if (!store.specs()[id].trained) return;
-  for (const std::span<float> values : {store.master(id), store.first_moment(id), store.second_moment(id)}) {
-    append(to, values.data(), values.size_bytes());
+  std::vector<float> values(store.specs()[id].elements);
+  for (const auto which :
+       {offload::StateArray::kMaster, offload::StateArray::kFirstMoment, offload::StateArray::kSecondMoment}) {
+    EXPECT_TRUE(store.read(id, which, 0, values).ok());
+    append(to, values.data(), values.size() * sizeof(float));
   }
 }
 
@@ -101,9 +105,13 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
     const bool bias = parameter.kind == model::WeightKind::kBias;
     const float scale = norm || bias ? 0.2F : 1.5F / std::sqrt(static_cast<float>(parameter.shape.back()));
     for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
-    if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
-      std::memcpy(store.master(id).data(), values.data(), values.size() * sizeof(float));
-      store.publish_from_master(id, 0);
+    if (parameter.encoding != devices::Encoding::kPlain) {
+      devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(values.size()),
+                                    {store.published(id).host(), store.published(id).size});
+      encoder.append(values);
+      encoder.finish();
+    } else if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+      EXPECT_TRUE(store.write(id, offload::StateArray::kMaster, 0, values).ok());
     } else {
       model::store_float32(values, model::WeightType::kBfloat16,
                            std::span(store.published(id).host(), store.published(id).size));

@@ -1,6 +1,8 @@
 #include "tiny_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -38,6 +40,10 @@ std::vector<Slot> slots_of(const Stages& stages, partition::LayerIndex layers) {
 }
 
 }  // namespace
+
+std::filesystem::path disk_folder() {
+  return std::filesystem::path(testing::TempDir()) / fmt::format("rondo_disk_{}", ::getpid());
+}
 
 Stages one_layer_each(const model::Architecture& model) {
   Stages stages;
@@ -86,8 +92,15 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   shape_ = schedule::describe_model(model_, longest, longest);
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
   RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
-  RONDO_ASSIGN_OR_RETURN(
-      store_, offload::ParameterStore::make(schedule::parameter_specs(model_), model_.method().dtype, false));
+  if (placement.disk_from) {
+    plan_.first_layer_on_disk = *placement.disk_from;
+    plan_.disk_bytes = partition::disk_bytes_from(shape_, *placement.disk_from);
+    machine.disk_budget_bytes = 1_GiB;
+    RONDO_RETURN_IF_ERROR(partition::validate(plan_, shape_, work_, machine));
+  }
+  RONDO_ASSIGN_OR_RETURN(store_,
+                         offload::ParameterStore::make(schedule::parameter_specs(model_), model_.method().dtype, false,
+                                                       {disk_folder(), schedule::parameters_on_disk(model_, plan_)}));
   job_.fill(model_, *store_);
   parts.model = &model_;
   parts.plan = &plan_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,9 +41,10 @@ struct Placement {
   std::string devices = "cpu";
   std::uint32_t threads = 1;
   std::optional<partition::Keep> keep = std::nullopt;
-  std::optional<Stages> stages = std::nullopt;  // none: the planner decides
-  std::uint32_t microbatches_per_round = 0;     // 0: one round, or as the planner decides
-  std::string memory_limit = "";                // "NAME=BYTES"
+  std::optional<Stages> stages = std::nullopt;                    // none: the planner decides
+  std::uint32_t microbatches_per_round = 0;                       // 0: one round, or as the planner decides
+  std::optional<partition::LayerIndex> disk_from = std::nullopt;  // first layer whose state lies on disk
+  std::string memory_limit = "";                                  // "NAME=BYTES"
   std::uint32_t stays = 0;  // of stages written by hand: the weights of every n-th layer stay on their devices; 0: none
   std::size_t trace_spans = 0;
   bool recover = false;  // go on without devices that are lost
@@ -83,6 +85,9 @@ class TinyRun {
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
 };
+
+/// Where runs with state on disk keep it.
+std::filesystem::path disk_folder();
 
 /// Everything that two runs of one job must agree in.
 struct Trace {

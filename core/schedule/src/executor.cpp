@@ -15,17 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Trained parameters from the shallowest layer on, a tied one with its first use.
-std::vector<model::ParameterId> update_order(const model::Architecture& model) {
-  std::vector<model::ParameterId> order;
-  for (const model::Layer& layer : model.layers()) {
-    for (const model::ParameterId id : layer.parameters) {
-      if (model.parameters()[id].trained && std::ranges::count(order, id) == 0) order.push_back(id);
-    }
-  }
-  return order;
-}
-
 }  // namespace
 
 /// A step's answer before its update.
@@ -65,6 +54,7 @@ class StepExecutor::Impl {
       batches_.push_back(std::move(buffer));
     }
     RONDO_RETURN_IF_ERROR(make_crew(plan_));
+    if (parts_.parameters->disk() != nullptr) parts_.parameters->disk()->start();
     updater_ = std::thread([this] { update_loop(); });
     return absl::OkStatus();
   }
@@ -92,6 +82,10 @@ class StepExecutor::Impl {
       RONDO_ASSIGN_OR_RETURN(gathered, gather(microbatches));
     }
     if (!gathered.finite.ok()) return give_up(gathered.finite);
+    if (parts_.parameters->disk() != nullptr) {
+      const absl::Status disk = parts_.parameters->disk()->status();
+      if (!disk.ok()) return give_up(disk);
+    }
     result.loss_sum = gathered.loss_sum;
     const double mean = 1.0 / static_cast<double>(result.target_tokens);
     result.grad_norm = gathered.norm * mean;
@@ -112,6 +106,12 @@ class StepExecutor::Impl {
   void drain_and_wait() {
     const MutexLock lock(mutex_);
     while (updating_) changed_.wait(mutex_);
+    if (parts_.parameters->disk() == nullptr || !update_error_.ok()) return;
+    update_error_ = parts_.parameters->disk()->drain_and_wait();
+  }
+  absl::Status update_status() const {
+    const MutexLock lock(mutex_);
+    return update_error_;
   }
 
   std::uint64_t updates() const {
@@ -280,14 +280,25 @@ class StepExecutor::Impl {
         factors = factors_;
         version = updates_;
       }
-      for (const model::ParameterId id : trained_) {
-        optimizer_->update(id, factors, version);
-        parts_.parameters->set_version(id, version);
-      }
+      const absl::Status status = update_all(factors, version);
+      if (!status.ok()) parts_.parameters->fail(status);
       const MutexLock lock(mutex_);
+      if (!status.ok()) {
+        if (error_.ok()) error_ = status;
+        if (crew_ != nullptr) crew_->fail(error_);
+      }
+      if (update_error_.ok()) update_error_ = status;
       updating_ = false;
       changed_.notify_all();
     }
+  }
+
+  absl::Status update_all(const offload::StepFactors& factors, std::uint64_t version) {
+    for (const model::ParameterId id : trained_) {
+      RONDO_RETURN_IF_ERROR(optimizer_->update(id, factors, version));
+      parts_.parameters->set_version(id, version);
+    }
+    return absl::OkStatus();
   }
 
   const ExecutorParts parts_;
@@ -313,6 +324,7 @@ class StepExecutor::Impl {
   // abandon().
   std::unique_ptr<Crew> crew_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status update_error_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool updating_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -337,6 +349,7 @@ absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>&
   return impl_->evaluate(microbatches);
 }
 void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
+absl::Status StepExecutor::update_status() const { return impl_->update_status(); }
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
 void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }

@@ -58,7 +58,7 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 }  // namespace
 
 Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
-  return round_up(model.parameters()[id].elements() * devices::size_of(model.method().dtype), partition::kAlignment);
+  return round_up(model.parameters()[id].bytes(model.method().dtype), partition::kAlignment);
 }
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
@@ -67,6 +67,8 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   partition::ModelShape shape;
   std::map<std::uint32_t, LayerShape> classes;
   std::set<model::ParameterId> seen;
+  const bool separate_master = model.method().dtype != devices::DType::kFloat32;
+  const std::uint32_t arrays = separate_master ? 3 : 2;
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
     const model::Layer& layer = model.layers()[i];
     auto found = classes.find(layer.program_class);
@@ -85,24 +87,26 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
       }
       if (!seen.insert(id).second) continue;
       entry.parameters += parameter.elements();
-      if (parameter.trained) entry.trained_parameters += parameter.elements();
+      if (!parameter.trained) continue;
+      entry.trained_parameters += parameter.elements();
+      entry.state_disk_bytes += offload::DiskTier::bytes_for(parameter.elements(), arrays);
     }
     shape.layers.push_back(std::move(entry));
   }
   Bytes weights = 0;
   Bytes trained = 0;
   for (const model::Parameter& parameter : model.parameters()) {
-    weights += parameter.elements() * devices::size_of(model.method().dtype);
+    weights += parameter.bytes(model.method().dtype);
     if (parameter.trained) trained += parameter.elements();
   }
   Bytes apart = 0;  // rows of a tied table
   for (const offload::GradientSpec& spec : gradient_specs(model)) {
     if (spec.dense && spec.sparse) apart += spec.elements * sizeof(float);
   }
-  const bool separate_master = model.method().dtype != devices::DType::kFloat32;
+  shape.disk_buffer_bytes = offload::DiskTier::buffer_bytes(arrays);
   shape.host_bytes = {{"weights", weights},
-                      {"master weights", separate_master ? trained * 4 : 0},
-                      {"optimizer moments", trained * 8},
+                      {partition::kMasterWeights, separate_master ? trained * 4 : 0},
+                      {partition::kMoments, trained * 8},
                       {"gradients", trained * 4 + apart}};
   return shape;
 }
@@ -124,10 +128,33 @@ partition::Workload describe_workload(const model::Architecture& model, std::uin
   return work;
 }
 
+std::vector<model::ParameterId> update_order(const model::Architecture& model) {
+  std::vector<model::ParameterId> order;
+  for (const model::Layer& layer : model.layers()) {
+    for (const model::ParameterId id : layer.parameters) {
+      if (model.parameters()[id].trained && std::ranges::count(order, id) == 0) order.push_back(id);
+    }
+  }
+  return order;
+}
+
+std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& model, const partition::Plan& plan) {
+  std::set<model::ParameterId> in_memory;
+  std::vector<model::ParameterId> on_disk;
+  for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
+    for (const model::ParameterId id : model.layers()[i].parameters) {
+      if (!model.parameters()[id].trained || std::ranges::count(on_disk, id) > 0) continue;
+      if (i < plan.first_layer_on_disk) in_memory.insert(id);
+      if (!in_memory.contains(id)) on_disk.push_back(id);
+    }
+  }
+  return on_disk;
+}
+
 std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model) {
   std::vector<offload::ParameterSpec> specs;
   for (const model::Parameter& parameter : model.parameters()) {
-    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays()});
+    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays(), parameter.encoding});
   }
   return specs;
 }

@@ -21,17 +21,20 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 /// One fp32 array of the store and its name in the file.
 struct StoredArray {
   std::string name;
-  std::span<float> values;
+  model::ParameterId parameter = 0;
+  offload::StateArray which = offload::StateArray::kMaster;
+  std::uint64_t elements = 0;
 };
 
-std::vector<StoredArray> stored_arrays(const model::Architecture& model, offload::ParameterStore& store) {
+std::vector<StoredArray> stored_arrays(const model::Architecture& model) {
   std::vector<StoredArray> arrays;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
-    arrays.push_back({parameter.name, store.master(id)});
-    arrays.push_back({parameter.name + ".exp_avg", store.first_moment(id)});
-    arrays.push_back({parameter.name + ".exp_avg_sq", store.second_moment(id)});
+    const std::uint64_t n = parameter.elements();
+    arrays.push_back({parameter.name, id, offload::StateArray::kMaster, n});
+    arrays.push_back({parameter.name + ".exp_avg", id, offload::StateArray::kFirstMoment, n});
+    arrays.push_back({parameter.name + ".exp_avg_sq", id, offload::StateArray::kSecondMoment, n});
   }
   return arrays;
 }
@@ -82,15 +85,15 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
                              const std::filesystem::path& base_model) {
   RONDO_RETURN_IF_ERROR(write_result(model, store, base_model, folder));
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base_model, folder));
-  const std::vector<StoredArray> arrays = stored_arrays(model, store);
+  const std::vector<StoredArray> arrays = stored_arrays(model);
   std::vector<model::TensorToWrite> tensors;
   for (const StoredArray& array : arrays) {
-    tensors.push_back({array.name, model::WeightType::kFloat32, {array.values.size()}});
+    tensors.push_back({array.name, model::WeightType::kFloat32, {array.elements}});
   }
   RONDO_RETURN_IF_ERROR(
       model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
-        std::memcpy(out.data(), arrays[i].values.data(), out.size());
-        return absl::OkStatus();
+        return store.read(arrays[i].parameter, arrays[i].which, 0,
+                          {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
       }));
   return write_file_atomically(folder / kStateFile, to_json(state).dump(2) + "\n");
 }
@@ -153,21 +156,20 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
                                              offload::ParameterStore& store) {
   RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(folder / kOptimizerFile));
-  for (const StoredArray& array : stored_arrays(model, store)) {
+  for (const StoredArray& array : stored_arrays(model)) {
     const model::TensorView* tensor = files.find(array.name);
     if (tensor == nullptr) {
       return invalid_input("{}: tensor {} is missing: another method or model", (folder / kOptimizerFile).string(),
                            array.name);
     }
-    if (tensor->elements() != array.values.size() || tensor->type != model::WeightType::kFloat32) {
+    if (tensor->elements() != array.elements || tensor->type != model::WeightType::kFloat32) {
       return invalid_input("{}: tensor {} has {} elements, expected {} in fp32", tensor->file, array.name,
-                           tensor->elements(), array.values.size());
+                           tensor->elements(), array.elements);
     }
-    model::TensorFiles::read_as_float32(*tensor, array.values);
+    RONDO_RETURN_IF_ERROR(for_pieces(*tensor, [&](std::uint64_t first, std::span<const float> values) {
+      return store.write(array.parameter, array.which, first, values, state.updates);
+    }));
     files.release(*tensor);
-  }
-  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-    if (model.parameters()[id].trained) store.publish_from_master(id, state.updates);
   }
   return state;
 }

@@ -45,6 +45,19 @@ absl::Status check_microbatch(const Config& config, const Origins& origins) {
                        place(origins, "cutoff_len"), kMost, config.per_device_train_batch_size, tokens);
 }
 
+absl::Status check_quantization(const Config& config, const Origins& origins, bool trains) {
+  const std::uint32_t bits = config.quantization_bit;
+  if (bits != 0 && bits != 4 && bits != 8) {
+    return invalid_input("{}: expected 8, 4 or 0, found {}", place(origins, "quantization_bit"), bits);
+  }
+  if (bits != 0 && trains && config.finetuning_type == "full") {
+    return invalid_input(
+        "{}: expected 0 beside finetuning_type full, which leaves no weight frozen, found {}; set lora",
+        place(origins, "quantization_bit"), bits);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check_training(const Config& config, const Origins& origins) {
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
@@ -92,6 +105,8 @@ absl::Status check_generate(const Config& config, const Origins& origins) {
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(check_val_size(config, origins));
   RONDO_RETURN_IF_ERROR(check_microbatch(config, origins));
+  const bool trains = (verb_bit(verb) & (kTrain | kPlan | kProfile)) != 0;
+  RONDO_RETURN_IF_ERROR(check_quantization(config, origins, trains));
   switch (verb_bit(verb)) {
     case kTrain:
       return check_train(config, origins);

@@ -150,15 +150,12 @@ std::vector<Entry> precision_keys() {
       Entry(kRun, "recompute", &Config::recompute, "what the backward pass computes again instead of keeping it")
           .one_of({"auto", "full", "selective", "none"}),
       Entry(kOfModel, "quantization_bit", &Config::quantization_bit,
-            "bits of the frozen base's weights; 0: as dtype says")
-          .to(0)
-          .refused({"8", "4"}),
+            "bits of the frozen base's matrices: 8 (int8), 4 (NF4); 0: as dtype says"),
       Entry(kOfModel, "memory_limit", &Config::memory_limit,
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),
       Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
-      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory")
-          .refused({"*"}),
+      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
   };
 }
 

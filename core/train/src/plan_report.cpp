@@ -130,6 +130,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
                {"host_peak_bytes", run.plan.host_peak_bytes},
                {"host_memory", memory_json(run.plan.host)},
                {"disk_bytes", run.plan.disk_bytes},
+               {"disk_bytes_written_per_step", run.plan.disk_bytes},
                {"advice", run.plan.predicted.advice},
                {"slots", slots_json(run.plan)}};
   if (config.compare) {

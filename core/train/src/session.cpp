@@ -169,6 +169,8 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     method.train_lora = true;
   }
   method.train_weights = training && config.finetuning_type == "full";
+  if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
+  if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (need_weights) {
     RONDO_ASSIGN_OR_RETURN(open.files, model::TensorFiles::open_model(open.folder));
     RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, *open.files));
@@ -207,6 +209,14 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     if (!limit.ok()) return with_context(limit.status(), "host_memory_limit");
     machine.shape.host_budget_bytes = *limit;
   }
+  if (!config.nvme_path.empty()) {
+    // A little stays free: a file takes more than its bytes.
+    machine.shape.disk_budget_bytes = offload::free_disk_bytes(config.nvme_path) / 100 * 98;
+    if (!machine.phantom && machine.host.disk_bandwidth == 0) {
+      RONDO_ASSIGN_OR_RETURN(machine.host.disk_bandwidth, offload::measure_disk(config.nvme_path));
+      machine.shape.host = machine.host;
+    }
+  }
   return machine;
 }
 
@@ -236,12 +246,13 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   return run;
 }
 
-absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model,
-                                                   const Machine& machine) {
+absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
+                                                   const partition::Plan& plan) {
   const model::Architecture& architecture = *model.architecture;
+  const offload::DiskPlacement disk{config.nvme_path, schedule::parameters_on_disk(architecture, plan)};
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
                          offload::ParameterStore::make(schedule::parameter_specs(architecture),
-                                                       architecture.method().dtype, machine.phantom));
+                                                       architecture.method().dtype, machine.phantom, disk));
   if (!machine.phantom) {
     const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));

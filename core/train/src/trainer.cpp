@@ -24,6 +24,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
           {"dtype", config.dtype},
+          {"quantization_bit", config.quantization_bit},
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},
@@ -82,7 +83,7 @@ Trainer::~Trainer() {
 absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(open());
   RONDO_RETURN_IF_ERROR(plan());
-  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_));
+  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan));
   RONDO_RETURN_IF_ERROR(resume());
   // After everything that can be refused: a refused run leaves no folder behind.
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
@@ -246,6 +247,8 @@ void Trainer::pass_on_notes() {
 /// The run ends with `error`, but what was committed is kept.
 absl::Status Trainer::stop_with(const absl::Status& error) {
   if (config_.dry_run || machine_.phantom || state_.global_step == first_step_) return error;
+  executor_->drain_and_wait();
+  if (!executor_->update_status().ok()) return error;  // the checkpoint before stands
   const auto text = [](const absl::Status& status) {
     return std::string_view(status.message().data(), status.message().size());
   };
@@ -259,6 +262,7 @@ absl::Status Trainer::stop_with(const absl::Status& error) {
 
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
+  RONDO_RETURN_IF_ERROR(executor_->update_status());
   if (light_.peak() > first_peak_) {
     remember_peak(machine_, dtype(), light_.peak(), devices::SpeedCache::of_user());
   }
@@ -288,6 +292,7 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
 
 absl::Status Trainer::save(std::uint64_t step) {
   executor_->drain_and_wait();
+  RONDO_RETURN_IF_ERROR(executor_->update_status());
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit));
   saved_step_ = step;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "rondo/base/file.h"
 #include "rondo/base/random.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 
 namespace rondo::train {
@@ -50,12 +52,23 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
   const auto bad = [&] {
     return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
   };
-  if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
-    const std::span<float> master = store.master(id);
-    model::TensorFiles::read_as_float32(tensor, master);
-    if (!all_finite(master)) return bad();
-    store.publish_from_master(id, 0);
+  if (parameter.encoding != devices::Encoding::kPlain) {
+    // Codes are made of the file's numbers, not of rounded ones.
+    const devices::BufferView to = store.published(id);
+    devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(tensor.elements()),
+                                  {to.host(), to.size});
+    RONDO_RETURN_IF_ERROR(for_pieces(tensor, [&](std::uint64_t, std::span<const float> values) {
+      if (!all_finite(values)) return bad();
+      encoder.append(values);
+      return absl::OkStatus();
+    }));
+    encoder.finish();
     return absl::OkStatus();
+  }
+  if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+    return for_pieces(tensor, [&](std::uint64_t first, std::span<const float> values) {
+      return all_finite(values) ? store.write(id, offload::StateArray::kMaster, first, values) : bad();
+    });
   }
   const std::span<std::uint16_t> bits(reinterpret_cast<std::uint16_t*>(store.published(id).host()),
                                       parameter.elements());
@@ -79,11 +92,11 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
     tensors.push_back({parameter.name, model::WeightType::kFloat32, file_shape(parameter.shape)});
     ids.push_back(id);
   }
-  RONDO_RETURN_IF_ERROR(model::write_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}},
-                                                 [&](std::size_t i, std::span<std::byte> out) {
-                                                   std::memcpy(out.data(), store.master(ids[i]).data(), out.size());
-                                                   return absl::OkStatus();
-                                                 }));
+  RONDO_RETURN_IF_ERROR(model::write_safetensors(
+      folder / "adapter_model.safetensors", tensors, {{"format", "pt"}}, [&](std::size_t i, std::span<std::byte> out) {
+        return store.read(ids[i], offload::StateArray::kMaster, 0,
+                          {reinterpret_cast<float*>(out.data()), out.size() / 4});
+      }));
   model::LoraConfig config = *model.method().lora;
   config.base_model = base_model.string();
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
@@ -114,14 +127,32 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
 
 }  // namespace
 
+absl::Status for_pieces(const model::TensorView& tensor,
+                        const std::function<absl::Status(std::uint64_t, std::span<const float>)>& take) {
+  constexpr std::size_t kPiece = 1U << 20U;  // elements
+  const std::uint64_t elements = tensor.elements();
+  std::vector<float> values;
+  for (std::uint64_t first = 0; first < elements; first += kPiece) {
+    values.resize(std::min<std::size_t>(kPiece, elements - first));
+    const std::size_t width = tensor.data.size() / elements;
+    model::TensorView piece = tensor;
+    piece.shape = {values.size()};
+    piece.data = tensor.data.subspan(first * width, values.size() * width);
+    model::TensorFiles::read_as_float32(piece, values);
+    RONDO_RETURN_IF_ERROR(take(first, values));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
                           const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store) {
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (is_factor(parameter) && adapter == nullptr) {
       if (!parameter.trained) continue;
-      init_factor(parameter, seed, store.master(id));
-      store.publish_from_master(id, 0);
+      std::vector<float> values(parameter.elements());
+      init_factor(parameter, seed, values);
+      RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
       continue;
     }
     const model::TensorFiles& source = is_factor(parameter) ? *adapter : files;

@@ -67,6 +67,9 @@ void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activati
 void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate,
                                const void* up, const void* dy, void* dgate, void* dup, std::int64_t n);
 
+/// y[0 ... n) from encoded bytes (encoding.h). `encoding` is not kPlain.
+void expand(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y, std::int64_t n);
+
 void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n);
 
 /// x, y: [tokens, width]; keys [tokens].

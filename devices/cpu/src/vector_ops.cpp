@@ -191,6 +191,16 @@ class Dropout final : public VectorOp {
   }
 };
 
+class Expand final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    expand(context.pool, read(0).encoding, storage_, context.as<std::byte>(op_.reads[0]), out(context, 0),
+           read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
 PreparedOr prepare_vector_op(const Preparation& preparation) {
@@ -217,6 +227,8 @@ PreparedOr prepare_vector_op(const Preparation& preparation) {
       return std::make_unique<Add>(preparation);
     case OpKind::kDropout:
       return std::make_unique<Dropout>(preparation);
+    case OpKind::kExpand:
+      return std::make_unique<Expand>(preparation);
     default:
       return internal_error("op {} is no vector op", name_of(preparation.op.kind));
   }

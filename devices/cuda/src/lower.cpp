@@ -35,6 +35,8 @@ absl::Status lower_op(Lowering& op) {
       return lower_attention(op);
     case OpKind::kCrossEntropy:
       return lower_cross_entropy(op);
+    case OpKind::kExpand:
+      break;
   }
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }

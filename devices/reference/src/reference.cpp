@@ -65,6 +65,8 @@ void run(const reference::Call& call) {
       return reference::cross_entropy(call);
     case OpKind::kSelectLast:
       return reference::select_last(call);
+    case OpKind::kExpand:
+      return reference::expand(call);
   }
 }
 

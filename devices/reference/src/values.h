@@ -58,6 +58,7 @@ class Values {
   }
 
   std::int32_t* integers() const { return reinterpret_cast<std::int32_t*>(data_); }
+  const std::byte* bytes() const { return data_; }
   const std::uint64_t* keys() const { return reinterpret_cast<const std::uint64_t*>(data_); }
 
  private:
@@ -134,5 +135,6 @@ void cross_entropy(const Call& call);
 void attention(const Call& call);
 void attention_backward(const Call& call);
 void cached_attention(const Call& call);
+void expand(const Call& call);
 
 }  // namespace rondo::devices::reference

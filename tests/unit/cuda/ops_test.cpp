@@ -64,6 +64,11 @@ class Loaded {
 /// Every op of the case alone, on the reference's own inputs.
 void check_case(Device& device, const OpCase& op_case) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
+  if (op_case.list.ops[0].kind == OpKind::kExpand) {
+    const absl::Status status = device.compile(op_case.list, plan_arena(op_case.list)).status();
+    ASSERT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    GTEST_SKIP() << "not yet: " << status.message();
+  }
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   ASSERT_EQ(want.status(), absl::OkStatus());

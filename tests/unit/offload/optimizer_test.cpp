@@ -28,7 +28,7 @@ class Trainer {
     home_->complete_first(0);
     home_->finish(0);
     ++updates_;
-    optimizer_.update(0, make_factors(settings_, learning_rate, updates_, factor), updates_);
+    EXPECT_TRUE(optimizer_.update(0, make_factors(settings_, learning_rate, updates_, factor), updates_).ok());
   }
   ParameterStore& store() { return store_; }
   /// The bf16 weights' bits.

@@ -23,6 +23,7 @@ class PartsBuilder {
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}};
     use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, method_.train_weights);
+    if (!method_.train_weights) parts_.parameters.back().encoding = method_.base_encoding;
     if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, method_.train_weights);
     if (method_.lora && std::ranges::count(method_.lora->targets, word) > 0) {
       const auto rank = static_cast<std::int64_t>(method_.lora->rank);
@@ -44,7 +45,7 @@ class WeightSource {
   WeightSource(Recorder& recorder, const LayerParts& parts) : recorder_(recorder), parts_(parts) {}
   TensorId get(std::uint32_t index) {
     const Parameter& parameter = parts_.parameters[index];
-    return recorder_.weight(index, parameter.name, parameter.shape, parameter.trained);
+    return recorder_.weight(index, parameter.name, parameter.shape, parameter.trained, parameter.encoding);
   }
 
  private:

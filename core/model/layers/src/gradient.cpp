@@ -146,10 +146,11 @@ class GradientPass {
     }
     if (!needs(x)) return;
     const auto addend = known(x);
+    const TensorId numbers = recorder_.expanded(w);
     const TensorId dx = fresh(x);
     Op& back = recorder_.append(OpKind::kMatMulInputGradient,
                                 devices::MatMulAttributes{attributes.alpha, false, addend.has_value()});
-    back.reads = {dy, w};
+    back.reads = {dy, numbers};
     if (addend) back.reads.push_back(*addend);
     back.writes = {dx};
     gradient_[x] = dx;

@@ -11,12 +11,14 @@ TensorId Recorder::tensor(std::string name, Shape shape, DType dtype, TensorRole
   return static_cast<TensorId>(graph_.tensors.size() - 1);
 }
 
-TensorId Recorder::weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained) {
+TensorId Recorder::weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained,
+                          devices::Encoding encoding) {
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
     if (graph_.tensors[id].role == TensorRole::kWeight && graph_.tensors[id].index == index) return id;
   }
   const TensorId id = tensor(name, shape, dtype_, TensorRole::kWeight, index);
   trained_[id] = trained;
+  graph_.tensors[id].encoding = encoding;
   return id;
 }
 
@@ -70,6 +72,7 @@ TensorId Recorder::rms_norm(TensorId x, TensorId weight, double epsilon, const s
 
 TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend,
                           double alpha, Shape shape, const std::string& name) {
+  w = expanded(w);
   const TensorId y = activation(name, std::move(shape));
   Op& op = append(OpKind::kMatMul,
                   devices::MatMulAttributes{static_cast<float>(alpha), bias.has_value(), addend.has_value()});
@@ -78,6 +81,18 @@ TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, 
   if (addend) op.reads.push_back(*addend);
   op.writes = {y};
   return y;
+}
+
+TensorId Recorder::expanded(TensorId w) {
+  const auto before = encoded_.find(w);
+  const TensorId source = before == encoded_.end() ? w : before->second;
+  if (graph_.tensors[source].encoding == devices::Encoding::kPlain) return w;
+  const TensorId numbers = activation(graph_.tensors[source].name, graph_.tensors[source].shape);
+  Op& op = append(OpKind::kExpand);
+  op.reads = {source};
+  op.writes = {numbers};
+  encoded_[numbers] = source;
+  return numbers;
 }
 
 TensorId Recorder::rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name) {

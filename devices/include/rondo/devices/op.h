@@ -70,6 +70,8 @@ enum class OpKind : std::uint8_t {
   kCrossEntropy,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
+  // reads: w, encoded                                 writes: the numbers, of the same shape and dtype (encoding.h)
+  kExpand,
 };
 
 const char* name_of(OpKind kind);

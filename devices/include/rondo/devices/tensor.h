@@ -31,6 +31,24 @@ constexpr Bytes size_of(DType dtype) {
 /// "fp32", "bf16", ...: the spelling of configuration files.
 const char* name_of(DType dtype);
 
+/// How the elements of a tensor lie in memory: one after another, or in codes of blocks (encoding.h) that kExpand turns
+/// into numbers.
+enum class Encoding : std::uint8_t { kPlain, kInt8, kNf4 };
+inline constexpr std::int64_t kEncodedBlock = 64;  // elements that share a scale
+inline constexpr std::int64_t kScaleBlock = 256;   // kNf4: blocks whose scales share one
+
+/// "plain", "int8", "nf4".
+const char* name_of(Encoding encoding);
+
+/// Bytes of encoded elements. REQUIRES: not kPlain.
+constexpr Bytes encoded_bytes(Encoding encoding, std::int64_t elements) {
+  const auto count = static_cast<Bytes>(elements);
+  const Bytes blocks = (count + kEncodedBlock - 1) / kEncodedBlock;
+  if (encoding == Encoding::kInt8) return round_up(count, 64) + round_up(blocks * 4, 64);
+  const Bytes groups = (blocks + kScaleBlock - 1) / kScaleBlock;
+  return round_up((count + 1) / 2, 64) + round_up(blocks, 64) + round_up(groups * 4, 64) + 64;
+}
+
 /// Row-major, outermost dimension first.
 using Shape = absl::InlinedVector<std::int64_t, 4>;
 
@@ -69,10 +87,14 @@ struct TensorDesc {
   Shape shape;
   DType dtype = DType::kFloat32;
   TensorRole role = TensorRole::kScratch;
-  std::uint32_t index = 0;  // meaning: see TensorRole
+  std::uint32_t index = 0;               // meaning: see TensorRole
+  Encoding encoding = Encoding::kPlain;  // weights only; `dtype` is what they expand to
 
   std::int64_t elements() const { return elements_of(shape); }
-  Bytes bytes() const { return static_cast<Bytes>(elements()) * size_of(dtype); }
+  Bytes bytes() const {
+    if (encoding != Encoding::kPlain) return encoded_bytes(encoding, elements());
+    return static_cast<Bytes>(elements()) * size_of(dtype);
+  }
 };
 
 using TensorId = std::uint32_t;

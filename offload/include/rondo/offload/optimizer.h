@@ -45,10 +45,23 @@ class HostOptimizer {
 
   const AdamWSettings& settings() const { return settings_; }
   /// Updates one parameter and publishes it as `version` (ParameterStore::publish_from_master). Single-threaded caller;
-  /// the work runs on the pool, in fixed blocks.
-  void update(ParameterId id, const StepFactors& factors, std::uint64_t version);
+  /// the work runs on the pool, in fixed blocks. Parameters on disk are updated in the order of their placement, all of
+  /// them in every step. Errors: those of the disk.
+  absl::Status update(ParameterId id, const StepFactors& factors, std::uint64_t version);
 
  private:
+  /// Arrays of consecutive elements of a parameter, the first of which is `first`.
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t elements = 0;
+    float* master = nullptr;
+    float* first_moment = nullptr;
+    float* second_moment = nullptr;
+  };
+  void update_range(ParameterId id, const Range& range, const StepFactors& factors, std::uint64_t version);
+  absl::Status update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version);
+  void take_time(ParameterId id) const;
+
   const AdamWSettings settings_;
   ParameterStore& parameters_;
   GradientHome& gradients_;

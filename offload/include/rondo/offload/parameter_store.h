@@ -4,11 +4,13 @@
 // A parameter is one thing however many layers use it (a tied head is the embedding). Version v of a parameter holds v
 // optimizer updates; a layer's forward waits for the version of its step. Thread rule: publish() is called by the
 // optimizer alone, after all readers of the version before are done (the commit point sees to that); everything else is
-// read-only after load.
+// read-only after load. Masters and moments of some parameters may lie on disk (disk_tier.h): then read() and write()
+// reach them, and the spans do not exist.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
+#include "rondo/offload/disk_tier.h"
 
 namespace rondo::offload {
 
@@ -27,23 +30,44 @@ struct ParameterSpec {
   std::string name;
   std::uint64_t elements = 0;
   bool trained = false;
-  bool decays = true;  // weight decay applies
+  bool decays = true;                                      // weight decay applies
+  devices::Encoding encoding = devices::Encoding::kPlain;  // of frozen ones: how they are kept and sent
+};
+
+/// What training keeps of a parameter beside its weights.
+enum class StateArray : std::uint8_t { kMaster, kFirstMoment, kSecondMoment };
+
+/// Trained parameters whose state lies on disk, in the order in which they are updated.
+struct DiskPlacement {
+  std::filesystem::path folder;
+  std::vector<ParameterId> parameters;
 };
 
 class ParameterStore {
  public:
   /// `phantom`: the sizes count, the memory does not exist (pools that do no arithmetic).
-  /// Errors: ResourceExhausted with the numbers.
+  /// Errors: ResourceExhausted with the numbers; those of ScratchFile::make.
   static absl::StatusOr<ParameterStore> make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
-                                             bool phantom);
+                                             bool phantom, const DiskPlacement& disk = {});
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   devices::DType dtype() const { return dtype_; }
   bool phantom() const { return phantom_; }
 
-  /// The weights in the compute dtype: what devices read. Stays in place over versions.
+  /// The weights as devices read them: in the compute dtype, or encoded. Stays in place over versions.
   devices::BufferView published(ParameterId id) const { return entries_[id].published.view(); }
-  /// fp32; of trained parameters only. Where the compute dtype is fp32 master and published are one.
+  bool on_disk(ParameterId id) const { return entries_[id].disk_place >= 0; }
+  /// Null without a disk, and with phantom memory.
+  DiskTier* disk() { return disk_.get(); }
+
+  /// Copies of a trained parameter's state from element `first` on, wherever it lies. A master that is written is
+  /// published too, as `version` (publish_from_master). Errors: those of the disk. REQUIRES: no update under way; for
+  /// write(): before the first, and parts of a master begin at multiples of 2^14.
+  absl::Status read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to);
+  absl::Status write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
+                     std::uint64_t version = 0);
+
+  /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 master and published are one.
   std::span<float> master(ParameterId id);
   std::span<float> first_moment(ParameterId id);
   std::span<float> second_moment(ParameterId id);
@@ -68,6 +92,7 @@ class ParameterStore {
     devices::Buffer master;  // none where published is fp32 already
     devices::Buffer first_moment;
     devices::Buffer second_moment;
+    std::int32_t disk_place = -1;  // among the parameters of disk_
   };
   struct Versions {
     mutable Mutex mutex;
@@ -76,11 +101,17 @@ class ParameterStore {
     absl::Status error ABSL_GUARDED_BY(mutex);
   };
   ParameterStore() = default;
+  absl::Status place_on_disk(const DiskPlacement& disk);
+  void publish(ParameterId id, std::uint64_t first, std::span<const float> values, std::uint64_t version);
+  /// Of an array among those that the disk keeps; -1 where it lies in memory.
+  std::int32_t disk_array(ParameterId id, StateArray which) const;
+  std::span<float> span_of(ParameterId id, StateArray which);
 
   std::vector<ParameterSpec> specs_;
   devices::DType dtype_ = devices::DType::kFloat32;
   bool phantom_ = false;
   std::vector<Entry> entries_;
+  std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<Versions> versions_;
 };
 

@@ -69,6 +69,8 @@ struct Prediction {
   std::vector<std::string> advice;
 };
 
+inline constexpr LayerIndex kNoLayer = ~LayerIndex{0};
+
 struct Plan {
   Schedule schedule = Schedule::kRoundPipe;
   Keep keep = Keep::kSelective;
@@ -81,7 +83,10 @@ struct Plan {
   std::vector<DevicePlan> devices;
   MemoryTable host;
   Bytes host_peak_bytes = 0;
-  Bytes disk_bytes = 0;
+  /// Masters and moments of this layer and all deeper ones lie on disk: updates begin with the others, while those are
+  /// read.
+  LayerIndex first_layer_on_disk = kNoLayer;
+  Bytes disk_bytes = 0;  // read, and written, once a step
   Prediction predicted;
 };
 
@@ -116,7 +121,16 @@ MemoryTable device_memory(const ModelShape& model, const Workload& work, const D
                           const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident = {});
 /// Host memory of the whole plan: the model's own, boundaries, batches, staging.
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
-                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep);
+                        const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
+                        LayerIndex first_layer_on_disk = kNoLayer);
+/// Of a layer's update; where its state lies on disk, at least of reading and writing that.
+double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
+                      LayerIndex first_layer_on_disk);
+/// Bytes on disk of the state of a layer and all deeper ones.
+Bytes disk_bytes_from(const ModelShape& model, LayerIndex first);
+/// The deepest layers, as few as may be, whose state must go to disk so that the rest is within the host's budget;
+/// kNoLayer when none need, 0 when all are not enough or the disk is too small.
+LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host);
 
 /// One piece of simulated or measured work, for timelines.
 struct Span {

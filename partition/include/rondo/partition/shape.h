@@ -38,6 +38,7 @@ struct LayerShape {
   Bytes trained_weight_bytes = 0;        // of these: weights that every step changes
   std::uint64_t trained_parameters = 0;  // their gradients: 4 bytes each
   Bytes gradient_bytes = 0;              // sent home per reduction group
+  Bytes state_disk_bytes = 0;            // of masters and moments, were they on disk
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
   bool has_backward = false;
   PhaseCost forward;                        // head: loss without gradients
@@ -61,11 +62,16 @@ struct Workload {
   std::uint64_t trained_parameters = 0;
 };
 
+/// Entries of the host's table that a disk can take over.
+inline constexpr const char* kMasterWeights = "master weights";
+inline constexpr const char* kMoments = "optimizer moments";
+
 struct ModelShape {
   std::vector<LayerShape> layers;  // in model order
   /// Bytes on the host that do not depend on the plan, by purpose: weights in the compute dtype, masters, moments,
   /// gradients.
   std::vector<std::pair<std::string, Bytes>> host_bytes;
+  Bytes disk_buffer_bytes = 0;  // memory through which state on disk passes
 };
 
 struct DeviceShape {
@@ -80,6 +86,7 @@ struct MachineShape {
   std::vector<DeviceShape> devices;
   devices::HostProfile host;
   Bytes host_budget_bytes = 0;
+  Bytes disk_budget_bytes = 0;  // for masters and moments; 0: there is no disk for them
   /// Copies and the optimizer share the host's memory bandwidth. Not so on timed pools, whose links are each other's
   /// only rivals.
   bool copies_use_host_memory = false;

@@ -96,8 +96,10 @@ class StepExecutor {
   /// Ends a step under way: train() then returns Cancelled, unless the step was committed. From any thread.
   void abandon();
 
-  /// Waits for the last update. Then the parameters may be read.
+  /// Waits for the last update. Then the parameters may be read, if update_status() is OK.
   void drain_and_wait();
+  /// Not OK when an update could not be finished (the disk failed): the parameters are of no use.
+  absl::Status update_status() const;
 
   /// Optimizer updates made so far; settable for a resumed run, before the first step.
   std::uint64_t updates() const;

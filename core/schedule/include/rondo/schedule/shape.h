@@ -8,7 +8,7 @@
 #include "rondo/model/architecture.h"
 #include "rondo/offload/gradient_home.h"
 #include "rondo/offload/parameter_store.h"
-#include "rondo/partition/shape.h"
+#include "rondo/partition/plan.h"
 
 namespace rondo::schedule {
 
@@ -19,6 +19,11 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
 
 partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
                                       std::uint32_t microbatches, std::uint32_t reduction_group);
+
+/// Trained parameters as they are updated: from the shallowest layer on, a tied one with its first use.
+std::vector<model::ParameterId> update_order(const model::Architecture& model);
+/// Of these, the ones whose state the plan keeps on disk.
+std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& model, const partition::Plan& plan);
 
 /// Parameters in the order of model.parameters().
 std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model);

@@ -80,9 +80,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
 /// Without data: every sequence counts as cutoff_len tokens.
 Loader::Lengths assumed_lengths(const Config& config);
 
-/// The store, filled from the files (or phantom).
-absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model,
-                                                   const Machine& machine);
+/// The store, filled from the files (or phantom). `plan`: what of it lies on disk.
+absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
+                                                   const partition::Plan& plan = {});
 
 /// The parts of an executor that follow from these, all of which outlive it. AdamW's settings and traces are for the
 /// caller to add.

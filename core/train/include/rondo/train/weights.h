@@ -1,7 +1,10 @@
 // Between model directories and the parameter store: loading weights and adapters, writing results.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +14,11 @@
 #include "rondo/offload/parameter_store.h"
 
 namespace rondo::train {
+
+/// Calls `take(first, values)` for a tensor's numbers as fp32, some at a time, in order: no second copy of it exists.
+/// All pieces but the last hold whole blocks of any encoding.
+absl::Status for_pieces(const model::TensorView& tensor,
+                        const std::function<absl::Status(std::uint64_t first, std::span<const float> values)>& take);
 
 /// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Factors
 /// without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by

@@ -26,6 +26,8 @@ struct MethodSpec {
   bool train_weights = false;                        // full fine-tuning
   std::optional<LoraConfig> lora;
   bool train_lora = false;  // false: the adapter is applied but frozen
+  /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
+  devices::Encoding base_encoding = devices::Encoding::kPlain;
 };
 
 enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
@@ -35,9 +37,14 @@ struct Parameter {
   devices::Shape shape;
   WeightKind kind = WeightKind::kMatrix;
   bool trained = false;
+  devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
   /// Weight decay applies to matrices, not to biases and norm weights.
   bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
+  Bytes bytes(devices::DType dtype) const {
+    if (encoding != devices::Encoding::kPlain) return devices::encoded_bytes(encoding, devices::elements_of(shape));
+    return elements() * devices::size_of(dtype);
+  }
 };
 
 enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kHead };

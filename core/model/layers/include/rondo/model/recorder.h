@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,13 +41,15 @@ class Recorder {
 
   TensorId tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index = 0);
   /// Weight `index` of the layer; asked twice, it is the same tensor. `trained`: the gradient pass adds to its
-  /// gradient.
-  TensorId weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained);
+  /// gradient. An encoded weight is for matmul() alone.
+  TensorId weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained,
+                  devices::Encoding encoding = devices::Encoding::kPlain);
   TensorId batch(devices::BatchTensor which);
 
   TensorId embedding(TensorId table);
   TensorId rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name);
-  /// y [T, ...shape] = alpha x w^T (+ bias) (+ addend).
+  /// y [T, ...shape] = alpha x w^T (+ bias) (+ addend). An encoded w is expanded anew for each product, so that no more
+  /// than one is held expanded at a time.
   TensorId matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend, double alpha,
                   Shape shape, const std::string& name);
   TensorId rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name);
@@ -84,10 +87,13 @@ class Recorder {
   Op& append(OpKind kind, devices::OpAttributes attributes = devices::NoAttributes{});
   TensorId activation(std::string name, Shape shape);
   TensorId gradient_of_weight(TensorId weight);
+  /// w itself, or its numbers by an op of its own. w may be the result of such an op.
+  TensorId expanded(TensorId w);
 
   Graph graph_;
   DType dtype_;
   std::vector<bool> trained_;                             // by TensorId
+  std::map<TensorId, TensorId> encoded_;                  // of an expanded weight: what it was expanded from
   std::vector<std::pair<TensorId, TensorId>> gradients_;  // known before backward(): from cross_entropy
 };
 

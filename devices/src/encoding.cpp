@@ -1,0 +1,147 @@
+#include "rondo/devices/encoding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace rondo::devices {
+namespace {
+
+/// Index of the nearest of the rising `values`; of two as near, the lower.
+template <std::size_t kCount>
+std::size_t nearest(const std::array<float, kCount>& values, float x) {
+  const auto above = std::ranges::lower_bound(values, x);
+  if (above == values.begin()) return 0;
+  const auto index = static_cast<std::size_t>(above - values.begin());
+  if (above == values.end()) return kCount - 1;
+  return x - values[index - 1] <= values[index] - x ? index - 1 : index;
+}
+
+/// Halfway between neighbours: what lies above takes the upper one.
+constexpr std::array<float, 15> nf4_bounds() {
+  std::array<float, 15> bounds{};
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    bounds[i] = static_cast<float>((static_cast<double>(kNf4Values[i]) + static_cast<double>(kNf4Values[i + 1])) / 2);
+  }
+  return bounds;
+}
+
+unsigned nf4_code(float x) {
+  static constexpr std::array<float, 15> kBounds = nf4_bounds();
+  unsigned code = 0;
+  for (const float bound : kBounds) code += x > bound ? 1U : 0U;  // no branch: a vector of comparisons
+  return code;
+}
+
+float largest_magnitude(std::span<const float> values) {
+  float most = 0;
+  for (const float value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+template <typename T>
+void put(std::span<std::byte> out, Bytes section, std::int64_t index, T value) {
+  std::memcpy(out.data() + section + static_cast<Bytes>(index) * sizeof(T), &value, sizeof(T));
+}
+
+Bytes padded(Bytes bytes) { return round_up(bytes, 64); }
+
+}  // namespace
+
+const std::array<float, 256>& dynamic_map() {
+  static const std::array<float, 256> map = [] {
+    std::array<float, 256> values{};
+    std::size_t next = 0;
+    for (int decade = 0; decade < 7; ++decade) {
+      const double parts = std::ldexp(1.0, decade);
+      const double scale = std::pow(10.0, decade - 6);
+      for (double part = 0; part < parts; ++part) {
+        const double middle = 0.1 + 0.9 * (part + 0.5) / parts;
+        const auto value = static_cast<float>(scale * middle);
+        values[next++] = value;
+        values[next++] = -value;
+      }
+    }
+    values[next++] = 0.0F;
+    values[next++] = 1.0F;
+    std::ranges::sort(values);
+    return values;
+  }();
+  return map;
+}
+
+EncodedLayout::EncodedLayout(Encoding encoding, std::int64_t elements)
+    : blocks((elements + kEncodedBlock - 1) / kEncodedBlock), size(encoded_bytes(encoding, elements)) {
+  const auto count = static_cast<Bytes>(elements);
+  const auto block_count = static_cast<Bytes>(blocks);
+  if (encoding == Encoding::kInt8) scales = padded(count);
+  if (encoding != Encoding::kNf4) return;
+  block_codes = padded((count + 1) / 2);
+  block_scales = block_codes + padded(block_count);
+  offset = block_scales + padded((block_count + kScaleBlock - 1) / kScaleBlock * sizeof(float));
+}
+
+BlockEncoder::BlockEncoder(Encoding encoding, std::int64_t elements, std::span<std::byte> out)
+    : encoding_(encoding), layout_(encoding, elements), out_(out.first(layout_.size)) {
+  std::ranges::fill(out_, std::byte{0});
+  if (encoding == Encoding::kNf4) magnitudes_.reserve(static_cast<std::size_t>(layout_.blocks));
+}
+
+void BlockEncoder::append(std::span<const float> values) {
+  while (!values.empty()) {
+    const std::span<const float> block = values.first(std::min<std::size_t>(values.size(), kEncodedBlock));
+    if (encoding_ == Encoding::kInt8) {
+      append_int8(block);
+    } else {
+      append_nf4(block);
+    }
+    ++next_block_;
+    values = values.subspan(block.size());
+  }
+}
+
+void BlockEncoder::append_int8(std::span<const float> block) {
+  const float scale = largest_magnitude(block) / 127.0F;
+  put(out_, layout_.scales, next_block_, scale);
+  if (scale == 0) return;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const float code = std::clamp(std::nearbyint(block[i] / scale), -127.0F, 127.0F);
+    put(out_, layout_.codes, next_block_ * kEncodedBlock + static_cast<std::int64_t>(i),
+        static_cast<std::int8_t>(code));
+  }
+}
+
+void BlockEncoder::append_nf4(std::span<const float> block) {
+  const float magnitude = largest_magnitude(block);
+  magnitudes_.push_back(magnitude);
+  const auto code = [&](std::size_t i) {
+    return i < block.size() && magnitude > 0 ? nf4_code(block[i] / magnitude) : nf4_code(0.0F);
+  };
+  const std::int64_t first = next_block_ * kEncodedBlock / 2;
+  for (std::size_t i = 0; i < block.size(); i += 2) {
+    put(out_, layout_.codes, first + static_cast<std::int64_t>(i / 2),
+        static_cast<std::uint8_t>(code(i) << 4U | code(i + 1)));
+  }
+}
+
+void BlockEncoder::finish() {
+  if (encoding_ != Encoding::kNf4 || magnitudes_.empty()) return;
+  const double sum = std::accumulate(magnitudes_.begin(), magnitudes_.end(), 0.0);
+  const auto offset = static_cast<float>(sum / static_cast<double>(magnitudes_.size()));
+  put(out_, layout_.offset, 0, offset);
+  for (std::size_t first = 0; first < magnitudes_.size(); first += kScaleBlock) {
+    const std::span<float> group =
+        std::span(magnitudes_).subspan(first, std::min<std::size_t>(kScaleBlock, magnitudes_.size() - first));
+    for (float& magnitude : group) magnitude -= offset;
+    const float scale = largest_magnitude(group);
+    put(out_, layout_.block_scales, static_cast<std::int64_t>(first / kScaleBlock), scale);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const float share = scale > 0 ? group[i] / scale : 0.0F;
+      put(out_, layout_.block_codes, static_cast<std::int64_t>(first + i),
+          static_cast<std::uint8_t>(nearest(dynamic_map(), share)));
+    }
+  }
+}
+
+}  // namespace rondo::devices

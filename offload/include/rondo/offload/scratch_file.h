@@ -1,0 +1,63 @@
+// A file for state that does not fit into memory: preallocated, read and written past the page cache where the file
+// system can, gone when its owner is.
+//
+// Any thread may read and write; parts that overlap must not be in flight at the same time.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rondo/base/units.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::offload {
+
+/// Offsets, sizes and addresses of direct input and output are multiples of this.
+inline constexpr Bytes kDiskBlock = 4096;
+
+class ScratchFile {
+ public:
+  /// A file of `size` bytes, all of them reserved, in `folder`, which is made if it does not exist.
+  /// Errors: InvalidArgument naming the folder; ResourceExhausted with asked and free bytes.
+  static absl::StatusOr<std::unique_ptr<ScratchFile>> make(const std::filesystem::path& folder, Bytes size);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  /// Errors: Internal naming file, offset and cause.
+  absl::Status read(Bytes offset, std::span<std::byte> to) const;
+  absl::Status write(Bytes offset, std::span<const std::byte> from) const;
+
+  const std::filesystem::path& path() const { return path_; }
+  Bytes size() const { return size_; }
+  /// Past the page cache.
+  bool direct() const { return direct_; }
+
+ private:
+  ScratchFile(std::filesystem::path path, int fd, Bytes size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  void try_direct();
+
+  const std::filesystem::path path_;
+  int fd_;
+  const Bytes size_;
+  bool direct_ = false;
+};
+
+/// Host memory at a multiple of kDiskBlock.
+struct DiskBuffer {
+  devices::Buffer owner;
+  std::span<std::byte> bytes;
+};
+absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size);
+
+/// Bytes per second of reading and writing in turn, by a file of 64 MiB. Errors: those of ScratchFile::make.
+absl::StatusOr<double> measure_disk(const std::filesystem::path& folder);
+
+/// Bytes that can still be written to the file system of `folder`, or of its nearest parent that exists.
+Bytes free_disk_bytes(const std::filesystem::path& folder);
+
+}  // namespace rondo::offload

@@ -1,0 +1,143 @@
+// State on disk: copies, passes that change it, what is reserved and what is left behind.
+#include "rondo/offload/disk_tier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <numeric>
+#include <string>
+
+namespace rondo::offload {
+namespace {
+
+using testing::HasSubstr;
+
+class Disk : public testing::Test {
+ protected:
+  Disk() { std::filesystem::remove_all(folder_); }
+  ~Disk() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<DiskTier> make(const std::vector<std::uint64_t>& elements, std::uint32_t depth = 4) {
+    DiskTierOptions options;
+    options.folder = folder_ / "tier";
+    options.elements = elements;
+    options.depth = depth;
+    options.requests = 3;
+    options.chunk_elements = 2048;
+    auto tier = DiskTier::make(options);
+    EXPECT_TRUE(tier.ok()) << tier.status();
+    return *std::move(tier);
+  }
+  std::size_t files() const {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+      if (entry.is_regular_file()) ++count;
+    }
+    return count;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / ("rondo_disk_tier_" + std::to_string(::getpid()));
+};
+
+/// One pass over everything: each array's elements grow by 1, 2 and 3.
+absl::Status pass(DiskTier& tier, const std::vector<std::uint64_t>& elements) {
+  for (const std::uint64_t n : elements) {
+    for (std::uint64_t first = 0; first < n;) {
+      const auto chunk = tier.next();
+      if (!chunk.ok()) return chunk.status();
+      EXPECT_EQ((*chunk)->first, first);
+      for (std::size_t a = 0; a < 3; ++a) {
+        for (float& x : (*chunk)->arrays[a]) x += static_cast<float>(a + 1);
+      }
+      first += (*chunk)->arrays[0].size();
+      tier.done();
+    }
+  }
+  return absl::OkStatus();
+}
+
+TEST_F(Disk, Copies_ReachAnyRange) {
+  const auto tier = make({5000, 1, 2048});
+  std::vector<float> values(3000);
+  std::iota(values.begin(), values.end(), 1.0F);
+  ASSERT_TRUE(tier->write(0, 1, 1500, values).ok());
+  std::vector<float> all(5000, -1);
+  ASSERT_TRUE(tier->read(0, 1, 0, all).ok());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i], i >= 1500 && i < 4500 ? static_cast<float>(i - 1499) : 0.0F) << i;
+  }
+  ASSERT_TRUE(tier->read(0, 0, 0, all).ok());
+  EXPECT_EQ(std::accumulate(all.begin(), all.end(), 0.0), 0.0);
+}
+
+TEST_F(Disk, Passes_ChangeEveryElementOnceEach) {
+  // Fewer chunks than slots, as many, and more; several passes, so that reading ahead meets writing behind.
+  for (const auto& elements : {std::vector<std::uint64_t>{100}, {2048, 2049}, {5000, 1, 9000, 2048}}) {
+    for (const std::uint32_t depth : {1U, 3U, 8U}) {
+      const auto tier = make(elements, depth);
+      tier->start();
+      for (int i = 0; i < 7; ++i) ASSERT_TRUE(pass(*tier, elements).ok());
+      ASSERT_TRUE(tier->drain_and_wait().ok());
+      for (std::size_t parameter = 0; parameter < elements.size(); ++parameter) {
+        for (std::uint32_t array = 0; array < 3; ++array) {
+          std::vector<float> values(elements[parameter]);
+          ASSERT_TRUE(tier->read(parameter, array, 0, values).ok());
+          EXPECT_THAT(values, testing::Each(7.0F * static_cast<float>(array + 1))) << depth;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Disk, File_IsReservedWhole_AndGoneAfterwards) {
+  {
+    const auto tier = make({100000});
+    EXPECT_EQ(files(), 1U);
+    EXPECT_EQ(std::filesystem::file_size(tier->file().path()), tier->disk_bytes());
+    EXPECT_GE(tier->disk_bytes(), 100000U * 12);
+    tier->start();
+  }
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(Disk, BytesFor_IsWhatTheFileTakes) {
+  DiskTierOptions options;
+  options.folder = folder_;
+  options.elements = {3, 600000, std::uint64_t{1} << 18U};
+  const auto tier = DiskTier::make(options);
+  ASSERT_TRUE(tier.ok()) << tier.status();
+  Bytes bytes = 0;
+  for (const std::uint64_t n : options.elements) bytes += DiskTier::bytes_for(n, 3);
+  EXPECT_EQ((*tier)->disk_bytes(), bytes);
+}
+
+TEST_F(Disk, MoreThanIsFree_IsRefusedBeforeAnythingIsWritten) {
+  const auto file = ScratchFile::make(folder_, Bytes{1} << 60U);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr("nvme_path"));
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(Disk, FolderThatCannotBe_IsRefused) {
+  const auto file = ScratchFile::make("/dev/null/folder", 4096);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr("/dev/null/folder"));
+}
+
+TEST_F(Disk, ReadingFails_PassEndsWithTheError) {
+  const std::vector<std::uint64_t> elements = {20000};
+  const auto tier = make(elements);
+  ASSERT_EQ(::truncate(tier->file().path().c_str(), 40960), 0);
+  tier->start();
+  const absl::Status status = pass(*tier, elements);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the file ends there"));
+  EXPECT_EQ(tier->status(), status);
+  EXPECT_EQ(tier->drain_and_wait(), status);
+}
+
+}  // namespace
+}  // namespace rondo::offload
