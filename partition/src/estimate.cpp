@@ -91,7 +91,8 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   double groups = 0;
   if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
     home = copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
-    groups = static_cast<double>((microbatches + group_ - 1) / group_);
+    const std::uint32_t rounds = (microbatches + group_ - 1) / group_;
+    groups = rounds;
     device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + home);
   }
   device.down_load += count * out + groups * home;

@@ -51,7 +51,7 @@ TEST(Validate, WrongAttributes_AreNamed) {
 
 TEST(Validate, ScratchReadBeforeItIsWritten_IsNamed) {
   OpList list = chain_of_adds(16, 8, 3);
-  std::swap(list.ops[0], list.ops[1]);
+  list.ops = {list.ops[1], list.ops[0], list.ops[2]};
   EXPECT_THAT(complaint(list), HasSubstr("op 0 (add) reads tensor 't0' before anything wrote it"));
 }
 
