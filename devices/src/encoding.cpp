@@ -18,17 +18,20 @@ std::size_t nearest(const std::array<float, kCount>& values, float x) {
   return x - values[index - 1] <= values[index] - x ? index - 1 : index;
 }
 
-/// Halfway between neighbours: what lies above takes the upper one.
-constexpr std::array<float, 15> nf4_bounds() {
+/// Halfway between neighbours: what lies above takes the upper one. Rounded down, so that a number which is above the
+/// middle is above the bound.
+std::array<float, 15> nf4_bounds() {
   std::array<float, 15> bounds{};
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    bounds[i] = static_cast<float>((static_cast<double>(kNf4Values[i]) + static_cast<double>(kNf4Values[i + 1])) / 2);
+    const double middle = (static_cast<double>(kNf4Values[i]) + static_cast<double>(kNf4Values[i + 1])) / 2;
+    bounds[i] = static_cast<float>(middle);
+    if (static_cast<double>(bounds[i]) > middle) bounds[i] = std::nextafter(bounds[i], -1.0F);
   }
   return bounds;
 }
 
 unsigned nf4_code(float x) {
-  static constexpr std::array<float, 15> kBounds = nf4_bounds();
+  static const std::array<float, 15> kBounds = nf4_bounds();
   unsigned code = 0;
   for (const float bound : kBounds) code += x > bound ? 1U : 0U;  // no branch: a vector of comparisons
   return code;

@@ -66,11 +66,11 @@ TEST_P(Residents, MemoryBetweenNoneAndAll_PlannedRunsAgreeAndStayWithin) {
   ASSERT_TRUE(all.ok()) << all.status();
   const Trace reference = trace_of(model_, job_, free);
   bool some = false;
-  for (const int tenths : {6, 7, 8, 9}) {
+  for (int percent = 36; percent < 100; percent += 4) {
     Placement placement = free;
-    placement.name = std::to_string(tenths) + " tenths of the memory";
+    placement.name = std::to_string(percent) + " % of the memory";
     const partition::DevicePlan& whole = (*all)->plan().devices[0];
-    placement.memory_limit = whole.name + "=" + std::to_string(whole.peak_bytes * static_cast<Bytes>(tenths) / 10);
+    placement.memory_limit = whole.name + "=" + std::to_string(whole.peak_bytes * static_cast<Bytes>(percent) / 100);
     SCOPED_TRACE(placement.name);
     auto run = TinyRun::make(model_, job_, placement);
     if (!run.ok()) {

@@ -29,7 +29,7 @@ class Losing : public Fault {
 
 TEST_F(Losing, ByAnError_AnotherTakesOver) {
   for (const char* fail_at :
-       {"error@compute:1", "error@compute:9", "error@compute:40", "error@compute:77", "error@up:1", "error@up:23",
+       {"error@compute:1", "error@compute:9", "error@compute:40", "error@compute:60", "error@up:1", "error@up:23",
         "error@up:60", "error@down:1", "error@down:9", "error@down:30"}) {
     expect_lost_and_same(pool({fail_at}, 1));
     expect_lost_and_same(pool({fail_at}, 2));

@@ -106,14 +106,8 @@ class TransferEngine::Link {
         return absl::DeadlineExceededError("a transfer did not end in time");
       }
     }
-    // The job's slot may serve another transfer by now; its last status stays until then.
-    return job.ended == ticket.number ? job.status : absl::OkStatus();
-  }
-
-  void cancel_all() {
-    const MutexLock lock(mutex_);
-    cancelling_ = true;
-    changed_.notify_all();
+    // Not the job's own status: its place may serve another transfer by now.
+    return failure_.ok() ? broken_ : failure_;
   }
 
   void fail(const absl::Status& why) {
@@ -146,7 +140,6 @@ class TransferEngine::Link {
   struct Job {
     Transfer transfer;
     std::uint64_t number = 0;  // 0: not in use
-    std::uint64_t ended = 0;   // number of the transfer that last used this slot
     Bytes issued = 0;
     Bytes landed = 0;
     bool begun = false;
@@ -314,6 +307,7 @@ class TransferEngine::Link {
     entry.busy_seconds += seconds_between(std::max(chunk.begun, last_landed_), now);
     last_landed_ = now;
     if (!status.ok() && job.status.ok()) job.status = status;
+    if (!status.ok() && broken_.ok()) broken_ = status;
     job.landed += chunk.size;
     if (job.landed == job.transfer.from.size) {
       ++entry.transfers;
@@ -323,7 +317,6 @@ class TransferEngine::Link {
 
   void finish(Job& job, std::uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (job.transfer.listener != nullptr) job.transfer.listener->on_transfer(job.transfer.cookie, job.status);
-    job.ended = job.number;
     job.number = 0;
     free_.push_back(index);
     changed_.notify_all();
@@ -348,6 +341,7 @@ class TransferEngine::Link {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);     // what the first transfer that failed met; no later one is trusted
   bool unloading_ ABSL_GUARDED_BY(mutex_) = false;  // a staged download is on its way to its place
   std::size_t under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t landed_chunks_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -375,10 +369,6 @@ Ticket TransferEngine::submit(Direction direction, const Transfer& transfer) {
 
 absl::Status TransferEngine::wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline) {
   return links_[static_cast<std::size_t>(direction)]->wait(ticket, deadline);
-}
-
-void TransferEngine::cancel_all() {
-  for (const auto& link : links_) link->cancel_all();
 }
 
 void TransferEngine::fail(const absl::Status& why) {

@@ -150,7 +150,8 @@ std::vector<Entry> precision_keys() {
       Entry(kRun, "recompute", &Config::recompute, "what the backward pass computes again instead of keeping it")
           .one_of({"auto", "full", "selective", "none"}),
       Entry(kOfModel, "quantization_bit", &Config::quantization_bit,
-            "bits of the frozen base's matrices: 8 (int8), 4 (NF4); 0: as dtype says"),
+            "bits of the frozen base's matrices: 8 (int8), 4 (NF4); 0: as dtype says")
+          .to(8),
       Entry(kOfModel, "memory_limit", &Config::memory_limit,
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),

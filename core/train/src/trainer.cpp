@@ -69,6 +69,12 @@ class Watcher {
   std::thread thread_;
 };
 
+/// In reach of a pointer, so that leak checkers know.
+void keep_to_the_end(std::unique_ptr<devices::Device> device) {
+  static auto* const kept = new std::vector<std::unique_ptr<devices::Device>>();
+  kept->push_back(std::move(device));
+}
+
 }  // namespace
 
 /// A device that hangs may hold threads for ever: lost ones are not closed, they end with the program.
@@ -76,8 +82,7 @@ Trainer::~Trainer() {
   if (executor_ == nullptr) return;
   const std::vector<partition::DeviceIndex> lost = executor_->lost_devices();
   executor_.reset();
-  static auto* const kept = new std::vector<std::unique_ptr<devices::Device>>();
-  for (const partition::DeviceIndex device : lost) kept->push_back(std::move(machine_.pool[device].device));
+  for (const partition::DeviceIndex device : lost) keep_to_the_end(std::move(machine_.pool[device].device));
 }
 
 absl::StatusOr<RunOutcome> Trainer::run() {

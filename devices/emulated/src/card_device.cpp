@@ -73,7 +73,7 @@ class CardDevice final : public Device, private HostBackend {
   absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override;
   absl::StatusOr<Moment> run(const HostWork& work, Moment ready, bool corrupt);
   absl::StatusOr<Moment> copy(const HostWork& work, Moment ready, bool corrupt);
-  absl::StatusOr<Moment> clear(const HostWork& work, Moment ready);
+  absl::StatusOr<Moment> clear(const HostWork& work, Moment ready, bool corrupt);
   /// Sleeps until `ready` + `seconds`; the end is later when the host needed longer.
   Moment finish(Moment ready, double seconds) const;
   /// 1 on emulated cards; on timed ones about 1, within the profile's jitter.
@@ -158,12 +158,15 @@ absl::StatusOr<HostSpan> CardDevice::execute(const HostWork& work, Moment ready)
       end = copy(work, ready, corrupt);
       break;
     case HostWork::Kind::kClear:
-      end = clear(work, ready);
+      end = clear(work, ready, corrupt);
       break;
   }
   if (!end.ok()) return with_context(end.status(), fmt::format("{}: '{}'", caps_.name, work.tag.name));
   return HostSpan{ready, *end};
 }
+
+/// All ones are no number in every floating-point dtype.
+void spoil(BufferView view) { std::memset(view.host(), 0xFF, std::min<Bytes>(view.size, 64)); }
 
 absl::StatusOr<Moment> CardDevice::run(const HostWork& work, Moment ready, bool corrupt) {
   const auto* program = dynamic_cast<const CardProgram*>(work.program);
@@ -172,11 +175,7 @@ absl::StatusOr<Moment> CardDevice::run(const HostWork& work, Moment ready, bool 
   const double seconds = program->seconds(*work.bindings) * jitter(work.role);
   if (!timed()) {
     RONDO_RETURN_IF_ERROR(executor_->execute(*program->inner(), *work.bindings));
-    if (corrupt) {
-      // All ones are no number in every floating-point dtype.
-      const BufferView& view = work.bindings->tensors[program->first_written()];
-      std::memset(view.host(), 0xFF, std::min<Bytes>(view.size, 64));
-    }
+    if (corrupt) spoil(work.bindings->tensors[program->first_written()]);
   }
   return finish(ready, seconds);
 }
@@ -206,9 +205,10 @@ absl::StatusOr<Moment> CardDevice::copy(const HostWork& work, Moment ready, bool
   return timed() ? end : std::max(end, moved);
 }
 
-absl::StatusOr<Moment> CardDevice::clear(const HostWork& work, Moment ready) {
+absl::StatusOr<Moment> CardDevice::clear(const HostWork& work, Moment ready, bool corrupt) {
   if (!is_own(work.to, this)) return internal_error("what is to be cleared is not memory of this card");
   if (!timed()) std::memset(work.to.host(), 0, work.to.size);
+  if (!timed() && corrupt) spoil(work.to);
   return finish(ready, static_cast<double>(work.to.size) / options_.profile.memory_bandwidth);
 }
 

@@ -75,10 +75,13 @@ TEST_F(DiskPlan, MakePlan_StatesMemoryAndDisk_AndNamesTheKeyWhereThereIsNone) {
 }
 
 TEST_F(DiskPlan, SlowDisk_LimitsTheStep) {
-  scene_.machine.host_budget_bytes = whole_ - 60'000'000;
+  const auto in_memory = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_TRUE(in_memory.ok()) << in_memory.status();
+  scene_.machine.host_budget_bytes = in_memory->host_peak_bytes - 60'000'000;
   scene_.machine.host.disk_bandwidth = 12e6;
   const auto plan = make_plan(scene_.model, scene_.work, scene_.machine, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_GT(plan->disk_bytes, 0U);
   EXPECT_EQ(plan->predicted.limited_by, "disk");
   EXPECT_GT(plan->predicted.step_seconds, 2.0 * static_cast<double>(plan->disk_bytes) / 12e6);
 }

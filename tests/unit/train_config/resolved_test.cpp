@@ -62,6 +62,11 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     }
     // Keys that exclude each other or have a bound together.
     config.cutoff_len = 2 + config.cutoff_len % 10000;
+    config.quantization_bit = 4 * (config.quantization_bit % 3);
+    if (config.quantization_bit > 0) {
+      config.finetuning_type = "lora";
+      config.dtype = "bf16";
+    }
     config.val_size = 0;
     config.overwrite_output_dir = false;
     if (config.finetuning_type == "full") config.adapter_name_or_path.clear();

@@ -203,34 +203,6 @@ TEST_F(Engine, Directions_DoNotWaitForEachOther) {
   land(5);
 }
 
-TEST_F(Engine, Cancel_EndsWhatHasNotBegunAndFinishesTheRest) {
-  make();
-  Told told;
-  Transfer begun = transfer("begun", 5000, Urgency::kWeight);
-  Transfer waiting = transfer("waiting", 100, Urgency::kBackground);
-  begun.listener = &told;
-  begun.cookie = 1;
-  waiting.listener = &told;
-  waiting.cookie = 2;
-  const Ticket first = engine_->submit(Direction::kUp, begun);
-  device_.up.await(2);
-  const Ticket second = engine_->submit(Direction::kUp, waiting);
-  engine_->cancel_all();
-  EXPECT_THAT(land(2), ElementsAre("begun:1000", "begun:1000"));
-  EXPECT_EQ(engine_->wait(Direction::kUp, second, patience()).code(), absl::StatusCode::kCancelled);
-  const absl::Status of_first = engine_->wait(Direction::kUp, first, patience());
-  EXPECT_EQ(of_first.code(), absl::StatusCode::kCancelled);
-  {
-    const MutexLock lock(told.mutex);
-    EXPECT_THAT(told.cookies, testing::UnorderedElementsAre(1, 2));
-    EXPECT_THAT(told.codes, testing::Each(absl::StatusCode::kCancelled));
-  }
-  const Transfer after = transfer("after", 10, Urgency::kBackground);
-  const Ticket third = engine_->submit(Direction::kUp, after);
-  EXPECT_THAT(land(1), ElementsAre("after:10"));
-  EXPECT_TRUE(engine_->wait(Direction::kUp, third, patience()).ok()) << "a cancelled engine goes on";
-}
-
 TEST_F(Engine, DevicesError_IsTheTransfersAndTheListeners) {
   make();
   Told told;
@@ -246,6 +218,15 @@ TEST_F(Engine, DevicesError_IsTheTransfersAndTheListeners) {
   const MutexLock lock(told.mutex);
   EXPECT_THAT(told.cookies, ElementsAre(9));
   EXPECT_THAT(told.codes, ElementsAre(absl::StatusCode::kInternal));
+}
+
+TEST_F(Engine, DevicesError_IsStillToldWhenAnotherTransferHasTakenThePlace) {
+  make(false, 1);
+  const Ticket first = engine_->submit(Direction::kDown, transfer("g", 10, Urgency::kGradient));
+  device_.down.await(1);
+  device_.down.fail_next(absl::InternalError("the card fell off the bus"));
+  engine_->submit(Direction::kDown, transfer("g", 10, Urgency::kGradient));
+  EXPECT_EQ(engine_->wait(Direction::kDown, first, patience()).code(), absl::StatusCode::kInternal);
 }
 
 TEST_F(Engine, MissedDeadline_LeavesTheTransferRunning) {

@@ -85,10 +85,9 @@ class TransferEngine {
 
   /// Blocks while `capacity` transfers are not finished. After fail() nothing is taken; wait() says why.
   Ticket submit(Direction direction, const Transfer& transfer);
-  /// Blocks until the transfer has ended. DeadlineExceeded leaves it running. DataLoss: it arrived changed, twice.
+  /// Blocks until the transfer has ended. DeadlineExceeded leaves it running. DataLoss: it arrived changed, twice. Once
+  /// a transfer has failed its error is the answer for every other of that direction: the device is not to be trusted.
   absl::Status wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline);
-  /// Ends every transfer not begun as Cancelled; those under way finish.
-  void cancel_all();
   /// The device is lost: ends all waits, now and later, with `why`. After it nothing is written to the host any more,
   /// but staging memory may be while the device's queues hold work.
   void fail(const absl::Status& why);
