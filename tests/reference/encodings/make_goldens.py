@@ -13,6 +13,9 @@ import sys
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from manifest import write_manifest  # noqa: E402
+
 SEED = 20240521
 BLOCK = 64
 SCALE_BLOCK = 256
@@ -111,11 +114,9 @@ def main():
         judge(x, np.frombuffer(results["nf4.f32"], np.float32))
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    sums = [f"# make_goldens.py, seed {SEED}, numpy {np.__version__}"]
     for name, data in sorted(results.items()):
         (FOLDER / name).write_bytes(data)
-        sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}")
-    (FOLDER / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    write_manifest(FOLDER, "tests/reference/encodings/make_goldens.py", SEED, {"numpy": np.__version__})
 
 
 if __name__ == "__main__":
