@@ -131,6 +131,12 @@ absl::Status merge_adapter(const Config& config, const Streams& streams) {
   return put(streams.out, folder + "\n");
 }
 
+absl::Status export_file(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const std::string file, train::run_export(config));
+  if (config.json) return put_json(streams.out, Json::object({{"output", file}}));
+  return put(streams.out, file + "\n");
+}
+
 }  // namespace
 
 absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
@@ -143,6 +149,7 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "devices") return show_devices(config, streams);
   if (verb == "init") return make_model(config, streams);
   if (verb == "merge") return merge_adapter(config, streams);
+  if (verb == "export") return export_file(config, streams);
   return invalid_input("{}: unknown verb", verb);
 }
 

@@ -1,4 +1,4 @@
-// Merging an adapter into its base, from the outside: what is made, and every way to be refused.
+// Merging an adapter into its base and exporting, from the outside: what is made, and every way to be refused.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -102,6 +102,55 @@ INSTANTIATE_TEST_SUITE_P(
                },
                {"model.safetensors", "not finite"}),
         broken("OutputIsAFile", [](const Workspace& workspace) { workspace.write("merged", "mine"); }, {"merged"})),
+    name_of);
+
+TEST(Export, ModelAndAdapter_AreGgufFiles) {
+  const Workspace workspace;
+  make_adapter(workspace);
+  const Outcome model =
+      workspace.run({"export", "--model=model", "--format=gguf", "--output=m.gguf", "--quantization=q8_0", "--json"});
+  ASSERT_EQ(model.status, 0) << model.err;
+  EXPECT_EQ(model.out, "{\"output\":\"m.gguf\"}\n");
+  const Outcome adapter = workspace.run({"export", "--adapter_name_or_path=adapter", "--output=a.gguf"});
+  ASSERT_EQ(adapter.status, 0) << adapter.err;
+  EXPECT_EQ(adapter.out, "a.gguf\n");
+  const std::string start("GGUF\3\0\0\0", 8);
+  EXPECT_THAT(workspace.read("m.gguf"), testing::StartsWith(start));
+  EXPECT_THAT(workspace.read("a.gguf"), testing::StartsWith(start));
+  EXPECT_THAT(workspace.read("a.gguf"), testing::HasSubstr("blk.1.ffn_down.weight.lora_b"));
+}
+
+Words exported(const Words& more = {}) {
+  Words words = {"export", "--model=model", "--output=m.gguf"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+BadInput edited(const char* name, const std::string& file, const std::string& from, const std::string& to,
+                Words named) {
+  return {name,
+          [=](const Workspace& workspace) {
+            workspace.edit(file, from, to);
+            return exported();
+          },
+          std::move(named)};
+}
+
+class BadExport : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadExport, Refused_WithNothingLeftBehind) { expect_refusal(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Inputs, BadExport,
+    testing::Values(command("NoModel", {"export", "--output=m.gguf"}, {"model_name_or_path"}),
+                    command("NoOutput", {"export", "--model=model"}, {"output"}),
+                    command("OtherFormat", exported({"--format=onnx"}), {"--format", "'onnx'", "gguf"}),
+                    command("OtherQuantization", exported({"--quantization=q4_0"}), {"--quantization", "'q4_0'"}),
+                    command("OutputExists", exported({"--output=chats.jsonl"}), {"chats.jsonl", "exists"}),
+                    command("AdapterMissing", exported({"--adapter_name_or_path=no"}), {"no", "adapter_config.json"}),
+                    edited("UnnamedCut", "model/tokenizer.json", "\"add_prefix_space\": false",
+                           "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
+                    edited("Activation", "model/config.json", "\"silu\"", "\"gelu\"", {"config.json", "hidden_act"})),
     name_of);
 
 }  // namespace

@@ -106,6 +106,14 @@ absl::Status check_merge(const Config& config, const Origins& origins) {
   return need("merge", origins, "output_dir", config.output_dir, "a folder for the model");
 }
 
+absl::Status check_export(const Config& config, const Origins& origins) {
+  // An adapter names its base.
+  if (config.adapter_name_or_path.empty()) {
+    RONDO_RETURN_IF_ERROR(need("export", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  }
+  return need("export", origins, "output", config.output, "a file to write");
+}
+
 }  // namespace
 
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
@@ -128,6 +136,8 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return need(verb, origins, "dataset", config.dataset, "data");
     case kMerge:
       return check_merge(config, origins);
+    case kExport:
+      return check_export(config, origins);
     case kInit:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "arch", config.arch, "an architecture, such as llama"));
       return need(verb, origins, "output_dir", config.output_dir, "a folder for the model");

@@ -33,6 +33,8 @@ const std::vector<VerbHelp>& verb_helps() {
        "rondo generate --model_name_or_path tiny --adapter_name_or_path out --prompt 'Hello'"},
       {"merge", "fold an adapter into its base: a model of its own", "[config.yaml] [--key value]...",
        "rondo merge --model_name_or_path tiny --adapter_name_or_path out --output_dir merged"},
+      {"export", "write a model or an adapter as a GGUF file", "[config.yaml] [--key value]...",
+       "rondo export --model_name_or_path merged --format gguf --output merged.gguf --quantization q8_0"},
   };
   return helps;
 }

@@ -30,7 +30,8 @@ enum Verb : unsigned {
   kPlan = 64,
   kProfile = 128,
   kMerge = 256,
-  kEvery = 511
+  kExport = 512,
+  kEvery = 1023
 };
 using Verbs = unsigned;
 

@@ -41,11 +41,11 @@ void append(std::vector<Key>& table, const std::string& group, std::vector<Entry
 
 std::vector<Entry> model_and_data_keys() {
   return {
-      Entry(kOfModel | kData | kMerge, "model_name_or_path", &Config::model_name_or_path,
+      Entry(kOfModel | kData | kMerge | kExport, "model_name_or_path", &Config::model_name_or_path,
             "the model's directory, or a Hub id in the local Hugging Face cache")
           .also({"model", "base_model"}),
-      Entry(kOfModel | kMerge, "adapter_name_or_path", &Config::adapter_name_or_path,
-            "directory of a PEFT adapter to start from, to apply or to merge"),
+      Entry(kOfModel | kMerge | kExport, "adapter_name_or_path", &Config::adapter_name_or_path,
+            "directory of a PEFT adapter to start from, to apply, to merge or to export"),
       Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")
           .also({"data", "train_file"}),
       Entry(kRun | kEval, "eval_dataset", &Config::eval_dataset, "the same for evaluation"),
@@ -228,6 +228,16 @@ std::vector<Entry> report_keys() {
   };
 }
 
+std::vector<Entry> export_keys() {
+  return {
+      Entry(kExport, "format", &Config::format, "of the file").one_of({"gguf"}),
+      Entry(kExport, "output", &Config::output, "file to write, which must not exist"),
+      Entry(kExport, "quantization", &Config::quantization, "type of the matrices; auto keeps the one that they have")
+          .one_of({"auto", "f32", "f16", "bf16", "q8_0"})
+          .written({{"fp32", "f32"}, {"float32", "f32"}, {"fp16", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}}),
+  };
+}
+
 std::vector<Entry> init_keys() {
   return {
       Entry(kInit, "arch", &Config::arch, "its architecture: llama, qwen2, qwen3, ..."),
@@ -265,6 +275,7 @@ std::vector<Key> training_keys() {
 std::vector<Key> other_keys() {
   std::vector<Key> table;
   append(table, "Generation", generation_keys());
+  append(table, "Export", export_keys());
   append(table, "The model to make", init_keys());
   append(table, "Output", report_keys());
   return table;

@@ -3,6 +3,7 @@
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/gguf/export.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/merge.h"
 #include "rondo/model/new_folder.h"
@@ -48,6 +49,26 @@ absl::StatusOr<std::string> run_merge(const Config& config) {
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder.path()));
   RONDO_RETURN_IF_ERROR(folder.commit());
   return config.output_dir;
+}
+
+absl::StatusOr<std::string> run_export(const Config& config) {
+  std::string base = config.model_name_or_path;
+  if (base.empty()) {
+    RONDO_ASSIGN_OR_RETURN(const model::LoraConfig lora, model::load_adapter_config(config.adapter_name_or_path));
+    base = lora.base_model;
+  }
+  RONDO_ASSIGN_OR_RETURN(const fs::path folder, find_model(base));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(folder));
+  if (!config.adapter_name_or_path.empty()) {
+    RONDO_ASSIGN_OR_RETURN(const OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
+    RONDO_RETURN_IF_ERROR(
+        gguf::export_adapter(folder, model_config, adapter.lora, adapter.files, config.quantization, config.output));
+    return config.output;
+  }
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_model(folder));
+  RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, files));
+  RONDO_RETURN_IF_ERROR(gguf::export_model(folder, model_config, files, config.quantization, config.output));
+  return config.output;
 }
 
 }  // namespace rondo::train

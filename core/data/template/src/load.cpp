@@ -4,6 +4,7 @@
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/chat_template.h"
+#include "rondo/data/template_source.h"
 
 namespace rondo::data {
 namespace {
@@ -14,13 +15,6 @@ constexpr std::string_view kConfigFile = "tokenizer_config.json";
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
-}
-
-absl::StatusOr<std::optional<ChatTemplate>> parse_named(const std::filesystem::path& path, std::string_view source,
-                                                        const TemplateLimits& limits) {
-  auto parsed = ChatTemplate::parse(source, limits);
-  if (!parsed.ok()) return with_context(parsed.status(), path.string());
-  return std::optional<ChatTemplate>(*std::move(parsed));
 }
 
 /// The text of `chat_template`: a string, or the one named default in a list; nothing when there is none.
@@ -48,19 +42,39 @@ absl::StatusOr<std::optional<std::string>> configured_source(const std::filesyst
   return invalid_input("{}: none of the entries of chat_template is named default", path.string());
 }
 
+/// The template's text and the file that holds it.
+struct Source {
+  std::filesystem::path path;
+  std::string text;
+};
+
+absl::StatusOr<std::optional<Source>> find_source(const std::filesystem::path& folder) {
+  if (auto path = folder / kTemplateFile; is_there(path)) {
+    RONDO_ASSIGN_OR_RETURN(std::string text, read_file(path));
+    return Source{std::move(path), std::move(text)};
+  }
+  auto path = folder / kConfigFile;
+  if (!is_there(path)) return std::nullopt;
+  RONDO_ASSIGN_OR_RETURN(std::optional<std::string> text, configured_source(path));
+  if (!text) return std::nullopt;
+  return Source{std::move(path), *std::move(text)};
+}
+
 }  // namespace
+
+absl::StatusOr<std::optional<std::string>> chat_template_source(const std::filesystem::path& folder) {
+  RONDO_ASSIGN_OR_RETURN(std::optional<Source> source, find_source(folder));
+  if (!source) return std::nullopt;
+  return std::move(source->text);
+}
 
 absl::StatusOr<std::optional<ChatTemplate>> ChatTemplate::load(const std::filesystem::path& folder,
                                                                TemplateLimits limits) {
-  if (const auto path = folder / kTemplateFile; is_there(path)) {
-    RONDO_ASSIGN_OR_RETURN(const std::string source, read_file(path));
-    return parse_named(path, source, limits);
-  }
-  const auto path = folder / kConfigFile;
-  if (!is_there(path)) return std::nullopt;
-  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> source, configured_source(path));
+  RONDO_ASSIGN_OR_RETURN(const std::optional<Source> source, find_source(folder));
   if (!source) return std::nullopt;
-  return parse_named(path, *source, limits);
+  auto parsed = ChatTemplate::parse(source->text, limits);
+  if (!parsed.ok()) return with_context(parsed.status(), source->path.string());
+  return std::optional<ChatTemplate>(*std::move(parsed));
 }
 
 }  // namespace rondo::data

@@ -1,5 +1,5 @@
 // POSIX calls behind atomic_file.h.
-#include "atomic_file.h"
+#include "rondo/model/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -98,6 +98,10 @@ struct Config {
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
+  // export.
+  std::string format = "gguf";
+  std::string output;
+  std::string quantization = "auto";
   // init; what 0 means stands there.
   std::string arch;
   std::uint32_t hidden_size = InitDefaults{}.hidden_size;

@@ -129,4 +129,7 @@ absl::StatusOr<std::string> run_init(const Config& config);
 /// merge: returns the folder that was made. It is whole or not there.
 absl::StatusOr<std::string> run_merge(const Config& config);
 
+/// export: the model, or the adapter where one is given; returns the file that was made. It is whole or not there.
+absl::StatusOr<std::string> run_export(const Config& config);
+
 }  // namespace rondo::train

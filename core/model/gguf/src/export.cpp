@@ -1,0 +1,176 @@
+// From a model's files to the tensors of a GGUF file, row by row.
+#include "rondo/gguf/export.h"
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "container.h"
+#include "names.h"
+#include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
+#include "vocabulary.h"
+
+namespace rondo::gguf {
+namespace {
+
+/// Where a tensor's numbers come from.
+struct Source {
+  const model::TensorView* view = nullptr;  // null: `values`
+  std::uint32_t heads = 0;                  // of the interleaving; 0: none
+  std::vector<float> values;
+};
+
+/// A file under construction.
+struct Draft {
+  Keys keys;
+  std::vector<Tensor> tensors;
+  std::vector<Source> sources;
+};
+
+absl::StatusOr<TensorType> chosen_type(const std::string& quantization, model::WeightType stored) {
+  if (quantization == "auto") return plain_type(stored);
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ8_0}) {
+    if (quantization == type_name(type)) return type;
+  }
+  return invalid_input("quantization: expected auto, f32, f16, bf16 or q8_0, found \"{}\"", quantization);
+}
+
+/// general.file_type: the type of most tensors.
+std::uint32_t file_type(TensorType type) {
+  switch (type) {
+    case TensorType::kF32:
+      return 0;
+    case TensorType::kF16:
+      return 1;
+    case TensorType::kQ8_0:
+      return 7;
+    case TensorType::kBf16:
+      return 32;
+  }
+  return 0;
+}
+
+TensorType type_for(TensorType wanted, const std::vector<std::uint64_t>& shape) {
+  if (shape.size() < 2) return TensorType::kF32;
+  const bool fits = wanted != TensorType::kQ8_0 || shape.back() % kBlock == 0;
+  return fits ? wanted : TensorType::kF16;
+}
+
+void add_general_keys(const std::filesystem::path& folder, const model::ModelConfig& config, const char* kind,
+                      TensorType type, Keys& keys) {
+  constexpr std::uint32_t kQuantizationVersion = 2;
+  std::error_code error;
+  std::string name = std::filesystem::canonical(folder, error).filename().string();
+  // A path need not be UTF-8, a GGUF string must be.
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (error || name.empty() || !plain) name = config.model_type;
+  keys.add("general.architecture", architecture_name(config.family));
+  keys.add("general.type", kind);
+  keys.add("general.name", name);
+  keys.add("general.quantization_version", kQuantizationVersion);
+  keys.add("general.file_type", file_type(type));
+}
+
+void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, std::uint32_t heads,
+                Draft& draft) {
+  draft.tensors.push_back({name, view.shape, type_for(type, view.shape)});
+  draft.sources.push_back({&view, heads, {}});
+}
+
+absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<std::byte> out) {
+  const auto refuse = [&](const std::string& where) {
+    return invalid_input("{}: holds a number that is not finite or too large for {}; choose another quantization",
+                         where, type_name(tensor.type));
+  };
+  if (source.view == nullptr) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
+  // The numbers of a vector are rows of one: an interleaved bias moves number by number.
+  const std::uint64_t rows = tensor.shape.front();
+  const std::uint64_t width = source.view->elements() / rows;
+  const std::size_t from_bytes = source.view->data.size() / rows;
+  const std::size_t to_bytes = out.size() / rows;
+  std::vector<float> values(width);
+  model::TensorView row = *source.view;
+  row.shape = {width};
+  for (std::uint64_t r = 0; r < rows; ++r) {
+    row.data = source.view->data.subspan(source_row(r, rows, source.heads) * from_bytes, from_bytes);
+    model::TensorFiles::read_as_float32(row, values);
+    if (!put_row(values, tensor.type, out.subspan(r * to_bytes, to_bytes))) {
+      return refuse(fmt::format("{}: tensor {}", source.view->file, source.view->name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, const std::filesystem::path& output) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::symlink_status(output, error))) {
+    return invalid_input("output: {} exists; name another file", output.string());
+  }
+  if (!output.has_filename()) return invalid_input("output: \"{}\" names no file", output.string());
+  if (output.has_parent_path()) {
+    std::filesystem::create_directories(output.parent_path(), error);
+    if (error) return invalid_input("output: {} cannot be made: {}", output.string(), error.message());
+  }
+  return write_container(output, draft.keys, draft.tensors, [&](std::size_t index, std::span<std::byte> out) {
+    const Source& source = draft.sources[index];
+    RONDO_RETURN_IF_ERROR(put_tensor(source, draft.tensors[index], out));
+    if (source.view != nullptr) files.release(*source.view);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
+  const model::TensorView* view = files.find(name);
+  if (view == nullptr) return internal_error("tensor {} is not in the checked files", name);
+  return view;
+}
+
+}  // namespace
+
+absl::Status export_model(const std::filesystem::path& folder, const model::ModelConfig& config,
+                          const model::TensorFiles& files, const std::string& quantization,
+                          const std::filesystem::path& output) {
+  RONDO_RETURN_IF_ERROR(check_expressible(config, (folder / "config.json").string()));
+  const std::vector<model::ParameterSpec> parameters = model::model_parameters(config);
+  RONDO_ASSIGN_OR_RETURN(const model::TensorView* first, checked_tensor(files, parameters.front().name));
+  RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, first->type));
+  Draft draft;
+  add_general_keys(folder, config, "model", type, draft.keys);
+  add_architecture_keys(config, draft.keys);
+  RONDO_RETURN_IF_ERROR(add_tokenizer_keys(folder, config, draft.keys));
+  if (std::vector<float> divisors = frequency_divisors(config); !divisors.empty()) {
+    draft.tensors.push_back({"rope_freqs.weight", {divisors.size()}, TensorType::kF32});
+    draft.sources.push_back({nullptr, 0, std::move(divisors)});
+  }
+  for (const model::ParameterSpec& spec : parameters) {
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, spec.name));
+    add_tensor(tensor_name(spec.name), *view, type, interleaved_heads(config, spec.name), draft);
+  }
+  return write_draft(draft, files, output);
+}
+
+absl::Status export_adapter(const std::filesystem::path& folder, const model::ModelConfig& config,
+                            const model::LoraConfig& lora, const model::TensorFiles& files,
+                            const std::string& quantization, const std::filesystem::path& output) {
+  RONDO_RETURN_IF_ERROR(check_expressible(config, (folder / "config.json").string()));
+  if (files.tensors().empty()) return invalid_input("{}: expected tensors, found none", files.origin());
+  RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, files.tensors().begin()->second.type));
+  Draft draft;
+  add_general_keys(folder, config, "adapter", type, draft.keys);
+  draft.keys.add("adapter.type", "lora");
+  draft.keys.add("adapter.lora.alpha", static_cast<float>(lora.scale() * lora.rank));
+  for (const model::LinearModule& linear : model::linear_modules(config)) {
+    if (std::find(lora.targets.begin(), lora.targets.end(), linear.name) == lora.targets.end()) continue;
+    const std::string weight = linear.path + ".weight";
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
+                           checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* b,
+                           checked_tensor(files, model::adapter_tensor_name(linear.path, 'B')));
+    add_tensor(tensor_name(weight) + ".lora_a", *a, type, 0, draft);
+    add_tensor(tensor_name(weight) + ".lora_b", *b, type, interleaved_heads(config, weight), draft);
+  }
+  return write_draft(draft, files, output);
+}
+
+}  // namespace rondo::gguf

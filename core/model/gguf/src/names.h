@@ -1,0 +1,38 @@
+// What the keys and tensors of an architecture are called in GGUF files, and what readers of them cannot express.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "container.h"
+#include "rondo/model/config.h"
+
+namespace rondo::gguf {
+
+/// llama (also for Mistral), qwen2, qwen3.
+std::string architecture_name(model::Family family);
+
+/// Errors: InvalidArgument naming the key of config.json that has no counterpart: activations other than SiLU, dynamic
+/// scaling, yarn with settings of its own, Qwen3 with biases.
+absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin);
+
+/// The architecture's keys. Readers attend to the whole context: where the model slides a window, the context is cut to
+/// it, within which both are the same.
+void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
+
+/// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters().
+std::string tensor_name(const std::string& name);
+
+/// Heads whose rows are interleaved: llama's readers rotate neighbouring rows (2i, 2i + 1) where transformers rotates
+/// (i, i + head_dim / 2). 0: the rows of this tensor keep their order.
+std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);
+
+/// The row of a tensor that goes to place `row` when `heads` heads lie in `rows` rows.
+std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads);
+
+/// What each rotary frequency is divided by with llama3's scaling; empty for every other kind.
+std::vector<float> frequency_divisors(const model::ModelConfig& config);
+
+}  // namespace rondo::gguf

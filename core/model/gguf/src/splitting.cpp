@@ -1,0 +1,112 @@
+// Recognising pre-tokenizers and normalizers by their settings.
+#include "splitting.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rondo/base/status.h"
+
+namespace rondo::gguf {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Patterns of published tokenizers and the names under which readers of GGUF have them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPatterns = {{
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "llama-bpe"},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "qwen2"},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "tekken"},
+}};
+
+std::string word(const Json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};
+  return object[key].get<std::string>();
+}
+
+bool flag(const Json& object, const char* key, bool fallback) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_boolean()) return fallback;
+  return object[key].get<bool>();
+}
+
+/// The steps of a pre-tokenizer or normalizer: none, itself, or those of a Sequence.
+std::vector<Json> steps_of(const Json& file, const char* part, const char* list) {
+  if (!file.contains(part) || file[part].is_null()) return {};
+  const Json& whole = file[part];
+  if (word(whole, "type") != "Sequence") return {whole};
+  if (!whole.contains(list) || !whole[list].is_array()) return {};
+  return whole[list].get<std::vector<Json>>();
+}
+
+bool is_byte_level(const Json& step, bool use_regex) {
+  return word(step, "type") == "ByteLevel" && flag(step, "use_regex", true) == use_regex &&
+         !flag(step, "add_prefix_space", true);
+}
+
+bool is_blank_to_mark(const Json& step) {
+  return word(step, "type") == "Replace" && step.contains("pattern") && word(step["pattern"], "String") == " " &&
+         word(step, "content") == "\u2581";
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> splitting_name(const Json& tokenizer, const std::string& origin) {
+  for (const Json& step : steps_of(tokenizer, "normalizer", "normalizers")) {
+    // Readers leave the composition of characters to the one who writes the prompt.
+    if (word(step, "type") != "NFC") {
+      return invalid_input("{}: normalizer: {} has no counterpart in GGUF; expected none or NFC", origin,
+                           word(step, "type"));
+    }
+  }
+  const std::vector<Json> steps = steps_of(tokenizer, "pre_tokenizer", "pretokenizers");
+  if (steps.size() == 1 && is_byte_level(steps[0], true)) return std::string("gpt-2");
+  if (steps.size() == 2 && word(steps[0], "type") == "Digits" && flag(steps[0], "individual_digits", false) &&
+      is_byte_level(steps[1], true)) {
+    return std::string("smollm");
+  }
+  const bool splits = steps.size() == 2 && word(steps[0], "type") == "Split" && steps[0].contains("pattern") &&
+                      word(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert", false) &&
+                      is_byte_level(steps[1], false);
+  if (splits) {
+    const std::string pattern = word(steps[0]["pattern"], "Regex");
+    for (const auto& [known, name] : kPatterns) {
+      if (pattern == known) return std::string(name);
+    }
+  }
+  return invalid_input(
+      "{}: pre_tokenizer: GGUF has no name for how this tokenizer cuts text; expected that of gpt-2, smollm, "
+      "llama-bpe, "
+      "qwen2 or tekken",
+      origin);
+}
+
+absl::StatusOr<bool> puts_blank_first(const Json& tokenizer, const std::string& origin) {
+  bool blank_first = false;
+  bool marks = false;
+  for (const Json& step : steps_of(tokenizer, "normalizer", "normalizers")) {
+    if (word(step, "type") == "Prepend" && word(step, "prepend") == "\u2581") {
+      blank_first = true;
+    } else if (is_blank_to_mark(step)) {
+      marks = true;
+    } else {
+      return invalid_input("{}: normalizer: {} has no counterpart in GGUF's llama tokenizer", origin,
+                           word(step, "type"));
+    }
+  }
+  const std::vector<Json> steps = steps_of(tokenizer, "pre_tokenizer", "pretokenizers");
+  if (steps.size() == 1 && word(steps[0], "type") == "Metaspace" && !flag(steps[0], "split", true)) {
+    marks = true;
+    blank_first = blank_first || word(steps[0], "prepend_scheme") != "never";
+  } else if (!steps.empty()) {
+    return invalid_input("{}: pre_tokenizer: this way to cut text has no counterpart in GGUF's llama tokenizer",
+                         origin);
+  }
+  if (!marks) return invalid_input("{}: normalizer: expected blanks to become U+2581, as in llama's tokenizer", origin);
+  return blank_first;
+}
+
+}  // namespace rondo::gguf

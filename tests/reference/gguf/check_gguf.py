@@ -1,0 +1,175 @@
+"""Reads GGUF files of gguf_probe with the package gguf and compares every key and number with the model's files.
+
+Usage: check_gguf.py --probe PROGRAM [--model FOLDER]...     (gguf 0.19.0, numpy, torch, safetensors, transformers)
+Every check prints a line; the exit status is the number of failures. --model adds published model directories.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import traceback
+
+import numpy as np
+import torch
+from gguf import MODEL_ARCH, GGUFReader
+from gguf.constants import GGMLQuantizationType as Type
+from gguf.quants import dequantize, quantize
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from gguf.tensor_mapping import get_tensor_name_map
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3}
+TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
+PROBE = ""
+FAILURES = []
+
+
+def probe(*words):
+    done = subprocess.run([PROBE, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+
+
+def check(name, function, *arguments):
+    try:
+        function(*arguments)
+        print(f"ok    {name}", flush=True)
+    except Exception:
+        FAILURES.append(name)
+        print(f"FAIL  {name}\n{traceback.format_exc()}", flush=True)
+
+
+def tensors_in(file):
+    with safe_open(file, framework="pt") as opened:
+        return {name: opened.get_tensor(name).to(torch.float32).numpy() for name in opened.keys()}
+
+
+def interleaved(weights, heads):
+    """Rows (half, i) of each head become (i, half)."""
+    return weights.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+
+
+def expected_rows(config, name, weights):
+    if config["model_type"] in ("llama", "mistral"):
+        if ".q_proj." in name:
+            return interleaved(weights, config["num_attention_heads"])
+        if ".k_proj." in name:
+            return interleaved(weights, config["num_key_value_heads"])
+    return weights
+
+
+def same_tensor(found, wanted, quantization):
+    """Bit for bit what the package makes of the same numbers."""
+    shape = tuple(int(n) for n in reversed(found.shape))
+    assert shape == wanted.shape, f"{found.name}: shape {shape}, expected {wanted.shape}"
+    kind = Type.F32 if wanted.ndim == 1 else TYPES[quantization]
+    if kind == Type.Q8_0 and wanted.shape[-1] % 32:
+        kind = Type.F16
+    assert found.tensor_type == kind, f"{found.name}: {found.tensor_type.name}, expected {kind.name}"
+    encoded = quantize(np.ascontiguousarray(wanted), kind)
+    assert found.data.tobytes() == encoded.tobytes(), f"{found.name}: other bytes"
+    assert np.isfinite(dequantize(found.data, kind)).all()
+
+
+def value(reader, key):
+    return reader.get_field(key).contents() if reader.get_field(key) else None
+
+
+def same_tokenizer(reader, folder, config):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    reference = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens, kinds = value(reader, "tokenizer.ggml.tokens"), value(reader, "tokenizer.ggml.token_type")
+    assert len(tokens) == len(kinds) == config["vocab_size"]
+    special = {token["id"]: token["special"] for token in tokenizer["added_tokens"]}
+    for i, (token, kind) in enumerate(zip(tokens, kinds)):
+        wanted = reference.id_to_token(i)
+        assert token == (wanted if wanted is not None else f"[PAD{i}]"), i
+        if wanted is None:
+            assert kind == 5, i
+        elif tokenizer["model"].get("unk_token") != token or not tokenizer["model"].get("byte_fallback"):
+            assert (kind == 3) == special.get(i, False) and (kind == 4) == (i in special and not special[i]), i
+    pairs = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
+    if value(reader, "tokenizer.ggml.model") == "gpt2":
+        # A reader takes an empty array for an absent one.
+        assert (value(reader, "tokenizer.ggml.merges") or []) == pairs
+    template = folder / "chat_template.jinja"
+    assert value(reader, "tokenizer.chat_template") == (template.read_text() if template.exists() else None)
+
+
+def model(folder, quantization, pre, scratch):
+    file = scratch / f"{folder.name}-{quantization}.gguf"
+    probe("model", folder, quantization, file)
+    reader = GGUFReader(file)
+    config = json.loads((folder / "config.json").read_text())
+    arch = ARCHS[config["model_type"]]
+    prefix = {MODEL_ARCH.LLAMA: "llama", MODEL_ARCH.QWEN2: "qwen2", MODEL_ARCH.QWEN3: "qwen3"}[arch]
+    heads = config["num_attention_heads"]
+    rope = config.get("rope_parameters") or {}
+    wanted = {
+        "general.architecture": prefix, "general.type": "model", "tokenizer.ggml.pre": pre,
+        f"{prefix}.block_count": config["num_hidden_layers"], f"{prefix}.embedding_length": config["hidden_size"],
+        f"{prefix}.feed_forward_length": config["intermediate_size"], f"{prefix}.attention.head_count": heads,
+        f"{prefix}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{prefix}.attention.key_length": config.get("head_dim") or config["hidden_size"] // heads,
+        f"{prefix}.context_length": config["max_position_embeddings"], f"{prefix}.vocab_size": config["vocab_size"],
+        f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("rope_theta", 10000))),
+        f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config["rms_norm_eps"]),
+    }
+    for key, expected in wanted.items():
+        assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
+    same_tokenizer(reader, folder, config)
+    names = get_tensor_name_map(arch, config["num_hidden_layers"])
+    base = tensors_in(folder / "model.safetensors")
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert len(found) == len(base), f"{len(found)} tensors, expected {len(base)}"
+    for name, weights in base.items():
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        same_tensor(found[theirs], expected_rows(config, name, weights), quantization)
+
+
+def adapter(folder, scratch):
+    file = scratch / f"{folder.name}-adapter.gguf"
+    probe("adapter", folder / "base", folder / "adapter", "f32", file)
+    reader = GGUFReader(file)
+    config = json.loads((folder / "base" / "config.json").read_text())
+    lora = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    scale = lora["lora_alpha"] / (lora["r"] ** 0.5 if lora["use_rslora"] else lora["r"])
+    assert value(reader, "general.type") == "adapter" and value(reader, "adapter.type") == "lora"
+    assert abs(value(reader, "adapter.lora.alpha") / lora["r"] - scale) < 1e-6
+    names = get_tensor_name_map(ARCHS[config["model_type"]], config["num_hidden_layers"])
+    base = tensors_in(folder / "adapter" / "adapter_model.safetensors")
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert len(found) == len(base)
+    for name, weights in base.items():
+        module, factor, _ = name.removeprefix("base_model.model.").rsplit(".", 2)
+        if factor == "lora_B":
+            weights = expected_rows(config, module + ".", weights)
+        same_tensor(found[f"{names.get_name(module)}.weight.{factor.lower()}"], weights, "f32")
+
+
+def main():
+    global PROBE
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", required=True)
+    parser.add_argument("--model", action="append", default=[], type=pathlib.Path)
+    arguments = parser.parse_args()
+    PROBE = arguments.probe
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        for arch in ARCHS:
+            probe("init", arch, scratch / arch)
+            for quantization in TYPES:
+                check(f"{arch} {quantization}", model, scratch / arch, quantization, "gpt-2", scratch)
+        for case in ("plain", "rslora"):
+            check(f"adapter {case}", adapter, ROOT / "tests" / "data" / "merge" / case, scratch)
+        for folder in arguments.model:
+            for quantization in TYPES:
+                check(f"{folder.name} {quantization}", model, folder, quantization, "smollm", scratch)
+    print(f"{len(FAILURES)} failures")
+    return len(FAILURES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+// Whole files: keys and tensors of small models, the order of llama's rows, adapters, and what is refused.
+#include "rondo/gguf/export.h"
+
+#include <cmath>
+
+#include "files.h"
+#include "names.h"
+#include "reader.h"
+#include "rondo/model/init.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::gguf {
+namespace {
+
+namespace fs = std::filesystem;
+using test::entries_in;
+using test::expect_refused;
+using test::fresh_folder;
+
+struct Model {
+  fs::path folder;
+  model::ModelConfig config;
+  model::TensorFiles files;
+};
+
+Model make_model(const std::string& arch, const fs::path& folder) {
+  model::InitOptions options;
+  options.arch = arch;
+  options.hidden_size = 48;  // no multiple of 32
+  options.intermediate_size = 64;
+  options.tie_word_embeddings = arch == "qwen2";
+  EXPECT_TRUE(model::init_model(options, folder / "model").ok());
+  return {folder / "model", *model::load_config(folder / "model"), *model::TensorFiles::open_model(folder / "model")};
+}
+
+std::vector<float> values_of(const model::TensorFiles& files, const std::string& name) {
+  const model::TensorView* view = files.find(name);
+  EXPECT_NE(view, nullptr) << name;
+  std::vector<float> values(view == nullptr ? 0 : view->elements());
+  if (view != nullptr) model::TensorFiles::read_as_float32(*view, values);
+  return values;
+}
+
+class ExportModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExportModel, F32_HoldsEveryNumber) {
+  const Model m = make_model(GetParam(), fresh_folder());
+  const fs::path output = m.folder / "new" / "m.gguf";
+  ASSERT_TRUE(export_model(m.folder, m.config, m.files, "auto", output).ok());
+  const ReadFile file = read_gguf(output);
+  ASSERT_TRUE(file.whole);
+  EXPECT_EQ(entries_in(output.parent_path()), 1U);
+  const auto parameters = model::model_parameters(m.config);
+  EXPECT_EQ(file.tensors.size(), parameters.size());
+  for (const model::ParameterSpec& spec : parameters) {
+    const auto found = file.tensors.find(tensor_name(spec.name));
+    ASSERT_NE(found, file.tensors.end()) << spec.name;
+    EXPECT_EQ(found->second.sizes, std::vector<std::uint64_t>(spec.shape.rbegin(), spec.shape.rend())) << spec.name;
+    const std::vector<float> theirs = values_of(m.files, spec.name);
+    const std::vector<float> ours = floats_of(found->second);
+    ASSERT_EQ(ours.size(), theirs.size());
+    const std::uint64_t width = spec.elements() / spec.shape.front();
+    const bool moves = interleaved_heads(m.config, spec.name) != 0;
+    for (std::uint64_t i = 0; i < ours.size(); ++i) {
+      // Rows of 12 in a head: 0, 6, 1, 7, ...
+      const std::uint64_t row = i / width;
+      const std::uint64_t from = moves ? row / 12 * 12 + row % 12 / 2 + row % 2 * 6 : row;
+      ASSERT_EQ(ours[i], theirs[from * width + i % width]) << spec.name << " " << i;
+    }
+  }
+}
+
+TEST_P(ExportModel, Keys_DescribeTheModel) {
+  const Model m = make_model(GetParam(), fresh_folder());
+  ASSERT_TRUE(export_model(m.folder, m.config, m.files, "q8_0", m.folder / "m.gguf").ok());
+  const ReadFile file = read_gguf(m.folder / "m.gguf");
+  const std::string arch = GetParam() == std::string("mistral") ? "llama" : GetParam();
+  const auto key = [&](const std::string& name) {
+    const auto found = file.keys.find(name);
+    return found == file.keys.end() ? nlohmann::json() : found->second;
+  };
+  EXPECT_EQ(key("general.architecture"), arch);
+  EXPECT_EQ(key("general.type"), "model");
+  EXPECT_EQ(key("general.file_type"), 7);
+  EXPECT_EQ(key(arch + ".block_count"), m.config.num_layers);
+  EXPECT_EQ(key(arch + ".context_length"), m.config.max_positions);
+  EXPECT_EQ(key(arch + ".attention.head_count"), 4);
+  EXPECT_EQ(key(arch + ".attention.head_count_kv"), 2);
+  EXPECT_EQ(key(arch + ".attention.key_length"), 12);
+  EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
+  EXPECT_EQ(key("tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(key("tokenizer.ggml.pre"), "gpt-2");
+  EXPECT_EQ(key("tokenizer.ggml.tokens").size(), m.config.vocab_size);
+  EXPECT_EQ(key("tokenizer.ggml.tokens")[258], "<|im_end|>");
+  EXPECT_EQ(key("tokenizer.ggml.tokens")[260], "[PAD260]");
+  EXPECT_EQ(key("tokenizer.ggml.token_type")[0], 1);
+  EXPECT_EQ(key("tokenizer.ggml.token_type")[258], 3);
+  EXPECT_EQ(key("tokenizer.ggml.token_type")[260], 5);
+  EXPECT_EQ(key("tokenizer.ggml.eos_token_id"), 258);
+  EXPECT_EQ(key("tokenizer.ggml.eot_token_id"), 256);
+  EXPECT_EQ(key("tokenizer.ggml.add_bos_token"), false);
+  EXPECT_NE(key("tokenizer.chat_template").dump().find("<|im_start|>"), std::string::npos);
+  // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
+  EXPECT_EQ(file.tensors.at("blk.0.attn_q.weight").type, 1U);
+  EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, 8U);
+  EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExportModel, testing::Values("llama", "mistral", "qwen2", "qwen3"),
+                         [](const auto& test_info) { return std::string(test_info.param); });
+
+TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
+  const fs::path data = fs::path(RONDO_TEST_DATA) / "merge" / "plain";
+  const model::ModelConfig config = *model::load_config(data / "base");
+  model::LoraConfig lora = *model::load_adapter_config(data / "adapter");
+  lora.use_rslora = true;
+  const auto files = *model::TensorFiles::open_file(data / "adapter" / "adapter_model.safetensors");
+  const fs::path output = fresh_folder() / "a.gguf";
+  ASSERT_TRUE(export_adapter(data / "base", config, lora, files, "auto", output).ok());
+  ReadFile file = read_gguf(output);
+  ASSERT_TRUE(file.whole);
+  EXPECT_EQ(file.keys["general.type"], "adapter");
+  EXPECT_EQ(file.keys["adapter.type"], "lora");
+  EXPECT_NEAR(file.keys["adapter.lora.alpha"].get<double>() / lora.rank, 6.0 / std::sqrt(4.0), 1e-6);
+  EXPECT_EQ(file.tensors.size(), files.tensors().size());
+  const auto rows_of = [&](const char* name) { return floats_of(file.tensors[name]); };
+  const std::string module = "model.layers.1.self_attn.k_proj";
+  EXPECT_EQ(rows_of("blk.1.attn_k.weight.lora_a"), values_of(files, model::adapter_tensor_name(module, 'A')));
+  // Heads of 4 rows of 4 numbers: rows 0, 2, 1, 3.
+  const std::vector<float> theirs = values_of(files, model::adapter_tensor_name(module, 'B'));
+  const std::vector<float> ours = rows_of("blk.1.attn_k.weight.lora_b");
+  ASSERT_EQ(ours.size(), 32U);
+  constexpr std::size_t kFrom[] = {0, 2, 1, 3, 4, 6, 5, 7};
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_EQ(ours[i], theirs[kFrom[i / 4] * 4 + i % 4]) << i;
+}
+
+TEST(ExportModel, OutputThatExists_IsLeftAsItIs) {
+  const Model m = make_model("llama", fresh_folder());
+  test::put(m.folder / "mine", "x");
+  expect_refused(export_model(m.folder, m.config, m.files, "f32", m.folder / "mine"), {"mine", "exists"});
+  EXPECT_EQ(fs::file_size(m.folder / "mine"), 1U);
+}
+
+TEST(ExportModel, NumberTooLarge_IsRefusedWithItsTensorAndNothingLeft) {
+  const Model m = make_model("llama", fresh_folder());
+  const fs::path changed = m.folder / "changed.safetensors";
+  std::vector<model::TensorToWrite> tensors;
+  for (const auto& [name, view] : m.files.tensors()) tensors.push_back({name, view.type, view.shape});
+  ASSERT_TRUE(model::write_safetensors(changed, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
+                std::vector<float> values = values_of(m.files, tensors[i].name);
+                if (tensors[i].name == "lm_head.weight") values[7] = 1e6F;
+                model::store_float32(values, tensors[i].type, out);
+                return absl::OkStatus();
+              }).ok());
+  const auto files = *model::TensorFiles::open_file(changed);
+  const std::size_t before = entries_in(m.folder);
+  expect_refused(export_model(m.folder, m.config, files, "f16", m.folder / "m.gguf"), {"lm_head.weight", "f16"});
+  EXPECT_EQ(entries_in(m.folder), before);
+  EXPECT_TRUE(export_model(m.folder, m.config, files, "bf16", m.folder / "m.gguf").ok());
+}
+
+TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
+  model::ModelConfig config;
+  EXPECT_TRUE(check_expressible(config, "config.json").ok());
+  config.activation = model::Activation::kGelu;
+  expect_refused(check_expressible(config, "config.json"), {"config.json", "hidden_act"});
+  config = {};
+  config.rope.kind = model::RopeKind::kDynamic;
+  expect_refused(check_expressible(config, "config.json"), {"rope_scaling", "dynamic"});
+  config.rope.kind = model::RopeKind::kYarn;
+  config.rope.factor = 4.0;
+  EXPECT_TRUE(check_expressible(config, "config.json").ok());
+  config.rope.beta_fast = 16.0;
+  expect_refused(check_expressible(config, "config.json"), {"rope_scaling", "beta_fast"});
+  config = {};
+  config.family = model::Family::kQwen3;
+  config.attention_bias = true;
+  expect_refused(check_expressible(config, "config.json"), {"attention_bias"});
+}
+
+TEST(FrequencyDivisors, Llama3_KeepsHighAndDividesLowFrequencies) {
+  model::ModelConfig config;
+  config.head_dim = 128;
+  config.rope.kind = model::RopeKind::kLlama3;
+  config.rope.theta = 500000.0;
+  config.rope.factor = 8.0;
+  config.rope.original_max_positions = 8192;
+  const std::vector<float> divisors = frequency_divisors(config);
+  ASSERT_EQ(divisors.size(), 64U);
+  EXPECT_EQ(divisors.front(), 1.0F);
+  EXPECT_EQ(divisors.back(), 8.0F);
+  // Dimension 31: wavelength 2 pi 500000^(62 / 128) = 3618.9, its share (8192 / 3618.9 - 1) / 3.
+  const double wavelength = 2.0 * std::acos(-1.0) * std::pow(500000.0, 62.0 / 128.0);
+  const double smooth = (8192.0 / wavelength - 1.0) / 3.0;
+  EXPECT_NEAR(divisors[31], 1.0 / ((1.0 - smooth) / 8.0 + smooth), 1e-5);
+  EXPECT_TRUE(frequency_divisors(model::ModelConfig{}).empty());
+}
+
+TEST(ArchitectureKeys, SlidingWindow_CutsTheContext) {
+  model::ModelConfig config;
+  config.max_positions = 1000;
+  config.sliding_window = {0, 64};
+  const auto bytes_with = [&](std::uint32_t context) {
+    const std::string name = "llama.context_length";
+    return name + std::string("\4\0\0\0", 4) + std::string(reinterpret_cast<const char*>(&context), 4);
+  };
+  Keys cut;
+  add_architecture_keys(config, cut);
+  EXPECT_NE(cut.bytes().find(bytes_with(64)), std::string::npos);
+  config.sliding_window = {0, 0};
+  Keys full;
+  add_architecture_keys(config, full);
+  EXPECT_NE(full.bytes().find(bytes_with(1000)), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rondo::gguf
