@@ -135,6 +135,12 @@ absl::Status make_model(const Config& config, const Streams& streams) {
   return put(streams.out, folder + "\n");
 }
 
+absl::Status merge_adapter(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const std::string folder, train::run_merge(config));
+  if (config.json) return put_json(streams.out, Json::object({{"output_dir", folder}}));
+  return put(streams.out, folder + "\n");
+}
+
 }  // namespace
 
 absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
@@ -147,6 +153,7 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "profile") return show_profile(config, streams, stop);
   if (verb == "devices") return show_devices(config, streams);
   if (verb == "init") return make_model(config, streams);
+  if (verb == "merge") return merge_adapter(config, streams);
   return invalid_input("{}: unknown verb", verb);
 }
 

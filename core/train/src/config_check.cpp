@@ -100,6 +100,12 @@ absl::Status check_generate(const Config& config, const Origins& origins) {
   return need("generate", origins, "prompt", config.prompt, "text to answer");
 }
 
+absl::Status check_merge(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("merge", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  RONDO_RETURN_IF_ERROR(need("merge", origins, "adapter_name_or_path", config.adapter_name_or_path, "an adapter"));
+  return need("merge", origins, "output_dir", config.output_dir, "a folder for the model");
+}
+
 }  // namespace
 
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
@@ -120,6 +126,8 @@ absl::Status check_together(const std::string& verb, const Config& config, const
     case kData:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "model_name_or_path", config.model_name_or_path, "a tokenizer"));
       return need(verb, origins, "dataset", config.dataset, "data");
+    case kMerge:
+      return check_merge(config, origins);
     case kInit:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "arch", config.arch, "an architecture, such as llama"));
       return need(verb, origins, "output_dir", config.output_dir, "a folder for the model");

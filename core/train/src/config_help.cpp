@@ -33,6 +33,8 @@ const std::vector<VerbHelp>& verb_helps() {
        "rondo eval --model_name_or_path tiny --adapter_name_or_path out --eval_dataset test.jsonl"},
       {"generate", "let a model answer", "[config.yaml] --prompt TEXT [--key value]...",
        "rondo generate --model_name_or_path tiny --adapter_name_or_path out --prompt 'Hello'"},
+      {"merge", "fold an adapter into its base: a model of its own", "[config.yaml] [--key value]...",
+       "rondo merge --model_name_or_path tiny --adapter_name_or_path out --output_dir merged"},
   };
   return helps;
 }

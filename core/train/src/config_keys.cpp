@@ -74,11 +74,12 @@ const std::vector<Key>& keys() {
 }
 
 Verbs verb_bit(const std::string& verb) {
-  static constexpr std::array<std::pair<const char*, Verb>, 8> kVerbs = {{{"train", kTrain},
+  static constexpr std::array<std::pair<const char*, Verb>, 9> kVerbs = {{{"train", kTrain},
                                                                           {"eval", kEval},
                                                                           {"generate", kGenerate},
                                                                           {"data", kData},
                                                                           {"init", kInit},
+                                                                          {"merge", kMerge},
                                                                           {"devices", kDevices},
                                                                           {"plan", kPlan},
                                                                           {"profile", kProfile}}};
@@ -111,7 +112,7 @@ const Key* find_key(Verbs verb, const std::string& spelled) {
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
   for (const Key& key : keys()) {
     if (key.name != spelled) continue;
-    for (const char* other : {"train", "generate", "data", "plan", "devices", "init"}) {
+    for (const char* other : {"train", "generate", "data", "plan", "devices", "init", "merge"}) {
       if ((key.verbs & verb_bit(other)) == 0) continue;
       return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
                            verb);
@@ -128,8 +129,8 @@ absl::Status unknown_key(const std::string& verb, const std::string& origin, con
 }  // namespace config
 
 const std::vector<std::string>& verbs() {
-  static const std::vector<std::string> names = {"init",    "data",  "devices", "plan",
-                                                 "profile", "train", "eval",    "generate"};
+  static const std::vector<std::string> names = {"init",  "data", "devices",  "plan", "profile",
+                                                 "train", "eval", "generate", "merge"};
   return names;
 }
 

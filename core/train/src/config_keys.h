@@ -29,7 +29,8 @@ enum Verb : unsigned {
   kDevices = 32,
   kPlan = 64,
   kProfile = 128,
-  kEvery = 255
+  kMerge = 256,
+  kEvery = 511
 };
 using Verbs = unsigned;
 

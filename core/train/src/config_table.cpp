@@ -41,11 +41,11 @@ void append(std::vector<Key>& table, const std::string& group, std::vector<Entry
 
 std::vector<Entry> model_and_data_keys() {
   return {
-      Entry(kOfModel | kData, "model_name_or_path", &Config::model_name_or_path,
+      Entry(kOfModel | kData | kMerge, "model_name_or_path", &Config::model_name_or_path,
             "the model's directory, or a Hub id in the local Hugging Face cache")
           .also({"model", "base_model"}),
-      Entry(kOfModel, "adapter_name_or_path", &Config::adapter_name_or_path,
-            "directory of a PEFT adapter to start from or to apply"),
+      Entry(kOfModel | kMerge, "adapter_name_or_path", &Config::adapter_name_or_path,
+            "directory of a PEFT adapter to start from, to apply or to merge"),
       Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")
           .also({"data", "train_file"}),
       Entry(kRun | kEval, "eval_dataset", &Config::eval_dataset, "the same for evaluation"),
@@ -179,7 +179,8 @@ std::vector<Entry> pool_keys() {
 
 std::vector<Entry> file_keys() {
   return {
-      Entry(kTrain | kInit, "output_dir", &Config::output_dir, "folder for the result, without an earlier run in it"),
+      Entry(kTrain | kInit | kMerge, "output_dir", &Config::output_dir,
+            "folder for the result, without an earlier run in it"),
       Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
       Entry(kTrain, "save_total_limit", &Config::save_total_limit, "checkpoints kept, the newest; 0: all")
           .to(kManySteps),

@@ -1,11 +1,7 @@
-// Builds the folder beside its place, file by file, and renames it at the end.
+// The files of a random model: weights, configuration, tokenizer.
 #include "rondo/model/init.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "family.h"
@@ -14,6 +10,7 @@
 #include "rondo/base/file.h"
 #include "rondo/base/random.h"
 #include "rondo/base/status.h"
+#include "rondo/model/new_folder.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
 
@@ -101,35 +98,6 @@ absl::Status write_all(const InitOptions& options, const ModelConfig& config, co
   return write_file_atomically(folder / "chat_template.jinja", init_chat_template());
 }
 
-absl::Status check_vacant(const std::filesystem::path& folder) {
-  std::error_code error;
-  const auto state = std::filesystem::symlink_status(folder, error);
-  if (state.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
-  if (state.type() != std::filesystem::file_type::directory) {
-    return invalid_input("{}: exists and is no folder; name another output_dir", folder.string());
-  }
-  const bool empty = std::filesystem::is_empty(folder, error);
-  if (error) return invalid_input("{}: cannot be read: {}", folder.string(), error.message());
-  if (!empty) return invalid_input("{}: exists and is not empty; name another output_dir", folder.string());
-  return absl::OkStatus();
-}
-
-/// A folder that goes away unless it was renamed.
-class FolderAside {
- public:
-  explicit FolderAside(std::filesystem::path path) : path_(std::move(path)) {}
-  FolderAside(const FolderAside&) = delete;
-  FolderAside& operator=(const FolderAside&) = delete;
-  ~FolderAside() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 void fill_normal(std::uint64_t seed, std::string_view name, std::uint64_t first, double deviation,
@@ -145,21 +113,9 @@ void fill_normal(std::uint64_t seed, std::string_view name, std::uint64_t first,
 
 absl::Status init_model(const InitOptions& options, const std::filesystem::path& output_dir) {
   RONDO_ASSIGN_OR_RETURN(const ModelConfig config, checked_config(options));
-  std::error_code error;
-  std::filesystem::path target = std::filesystem::absolute(output_dir, error).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();  // a slash at the end
-  if (error || !target.has_filename())
-    return invalid_input("init: output_dir: \"{}\" names no folder", output_dir.string());
-  RONDO_RETURN_IF_ERROR(check_vacant(target));
-  const FolderAside aside(target.parent_path() / fmt::format(".{}.{}.part", target.filename().string(), ::getpid()));
-  std::filesystem::create_directories(aside.path(), error);
-  if (error) return invalid_input("init: output_dir: {} cannot be made: {}", target.string(), error.message());
-  RONDO_RETURN_IF_ERROR(write_all(options, config, aside.path()));
-  // Replaces an empty folder; one that filled up meanwhile is left as it is.
-  if (::rename(aside.path().c_str(), target.c_str()) != 0) {
-    return invalid_input("init: output_dir: {} cannot be made: {}", target.string(), std::strerror(errno));
-  }
-  return sync_path(target.parent_path());
+  RONDO_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(output_dir, "init"));
+  RONDO_RETURN_IF_ERROR(write_all(options, config, folder.path()));
+  return folder.commit();
 }
 
 }  // namespace rondo::model

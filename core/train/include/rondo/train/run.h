@@ -135,4 +135,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config);
 /// init: returns the folder that was made.
 absl::StatusOr<std::string> run_init(const Config& config);
 
+/// merge: returns the folder that was made. It is whole or not there.
+absl::StatusOr<std::string> run_merge(const Config& config);
+
 }  // namespace rondo::train

@@ -1,0 +1,131 @@
+// Merging row by row: one row of a weight is in fp32 at a time, beside the two factors of its layer.
+#include "rondo/model/merge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+absl::Status not_finite(const TensorView& tensor) {
+  return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
+}
+
+/// `count` numbers of a tensor from `first` on, as a tensor of its own.
+TensorView piece_of(const TensorView& tensor, std::uint64_t first, std::uint64_t count) {
+  const std::size_t width = weight_type_size(tensor.type);
+  TensorView piece = tensor;
+  piece.shape = {count};
+  piece.data = tensor.data.subspan(first * width, count * width);
+  return piece;
+}
+
+/// Numbers of one type as they will be read back.
+bool stored_finite(std::span<const std::byte> bytes, WeightType type, std::vector<float>& scratch) {
+  TensorView stored;
+  stored.type = type;
+  stored.shape = {bytes.size() / weight_type_size(type)};
+  stored.data = bytes;
+  scratch.resize(stored.shape.front());
+  TensorFiles::read_as_float32(stored, scratch);
+  return all_finite(scratch);
+}
+
+/// The factors of one linear layer in fp32.
+struct Factors {
+  std::vector<float> a;  // [r, in]
+  std::vector<float> b;  // [out, r]
+};
+
+class Merger {
+ public:
+  Merger(const LoraConfig& lora, const TensorFiles& base, const TensorFiles& adapter)
+      : base_(base), adapter_(adapter), rank_(lora.rank), scale_(static_cast<float>(lora.scale())) {}
+
+  /// Puts the merged tensor `name` into `out`, in its own type.
+  absl::Status put(const std::string& name, std::span<std::byte> out) {
+    const TensorView* tensor = base_.find(name);
+    if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", name);
+    const std::string module = name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : std::string();
+    const TensorView* a = adapter_.find(adapter_tensor_name(module, 'A'));
+    const TensorView* b = adapter_.find(adapter_tensor_name(module, 'B'));
+    const bool adapted = a != nullptr && b != nullptr;
+    if (adapted) RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
+    const std::uint64_t width = tensor->shape.back();
+    const std::uint64_t rows = tensor->elements() / width;
+    const std::size_t row_bytes = out.size() / rows;
+    row_.resize(width);
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      TensorFiles::read_as_float32(piece_of(*tensor, r * width, width), row_);
+      if (!all_finite(row_)) return not_finite(*tensor);
+      if (adapted) add_product(r);
+      const std::span<std::byte> place = out.subspan(r * row_bytes, row_bytes);
+      store_float32(row_, tensor->type, place);
+      if (adapted && !stored_finite(place, tensor->type, scratch_)) {
+        return invalid_input("{}: tensor {}: merging gives a number that its type cannot hold; convert the base first",
+                             tensor->file, tensor->name);
+      }
+    }
+    base_.release(*tensor);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status read_factors(const TensorView& a, const TensorView& b) {
+    factors_.a.resize(a.elements());
+    factors_.b.resize(b.elements());
+    TensorFiles::read_as_float32(a, factors_.a);
+    TensorFiles::read_as_float32(b, factors_.b);
+    if (!all_finite(factors_.a)) return not_finite(a);
+    if (!all_finite(factors_.b)) return not_finite(b);
+    return absl::OkStatus();
+  }
+
+  void add_product(std::uint64_t row) {
+    scratch_.assign(row_.size(), 0.0F);
+    for (std::size_t k = 0; k < rank_; ++k) {
+      const float factor = factors_.b[row * rank_ + k];
+      const float* a = factors_.a.data() + k * row_.size();
+      for (std::size_t i = 0; i < row_.size(); ++i) scratch_[i] += factor * a[i];
+    }
+    for (std::size_t i = 0; i < row_.size(); ++i) row_[i] += scale_ * scratch_[i];
+  }
+
+  const TensorFiles& base_;
+  const TensorFiles& adapter_;
+  std::size_t rank_;
+  float scale_;
+  Factors factors_;
+  std::vector<float> row_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace
+
+absl::Status write_merged_weights(const ModelConfig& config, const TensorFiles& base, const LoraConfig& lora,
+                                  const TensorFiles& adapter, const std::filesystem::path& folder,
+                                  Bytes max_shard_bytes) {
+  std::vector<TensorToWrite> tensors;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    const TensorView* tensor = base.find(spec.name);
+    if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", spec.name);
+    tensors.push_back({spec.name, tensor->type, spec.shape});
+  }
+  Merger merger(lora, base, adapter);
+  return write_sharded_safetensors(
+      folder, tensors,
+      [&](std::size_t index, std::span<std::byte> out) { return merger.put(tensors[index].name, out); },
+      max_shard_bytes);
+}
+
+}  // namespace rondo::model

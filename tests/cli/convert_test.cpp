@@ -1,0 +1,108 @@
+// Merging an adapter into its base, from the outside: what is made, and every way to be refused.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+/// An adapter that changes the model, in `adapter`.
+void make_adapter(const Workspace& workspace) {
+  const Outcome made = workspace.run(train({"--output_dir=adapter", "--save_steps=0", "--lr=1e-2", "--max_steps=3"}));
+  EXPECT_EQ(made.status, 0) << made.err;
+}
+
+Words merge(const Words& more = {}) {
+  Words words = {"merge", "--model=model", "--adapter_name_or_path=adapter", "--output_dir=merged"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+double eval_loss(const Workspace& workspace, const Words& of) {
+  Words words = {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"};
+  words.insert(words.end(), of.begin(), of.end());
+  const Outcome outcome = workspace.run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  return json.is_object() ? json.value("eval_loss", 0.0) : 0.0;
+}
+
+TEST(Merge, Model_AnswersAsBaseWithAdapter) {
+  const Workspace workspace;
+  make_adapter(workspace);
+  const Outcome merged = workspace.run(merge({"--json"}));
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(merged.out, "{\"output_dir\":\"merged\"}\n");
+  const double alone = eval_loss(workspace, {"--model=model"});
+  const double adapted = eval_loss(workspace, {"--model=model", "--adapter_name_or_path=adapter"});
+  EXPECT_GT(alone - adapted, 1e-2);
+  EXPECT_NEAR(eval_loss(workspace, {"--model=merged"}), adapted, 1e-5 * adapted);
+  for (const char* file :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    EXPECT_EQ(workspace.read(std::string("merged/") + file), workspace.read(std::string("model/") + file)) << file;
+  }
+}
+
+TEST(Merge, OutputFolderWithFiles_IsLeftAsItIs) {
+  const Workspace workspace;
+  make_adapter(workspace);
+  workspace.write("merged/mine", "x");
+  const auto before = workspace.snapshot();
+  const Outcome outcome = workspace.run(merge());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::HasSubstr("not empty"));
+  EXPECT_EQ(workspace.snapshot(), before);
+}
+
+/// Merging after `breaker` changed the workspace.
+BadInput broken(const char* name, const std::function<void(const Workspace&)>& breaker, Words named) {
+  return {name,
+          [breaker](const Workspace& workspace) {
+            make_adapter(workspace);
+            breaker(workspace);
+            return merge();
+          },
+          std::move(named)};
+}
+
+class BadMerge : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadMerge, Refused_WithNothingLeftBehind) { expect_refusal(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Inputs, BadMerge,
+    testing::Values(
+        command("NoModel", {"merge", "--adapter_name_or_path=a", "--output_dir=o"}, {"model_name_or_path"}),
+        command("NoAdapter", {"merge", "--model=model", "--output_dir=o"}, {"adapter_name_or_path"}),
+        command("NoOutput", {"merge", "--model=model", "--adapter_name_or_path=a"}, {"output_dir"}),
+        command("ModelMissing", {"merge", "--model=no", "--adapter_name_or_path=a", "--output_dir=o"}, {"no"}),
+        command("AdapterMissing", merge(), {"adapter"}),
+        command("KeyOfAnotherVerb", merge({"--prompt=x"}), {"--prompt", "generate"}),
+        broken("AnotherModel",
+               [](const Workspace& workspace) {
+                 workspace.remove("model");
+                 const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=model", "--hidden_size=32"});
+                 EXPECT_EQ(made.status, 0) << made.err;
+               },
+               {"adapter_model.safetensors", "q_proj"}),
+        broken("BaseCutOff",
+               [](const Workspace& workspace) {
+                 std::filesystem::resize_file(workspace.path("model/model.safetensors"), 1000);
+               },
+               {"model.safetensors"}),
+        broken("NumberNotFinite",
+               [](const Workspace& workspace) {
+                 std::string file = workspace.read("model/model.safetensors");
+                 file.replace(file.size() - 8, 8, std::string(8, '\xff'));
+                 workspace.write("model/model.safetensors", file);
+               },
+               {"model.safetensors", "not finite"}),
+        broken("OutputIsAFile", [](const Workspace& workspace) { workspace.write("merged", "mine"); }, {"merged"})),
+    name_of);
+
+}  // namespace
+}  // namespace rondo::cli
