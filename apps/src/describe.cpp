@@ -206,6 +206,35 @@ std::string describe_schedules(const std::vector<partition::ComparedSchedule>& s
   return "schedules\n" + format_table(rows);
 }
 
+std::string describe_profile(const Json& document) {
+  const Json& predicted = document.at("predicted");
+  const Json& measured = document.at("measured");
+  const auto percent = [](const Json& share) { return fmt::format("{:.1f}%", 100 * share.get<double>()); };
+  const auto duration = [](const Json& seconds) { return format_duration(seconds.get<double>()); };
+  std::vector<std::vector<std::string>> rows = {{"", "a step", "tokens/s", "bubble"}};
+  for (const auto& [name, part] : {std::pair("predicted", &predicted), std::pair("measured", &measured)}) {
+    rows.push_back({name, duration(part->at("step_seconds")), format_count(part->at("tokens_per_second").get<double>()),
+                    percent(part->at("bubble"))});
+  }
+  std::string text = format_table(rows);
+  rows = {{"device", "busy", "predicted", "peak", "predicted", "up", "down"}};
+  std::vector<std::vector<std::string>> phases = {{"device", "phase", "a step", "predicted"}};
+  for (std::size_t i = 0; i < measured.at("devices").size(); ++i) {
+    const Json& device = measured.at("devices")[i];
+    const Json& plan = predicted.at("devices").at(i);
+    rows.push_back({text_of(device, "name"), percent(device.at("busy")), percent(plan.at("busy")),
+                    format_bytes(device.at("peak_bytes").get<Bytes>()),
+                    format_bytes(plan.at("peak_bytes").get<Bytes>()), percent(device.at("up_busy")),
+                    percent(device.at("down_busy"))});
+    for (const auto& [phase, seconds] : device.at("phases").items()) {
+      const Json& expected = device.at("predicted_phases").at(phase);
+      if (seconds.get<double>() <= 0 && expected.get<double>() <= 0) continue;
+      phases.push_back({text_of(device, "name"), phase, duration(seconds), duration(expected)});
+    }
+  }
+  return text + format_table(rows) + format_table(phases);
+}
+
 std::string describe_devices(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
       {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};

@@ -113,6 +113,16 @@ absl::Status show_plan(const Config& config, const Streams& streams) {
   return put(streams.out, describe_plan(view.plan) + describe_schedules(view.schedules));
 }
 
+absl::Status show_profile(const Config& config, const Streams& streams, const train::StopFlag& stop) {
+  RONDO_ASSIGN_OR_RETURN(const train::ProfileView view, train::run_profile(config, stop));
+  for (const std::string& note : view.notes) {
+    const std::string line = labelled("note", note);
+    std::fwrite(line.data(), 1, line.size(), streams.err);
+  }
+  if (config.json) return put_json(streams.out, view.json);
+  return put(streams.out, describe_profile(view.json));
+}
+
 absl::Status show_devices(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const Json document, train::run_devices(config));
   if (config.json) return put_json(streams.out, document);
@@ -146,6 +156,7 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "generate") return run_generate(config, streams);
   if (verb == "data") return show_data(config, streams);
   if (verb == "plan") return show_plan(config, streams);
+  if (verb == "profile") return show_profile(config, streams, stop);
   if (verb == "devices") return show_devices(config, streams);
   if (verb == "init") return make_model(config, streams);
   if (verb == "merge") return merge_adapter(config, streams);

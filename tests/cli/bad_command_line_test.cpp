@@ -83,6 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
                     command("EvalData", {"eval", "--model=model"}, {"eval_dataset"}),
                     command("DataToShow", {"data", "--model=model"}, {"dataset"}),
                     command("ModelToPlan", {"plan"}, {"model_name_or_path"}),
+                    command("ModelToProfile", {"profile"}, {"model_name_or_path"}),
+                    command("StepsToProfile", {"profile", "--model=model", "--steps=1"}, {"--steps", "2"}),
                     command("Architecture", {"init", "--output_dir=out"}, {"arch"})),
     name_of);
 

@@ -135,6 +135,52 @@ TEST(PlanAndDevices, Json_IsOneDocument) {
   EXPECT_THAT(table.out, HasSubstr("rtx4090"));
 }
 
+TEST(Profile, OfATimedPool_SetsMeasuredBesidePredictedAndWritesTheTimeline) {
+  const Workspace workspace;
+  const Words words = {"profile",
+                       "--model=Qwen/Qwen3-1.7B",
+                       "--devices=timed:rtx4090*2",
+                       "--cutoff_len=512",
+                       "--gradient_accumulation_steps=4",
+                       "--steps=3",
+                       "--trace=timeline.json"};
+  Words with_json = words;
+  with_json.push_back("--json");
+  const Json json = json_of(workspace.run(with_json));
+  const Json& measured = json["measured"];
+  EXPECT_GT(json["predicted"]["slots"].size(), 0U);
+  EXPECT_GT(measured.value("step_seconds", 0.0), 0.0);
+  EXPECT_DOUBLE_EQ(measured["tokens_per_second"].get<double>() * measured["step_seconds"].get<double>(), 4 * 512);
+  EXPECT_GE(measured.value("bubble", -1.0), 0.0);
+  ASSERT_EQ(measured["devices"].size(), 2U);
+  for (const Json& device : measured["devices"]) {
+    EXPECT_GT(device.value("busy", 0.0), 0.0);
+    EXPECT_LE(device.value("busy", 2.0), 1.0);
+    EXPECT_GT(device.value("peak_bytes", 0.0), 0.0);
+    double computing = 0;
+    for (const auto& [phase, seconds] : device["phases"].items()) computing += seconds.get<double>();
+    EXPECT_NEAR(computing, device.value("busy", 0.0) * measured["step_seconds"].get<double>(), 1e-6);
+  }
+  const Json timeline = Json::parse(std::ifstream(workspace.path() / "timeline.json"), nullptr, false);
+  std::uint64_t last_step = 0;
+  for (const Json& event : timeline["traceEvents"]) {
+    if (event["ph"] == "X") last_step = std::max(last_step, event["args"]["step"].get<std::uint64_t>());
+  }
+  EXPECT_EQ(last_step, 3U);
+  const Outcome table = workspace.run(words);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("measured"));
+}
+
+TEST(Profile, OfTheCpu_TrainsInMemoryAndLeavesNothing) {
+  const Workspace workspace;
+  const auto before = workspace.snapshot();
+  const Json json = json_of(workspace.run({"profile", "--model=model", "--dataset=chats.jsonl", "--devices=cpu",
+                                           "--cutoff_len=64", "--steps=2", "--json"}));
+  EXPECT_GT(json["measured"]["devices"][0].value("busy", 0.0), 0.0);
+  EXPECT_TRUE(workspace.snapshot() == before);
+}
+
 /// Waits until the run has told of its first step.
 bool has_stepped(const Process& process) {
   for (int i = 0; i < 3000; ++i) {

@@ -25,6 +25,8 @@ const std::vector<VerbHelp>& verb_helps() {
       {"devices", "list the devices of this machine", "[--key value]...", "rondo devices --bench --json"},
       {"plan", "what a run would take in time and memory, before it takes it", "[config.yaml] [--key value]...",
        "rondo plan run.yaml --devices emulated:rtx4090*4"},
+      {"profile", "time some steps and set them beside the plan", "[config.yaml] [--key value]...",
+       "rondo profile run.yaml --steps 5 --trace timeline.json"},
       {"train", "fine-tune a model", "[config.yaml] [--key value]...",
        "rondo train --model_name_or_path tiny --dataset chats.jsonl --output_dir out"},
       {"eval", "loss and perplexity of a model on a data set", "[config.yaml] [--key value]...",

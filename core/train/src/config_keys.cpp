@@ -130,8 +130,8 @@ absl::Status unknown_key(const std::string& verb, const std::string& origin, con
 }  // namespace config
 
 const std::vector<std::string>& verbs() {
-  static const std::vector<std::string> names = {"init", "data",     "devices", "plan",  "train",
-                                                 "eval", "generate", "merge",   "export"};
+  static const std::vector<std::string> names = {"init",  "data", "devices",  "plan",  "profile",
+                                                 "train", "eval", "generate", "merge", "export"};
   return names;
 }
 

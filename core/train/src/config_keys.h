@@ -19,7 +19,7 @@
 
 namespace rondo::train::config {
 
-/// Verbs as bits. kProfile owns keys but cannot be called yet.
+/// Verbs as bits.
 enum Verb : unsigned {
   kTrain = 1,
   kEval = 2,

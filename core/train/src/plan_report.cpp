@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan_document.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/pool.h"
 #include "rondo/devices/speed_cache.h"
@@ -13,53 +14,6 @@ namespace rondo::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json layers_json(const PlannedRun& run) {
-  Json layers = Json::array();
-  for (const partition::LayerShape& layer : run.shape.layers) {
-    layers.push_back({{"name", layer.name},
-                      {"parameters", layer.parameters},
-                      {"weight_bytes", layer.weight_bytes},
-                      {"forward_flops", layer.forward.flops()}});
-  }
-  return layers;
-}
-
-Json memory_json(const partition::MemoryTable& table) {
-  Json json = Json::object();
-  for (const auto& [purpose, bytes] : table) json[purpose] = bytes;
-  return json;
-}
-
-Json devices_json(const partition::Plan& plan) {
-  Json devices = Json::array();
-  for (partition::DeviceIndex i = 0; i < plan.devices.size(); ++i) {
-    const partition::DevicePlan& device = plan.devices[i];
-    Json entry = {{"name", device.name},
-                  {"peak_bytes", device.peak_bytes},
-                  {"budget_bytes", device.budget_bytes},
-                  {"busy", device.busy},
-                  {"memory", memory_json(device.memory)},
-                  {"resident_layers", partition::residents_of(plan, i)}};
-    if (!device.unused_because.empty()) entry["unused_because"] = device.unused_because;
-    devices.push_back(std::move(entry));
-  }
-  return devices;
-}
-
-Json slots_json(const partition::Plan& plan) {
-  Json slots = Json::array();
-  for (const partition::Slot& slot : plan.slots) {
-    slots.push_back({{"device", plan.devices[slot.device].name},
-                     {"round", slot.round},
-                     {"microbatches", plan.rounds[slot.round].microbatches},
-                     {"phase", partition::name_of(slot.phase)},
-                     {"first_layer", slot.first_layer},
-                     {"last_layer", slot.last_layer},
-                     {"seconds", slot.seconds}});
-  }
-  return slots;
-}
 
 Json schedules_json(const std::vector<partition::ComparedSchedule>& rows) {
   Json schedules = Json::object();
@@ -120,19 +74,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   PlanView view;
   view.plan = run.plan;
-  view.json = {{"step_seconds", run.plan.predicted.step_seconds},
-               {"tokens_per_second", run.plan.predicted.tokens_per_second},
-               {"bubble", run.plan.predicted.bubble},
-               {"limited_by", run.plan.predicted.limited_by},
-               {"commit_seconds", run.plan.predicted.commit_seconds},
-               {"layers", layers_json(run)},
-               {"devices", devices_json(run.plan)},
-               {"host_peak_bytes", run.plan.host_peak_bytes},
-               {"host_memory", memory_json(run.plan.host)},
-               {"disk_bytes", run.plan.disk_bytes},
-               {"disk_bytes_written_per_step", run.plan.disk_bytes},
-               {"advice", run.plan.predicted.advice},
-               {"slots", slots_json(run.plan)}};
+  view.json = plan_document(run);
   if (config.compare) {
     Config dealt = config;
     dealt.schedule = partition::name_of(partition::Schedule::kRoundPipe);

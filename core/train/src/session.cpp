@@ -229,6 +229,20 @@ Loader::Lengths assumed_lengths(const Config& config) {
   return lengths;
 }
 
+data::Dataset assumed_data(const Config& config) {
+  data::Sample sample;
+  sample.ids.assign(config.cutoff_len, 0);
+  sample.labels.assign(config.cutoff_len, 0);
+  data::Dataset dataset;
+  dataset.samples.assign(std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps, sample);
+  dataset.report.path = "none";
+  dataset.report.format = "none: every sequence counts as cutoff_len tokens";
+  dataset.report.records = dataset.samples.size();
+  dataset.report.kept = dataset.samples.size();
+  dataset.report.longest = config.cutoff_len;
+  return dataset;
+}
+
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose) {
   PlannedRun run;

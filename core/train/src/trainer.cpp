@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -10,6 +9,7 @@
 #include "rondo/devices/host_memory.h"
 #include "rondo/schedule/shape.h"
 #include "rondo/train/weights.h"
+#include "watcher.h"
 
 namespace rondo::train {
 namespace {
@@ -32,42 +32,6 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"gradient_accumulation_steps", config.gradient_accumulation_steps},
           {"reduction_group", config.reduction_group}};
 }
-
-/// Pools without arithmetic need no data: every sequence counts as cutoff_len tokens, all targets.
-data::Dataset assumed_data(const Config& config) {
-  data::Sample sample;
-  sample.ids.assign(config.cutoff_len, 0);
-  sample.labels.assign(config.cutoff_len, 0);
-  data::Dataset dataset;
-  dataset.samples.assign(std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps, sample);
-  dataset.report.path = "none";
-  dataset.report.format = "none: every sequence counts as cutoff_len tokens";
-  dataset.report.records = dataset.samples.size();
-  dataset.report.kept = dataset.samples.size();
-  dataset.report.longest = config.cutoff_len;
-  return dataset;
-}
-
-/// Ends a step under way when the user asks for it.
-class Watcher {
- public:
-  Watcher(const StopFlag& stop, schedule::StepExecutor& executor) {
-    thread_ = std::thread([this, &stop, &executor] {
-      while (!done_.load(std::memory_order_acquire)) {
-        if (stop.load(std::memory_order_relaxed)) return executor.abandon();
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      }
-    });
-  }
-  ~Watcher() {
-    done_.store(true, std::memory_order_release);
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> done_ = false;
-  std::thread thread_;
-};
 
 /// In reach of a pointer, so that leak checkers know.
 void keep_to_the_end(std::unique_ptr<devices::Device> device) {

@@ -5,6 +5,7 @@
 #include "cached_attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
+#include "expand.h"
 #include "matrix_attention.h"
 #include "matrix_backward.h"
 #include "product.h"

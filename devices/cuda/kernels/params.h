@@ -122,6 +122,30 @@ struct SelectLastParams {
   Storage storage;
 };
 
+/// Of rondo/devices/encoding.h.
+inline constexpr int kBlockElements = 64;   // elements that share a scale
+inline constexpr int kBlocksOfScale = 256;  // blocks whose scales share one
+inline constexpr int kNf4Codes = 16;
+inline constexpr int kMapCodes = 256;
+
+struct ExpandInt8Params {
+  const std::int8_t* codes;
+  const float* scales;
+  void* y;
+  std::int64_t elements;
+};
+
+struct ExpandNf4Params {
+  const std::uint8_t* codes;
+  const std::uint8_t* block_codes;
+  const float* block_scales;
+  const float* offset;
+  void* y;
+  std::int64_t elements;
+  float values[kNf4Codes];
+  float map[kMapCodes];
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;

@@ -36,7 +36,7 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kCrossEntropy:
       return lower_cross_entropy(op);
     case OpKind::kExpand:
-      break;
+      return lower_expand(op);
   }
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }

@@ -2,6 +2,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/rows.h"
 #include "lowering.h"
+#include "rondo/devices/encoding.h"
 
 namespace rondo::devices::cuda {
 namespace {
@@ -122,6 +123,36 @@ absl::Status lower_dropout(Lowering& op) {
   arguments.at(&DropoutParams::y, op.write(0)).at(&DropoutParams::layer, Place{Place::Kind::kLayer, 0, 0});
   op.launch(of_storage(KernelId::k_dropout_fp32, Lowering::storage_of(op.in(0))),
             over_elements(arguments.params.elements), arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_expand(Lowering& op) {
+  static_assert(kBlockElements == kEncodedBlock && kBlocksOfScale == kScaleBlock);
+  static_assert(kNf4Codes == kNf4Values.size());
+  const TensorDesc& encoded = op.in(0);
+  const std::int64_t elements = encoded.elements();
+  const EncodedLayout layout(encoded.encoding, elements);
+  const Storage storage = Lowering::storage_of(op.out(0));
+  if (encoded.encoding == Encoding::kInt8) {
+    Arguments<ExpandInt8Params> arguments;
+    arguments.params.elements = elements;
+    arguments.at(&ExpandInt8Params::codes, op.read(0).past(layout.codes));
+    arguments.at(&ExpandInt8Params::scales, op.read(0).past(layout.scales)).at(&ExpandInt8Params::y, op.write(0));
+    op.launch(of_storage(KernelId::k_expand_int8_fp32, storage), over_elements(elements), arguments);
+    return absl::OkStatus();
+  }
+  Arguments<ExpandNf4Params> arguments;
+  arguments.params.elements = elements;
+  std::copy(kNf4Values.begin(), kNf4Values.end(), arguments.params.values);
+  const std::array<float, kMapCodes>& map = dynamic_map();
+  std::copy(map.begin(), map.end(), arguments.params.map);
+  arguments.at(&ExpandNf4Params::codes, op.read(0).past(layout.codes)).at(&ExpandNf4Params::y, op.write(0));
+  arguments.at(&ExpandNf4Params::block_codes, op.read(0).past(layout.block_codes));
+  arguments.at(&ExpandNf4Params::block_scales, op.read(0).past(layout.block_scales));
+  arguments.at(&ExpandNf4Params::offset, op.read(0).past(layout.offset));
+  Grid grid = over_elements(elements);
+  grid.shared = kNf4Codes * static_cast<int>(sizeof(float));
+  op.launch(of_storage(KernelId::k_expand_nf4_fp32, storage), grid, arguments);
   return absl::OkStatus();
 }
 

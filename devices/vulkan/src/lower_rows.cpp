@@ -1,14 +1,17 @@
-// Ops on elements and on rows: additions, activations, norms, rotary embedding, look-up, sums over tokens.
+// Ops on elements and on rows: additions, activations, norms, rotary embedding, look-up, sums over tokens, and encoded
+// weights back to numbers.
 #include <algorithm>
 #include <cmath>
 
 #include "lowering.h"
+#include "rondo/devices/encoding.h"
 
 namespace rondo::devices::vulkan {
 namespace {
 
-constexpr std::int64_t kElementsOfGroup = 256;  // of elementwise.comp and its like
-constexpr std::int64_t kThreads = 64;           // of the kernels on rows
+constexpr std::int64_t kElementsOfGroup = 256;   // of elementwise.comp and its like
+constexpr std::int64_t kExpandedOfGroup = 2048;  // of expand.comp
+constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 constexpr std::int64_t kBlockTokens = 64;
 
@@ -150,6 +153,23 @@ void lower_select_last(OpLowering& op) {
   const std::int64_t width = columns_of(op.in(0));
   op.add(Shader::kSelectLast, {storage_of(op.in(0))}, {op.read(0), op.read(1), op.write(0)}, {width},
          parts_of(width, kElementsOfGroup));
+}
+
+void lower_expand(OpLowering& op) {
+  const TensorDesc& encoded = op.in(0);
+  const std::int64_t n = encoded.elements();
+  const EncodedLayout layout(encoded.encoding, n);
+  const auto words = [](Bytes section) { return static_cast<std::int64_t>(section / 4); };
+  const Constants kinds = {static_cast<std::uint32_t>(encoded.encoding), storage_of(op.out(0))};
+  const std::int64_t groups = parts_of(n, kExpandedOfGroup);
+  if (encoded.encoding == Encoding::kInt8) {
+    op.add(Shader::kExpand, kinds, {op.read(0), op.write(0), op.read(0)}, {n, words(layout.scales)}, groups);
+    return;
+  }
+  std::vector<float> values(kNf4Values.begin(), kNf4Values.end());
+  values.insert(values.end(), dynamic_map().begin(), dynamic_map().end());
+  op.add(Shader::kExpand, kinds, {op.read(0), op.write(0), op.constants(values)},
+         {n, words(layout.block_codes), words(layout.block_scales), words(layout.offset)}, groups);
 }
 
 }  // namespace rondo::devices::vulkan

@@ -68,7 +68,7 @@ void lower(OpLowering& op) {
     case OpKind::kSelectLast:
       return lower_select_last(op);
     case OpKind::kExpand:
-      return;  // check() has refused it
+      return lower_expand(op);
   }
 }
 
@@ -82,10 +82,6 @@ std::uint32_t storage_of(const TensorDesc& tensor) { return tensor.dtype == DTyp
 
 absl::Status Lowering::check(const Op& op) const {
   const TensorDesc& first = list_.tensors[op.reads[0]];
-  if (op.kind == OpKind::kExpand) {
-    return unimplemented("op {} has '{}' as {}; vulkan devices do not expand encoded weights", name_of(op.kind),
-                         first.name, name_of(first.encoding));
-  }
   const auto check_one = [&](TensorId id, std::size_t place) -> absl::Status {
     const TensorDesc& tensor = list_.tensors[id];
     if (tensor.dtype == DType::kFloat16) {

@@ -114,6 +114,7 @@ void lower_rope(OpLowering& op);
 void lower_embedding(OpLowering& op);
 void lower_embedding_backward(OpLowering& op);
 void lower_select_last(OpLowering& op);
+void lower_expand(OpLowering& op);
 void lower_matmul(OpLowering& op);
 void lower_weight_gradient(OpLowering& op);
 void lower_cross_entropy(OpLowering& op);

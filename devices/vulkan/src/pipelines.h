@@ -35,6 +35,7 @@ enum class Shader : std::uint8_t {
   kTargets,
   kSoftmaxLoss,
   kLossSum,
+  kExpand,
   kCount,
 };
 const char* name_of(Shader shader);

@@ -138,9 +138,9 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
                             tensor.bytes());
     }
     entry = block->address() + view.offset;
-    if (entry % size_of(tensor.dtype) != 0) {
-      return internal_error("tensor '{}' is bound at {}, which is no whole number of its elements", tensor.name,
-                            view.offset);
+    const Bytes grain = tensor.encoding == Encoding::kPlain ? size_of(tensor.dtype) : 4;  // codes are read in words
+    if (entry % grain != 0) {
+      return internal_error("tensor '{}' is bound at {}, expected a multiple of {}", tensor.name, view.offset, grain);
     }
   }
   std::size_t next = kFirstTensorSlot + list_.tensors.size();

@@ -27,7 +27,8 @@ namespace {
   X(cache_store)                \
   X(targets)                    \
   X(softmax_loss)               \
-  X(loss_sum)
+  X(loss_sum)                   \
+  X(expand)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
 #include "all_shaders.inc"

@@ -114,7 +114,6 @@ int run() {
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       const OpCase op_case = description.make(storage, Scale::kModel);
-      if (op_case.list.ops[0].kind == OpKind::kExpand) continue;  // not there yet
       for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
         report(stopwatch,
                fmt::format("{}/{}/{}/{}", description.name, name_of(op_case.list.ops[place].kind), place,

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comparison.h"
@@ -64,11 +66,6 @@ class Loaded {
 /// Every op of the case alone, on the reference's own inputs.
 void check_case(Device& device, const OpCase& op_case) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
-  if (op_case.list.ops[0].kind == OpKind::kExpand) {
-    const absl::Status status = device.compile(op_case.list, plan_arena(op_case.list)).status();
-    ASSERT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    GTEST_SKIP() << "not yet: " << status.message();
-  }
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   ASSERT_EQ(want.status(), absl::OkStatus());
@@ -109,6 +106,45 @@ TEST_P(CudaOps, OnTheFakeCard_AgreeWithTheReference) {
   check_case(**device, case_of(GetParam(), Scale::kOdd));
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, kAllCases, name_of_case);
+
+/// Every number is its operations, each rounded: there is nothing to be near to.
+void expect_reference_bits(Device& device, const OpCase& op_case) {
+  absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
+  absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
+  ASSERT_EQ(want.status(), absl::OkStatus());
+  ASSERT_EQ(got.status(), absl::OkStatus());
+  Loaded loaded(device, op_case.list);
+  ASSERT_NO_FATAL_FAILURE(loaded.upload(*want));
+  ASSERT_NO_FATAL_FAILURE(loaded.run(op_case.list));
+  ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
+  ASSERT_EQ(run_reference(op_case.list, want->bindings()), absl::OkStatus());
+  const TensorId y = op_case.list.ops[0].writes[0];
+  EXPECT_EQ(std::memcmp(got->data(y), want->data(y), op_case.list.tensors[y].bytes()), 0);
+}
+
+/// The short last block of odd sizes, and many groups of scales.
+void expand_all(Device& device) {
+  std::size_t cases = 0;
+  for (const OpDescription& description : op_descriptions()) {
+    for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
+      for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+        const OpCase op_case = description.make(storage, scale);
+        if (op_case.list.ops[0].kind != OpKind::kExpand) break;
+        SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
+        expect_reference_bits(device, op_case);
+        ++cases;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 8U);  // two encodings, sizes and dtypes each
+}
+
+TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  expand_all(**device);
+}
 
 /// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
 struct HeadsCase {
@@ -180,6 +216,7 @@ class OnHardware : public ::testing::Test {
   std::unique_ptr<Device> device_;
 };
 class CudaHeadsOnHardware : public OnHardware {};
+class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
@@ -188,6 +225,8 @@ TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
     check_case(*device_, case_of(heads_case));
   }
 }
+
+TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
 TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
 INSTANTIATE_TEST_SUITE_P(, CudaOpsOnHardware, kAllCases, name_of_case);

@@ -56,13 +56,7 @@ class EveryOp : public OpTest {
 TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
   const auto device = shared_device();
   ASSERT_EQ(device.status(), absl::OkStatus());
-  const OpCase given = op_case();
-  if (given.list.ops[0].kind == OpKind::kExpand) {
-    const absl::Status status = (*device)->compile(given.list, plan_arena(given.list)).status();
-    ASSERT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    GTEST_SKIP() << "not yet: " << status.message();
-  }
-  expect_reference(**device, given);
+  expect_reference(**device, op_case());
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
@@ -80,6 +74,34 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
       expect_reference(**device, description.make(storage, Scale::kModel));
     }
   }
+}
+
+/// Many groups of scales, and the short last block of odd sizes.
+TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
+  if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const auto device = shared_device();
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  std::size_t cases = 0;
+  for (const OpDescription& description : op_descriptions()) {
+    for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
+      for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+        const OpCase op_case = description.make(storage, scale);
+        if (op_case.list.ops[0].kind != OpKind::kExpand) break;
+        SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
+        absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
+        absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
+        ASSERT_EQ(want.status(), absl::OkStatus());
+        ASSERT_EQ(got.status(), absl::OkStatus());
+        got->copy_from(*want);
+        ASSERT_EQ(run_on_card(**device, op_case.list, *got), absl::OkStatus());
+        ASSERT_EQ(run_reference(op_case.list, want->bindings()), absl::OkStatus());
+        const TensorId y = op_case.list.ops[0].writes[0];
+        EXPECT_EQ(std::memcmp(got->data(y), want->data(y), op_case.list.tensors[y].bytes()), 0);
+        ++cases;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 8U);  // two encodings, sizes and dtypes each
 }
 
 }  // namespace

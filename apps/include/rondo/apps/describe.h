@@ -20,6 +20,9 @@ std::string describe_plan(const partition::Plan& plan);
 /// Side by side; empty when there is nothing to compare.
 std::string describe_schedules(const std::vector<partition::ComparedSchedule>& schedules);
 
+/// Predicted beside measured. `document`: that of profile --json.
+std::string describe_profile(const nlohmann::ordered_json& document);
+
 /// `document`: that of devices --json.
 std::string describe_devices(const nlohmann::ordered_json& document);
 

@@ -120,6 +120,15 @@ struct PlanView {
 };
 absl::StatusOr<PlanView> run_plan(const Config& config);
 
+/// profile --json's document: the plan, and what `config.steps` real steps took. Beside INTERFACE's keys each device
+/// has the shares of time in which its links worked and the seconds a step of each phase, measured and predicted.
+struct ProfileView {
+  nlohmann::ordered_json json;
+  std::vector<std::string> notes;
+};
+/// Trains in memory and keeps nothing but the trace file. Errors: Cancelled after `stop`.
+absl::StatusOr<ProfileView> run_profile(const Config& config, const StopFlag& stop);
+
 /// devices --json's document; with config.catalogue the catalogue's cards under "catalogue".
 absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config);
 

@@ -77,8 +77,10 @@ struct PlannedRun {
 /// `lengths`: of the run's microbatches. Errors: InvalidArgument / ResourceExhausted as make_plan says.
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose);
-/// Without data: every sequence counts as cutoff_len tokens.
+/// Without data: every sequence counts as cutoff_len tokens, all targets.
 Loader::Lengths assumed_lengths(const Config& config);
+/// The same as samples of token 0, enough for one step.
+data::Dataset assumed_data(const Config& config);
 
 /// The store, filled from the files (or phantom). `plan`: what of it lies on disk.
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
