@@ -113,7 +113,7 @@ const Key* find_key(Verbs verb, const std::string& spelled) {
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
   for (const Key& key : keys()) {
     if (key.name != spelled) continue;
-    for (const char* other : {"train", "generate", "data", "plan", "devices", "init", "merge", "export"}) {
+    for (const char* other : {"train", "generate", "data", "plan", "profile", "devices", "init", "merge", "export"}) {
       if ((key.verbs & verb_bit(other)) == 0) continue;
       return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
                            verb);
