@@ -147,7 +147,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--packing", "--use_dora", "--staleness=1", "--load_best_model_at_end", "--optim=adamw_8bit",
+  for (const char* flag : {"--use_dora", "--staleness=1", "--load_best_model_at_end", "--optim=adamw_8bit",
                            "--schedule=1f1b", "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }
@@ -160,6 +160,18 @@ TEST(Flags, Strings_TakeTheSpellingsOfOtherTools) {
   EXPECT_EQ(parsed({"--lora_target=all-linear"}).lora_target, "all");
   EXPECT_EQ(parsed({"--lora_target", "q_proj, v_proj"}).lora_target, "q_proj,v_proj");
   EXPECT_EQ(parsed({"--resume_from_checkpoint=false"}).resume_from_checkpoint, "");
+}
+
+TEST(Flags, DataSets_AreAListWithAWeightEach) {
+  const Config config = parsed({"--dataset=a.jsonl, b.jsonl", "--dataset_weights", "2, 0.5", "--sample_packing"});
+  EXPECT_EQ(config.dataset, "a.jsonl,b.jsonl");
+  EXPECT_EQ(config.dataset_weights, "2,0.5");
+  EXPECT_TRUE(config.packing);
+  for (const char* weights : {"0,1", "-1,1", "1,", "1,x", "1001,1", "nan,1", "1", "1,2,3"}) {
+    EXPECT_THAT(refusal({"--dataset=a,b", std::string("--dataset_weights=") + weights}),
+                StartsWith("--dataset_weights: expected "))
+        << weights;
+  }
 }
 
 TEST(Flags, BytesThatAreNoText_AreRefused) {
@@ -195,6 +207,7 @@ TEST(Together, Contradictions_AreRefused) {
   EXPECT_THAT(refusal({"--cutoff_len=16777216", "--batch_size=65536"}), StartsWith("--cutoff_len: "));
   EXPECT_THAT(refusal({"--eval_dataset=e", "--val_size=0.1"}), StartsWith("--val_size: "));
   EXPECT_THAT(refusal({"--eval_steps=5"}), HasSubstr("eval_dataset"));
+  EXPECT_THAT(refusal({"--mask_history", "--train_on_prompt"}), StartsWith("--mask_history: "));
   EXPECT_THAT(refusal({"--finetuning_type=full", "--adapter_name_or_path=a"}), StartsWith("--adapter_name_or_path"));
   EXPECT_THAT(refusal({"--overwrite_output_dir", "--resume_from_checkpoint=auto"}),
               HasSubstr("resume_from_checkpoint"));
