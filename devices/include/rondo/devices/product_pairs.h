@@ -11,7 +11,8 @@
 
 namespace rondo::devices {
 
-/// Indices into OpList::ops. The addend of `second` is what `first` wrote, and no other op reads it. The wide product is unscaled.
+/// Indices into OpList::ops. The addend of `second` is what `first` wrote, and no other op reads it. The wide product
+/// is unscaled.
 struct ProductPair {
   std::size_t first = 0;
   std::size_t second = 0;
