@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 /// Verbs that users of such tools expect and that come later.
 const std::vector<std::string>& later_verbs() {
-  static const std::vector<std::string> verbs = {"runs", "report", "chat"};
+  static const std::vector<std::string> verbs = {"chat"};
   return verbs;
 }
 

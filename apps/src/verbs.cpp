@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "rondo/apps/describe.h"
+#include "rondo/apps/report.h"
 #include "rondo/apps/screen.h"
 #include "rondo/apps/text.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
 
@@ -147,6 +149,33 @@ absl::Status export_file(const Config& config, const Streams& streams) {
   return put(streams.out, file + "\n");
 }
 
+absl::Status show_runs(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const Json document, train::run_runs(config));
+  if (config.json) return put_json(streams.out, document);
+  return put(streams.out, describe_runs(document));
+}
+
+/// RUN/trace.json is shown when it is there, the file that the user names must be.
+absl::StatusOr<std::string> timeline_of(const Config& config, const train::RunHistory& run) {
+  const std::filesystem::path path =
+      config.trace.empty() ? run.folder / "trace.json" : std::filesystem::path(config.trace);
+  std::error_code ignored;
+  if (config.trace.empty() && !std::filesystem::exists(path, ignored)) return std::string();
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return timeline_figure(text, path.string());
+}
+
+absl::Status make_report(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const std::vector<train::RunHistory> runs, train::open_runs(config));
+  RONDO_ASSIGN_OR_RETURN(const std::string timeline, timeline_of(config, runs.front()));
+  const absl::Status written = write_file_atomically(config.output, report_page(runs, timeline));
+  if (!written.ok()) {
+    return invalid_input("output: {}", std::string_view(written.message().data(), written.message().size()));
+  }
+  if (config.json) return put_json(streams.out, Json::object({{"output", config.output}}));
+  return put(streams.out, config.output + "\n");
+}
+
 }  // namespace
 
 absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
@@ -161,6 +190,8 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "init") return make_model(config, streams);
   if (verb == "merge") return merge_adapter(config, streams);
   if (verb == "export") return export_file(config, streams);
+  if (verb == "runs") return show_runs(config, streams);
+  if (verb == "report") return make_report(config, streams);
   return invalid_input("{}: unknown verb", verb);
 }
 

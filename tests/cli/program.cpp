@@ -26,6 +26,8 @@ std::string slurp(const std::string& path) {
 Process::Process(const std::vector<std::string>& arguments, const std::string& folder) {
   // Speeds are remembered for the tests alone, and measured once for all of them.
   ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "/rondo_cli_cache").c_str(), /*overwrite=*/0);
+  // Runs of tests are not in the user's list.
+  ::setenv("RONDO_RUNS_DB", "none", /*overwrite=*/0);
   static std::atomic<int> count = 0;
   const std::string base = testing::TempDir() + "/rondo_output_" + std::to_string(::getpid()) + "_" +
                            std::to_string(count.fetch_add(1, std::memory_order_relaxed));

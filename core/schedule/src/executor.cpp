@@ -100,6 +100,8 @@ class StepExecutor::Impl {
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
     RONDO_RETURN_IF_ERROR(run_job(microbatches, true));
     for (std::size_t m = 0; m < microbatches.size(); ++m) result.loss_sum += crew_->job.losses[m];
+    keep_losses(microbatches.size());
+    last_step_.finite = std::isfinite(result.loss_sum);
     return result;
   }
 
@@ -126,6 +128,7 @@ class StepExecutor::Impl {
 
   std::uint64_t retries() const { return retries_ + (crew_ != nullptr ? crew_->retries() : 0); }
   std::vector<partition::DeviceIndex> lost_devices() const { return losses_; }
+  const LastStep& last_step() const { return last_step_; }
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   const partition::Plan& plan() const { return plan_; }
 
@@ -164,7 +167,14 @@ class StepExecutor::Impl {
       sum += squares;
     }
     gathered.norm = std::sqrt(sum);
+    keep_losses(count);
+    last_step_.finite = gathered.finite.ok();
     return gathered;
+  }
+
+  void keep_losses(std::size_t count) {
+    const std::vector<double>& losses = crew_->job.losses;
+    last_step_.losses.assign(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
   /// Runs it until it is done: again from the start when no device could take over what a lost one left.
@@ -314,6 +324,7 @@ class StepExecutor::Impl {
   bool elsewhere_ = false;      // the next crew has its slots on other devices
   bool was_elsewhere_ = false;  // this one has
   std::vector<std::string> notes_;
+  LastStep last_step_;
   std::uint64_t retries_ = 0;  // of crews that were dismissed, and whole steps
   std::uint32_t step_ = 0;
   std::uint64_t next_round_ = 0;
@@ -356,6 +367,7 @@ std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes()
 void StepExecutor::abandon() { impl_->abandon(); }
 std::uint64_t StepExecutor::retries() const { return impl_->retries(); }
 std::vector<partition::DeviceIndex> StepExecutor::lost_devices() const { return impl_->lost_devices(); }
+const LastStep& StepExecutor::last_step() const { return impl_->last_step(); }
 std::vector<std::string> StepExecutor::take_notes() { return impl_->take_notes(); }
 const partition::Plan& StepExecutor::plan() const { return impl_->plan(); }
 void StepExecutor::clear_traces() { impl_->clear_traces(); }

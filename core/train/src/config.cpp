@@ -23,6 +23,7 @@ struct Flag {
 
 struct CommandLine {
   std::string file;
+  std::vector<std::string> names;  // of runs
   std::vector<Flag> flags;
 };
 
@@ -77,6 +78,10 @@ absl::StatusOr<CommandLine> split(const std::string& verb, const std::vector<std
       return invalid_input("{}: expected --key value or a configuration file; `rondo help {}` lists the keys",
                            config::in_quotes(argument), verb);
     }
+    if ((config::verb_bit(verb) & (config::kRuns | config::kReport)) != 0) {
+      line.names.push_back(argument);
+      continue;
+    }
     if (has_file) {
       return invalid_input("{}: expected one configuration file, found this one after {}; is a -- missing?",
                            config::in_quotes(argument), config::in_quotes(line.file));
@@ -102,6 +107,7 @@ absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vecto
   RONDO_ASSIGN_OR_RETURN(const CommandLine line, split(verb, arguments));
   Config config;
   Origins origins;
+  config.run_names = line.names;
   if (!line.file.empty()) RONDO_RETURN_IF_ERROR(config::read_yaml(verb, line.file, config, origins));
   for (const Flag& flag : line.flags) RONDO_RETURN_IF_ERROR(apply(flag, config, origins));
   RONDO_RETURN_IF_ERROR(config::check_together(verb, config, origins));

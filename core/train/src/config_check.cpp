@@ -58,6 +58,21 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
   return absl::OkStatus();
 }
 
+/// What looks at evaluations needs some in the course of the run.
+absl::Status check_best(const Config& config, const Origins& origins) {
+  const bool on_the_way = config.eval_strategy == "epoch" || (config.eval_strategy == "steps" && config.eval_steps > 0);
+  if (on_the_way && (!config.eval_dataset.empty() || config.val_size > 0)) return absl::OkStatus();
+  const char* key = config.load_best_model_at_end        ? "load_best_model_at_end"
+                    : config.early_stopping_patience > 0 ? "early_stopping_patience"
+                    : config.save_strategy == "best"     ? "save_strategy"
+                                                         : nullptr;
+  if (key == nullptr) return absl::OkStatus();
+  return invalid_input(
+      "{}: expected evaluations in the course of the run, found none; give eval_dataset or val_size, and eval_steps or "
+      "eval_strategy: epoch",
+      place(origins, key));
+}
+
 absl::Status check_training(const Config& config, const Origins& origins) {
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
@@ -67,6 +82,10 @@ absl::Status check_training(const Config& config, const Origins& origins) {
   if (config.eval_steps > 0 && !evaluates) {
     return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
                          place(origins, "eval_steps"));
+  }
+  if (config.eval_strategy == "epoch" && !evaluates) {
+    return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
+                         place(origins, "eval_strategy"));
   }
   if (config.finetuning_type == "full" && !config.adapter_name_or_path.empty()) {
     return invalid_input("{}: expected no adapter beside finetuning_type full, found {}; leave one of them out",
@@ -87,7 +106,8 @@ absl::Status check_train(const Config& config, const Origins& origins) {
   if (!config.dry_run) {
     RONDO_RETURN_IF_ERROR(need("train", origins, "output_dir", config.output_dir, "a folder for the result"));
   }
-  return check_training(config, origins);
+  RONDO_RETURN_IF_ERROR(check_training(config, origins));
+  return check_best(config, origins);
 }
 
 absl::Status check_eval(const Config& config, const Origins& origins) {
@@ -114,6 +134,17 @@ absl::Status check_export(const Config& config, const Origins& origins) {
   return need("export", origins, "output", config.output, "a file to write");
 }
 
+absl::Status check_report(const Config& config, const Origins& origins) {
+  if (config.run_names.empty() || config.run_names.size() > 2) {
+    return invalid_input(
+        "report: expected the output_dir or the number of one run or of two, found {}: `rondo report RUN [RUN2] "
+        "--output "
+        "FILE.html`",
+        config.run_names.empty() ? "none" : std::to_string(config.run_names.size()));
+  }
+  return need("report", origins, "output", config.output, "a file to write, such as report.html");
+}
+
 }  // namespace
 
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
@@ -138,6 +169,8 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return check_merge(config, origins);
     case kExport:
       return check_export(config, origins);
+    case kReport:
+      return check_report(config, origins);
     case kInit:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "arch", config.arch, "an architecture, such as llama"));
       return need(verb, origins, "output_dir", config.output_dir, "a folder for the model");

@@ -37,6 +37,10 @@ const std::vector<VerbHelp>& verb_helps() {
        "rondo merge --model_name_or_path tiny --adapter_name_or_path out --output_dir merged"},
       {"export", "write a model or an adapter as a GGUF file", "[config.yaml] [--key value]...",
        "rondo export --model_name_or_path merged --format gguf --output merged.gguf --quantization q8_0"},
+      {"runs", "list the runs of this user, or those in a folder", "[FOLDER]... [--json]",
+       "rondo runs experiments --json"},
+      {"report", "one run, or two side by side, as a page of HTML with curves", "RUN [RUN2] --output FILE.html",
+       "rondo report out --output report.html"},
   };
   return helps;
 }

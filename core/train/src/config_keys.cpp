@@ -74,7 +74,7 @@ const std::vector<Key>& keys() {
 }
 
 Verbs verb_bit(const std::string& verb) {
-  static constexpr std::array<std::pair<const char*, Verb>, 10> kVerbs = {{{"train", kTrain},
+  static constexpr std::array<std::pair<const char*, Verb>, 12> kVerbs = {{{"train", kTrain},
                                                                            {"eval", kEval},
                                                                            {"generate", kGenerate},
                                                                            {"data", kData},
@@ -83,7 +83,9 @@ Verbs verb_bit(const std::string& verb) {
                                                                            {"export", kExport},
                                                                            {"devices", kDevices},
                                                                            {"plan", kPlan},
-                                                                           {"profile", kProfile}}};
+                                                                           {"profile", kProfile},
+                                                                           {"runs", kRuns},
+                                                                           {"report", kReport}}};
   for (const auto& [name, bit] : kVerbs) {
     if (verb == name) return bit;
   }
@@ -97,7 +99,7 @@ std::string normalised(std::string_view key) {
 }
 
 bool accepts(Verbs verb, const Key& key) {
-  return (key.verbs & verb) != 0 || (verb != kInit && (key.verbs & kTrain) != 0);
+  return (key.verbs & verb) != 0 || ((verb & (kInit | kRuns | kReport)) == 0 && (key.verbs & kTrain) != 0);
 }
 
 const Key* find_key(Verbs verb, const std::string& spelled) {
@@ -113,7 +115,8 @@ const Key* find_key(Verbs verb, const std::string& spelled) {
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
   for (const Key& key : keys()) {
     if (key.name != spelled) continue;
-    for (const char* other : {"train", "generate", "data", "plan", "profile", "devices", "init", "merge", "export"}) {
+    for (const char* other :
+         {"train", "generate", "data", "plan", "profile", "devices", "init", "merge", "export", "runs", "report"}) {
       if ((key.verbs & verb_bit(other)) == 0) continue;
       return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
                            verb);
@@ -130,8 +133,8 @@ absl::Status unknown_key(const std::string& verb, const std::string& origin, con
 }  // namespace config
 
 const std::vector<std::string>& verbs() {
-  static const std::vector<std::string> names = {"init",  "data", "devices",  "plan",  "profile",
-                                                 "train", "eval", "generate", "merge", "export"};
+  static const std::vector<std::string> names = {"init", "data",     "devices", "plan",   "profile", "train",
+                                                 "eval", "generate", "merge",   "export", "runs",    "report"};
   return names;
 }
 

@@ -31,7 +31,9 @@ enum Verb : unsigned {
   kProfile = 128,
   kMerge = 256,
   kExport = 512,
-  kEvery = 1023
+  kRuns = 1024,
+  kReport = 2048,
+  kEvery = 4095
 };
 using Verbs = unsigned;
 
@@ -75,8 +77,8 @@ Verbs verb_bit(const std::string& verb);
 /// `-` as `_`.
 std::string normalised(std::string_view key);
 
-/// A key may be given to a verb when the verb's page shows it; training keys to every verb but init, so that one file
-/// serves all of them.
+/// A key may be given to a verb when the verb's page shows it; training keys to every verb that reads a
+/// file of them, so that one file serves all (init, runs and report do not).
 bool accepts(Verbs verb, const Key& key);
 
 /// The key that `spelled` means for `verb`: by name, then by alias. Null when there is none.

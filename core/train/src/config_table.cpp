@@ -182,7 +182,8 @@ std::vector<Entry> file_keys() {
       Entry(kTrain | kInit | kMerge, "output_dir", &Config::output_dir,
             "folder for the result, without an earlier run in it"),
       Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
-      Entry(kTrain, "save_total_limit", &Config::save_total_limit, "checkpoints kept, the newest; 0: all")
+      Entry(kTrain, "save_total_limit", &Config::save_total_limit,
+            "checkpoints kept: the newest ones and the best; 0: all")
           .to(kManySteps),
       Entry(kTrain, "eval_steps", &Config::eval_steps, "steps between evaluations; 0: one at the end").to(kManySteps),
       Entry(kTrain, "logging_steps", &Config::logging_steps, "steps between lines of metrics.jsonl")
@@ -192,13 +193,32 @@ std::vector<Entry> file_keys() {
             "auto (the newest in output_dir, if there is one), or a checkpoint's folder")
           .written({{"true", "auto"}, {"True", "auto"}, {"false", ""}, {"False", ""}}),
       Entry(kTrain, "overwrite_output_dir", &Config::overwrite_output_dir, "output_dir may hold an earlier run"),
-      Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end, "keep the weights that evaluated best")
-          .refused({"true"}),
+      Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end,
+            "the result has the weights that evaluated best; each best evaluation leaves a checkpoint"),
+      Entry(kTrain, "save_strategy", &Config::save_strategy,
+            "when to save checkpoints: every save_steps, after every epoch, after an evaluation better than all before")
+          .one_of({"steps", "epoch", "best", "no"})
+          .written({{"epochs", "epoch"}, {"false", "no"}, {"False", "no"}}),
+      Entry(kTrain, "eval_strategy", &Config::eval_strategy, "when to evaluate: every eval_steps, or after every epoch")
+          .also({"evaluation_strategy"})
+          .one_of({"steps", "epoch", "no"})
+          .written({{"epochs", "epoch"}, {"false", "no"}, {"False", "no"}}),
+      Entry(kTrain, "metric_for_best_model", &Config::metric_for_best_model, "what the best evaluation is best in")
+          .one_of({"eval_loss"})
+          .written({{"loss", "eval_loss"}}),
+      Entry(kTrain, "greater_is_better", &Config::greater_is_better, "of a loss less is better").refused({"true"}),
+      Entry(kTrain, "early_stopping_patience", &Config::early_stopping_patience,
+            "end the run after so many evaluations in a row that were not better than the best; 0: never")
+          .to(kManySteps),
+      Entry(kTrain, "early_stopping_threshold", &Config::early_stopping_threshold,
+            "an evaluation is better when it lies more than this below the best")
+          .to(1e9),
       Entry(kTrain, "report_to", &Config::report_to, "services to report to")
-          .one_of({""})
-          .written({{"none", ""}, {"None", ""}})
-          .refused({"*"})
+          .one_of({"", "tensorboard"})
+          .written({{"none", ""}, {"None", ""}, {"all", "tensorboard"}})
+          .refused({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "swanlab", "trackio"})
           .listed(),
+      Entry(kTrain, "logging_dir", &Config::logging_dir, "folder for TensorBoard's files; empty: runs in output_dir"),
       Entry(kTrain, "dry_run", &Config::dry_run, "one step on the longest batch, nothing is kept"),
   };
 }
@@ -220,7 +240,8 @@ std::vector<Entry> report_keys() {
   return {
       Entry(kData, "samples", &Config::samples, "how many to show").from(1).to(kManySteps),
       Entry(kProfile, "steps", &Config::steps, "how many to measure").from(2).to(kManySteps),
-      Entry(kProfile, "trace", &Config::trace, "timeline file to write"),
+      Entry(kProfile | kReport, "trace", &Config::trace,
+            "timeline file: profile writes it, report draws a step of it (by itself RUN/trace.json)"),
       Entry(kDevices, "bench", &Config::bench, "measure the devices' speeds"),
       Entry(kDevices, "catalogue", &Config::catalogue, "list the cards that can be emulated"),
       Entry(kPlan, "compare", &Config::compare, "the published schedules beside it"),
@@ -231,7 +252,7 @@ std::vector<Entry> report_keys() {
 std::vector<Entry> export_keys() {
   return {
       Entry(kExport, "format", &Config::format, "of the file").one_of({"gguf"}),
-      Entry(kExport, "output", &Config::output, "file to write, which must not exist"),
+      Entry(kExport | kReport, "output", &Config::output, "file to write; export makes new files only"),
       Entry(kExport, "quantization", &Config::quantization, "type of the matrices; auto keeps the one that they have")
           .one_of({"auto", "f32", "f16", "bf16", "q8_0"})
           .written({{"fp32", "f32"}, {"float32", "f32"}, {"fp16", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}}),

@@ -12,12 +12,19 @@
 #include "rondo/train/generator.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
+#include "run_recorder.h"
+#include "tensorboard.h"
 #include "trainer.h"
 
 namespace rondo::train {
 
 absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop) {
-  return Trainer(config, observer, stop).run();
+  if (config.dry_run) return Trainer(config, observer, stop).run();
+  TensorboardReporter tensorboard(config, observer);
+  RunRecorder recorder(config, tensorboard);
+  absl::StatusOr<RunOutcome> outcome = Trainer(config, recorder, stop).run();
+  recorder.end(outcome);
+  return outcome;
 }
 
 absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer) {

@@ -82,7 +82,14 @@ struct Config {
   std::string resume_from_checkpoint;  // auto, or a path
   bool overwrite_output_dir = false;
   bool load_best_model_at_end = false;
+  std::string save_strategy = "steps";
+  std::string eval_strategy = "steps";
+  std::string metric_for_best_model = "eval_loss";
+  bool greater_is_better = false;
+  std::uint64_t early_stopping_patience = 0;  // evaluations; 0: never
+  double early_stopping_threshold = 0.0;
   std::string report_to;
+  std::string logging_dir;
   bool dry_run = false;
   // Verbs other than train.
   std::string prompt;
@@ -98,6 +105,7 @@ struct Config {
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
+  std::vector<std::string> run_names;  // runs, report: the words after the verb
   // export.
   std::string format = "gguf";
   std::string output;
@@ -119,7 +127,8 @@ struct Config {
 /// The verbs, in the order of the help.
 const std::vector<std::string>& verbs();
 
-/// Reads the arguments after the verb: an optional YAML file, then --key value, --key=value or --key. A later flag
+/// Reads the arguments after the verb: an optional YAML file (of runs and report: the names of runs), then --key value,
+/// --key=value or --key. A later flag
 /// wins. Values are checked by themselves and against each other as `verb` needs them. Errors: InvalidArgument naming
 /// the key, where it stands (file and line, or the flag), what was expected and found.
 absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vector<std::string>& arguments);
