@@ -61,10 +61,9 @@ std::vector<std::pair<std::uint64_t, std::filesystem::path>> checkpoints_in(cons
 }
 
 absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerState& state,
-                             const model::Architecture& model, offload::ParameterStore& store,
-                             const std::filesystem::path& base_model) {
-  RONDO_RETURN_IF_ERROR(write_result(model, store, base_model, folder));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base_model, folder));
+                             const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
+  RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
   const std::vector<StoredArray> arrays = stored_arrays(model);
   std::vector<model::TensorToWrite> tensors;
   for (const StoredArray& array : arrays) {
@@ -81,15 +80,14 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
 }  // namespace
 
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
-                              const model::Architecture& model, offload::ParameterStore& store,
-                              const std::filesystem::path& base_model) {
+                              const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
   const std::filesystem::path place = output_dir / fmt::format("checkpoint-{}", state.global_step);
   const std::filesystem::path aside = output_dir / fmt::format(".checkpoint-{}.part", state.global_step);
   std::error_code error;
   std::filesystem::remove_all(aside, error);
   std::filesystem::create_directories(aside, error);
   if (error) return internal_error("{}: cannot be made: {}", aside.string(), error.message());
-  absl::Status status = fill_checkpoint(aside, state, model, store, base_model);
+  absl::Status status = fill_checkpoint(aside, state, model, store, base);
   if (status.ok()) status = sync_path(aside);
   if (!status.ok()) {
     std::filesystem::remove_all(aside, error);

@@ -42,8 +42,11 @@ void append(std::vector<Key>& table, const std::string& group, std::vector<Entry
 std::vector<Entry> model_and_data_keys() {
   return {
       Entry(kOfModel | kData | kMerge | kExport, "model_name_or_path", &Config::model_name_or_path,
-            "the model's directory, or a Hub id in the local Hugging Face cache")
+            "the model's directory, a GGUF file, or a Hub id in the local Hugging Face cache")
           .also({"model", "base_model"}),
+      Entry(kOfModel | kData | kMerge | kExport, "model_revision", &Config::model_revision,
+            "of a Hub id: the branch, tag or commit")
+          .also({"revision"}),
       Entry(kOfModel | kMerge | kExport, "adapter_name_or_path", &Config::adapter_name_or_path,
             "directory of a PEFT adapter to start from, to apply, to merge or to export"),
       Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")

@@ -61,7 +61,7 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 }
 
 absl::Status Trainer::open() {
-  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
+  RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
@@ -70,7 +70,7 @@ absl::Status Trainer::open() {
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
-    RONDO_ASSIGN_OR_RETURN(text_, open_text(folder));
+    RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
@@ -268,8 +268,8 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
     RONDO_RETURN_IF_ERROR(save(state_.global_step));
   }
   RONDO_RETURN_IF_ERROR(load_best());
-  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.folder, config_.output_dir));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.folder, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.documents, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.documents, config_.output_dir));
   RONDO_RETURN_IF_ERROR(write_trainer_state(config_.output_dir, state_));
   RONDO_RETURN_IF_ERROR(sync_path(config_.output_dir));
   const bool lora = config_.finetuning_type == "lora";
@@ -284,7 +284,7 @@ absl::Status Trainer::save(std::uint64_t step) {
   RONDO_RETURN_IF_ERROR(executor_->update_status());
   const std::string folder = fmt::format("{}/checkpoint-{}", config_.output_dir, step);
   if (state_.best.step == step) state_.best.checkpoint = folder;
-  RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
+  RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.documents));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step));
   saved_step_ = step;
   last_end_ = Clock::now();  // the next step is not slower for it

@@ -35,7 +35,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, text));
   observer.on_note(data::describe_report(data.train.report));
   Loader loader(data.train, {config.per_device_train_batch_size, 1, false, 0});
@@ -82,7 +82,7 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: it cannot answer", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   Generation generation;
   RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
   if (generation.prompt_ids.empty()) return invalid_input("prompt: it gives no token");
@@ -98,7 +98,7 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   options.top_k = config.top_k;
   options.top_p = config.top_p;
   options.seed = config.seed;
-  options.stop_ids = model::load_stop_ids(open.folder, open.architecture->config());
+  options.stop_ids = model::load_stop_ids(open.documents, open.architecture->config());
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
                                                                prompt_tokens, prompt_tokens + config.max_new_tokens));
@@ -124,8 +124,10 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
 }
 
 absl::StatusOr<DataView> run_data(const Config& config, bool colour) {
-  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config.model_name_or_path));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(folder));
+  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder,
+                         find_model(config.model_name_or_path, config.model_revision));
+  RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(documents));
   Config whole = config;
   whole.val_size = 0;
   whole.eval_dataset.clear();

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/base/documents.h"
 #include "rondo/model/architecture.h"
 #include "rondo/offload/parameter_store.h"
 #include "rondo/train/trainer_state.h"
@@ -22,8 +23,7 @@ namespace rondo::train {
 
 /// Errors: Internal naming the path (a full disk): nothing is left then but what was there before.
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
-                              const model::Architecture& model, offload::ParameterStore& store,
-                              const std::filesystem::path& base_model);
+                              const model::Architecture& model, offload::ParameterStore& store, const Documents& base);
 
 /// Reads masters, moments and state. Errors: InvalidArgument naming file and tensor or key.
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,

@@ -22,6 +22,7 @@ using InitDefaults = model::InitOptions;
 struct Config {
   // Model.
   std::string model_name_or_path;
+  std::string model_revision = "main";
   std::string adapter_name_or_path;
   // Data.
   std::string dataset;
