@@ -67,6 +67,7 @@ absl::StatusOr<Flag> read_flag(const std::string& verb, const std::vector<std::s
 absl::StatusOr<CommandLine> split(const std::string& verb, const std::vector<std::string>& arguments) {
   CommandLine line;
   bool has_file = false;
+  const Key* const bare = config::bare_key(config::verb_bit(verb));
   for (std::size_t at = 0; at < arguments.size(); ++at) {
     const std::string& argument = arguments[at];
     if (is_flag(argument)) {
@@ -80,6 +81,15 @@ absl::StatusOr<CommandLine> split(const std::string& verb, const std::vector<std
     }
     if ((config::verb_bit(verb) & (config::kRuns | config::kReport)) != 0) {
       line.names.push_back(argument);
+      continue;
+    }
+    if (bare != nullptr) {
+      if (has_file) {
+        return invalid_input("{}: expected one word, found this one more; is a -- missing?",
+                             config::in_quotes(argument));
+      }
+      line.flags.push_back({bare->name, bare, argument, true});
+      has_file = true;
       continue;
     }
     if (has_file) {

@@ -111,6 +111,10 @@ absl::Status check_train(const Config& config, const Origins& origins) {
 }
 
 absl::Status check_eval(const Config& config, const Origins& origins) {
+  if (config.exact_match && config.train_on_prompt) {
+    return invalid_input("{}: expected false beside exact_match, which tells answers from prompts, found true",
+                         place(origins, "train_on_prompt"));
+  }
   RONDO_RETURN_IF_ERROR(need("eval", origins, "model_name_or_path", config.model_name_or_path, "a model"));
   return need("eval", origins, "eval_dataset", config.eval_dataset, "data");
 }
@@ -118,6 +122,20 @@ absl::Status check_eval(const Config& config, const Origins& origins) {
 absl::Status check_generate(const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(need("generate", origins, "model_name_or_path", config.model_name_or_path, "a model"));
   return need("generate", origins, "prompt", config.prompt, "text to answer");
+}
+
+absl::Status check_chat(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("chat", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  if (config.compare) {
+    return need("chat --compare", origins, "adapter_name_or_path", config.adapter_name_or_path, "an adapter");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_completion(const Config& config, const Origins& origins) {
+  if (config.shell == "bash" || config.shell == "zsh" || config.shell == "fish") return absl::OkStatus();
+  const std::string found = config.shell.empty() ? std::string("none") : in_quotes(config.shell);
+  return invalid_input("{}: expected bash, zsh or fish, found {}", place(origins, "shell"), found);
 }
 
 absl::Status check_merge(const Config& config, const Origins& origins) {
@@ -162,6 +180,12 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return check_eval(config, origins);
     case kGenerate:
       return check_generate(config, origins);
+    case kChat:
+      return check_chat(config, origins);
+    case kCompletion:
+      return check_completion(config, origins);
+    case kImport:
+      return need(verb, origins, "file", config.file, "a file to read");
     case kData:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "model_name_or_path", config.model_name_or_path, "a tokenizer"));
       return need(verb, origins, "dataset", config.dataset, "data");

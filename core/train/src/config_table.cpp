@@ -5,7 +5,8 @@ namespace rondo::train::config {
 namespace {
 
 constexpr Verbs kRun = kTrain | kPlan | kProfile;
-constexpr Verbs kOfModel = kRun | kEval | kGenerate;
+constexpr Verbs kAnswers = kGenerate | kChat;
+constexpr Verbs kOfModel = kRun | kEval | kAnswers;
 constexpr Verbs kOfData = kRun | kEval | kData;
 constexpr double kManySteps = 1e12;
 constexpr double kWide = 1 << 24;  // above any dimension of a model
@@ -30,6 +31,7 @@ struct Entry : Key {
   Entry above(double low) && { return range.low = low, range.above_low = true, std::move(*this); }
   Entry below(double high) && { return range.high = high, range.below_high = true, std::move(*this); }
   Entry listed() && { return list = true, std::move(*this); }
+  Entry as_word() && { return bare = true, std::move(*this); }
 };
 
 void append(std::vector<Key>& table, const std::string& group, std::vector<Entry> entries) {
@@ -70,7 +72,7 @@ std::vector<Entry> model_and_data_keys() {
           .also({"train_on_inputs"}),
       Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records; 0: all").to(kManySteps),
       Entry(kRun, "shuffle", &Config::shuffle, "a new order in every epoch; false keeps file order"),
-      Entry(kRun | kGenerate | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
+      Entry(kRun | kAnswers | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
   };
 }
 
@@ -159,13 +161,13 @@ std::vector<Entry> precision_keys() {
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),
       Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
-      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
+      Entry(kOfModel | kDoctor, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
   };
 }
 
 std::vector<Entry> pool_keys() {
   return {
-      Entry(kOfModel | kDevices, "devices", &Config::devices,
+      Entry(kOfModel | kDevices | kDoctor, "devices", &Config::devices,
             "auto, or a list: cuda:0,cpu or emulated:rtx4090*4,rtx3060*2")
           .listed(),
       Entry(kRun, "host", &Config::host, "file.yaml#name of a machine to plan for instead of this one"),
@@ -182,7 +184,7 @@ std::vector<Entry> pool_keys() {
 
 std::vector<Entry> file_keys() {
   return {
-      Entry(kTrain | kInit | kMerge, "output_dir", &Config::output_dir,
+      Entry(kTrain | kInit | kMerge | kDoctor, "output_dir", &Config::output_dir,
             "folder for the result, without an earlier run in it"),
       Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
       Entry(kTrain, "save_total_limit", &Config::save_total_limit,
@@ -230,17 +232,23 @@ std::vector<Entry> generation_keys() {
   return {
       Entry(kGenerate, "prompt", &Config::prompt, "one user message; with raw the text to continue"),
       Entry(kGenerate, "raw", &Config::raw, "the prompt as it is, without the chat template"),
-      Entry(kGenerate, "max_new_tokens", &Config::max_new_tokens, "tokens to add at most").from(1).to(kWide),
-      Entry(kGenerate, "temperature", &Config::temperature, "0 takes the likeliest token").to(1e6),
-      Entry(kGenerate, "top_k", &Config::top_k, "draw from the k likeliest tokens; 0: from all").to(kWide),
-      Entry(kGenerate, "top_p", &Config::top_p, "draw from the likeliest tokens that hold this share together")
+      Entry(kAnswers | kEval, "max_new_tokens", &Config::max_new_tokens, "tokens to add at most").from(1).to(kWide),
+      Entry(kAnswers, "temperature", &Config::temperature, "0 takes the likeliest token").to(1e6),
+      Entry(kAnswers, "top_k", &Config::top_k, "draw from the k likeliest tokens; 0: from all").to(kWide),
+      Entry(kAnswers, "top_p", &Config::top_p, "draw from the likeliest tokens that hold this share together")
           .above(0)
           .to(1),
+      Entry(kChat, "context_len", &Config::context_len,
+            "tokens of a conversation that are kept; 0: 4096, or as many as the model knows")
+          .to(kWide),
+      Entry(kChat, "compare", &Config::compare, "the answer without the adapter beside the one with it"),
   };
 }
 
 std::vector<Entry> report_keys() {
   return {
+      Entry(kEval, "exact_match", &Config::exact_match,
+            "also let the model answer, greedily, and count the answers that are the expected ones"),
       Entry(kData, "samples", &Config::samples, "how many to show").from(1).to(kManySteps),
       Entry(kProfile, "steps", &Config::steps, "how many to measure").from(2).to(kManySteps),
       Entry(kProfile | kReport, "trace", &Config::trace,
@@ -255,10 +263,21 @@ std::vector<Entry> report_keys() {
 std::vector<Entry> export_keys() {
   return {
       Entry(kExport, "format", &Config::format, "of the file").one_of({"gguf"}),
-      Entry(kExport | kReport, "output", &Config::output, "file to write; export makes new files only"),
+      Entry(kExport | kImport | kReport, "output", &Config::output,
+            "file to write; export and import make new files only"),
       Entry(kExport, "quantization", &Config::quantization, "type of the matrices; auto keeps the one that they have")
           .one_of({"auto", "f32", "f16", "bf16", "q8_0"})
           .written({{"fp32", "f32"}, {"float32", "f32"}, {"fp16", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}}),
+  };
+}
+
+std::vector<Entry> import_keys() {
+  return {
+      Entry(kImport, "file", &Config::file, "the other tool's YAML file").as_word(),
+      Entry(kImport, "from", &Config::from, "the tool; auto looks at the keys")
+          .one_of({"auto", "axolotl", "llamafactory"})
+          .written({{"llama-factory", "llamafactory"}, {"llama_factory", "llamafactory"}}),
+      Entry(kCompletion, "shell", &Config::shell, "the shell to complete in: bash, zsh or fish").as_word(),
   };
 }
 
@@ -300,6 +319,7 @@ std::vector<Key> other_keys() {
   std::vector<Key> table;
   append(table, "Generation", generation_keys());
   append(table, "Export", export_keys());
+  append(table, "Other programs", import_keys());
   append(table, "The model to make", init_keys());
   append(table, "Output", report_keys());
   return table;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "exact_match.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
 #include "rondo/devices/pool.h"
@@ -14,6 +15,7 @@
 #include "rondo/train/session.h"
 #include "run_recorder.h"
 #include "tensorboard.h"
+#include "text_stream.h"
 #include "trainer.h"
 
 namespace rondo::train {
@@ -45,7 +47,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
   parts.recovery.verify_transfers = config.verify_transfers;
-  RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
+  RONDO_ASSIGN_OR_RETURN(auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;
   for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
@@ -58,6 +60,13 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
   evaluation.perplexity = std::exp(evaluation.eval_loss);
   if (!std::isfinite(evaluation.eval_loss)) return internal_error("the evaluation loss is not finite");
+  if (config.exact_match) {
+    executor.reset();  // its memory on the device is the generator's now
+    RONDO_ASSIGN_OR_RETURN(const ExactMatch match, measure_exact_match(config, open, text, data.train, store,
+                                                                       *machine.pool.front().device, observer));
+    evaluation.samples = match.samples;
+    evaluation.matches = match.matches;
+  }
   return evaluation;
 }
 
@@ -102,21 +111,14 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
                                                                prompt_tokens, prompt_tokens + config.max_new_tokens));
-  std::vector<std::int32_t> shown;
-  std::string printed;
+  TextStream stream(text.tokenizer);
   const auto show = [&](std::int32_t id) {
-    shown.push_back(id);
-    const std::string whole = text.tokenizer.decode(shown, true);
-    // An unfinished UTF-8 character shows as U+FFFD: it waits for its rest.
-    if (!on_text || whole.ends_with("\xEF\xBF\xBD") || !whole.starts_with(printed)) return;
-    on_text(std::string_view(whole).substr(printed.size()));
-    printed = whole;
+    const std::string piece = stream.add(id);
+    if (on_text && !piece.empty()) on_text(piece);
   };
   RONDO_ASSIGN_OR_RETURN(generation.token_ids, generator->generate(generation.prompt_ids, options, show));
-  generation.text = text.tokenizer.decode(generation.token_ids, true);
-  if (on_text && generation.text.size() > printed.size() && generation.text.starts_with(printed)) {
-    on_text(std::string_view(generation.text).substr(printed.size()));
-  }
+  generation.text = stream.text();
+  if (const std::string rest = stream.rest(); on_text && !rest.empty()) on_text(rest);
   const bool stopped =
       !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
   generation.finish_reason = stopped ? "stop" : "length";

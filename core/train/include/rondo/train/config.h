@@ -99,14 +99,19 @@ struct Config {
   double temperature = 0.0;
   std::uint32_t top_k = 0;
   double top_p = 1.0;
-  std::uint64_t samples = 1;  // data: how many to show; profile: none
-  std::uint64_t steps = 5;    // profile
+  std::uint32_t context_len = 0;  // chat; 0: 4096, or as many as the model knows
+  std::uint64_t samples = 1;      // data: how many to show; profile: none
+  std::uint64_t steps = 5;        // profile
   std::string trace;
   bool json = false;
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
   std::vector<std::string> run_names;  // runs, report: the words after the verb
+  bool exact_match = false;            // eval
+  std::string shell;                   // completion
+  std::string file;                    // import
+  std::string from = "auto";
   // export.
   std::string format = "gguf";
   std::string output;

@@ -96,6 +96,9 @@ struct Evaluation {
   double eval_loss = 0;
   double perplexity = 0;
   std::uint64_t target_tokens = 0;
+  // With exact_match: questions asked, and those answered as expected.
+  std::uint64_t samples = 0;
+  std::uint64_t matches = 0;
 };
 absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer);
 
