@@ -4,6 +4,7 @@ set(RONDO_TRAIN_CONFIG_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/src/config_check.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_help.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_keys.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/src/config_sweep.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_text.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_value.cpp

@@ -25,6 +25,7 @@ nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
           {"dtype", config.dtype},
           {"quantization_bit", config.quantization_bit},
+          {"staleness", config.staleness},
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},
@@ -168,6 +169,7 @@ absl::Status Trainer::start() {
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
   parts.trace_spans = 1U << 16U;
   parts.recovery.verify_transfers = config_.verify_transfers;
+  parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
   if (!config_.dry_run) {
@@ -187,9 +189,11 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   while (state_.global_step < end) {
     if (stop_.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
-    const std::vector<schedule::Microbatch> batches = loader_->step(step);
+    begin_steps(end);
     const double rate = rate_.at(step);
-    const absl::StatusOr<schedule::StepResult> result = executor_->train(batches, {rate, config_.max_grad_norm});
+    const absl::StatusOr<schedule::StepResult> result = executor_->finish({rate, config_.max_grad_norm});
+    const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
+    begun_.pop_front();
     pass_on_notes();
     if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
     if (!result.ok()) return stop_with(result.status());
@@ -201,12 +205,25 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
     last_end_ = now;
     if (config_.dry_run) continue;
-    if (config_.eval_steps > 0 && (step + 1) % config_.eval_steps == 0) {
+    if (evaluates_after(step + 1)) {
       if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
     }
-    if (config_.save_steps > 0 && (step + 1) % config_.save_steps == 0) RONDO_RETURN_IF_ERROR(save(step + 1));
+    if (saves_after(step + 1)) RONDO_RETURN_IF_ERROR(save(step + 1));
   }
   return finish(false);
+}
+
+/// The next step, and at staleness 1 the one after it too, unless something is to be done between them: that is done on
+/// what the run holds when no step is under way.
+void Trainer::begin_steps(std::uint64_t end) {
+  const auto begin = [this](std::uint64_t step) {
+    begun_.push_back(loader_->step(step));
+    executor_->begin(begun_.back());
+  };
+  const std::uint64_t step = state_.global_step;
+  if (begun_.empty()) begin(step);
+  const bool pause = evaluates_after(step + 1) || saves_after(step + 1);
+  if (config_.staleness > 0 && begun_.size() == 1 && step + 1 < end && !pause) begin(step + 1);
 }
 
 void Trainer::pass_on_notes() {

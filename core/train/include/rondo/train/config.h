@@ -98,6 +98,8 @@ struct Config {
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
+  std::string sweep;  // plan, profile: config_sweep.h
+  std::string plot;
   // export.
   std::string format = "gguf";
   std::string output;
