@@ -253,6 +253,37 @@ std::string describe_runs(const Json& document) {
   return rows.size() == 1 ? "no runs\n" : format_table(rows);
 }
 
+std::string describe_sweep(const Json& document) {
+  std::vector<std::vector<std::string>> rows = {
+      {"devices", "global batch", "a step", "tokens/s", "bubble", "limited by"}};
+  const Json& points = document.at("sweep");
+  const bool measured = std::any_of(points.begin(), points.end(),
+                                    [](const Json& point) { return point.contains("predicted_step_seconds"); });
+  if (measured) rows[0].insert(rows[0].begin() + 3, "predicted");
+  for (const Json& point : points) {
+    const std::string batch = std::to_string(point.at("global_batch").get<std::uint64_t>());
+    if (point.contains("error")) {
+      rows.push_back({text_of(point, "devices"), batch, "does not fit"});
+      continue;
+    }
+    rows.push_back({text_of(point, "devices"), batch, format_duration(point.at("step_seconds").get<double>()),
+                    format_count(point.at("tokens_per_second").get<double>()),
+                    fmt::format("{:.1f}%", 100 * point.at("bubble").get<double>()), text_of(point, "limited_by")});
+    if (measured) {
+      rows.back().insert(rows.back().begin() + 3, format_duration(point.at("predicted_step_seconds").get<double>()));
+    }
+  }
+  std::string text = format_table(rows);
+  for (const Json& knee : document.at("knees")) {
+    text += labelled("knee", fmt::format("{}: 95% of its best throughput from a global batch of {} on",
+                                         text_of(knee, "devices"), knee.at("global_batch").get<std::uint64_t>()));
+  }
+  for (const Json& point : points) {
+    if (point.contains("error")) text += labelled("refused", text_of(point, "error"));
+  }
+  return text;
+}
+
 std::string describe_devices(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
       {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};

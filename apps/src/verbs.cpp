@@ -113,6 +113,16 @@ absl::Status show_data(const Config& config, const Streams& streams) {
   return absl::OkStatus();
 }
 
+absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
+  RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
+  for (const std::string& note : view.notes) {
+    const std::string line = labelled("note", note);
+    std::fwrite(line.data(), 1, line.size(), streams.err);
+  }
+  if (config.json) return put_json(streams.out, view.json);
+  return put(streams.out, describe_sweep(view.json));
+}
+
 absl::Status show_plan(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const train::PlanView view, train::run_plan(config));
   if (config.json) return put_json(streams.out, view.json);
@@ -194,6 +204,9 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "generate") return run_generate(config, streams);
   if (verb == "chat") return run_chat(config, streams);
   if (verb == "data") return show_data(config, streams);
+  if (!config.sweep.empty() && (verb == "plan" || verb == "profile")) {
+    return show_sweep(config, verb == "profile", streams, stop);
+  }
   if (verb == "plan") return show_plan(config, streams);
   if (verb == "profile") return show_profile(config, streams, stop);
   if (verb == "devices") return show_devices(config, streams);

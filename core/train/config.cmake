@@ -10,6 +10,7 @@ set(RONDO_TRAIN_CONFIG_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/src/config_import_factory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_keys.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_man.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/src/config_sweep.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_text.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_value.cpp

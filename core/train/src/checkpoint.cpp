@@ -16,6 +16,7 @@ namespace rondo::train {
 namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStaleFile = "stale_weights.safetensors";
 
 /// One fp32 array of the store and its name in the file.
 struct StoredArray {
@@ -36,6 +37,50 @@ std::vector<StoredArray> stored_arrays(const model::Architecture& model) {
     arrays.push_back({parameter.name + ".exp_avg_sq", id, offload::StateArray::kSecondMoment, n});
   }
   return arrays;
+}
+
+model::WeightType type_of(const offload::ParameterStore& store) {
+  return store.dtype() == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
+}
+
+/// The version that the next step computes on, where it is not the newest.
+std::uint64_t stale_version(std::uint64_t updates) { return updates > 0 ? updates - 1 : 0; }
+
+/// Trained parameters as the next step reads them: the masters have gone on.
+absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+                         const offload::ParameterStore& store) {
+  std::vector<model::TensorToWrite> tensors;
+  std::vector<model::ParameterId> ids;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (!model.parameters()[id].trained) continue;
+    ids.push_back(id);
+    tensors.push_back({model.parameters()[id].name, type_of(store), {model.parameters()[id].elements()}});
+  }
+  return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
+    std::memcpy(out.data(), store.published(ids[i], stale_version(updates)).host(), out.size());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+                        offload::ParameterStore& store) {
+  const std::filesystem::path path = folder / kStaleFile;
+  if (!std::filesystem::exists(path)) {
+    return invalid_input("{}: not there: the checkpoint was made with staleness 0, set staleness: 0", path.string());
+  }
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(path));
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!parameter.trained) continue;
+    const model::TensorView* tensor = files.find(parameter.name);
+    const devices::BufferView to = store.published(id, stale_version(updates));
+    if (tensor == nullptr || tensor->type != type_of(store) || tensor->data.size() != to.size) {
+      return invalid_input("{}: tensor {} is not there with {} elements in {}: another method, model or dtype",
+                           path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype()));
+    }
+    std::memcpy(to.host(), tensor->data.data(), to.size);
+  }
+  return absl::OkStatus();
 }
 
 std::optional<std::uint64_t> step_of(const std::filesystem::path& folder) {
@@ -74,6 +119,7 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
         return store.read(arrays[i].parameter, arrays[i].which, 0,
                           {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
       }));
+  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
   return write_trainer_state(folder, state);
 }
 
@@ -118,6 +164,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     }));
     files.release(*tensor);
   }
+  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
   return state;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "config_keys.h"
+#include "config_sweep.h"
 #include "config_text.h"
 #include "rondo/base/status.h"
 
@@ -144,6 +145,23 @@ absl::Status check_merge(const Config& config, const Origins& origins) {
   return need("merge", origins, "output_dir", config.output_dir, "a folder for the model");
 }
 
+absl::Status check_sweep(const Config& config, const Origins& origins) {
+  if (config.sweep.empty()) {
+    if (config.plot.empty()) return absl::OkStatus();
+    return invalid_input("{}: expected a sweep to draw, found none; give --sweep", place(origins, "plot"));
+  }
+  if (config.compare) {
+    return invalid_input("{}: expected no sweep beside it, found {}; leave one of them out", place(origins, "compare"),
+                         in_quotes(config.sweep));
+  }
+  if (!config.trace.empty()) {
+    return invalid_input("{}: expected no sweep beside it, found {}; leave one of them out", place(origins, "trace"),
+                         in_quotes(config.sweep));
+  }
+  const absl::StatusOr<Sweep> sweep = parse_sweep(config);
+  return sweep.ok() ? absl::OkStatus() : with_context(sweep.status(), place(origins, "sweep"));
+}
+
 absl::Status check_export(const Config& config, const Origins& origins) {
   // An adapter names its base.
   if (config.adapter_name_or_path.empty()) {
@@ -175,6 +193,7 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return check_train(config, origins);
     case kPlan:
     case kProfile:
+      RONDO_RETURN_IF_ERROR(check_sweep(config, origins));
       return need(verb, origins, "model_name_or_path", config.model_name_or_path, "a model");
     case kEval:
       return check_eval(config, origins);

@@ -141,9 +141,8 @@ std::vector<Entry> optimizer_keys() {
       Entry(kRun, "adam_epsilon", &Config::adam_epsilon, "added to the root of the second moment").above(0).to(1),
       Entry(kRun, "max_grad_norm", &Config::max_grad_norm, "gradients are clipped to this global L2 norm; 0: never")
           .to(1e30),
-      Entry(kRun, "staleness", &Config::staleness, "updates by which the weights of a step may lag")
-          .to(0)
-          .refused({"1"}),
+      Entry(kRun, "staleness", &Config::staleness, "1: a step's weights lack the last update, so that nothing waits")
+          .to(1),
   };
 }
 
@@ -255,6 +254,9 @@ std::vector<Entry> report_keys() {
             "timeline file: profile writes it, report draws a step of it (by itself RUN/trace.json)"),
       Entry(kDevices, "bench", &Config::bench, "measure the devices' speeds"),
       Entry(kDevices, "catalogue", &Config::catalogue, "list the cards that can be emulated"),
+      Entry(kPlan | kProfile, "sweep", &Config::sweep,
+            "several runs side by side: global_batch=16,32,64;devices=cuda:0|cuda:0,cuda:1"),
+      Entry(kPlan | kProfile, "plot", &Config::plot, "SVG file of the sweep: tokens a second against global batch"),
       Entry(kPlan, "compare", &Config::compare, "the published schedules beside it"),
       Entry(kEvery, "json", &Config::json, "one JSON document on standard output and nothing else"),
   };

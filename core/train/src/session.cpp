@@ -211,11 +211,13 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                     const Loader::Lengths& lengths, Purpose purpose) {
   PlannedRun run;
   run.buckets = lengths.buckets;
-  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence);
+  const std::uint32_t staleness = purpose == Purpose::kTrain ? config.staleness : 0;
+  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness);
   const std::uint32_t microbatches = purpose == Purpose::kTrain ? config.gradient_accumulation_steps : 1;
   const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
+  run.work.staleness = staleness;
   run.work.sequence_length = lengths.longest_sequence;
   run.work.microbatch_sequences = config.per_device_train_batch_size;
   run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
@@ -228,9 +230,10 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
                                                    const partition::Plan& plan) {
   const model::Architecture& architecture = *model.architecture;
   const offload::DiskPlacement disk{config.nvme_path, schedule::parameters_on_disk(architecture, plan)};
-  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
-                         offload::ParameterStore::make(schedule::parameter_specs(architecture),
-                                                       architecture.method().dtype, machine.phantom, disk));
+  RONDO_ASSIGN_OR_RETURN(
+      offload::ParameterStore store,
+      offload::ParameterStore::make(schedule::parameter_specs(architecture), architecture.method().dtype,
+                                    machine.phantom, disk, 1 + config.staleness));
   if (!machine.phantom) {
     const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));

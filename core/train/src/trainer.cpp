@@ -25,6 +25,7 @@ nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
           {"dtype", config.dtype},
           {"quantization_bit", config.quantization_bit},
+          {"staleness", config.staleness},
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},
@@ -176,6 +177,7 @@ absl::Status Trainer::start() {
   parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
   parts.trace_spans = 1U << 16U;
   parts.recovery.verify_transfers = config_.verify_transfers;
+  parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
   if (!config_.dry_run) {
@@ -195,9 +197,11 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   while (state_.global_step < end && !is_stopped_early(state_)) {
     if (stop_.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
-    const std::vector<schedule::Microbatch> batches = loader_->step(step);
+    begin_steps(end);
     const double rate = rate_.at(step);
-    const absl::StatusOr<schedule::StepResult> result = executor_->train(batches, {rate, config_.max_grad_norm});
+    const absl::StatusOr<schedule::StepResult> result = executor_->finish({rate, config_.max_grad_norm});
+    const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
+    begun_.pop_front();
     pass_on_notes();
     if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
     if (!result.ok()) {
@@ -222,6 +226,19 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   }
   if (is_stopped_early(state_)) note_early_stop();
   return finish(false);
+}
+
+/// The next step, and at staleness 1 the one after it too, unless something is to be done between them: that is done on
+/// what the run holds when no step is under way.
+void Trainer::begin_steps(std::uint64_t end) {
+  const auto begin = [this](std::uint64_t step) {
+    begun_.push_back(loader_->step(step));
+    executor_->begin(begun_.back());
+  };
+  const std::uint64_t step = state_.global_step;
+  if (begun_.empty()) begin(step);
+  const bool pause = evaluates_after(step + 1) || saves_after(step + 1);
+  if (config_.staleness > 0 && begun_.size() == 1 && step + 1 < end && !pause) begin(step + 1);
 }
 
 void Trainer::pass_on_notes() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -32,6 +33,9 @@ class Trainer {
   absl::Status resume();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
+  void begin_steps(std::uint64_t end);
+  bool evaluates_after(std::uint64_t step) const { return config_.eval_steps > 0 && step % config_.eval_steps == 0; }
+  bool saves_after(std::uint64_t step) const { return config_.save_steps > 0 && step % config_.save_steps == 0; }
   absl::StatusOr<RunOutcome> finish(bool interrupted);
   absl::Status log_step(std::uint64_t step, const schedule::StepResult& result,
                         const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
@@ -65,6 +69,7 @@ class Trainer {
   PlannedRun planned_;
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
+  std::deque<std::vector<schedule::Microbatch>> begun_;  // of steps that the executor has begun
   std::optional<MetricsFile> metrics_;
   RateSchedule rate_;
   SpeedOfLight light_{0};

@@ -112,6 +112,8 @@ struct Config {
   std::string shell;                   // completion
   std::string file;                    // import
   std::string from = "auto";
+  std::string sweep;  // plan, profile: config_sweep.h
+  std::string plot;
   // export.
   std::string format = "gguf";
   std::string output;

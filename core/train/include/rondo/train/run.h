@@ -134,6 +134,16 @@ struct ProfileView {
 /// Trains in memory and keeps nothing but the trace file. Errors: Cancelled after `stop`.
 absl::StatusOr<ProfileView> run_profile(const Config& config, const StopFlag& stop);
 
+/// plan --sweep's and profile --sweep's document: {"sweep":[a point each],"knees":[a pool each]}. A point names its
+/// devices and global_batch, and has what was predicted, or (`measured`) measured and predicted; one that does not fit
+/// has an `error`. A pool's knee is its first global batch with 95% of the pool's best throughput. Writes config.plot.
+struct SweepView {
+  nlohmann::ordered_json json;
+  std::vector<std::string> notes;
+};
+/// Errors: those of plan and profile; the last refusal when no point fits.
+absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const StopFlag& stop);
+
 /// devices --json's document; with config.catalogue the catalogue's cards under "catalogue".
 absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config);
 
