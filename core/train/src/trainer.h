@@ -34,8 +34,6 @@ class Trainer {
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
   void begin_steps(std::uint64_t end);
-  bool evaluates_after(std::uint64_t step) const { return config_.eval_steps > 0 && step % config_.eval_steps == 0; }
-  bool saves_after(std::uint64_t step) const { return config_.save_steps > 0 && step % config_.save_steps == 0; }
   absl::StatusOr<RunOutcome> finish(bool interrupted);
   absl::Status log_step(std::uint64_t step, const schedule::StepResult& result,
                         const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
