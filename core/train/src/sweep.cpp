@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
+#include <thread>
 
 #include "config_sweep.h"
 #include "rondo/base/file.h"
@@ -74,6 +76,31 @@ absl::StatusOr<Json> profile_point(const Config& config, const StopFlag& stop, s
               {"predicted_tokens_per_second", predicted.at("tokens_per_second")}};
 }
 
+Config config_of(const Config& config, const std::string& devices, std::uint32_t batch) {
+  Config one = config;
+  one.devices = devices;
+  one.gradient_accumulation_steps = batch / config.per_device_train_batch_size;
+  return one;
+}
+
+/// The plans of one pool, by global batch: independent of each other, so that every processor may make one.
+std::vector<absl::StatusOr<Json>> plan_points(const PlanSweep& plans, const Config& config, const std::string& devices,
+                                              const std::vector<std::uint32_t>& batches) {
+  std::vector<absl::StatusOr<Json>> points(batches.size(), absl::StatusOr<Json>(Json()));
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < batches.size(); i = next++) {
+      points[i] = plans.point(config_of(config, devices, batches[i]));
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t wanted = std::min<std::size_t>(batches.size(), std::max(std::thread::hardware_concurrency(), 1U));
+  for (std::size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return points;
+}
+
 /// The first global batch from which on more of it brings little.
 std::uint32_t knee_of(const SweepLine& line) {
   double best = 0;
@@ -96,16 +123,19 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
   std::vector<SweepLine> lines;
   absl::Status refusal;
   for (const std::string& devices : sweep.devices) {
-    Config one = config;
-    one.devices = devices;
-    if (!measured) RONDO_RETURN_IF_ERROR(plans.open_pool(one));
+    std::vector<absl::StatusOr<Json>> planned;
+    if (!measured) {
+      RONDO_RETURN_IF_ERROR(plans.open_pool(config_of(config, devices, sweep.global_batches.front())));
+      planned = plan_points(plans, config, devices, sweep.global_batches);
+    }
     SweepLine line{devices, {}, 0};
-    for (const std::uint32_t batch : sweep.global_batches) {
-      one.gradient_accumulation_steps = batch / config.per_device_train_batch_size;
+    for (std::size_t i = 0; i < sweep.global_batches.size(); ++i) {
+      const std::uint32_t batch = sweep.global_batches[i];
+      const Config one = config_of(config, devices, batch);
       Json point = {{"devices", devices},
                     {"global_batch", batch},
                     {"gradient_accumulation_steps", one.gradient_accumulation_steps}};
-      const absl::StatusOr<Json> found = measured ? profile_point(one, stop, view.notes) : plans.point(one);
+      const absl::StatusOr<Json> found = measured ? profile_point(one, stop, view.notes) : planned[i];
       if (found.ok()) {
         point.update(*found);
         line.points.emplace_back(batch, found->at("tokens_per_second").get<double>());
