@@ -120,6 +120,8 @@ class StepExecutor::Impl {
     RONDO_RETURN_IF_ERROR(status);
     for (std::size_t m = 0; m < microbatches.size(); ++m) result.loss_sum += crew_->jobs[0].losses[m];
     if (keeps_pace_) note_computed();
+    keep_losses(crew_->jobs[0]);
+    last_step_.finite = std::isfinite(result.loss_sum);
     return result;
   }
 
@@ -147,6 +149,7 @@ class StepExecutor::Impl {
 
   std::uint64_t retries() const { return retries_ + (crew_ != nullptr ? crew_->retries() : 0); }
   std::vector<partition::DeviceIndex> lost_devices() const { return losses_; }
+  const LastStep& last_step() const { return last_step_; }
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   const partition::Plan& plan() const { return plan_; }
 
@@ -284,7 +287,13 @@ class StepExecutor::Impl {
       sum += squares;
     }
     gathered.norm = std::sqrt(sum);
+    keep_losses(job);
+    last_step_.finite = gathered.finite.ok();
     return gathered;
+  }
+
+  void keep_losses(const StepJob& job) {
+    last_step_.losses.assign(job.losses.begin(), job.losses.begin() + job.microbatches);
   }
 
   /// Runs the oldest step until it is done: again from the start when no device could take over what a lost one left.
@@ -488,6 +497,7 @@ class StepExecutor::Impl {
   bool elsewhere_ = false;      // the next crew has its slots on other devices
   bool was_elsewhere_ = false;  // this one has
   std::vector<std::string> notes_;
+  LastStep last_step_;
   std::uint64_t retries_ = 0;  // of crews that were dismissed, and whole steps
   std::uint32_t step_ = 0;
   std::uint64_t next_round_ = 0;
@@ -534,6 +544,7 @@ std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes()
 void StepExecutor::abandon() { impl_->abandon(); }
 std::uint64_t StepExecutor::retries() const { return impl_->retries(); }
 std::vector<partition::DeviceIndex> StepExecutor::lost_devices() const { return impl_->lost_devices(); }
+const LastStep& StepExecutor::last_step() const { return impl_->last_step(); }
 std::vector<std::string> StepExecutor::take_notes() { return impl_->take_notes(); }
 const partition::Plan& StepExecutor::plan() const { return impl_->plan(); }
 void StepExecutor::clear_traces() { impl_->clear_traces(); }

@@ -15,7 +15,6 @@
 namespace rondo::train {
 namespace {
 
-constexpr const char* kStateFile = "trainer_state.json";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStaleFile = "stale_weights.safetensors";
 
@@ -84,25 +83,6 @@ absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updat
   return absl::OkStatus();
 }
 
-nlohmann::ordered_json to_json(const TrainerState& state) {
-  return {{"best_metric", nullptr},
-          {"best_model_checkpoint", nullptr},
-          {"epoch", state.epoch},
-          {"global_step", state.global_step},
-          {"is_hyper_param_search", false},
-          {"is_local_process_zero", true},
-          {"is_world_process_zero", true},
-          {"log_history", state.log_history},
-          {"max_steps", state.max_steps},
-          {"num_train_epochs", state.num_train_epochs},
-          {"rondo",
-           {{"updates", state.updates},
-            {"skipped_steps", state.skipped_steps},
-            {"samples", state.samples},
-            {"numerics_class", state.numerics_class},
-            {"settings", state.settings}}}};
-}
-
 std::optional<std::uint64_t> step_of(const std::filesystem::path& folder) {
   constexpr std::string_view kPrefix = "checkpoint-";
   const std::string name = folder.filename().string();
@@ -126,10 +106,9 @@ std::vector<std::pair<std::uint64_t, std::filesystem::path>> checkpoints_in(cons
 }
 
 absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerState& state,
-                             const model::Architecture& model, offload::ParameterStore& store,
-                             const std::filesystem::path& base_model) {
-  RONDO_RETURN_IF_ERROR(write_result(model, store, base_model, folder));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base_model, folder));
+                             const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
+  RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
   const std::vector<StoredArray> arrays = stored_arrays(model);
   std::vector<model::TensorToWrite> tensors;
   for (const StoredArray& array : arrays) {
@@ -141,21 +120,20 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
                           {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
       }));
   if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
-  return write_file_atomically(folder / kStateFile, to_json(state).dump(2) + "\n");
+  return write_trainer_state(folder, state);
 }
 
 }  // namespace
 
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
-                              const model::Architecture& model, offload::ParameterStore& store,
-                              const std::filesystem::path& base_model) {
+                              const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
   const std::filesystem::path place = output_dir / fmt::format("checkpoint-{}", state.global_step);
   const std::filesystem::path aside = output_dir / fmt::format(".checkpoint-{}.part", state.global_step);
   std::error_code error;
   std::filesystem::remove_all(aside, error);
   std::filesystem::create_directories(aside, error);
   if (error) return internal_error("{}: cannot be made: {}", aside.string(), error.message());
-  absl::Status status = fill_checkpoint(aside, state, model, store, base_model);
+  absl::Status status = fill_checkpoint(aside, state, model, store, base);
   if (status.ok()) status = sync_path(aside);
   if (!status.ok()) {
     std::filesystem::remove_all(aside, error);
@@ -165,37 +143,6 @@ absl::Status write_checkpoint(const std::filesystem::path& output_dir, const Tra
   std::filesystem::rename(aside, place, error);
   if (error) return internal_error("{}: cannot be renamed into place: {}", place.string(), error.message());
   return sync_path(output_dir);
-}
-
-absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& folder) {
-  const std::string path = (folder / kStateFile).string();
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!json.is_object()) return invalid_input("{}: not a JSON object", path);
-  const auto own = json.find("rondo");
-  if (own == json.end() || !own->is_object()) {
-    return invalid_input("{}: key rondo is missing: not a checkpoint of this program", path);
-  }
-  const auto number = [&](const nlohmann::ordered_json& object, const char* key) -> absl::StatusOr<std::uint64_t> {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_number_unsigned()) {
-      return invalid_input("{}: key {}: expected a number that is not negative", path, key);
-    }
-    return found->get<std::uint64_t>();
-  };
-  TrainerState state;
-  RONDO_ASSIGN_OR_RETURN(state.global_step, number(json, "global_step"));
-  RONDO_ASSIGN_OR_RETURN(state.max_steps, number(json, "max_steps"));
-  RONDO_ASSIGN_OR_RETURN(state.updates, number(*own, "updates"));
-  RONDO_ASSIGN_OR_RETURN(state.skipped_steps, number(*own, "skipped_steps"));
-  RONDO_ASSIGN_OR_RETURN(state.samples, number(*own, "samples"));
-  if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
-  if (json.contains("log_history") && json["log_history"].is_array()) state.log_history = json["log_history"];
-  if (own->contains("settings")) state.settings = (*own)["settings"];
-  if (own->contains("numerics_class") && (*own)["numerics_class"].is_string()) {
-    state.numerics_class = (*own)["numerics_class"].get<std::string>();
-  }
-  return state;
 }
 
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,
@@ -217,7 +164,10 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     }));
     files.release(*tensor);
   }
-  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+  if (store.published_versions() > 1) {
+    store.set_all_versions(state.updates);  // which says where the newest weights lie
+    RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+  }
   return state;
 }
 
@@ -227,16 +177,25 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
   return found.back().second;
 }
 
-absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit) {
+absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit, std::uint64_t best) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".checkpoint-") && name.ends_with(".part")) std::filesystem::remove_all(entry.path(), error);
   }
   const auto found = checkpoints_in(output_dir);
-  for (std::size_t i = 0; limit > 0 && i + limit < found.size(); ++i) {
-    std::filesystem::remove_all(found[i].second, error);
-    if (error) return internal_error("{}: cannot be removed: {}", found[i].second.string(), error.message());
+  if (limit == 0 || found.empty()) return absl::OkStatus();
+  const std::uint64_t newest = found.back().first;
+  const auto stays = [&](std::uint64_t step) { return step == newest || (best != 0 && step == best); };
+  auto others = static_cast<std::uint64_t>(
+      std::ranges::count_if(found, [&](const auto& checkpoint) { return !stays(checkpoint.first); }));
+  const std::uint64_t kept = found.size() - others;
+  for (const auto& [step, folder] : found) {
+    if (stays(step)) continue;
+    if (kept + others <= limit) break;
+    --others;
+    std::filesystem::remove_all(folder, error);
+    if (error) return internal_error("{}: cannot be removed: {}", folder.string(), error.message());
   }
   return absl::OkStatus();
 }

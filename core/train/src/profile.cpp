@@ -69,8 +69,9 @@ class Profiler {
     if (config_.dataset.empty()) {
       data_.train = assumed_data(config_);
     } else {
-      if (model_.folder.empty()) return find_model(config_.model_name_or_path).status();  // data needs its tokenizer
-      RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.folder));
+      if (model_.folder.empty())
+        return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
+      RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, text));
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);

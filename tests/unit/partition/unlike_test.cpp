@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <random>
 
@@ -254,19 +253,14 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomPools, testing::Combine(testing::Range(1U,
 TEST(LargePools, NinetyFourBlocksOnEightUnlikeDevices_GapIsBounded) {
   Scene scene = make_scene(188, 32, 6 * kLayerFlops);
   for (int i = 0; i < 8; ++i) add_device(scene, 1e12 * (1 + 0.3 * i));
-  const auto begin = std::chrono::steady_clock::now();
   const auto plan = make_plan(scene.model, scene.work, scene.machine, {});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   ASSERT_TRUE(plan.ok()) << plan.status();
   double speeds = 0;
   for (const DeviceShape& device : scene.machine.devices) speeds += device.profile.speed(scene.work.dtype);
   // A forward and a backward from what is kept, at least.
   const double least = 32 * (188 * 3 * kLayerFlops + 3 * 6 * kLayerFlops) / speeds;
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
   RecordProperty("percent_over_lower_bound", static_cast<int>(100 * (plan->predicted.step_seconds / least - 1)));
   EXPECT_LT(plan->predicted.bubble, 0.08);
-  // Not a measurement, which is a benchmark's: to catch a search that explodes.
-  EXPECT_LT(seconds, 20);
 }
 
 }  // namespace

@@ -79,6 +79,12 @@ struct StepResult {
   bool skipped = false;  // no targets: nothing was updated
 };
 
+/// What the last step that train() or evaluate() ran has shown, also where it failed.
+struct LastStep {
+  std::vector<double> losses;  // by microbatch: sums over its targets
+  bool finite = true;          // losses and gradients
+};
+
 class StepExecutor {
  public:
   /// Allocates all device memory and compiles all programs. Errors: ResourceExhausted, Unimplemented, as the devices
@@ -120,6 +126,7 @@ class StepExecutor {
   std::uint64_t retries() const;
   /// In the order of their loss.
   std::vector<partition::DeviceIndex> lost_devices() const;
+  const LastStep& last_step() const;
   /// One line for each thing of which the user should know, since the last call.
   std::vector<std::string> take_notes();
   /// What the next step follows; another one than at the start when a device was lost.
