@@ -89,4 +89,20 @@ std::optional<std::vector<double>> numbers_of(std::string_view list) {
   return numbers;
 }
 
+std::string yaml_quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
 }  // namespace rondo::train::config

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace rondo::train::config {
 
 /// Without spaces and tabs at both ends.
@@ -25,5 +27,12 @@ std::vector<std::string> elements_of(std::string_view list);
 
 /// The same as numbers; nothing when one of them is none.
 std::optional<std::vector<double>> numbers_of(std::string_view list);
+
+/// A YAML double-quoted scalar.
+std::string yaml_quoted(const std::string& text);
+
+/// What a YAML file must be before it is parsed: yaml-cpp takes some control characters for the end of the file and
+/// replaces what is no UTF-8, neither of which is let in. Errors: InvalidArgument naming file and line.
+absl::Status check_yaml_bytes(const std::string& path, const std::string& text);
 
 }  // namespace rondo::train::config

@@ -4,6 +4,7 @@
 // Source: Loshchilov and Hutter (arXiv 1711.05101); arithmetic in PyTorch's order, in fp32.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -60,13 +61,14 @@ class HostOptimizer {
   };
   void update_range(ParameterId id, const Range& range, const StepFactors& factors, std::uint64_t version);
   absl::Status update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version);
-  void take_time(ParameterId id) const;
+  void take_time(ParameterId id);
 
   const AdamWSettings settings_;
   ParameterStore& parameters_;
   GradientHome& gradients_;
   devices::ThreadPool& threads_;
   const devices::HostProfile timing_;
+  std::chrono::steady_clock::time_point busy_until_;  // of the machine that is not there
 };
 
 }  // namespace rondo::offload
