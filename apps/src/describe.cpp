@@ -235,6 +235,24 @@ std::string describe_profile(const Json& document) {
   return text + format_table(rows) + format_table(phases);
 }
 
+std::string describe_runs(const Json& document) {
+  std::vector<std::vector<std::string>> rows = {
+      {"folder", "run", "status", "started", "steps", "loss", "eval", "tokens/s", "model"}};
+  const auto number = [](const Json& run, const char* key) {
+    return run.at(key).is_number() ? fmt::format("{:.4f}", run.at(key).get<double>()) : std::string("-");
+  };
+  for (const Json& run : document.at("runs")) {
+    const Json& total = run.at("total_steps");
+    const std::string started = text_of(run, "started");
+    rows.push_back({one_line(text_of(run, "output_dir")), run.at("id").is_number() ? run.at("id").dump() : "-",
+                    text_of(run, "status") + (run.at("exists").get<bool>() ? "" : ", folder gone"),
+                    started.empty() ? "-" : started,
+                    run.at("steps").dump() + (total.is_number() ? "/" + total.dump() : ""), number(run, "final_loss"),
+                    number(run, "best_eval_loss"), rate_of(run, "tokens_per_second"), one_line(text_of(run, "model"))});
+  }
+  return rows.size() == 1 ? "no runs\n" : format_table(rows);
+}
+
 std::string describe_sweep(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
       {"devices", "global batch", "a step", "tokens/s", "bubble", "limited by"}};
@@ -264,24 +282,6 @@ std::string describe_sweep(const Json& document) {
     if (point.contains("error")) text += labelled("refused", text_of(point, "error"));
   }
   return text;
-}
-
-std::string describe_runs(const Json& document) {
-  std::vector<std::vector<std::string>> rows = {
-      {"folder", "run", "status", "started", "steps", "loss", "eval", "tokens/s", "model"}};
-  const auto number = [](const Json& run, const char* key) {
-    return run.at(key).is_number() ? fmt::format("{:.4f}", run.at(key).get<double>()) : std::string("-");
-  };
-  for (const Json& run : document.at("runs")) {
-    const Json& total = run.at("total_steps");
-    const std::string started = text_of(run, "started");
-    rows.push_back({one_line(text_of(run, "output_dir")), run.at("id").is_number() ? run.at("id").dump() : "-",
-                    text_of(run, "status") + (run.at("exists").get<bool>() ? "" : ", folder gone"),
-                    started.empty() ? "-" : started,
-                    run.at("steps").dump() + (total.is_number() ? "/" + total.dump() : ""), number(run, "final_loss"),
-                    number(run, "best_eval_loss"), rate_of(run, "tokens_per_second"), one_line(text_of(run, "model"))});
-  }
-  return rows.size() == 1 ? "no runs\n" : format_table(rows);
 }
 
 std::string describe_devices(const Json& document) {

@@ -177,7 +177,7 @@ TEST(NotFinite, SampleAtFault_IsNamed) {
   const Outcome data = workspace.run({"data", "--model=model", "--dataset=texts.jsonl", "--samples=4", "--json"});
   const Json samples = Json::parse(data.out, nullptr, false)["samples"];
   std::vector<int> others;
-  for (const int sample : {0, 1, 3}) {
+  for (const std::size_t sample : {0U, 1U, 3U}) {
     for (const int id : samples[sample]["input_ids"]) others.push_back(id);
   }
   int rare = -1;

@@ -76,7 +76,7 @@ TEST(HubCache, Revision_IsARefOrACommit) {
   workspace.write("hub/models--acme--tiny/refs/pr/1", kOther);
   expect_answer(workspace, generate());
   expect_answer(workspace, generate({std::string("--model_revision=") + kCommit}));
-  for (const std::string revision : {std::string("pr/1"), std::string(kOther)}) {
+  for (const std::string& revision : {std::string("pr/1"), std::string(kOther)}) {
     const Outcome outcome = workspace.run(generate({"--revision=" + revision}));
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, testing::HasSubstr(in_snapshot("tokenizer.json", kOther)));

@@ -119,9 +119,9 @@ class StepExecutor::Impl {
     count_begun_ = 0;
     RONDO_RETURN_IF_ERROR(status);
     for (std::size_t m = 0; m < microbatches.size(); ++m) result.loss_sum += crew_->jobs[0].losses[m];
-    if (keeps_pace_) note_computed();
     keep_losses(crew_->jobs[0]);
     last_step_.finite = std::isfinite(result.loss_sum);
+    if (keeps_pace_) note_computed();
     return result;
   }
 

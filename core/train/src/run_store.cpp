@@ -208,7 +208,9 @@ absl::StatusOr<StoredRun> RunStore::begin(const StoredRun& run, bool resumed) {
       const StoredRun before = row_of(found);
       line.id = before.id;
       line.started = before.started;
+      line.final_loss = before.final_loss;
       line.best_eval_loss = before.best_eval_loss;
+      line.tokens_per_second = before.tokens_per_second;
     } else if (state != SQLITE_DONE) {
       return fault(database_.get(), path_);
     }

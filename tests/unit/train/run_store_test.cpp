@@ -116,6 +116,7 @@ TEST_F(Runs, OneFolder_HasOneLine) {
   ASSERT_TRUE(store.ok());
   StoredRun first = *store->begin(some_run("/a"), false);
   first.best_eval_loss = 0.5;
+  first.final_loss = 0.75;
   ASSERT_TRUE(store->update(first).ok());
   StoredRun again = some_run("/a");
   again.started += 100;
@@ -123,6 +124,7 @@ TEST_F(Runs, OneFolder_HasOneLine) {
   EXPECT_EQ(resumed.id, first.id);
   EXPECT_EQ(resumed.started, first.started);
   EXPECT_EQ(resumed.best_eval_loss, 0.5);
+  EXPECT_EQ(resumed.final_loss, 0.75);
   const StoredRun anew = *store->begin(again, false);
   EXPECT_NE(anew.id, first.id);
   ASSERT_EQ(list().size(), 1U);

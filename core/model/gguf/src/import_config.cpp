@@ -221,6 +221,9 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
     return invalid_input("{}: general.architecture: {} is not supported; supported: llama, qwen2, qwen3", file.origin(),
                          name_in_quotes(architecture));
   }
+  const std::string prefix = architecture + ".";
+  refuse_unsupported(keys, prefix);
+  RONDO_RETURN_IF_ERROR(keys.status());
   const auto embedding = file.tensors.find("token_embd.weight");
   if (embedding == file.tensors.end() || embedding->second.shape.size() != 2) {
     return invalid_input("{}: tensor token_embd.weight: expected a matrix, found none", file.origin());
@@ -229,12 +232,10 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
     return invalid_input("{}: tensor token_embd.weight: expected at most {} rows, found {}", file.origin(), kMaxToken,
                          embedding->second.shape[0]);
   }
-  const std::string prefix = architecture + ".";
   model::ModelConfig config;
   config.family = *family;
   config.vocab_size = static_cast<std::uint32_t>(embedding->second.shape[0]);
   config.weight_type = weight_type_of(embedding->second);
-  refuse_unsupported(keys, prefix);
   read_sizes(keys, prefix, config);
   RONDO_RETURN_IF_ERROR(keys.status());  // from here on the sizes are used to allocate and to divide
   read_scaling(keys, prefix, config);

@@ -107,13 +107,13 @@ struct Config {
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
-  std::string sweep;  // plan, profile: config_sweep.h
-  std::string plot;
   std::vector<std::string> run_names;  // runs, report: the words after the verb
   bool exact_match = false;            // eval
   std::string shell;                   // completion
   std::string file;                    // import
   std::string from = "auto";
+  std::string sweep;  // plan, profile: config_sweep.h
+  std::string plot;
   // export.
   std::string format = "gguf";
   std::string output;

@@ -56,7 +56,7 @@ class RunStore {
   /// Reads only: a missing file is an empty list.
   static absl::StatusOr<std::vector<StoredRun>> list(const std::filesystem::path& path);
 
-  /// Writes the line of run.output_dir. With `resumed` the line that is there keeps its id, start and best loss;
+  /// Writes the line of run.output_dir. With `resumed` the line that is there keeps its id, start and numbers;
   /// returns the line as it now stands.
   absl::StatusOr<StoredRun> begin(const StoredRun& run, bool resumed);
   /// Writes everything but id and folder of run `run.id`.
