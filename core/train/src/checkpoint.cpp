@@ -164,7 +164,10 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     }));
     files.release(*tensor);
   }
-  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+  if (store.published_versions() > 1) {
+    store.set_all_versions(state.updates);  // which says where the newest weights lie
+    RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+  }
   return state;
 }
 

@@ -29,8 +29,10 @@ class PlanSweep {
   absl::Status open(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(model_, open_model(config, Purpose::kTrain, false));
     if (config.dataset.empty()) return absl::OkStatus();
-    if (model_.folder.empty()) return find_model(config.model_name_or_path).status();  // data needs its tokenizer
-    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.folder));
+    if (model_.folder.empty()) {
+      return find_model(config.model_name_or_path, config.model_revision).status();  // data needs its tokenizer
+    }
+    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config, text));
     return absl::OkStatus();
   }
