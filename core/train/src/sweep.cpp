@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "config_sweep.h"
+#include "plan_document.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/train/run.h"
