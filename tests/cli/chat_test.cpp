@@ -210,7 +210,7 @@ TEST(ChatTerminal, CtrlC_StopsTheAnswerAndNotTheProgram) {
   ASSERT_TRUE(terminal.shows("> "));
   terminal.type("Name a colour.\r");
   ASSERT_TRUE(terminal.shows("Name a colour."));
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("note: stopped"));
   ASSERT_TRUE(terminal.shows("> "));
