@@ -48,6 +48,15 @@ TEST(ChatPipe, FirstTurn_IsWhatGenerateSays) {
   EXPECT_EQ(said.err, "");
 }
 
+TEST(ChatPipe, GgufFile_IsTalkedToAsItsDirectory) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run({"export", "--model=model", "--output=m.gguf", "--quantization=f32"}).status, 0);
+  const Outcome folder = piped(workspace, chat({"--json"}), "Name a colour.\nAnd a fruit?\n");
+  const Outcome file = piped(workspace, chat({"--json", "--model=m.gguf"}), "Name a colour.\nAnd a fruit?\n");
+  EXPECT_EQ(file.status, 0) << file.err;
+  EXPECT_EQ(file.out, folder.out);
+}
+
 TEST(ChatPipe, LaterTurns_HoldTheEarlierOnesAndReuseThem) {
   const Workspace workspace;
   const Json json = json_of(piped(workspace, chat({"--json"}), "Name a colour.\n\nAnd a fruit?\nA tree?"));
