@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 
 namespace rondo::train {
@@ -108,14 +109,15 @@ void bind_rest(const StoredRun& run, Statement& statement) {
   statement.bind(run.tokens_per_second);
 }
 
-std::string first_line(const fs::path& path) {
-  const absl::StatusOr<std::string> text = read_file(path);
-  return text.ok() ? text->substr(0, text->find('\n')) : std::string();
+/// Files of /proc have no size: they are read to their end. Empty when there is none.
+std::string read_proc(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Field 22 of /proc/<pid>/stat, the time of its start; the name in field 2 may hold anything but ends with ')'.
 std::string start_of(const std::string& pid) {
-  const std::string stat = first_line(fs::path("/proc") / pid / "stat");
+  const std::string stat = read_proc(fs::path("/proc") / pid / "stat");
   std::size_t at = stat.rfind(')');
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
   if (at == std::string::npos) return {};
@@ -127,7 +129,10 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
 }
 
-std::string boot() { return first_line("/proc/sys/kernel/random/boot_id"); }
+std::string boot() {
+  const std::string id = read_proc("/proc/sys/kernel/random/boot_id");
+  return id.substr(0, id.find('\n'));
+}
 
 }  // namespace
 
