@@ -165,12 +165,17 @@ TEST(Flags, Strings_TakeTheSpellingsOfOtherTools) {
 }
 
 TEST(Flags, DataSets_AreAListWithAWeightEach) {
-  const Config config = parsed({"--dataset=a.jsonl, b.jsonl", "--dataset_weights", "2, 0.5", "--sample_packing"});
-  EXPECT_EQ(config.dataset, "a.jsonl,b.jsonl");
-  EXPECT_EQ(config.dataset_weights, "2,0.5");
-  EXPECT_TRUE(config.packing);
+  const auto with_sets = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model=m", "--output_dir=o"});
+    return parse_arguments("train", flags);
+  };
+  const auto config = with_sets({"--dataset=a.jsonl, b.jsonl", "--dataset_weights", "2, 0.5", "--sample_packing"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->dataset, "a.jsonl,b.jsonl");
+  EXPECT_EQ(config->dataset_weights, "2,0.5");
+  EXPECT_TRUE(config->packing);
   for (const char* weights : {"0,1", "-1,1", "1,", "1,x", "1001,1", "nan,1", "1", "1,2,3"}) {
-    EXPECT_THAT(refusal({"--dataset=a,b", std::string("--dataset_weights=") + weights}),
+    EXPECT_THAT(message_of(with_sets({"--dataset=a,b", std::string("--dataset_weights=") + weights})),
                 StartsWith("--dataset_weights: expected "))
         << weights;
   }
