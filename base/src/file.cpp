@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -72,9 +74,9 @@ MappedFile::~MappedFile() {
 void MappedFile::release_pages(std::span<const std::byte> range) const {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto first = static_cast<std::size_t>(range.data() - data_);  // the mapping begins at a page
-  const std::size_t begin = round_up(first, page);
-  const std::size_t end = (first + range.size()) / page * page;
-  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  const std::size_t begin = first / page * page;
+  const std::size_t end = std::min<std::size_t>(round_up(first + range.size(), page), round_up(size_, page));
+  if (!range.empty()) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {
@@ -124,6 +126,16 @@ absl::Status write_file_atomically(const std::filesystem::path& path, std::strin
   if (::rename(aside.c_str(), path.c_str()) != 0) return failure("renamed into place");
   const std::filesystem::path folder = path.parent_path();
   return sync_path(folder.empty() ? "." : folder);
+}
+
+std::filesystem::path user_cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value != nullptr ? value : "");
+  };
+  if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "rondo";
+  if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "rondo";
+  return {};
 }
 
 std::string format_bytes(Bytes bytes) {

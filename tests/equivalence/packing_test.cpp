@@ -85,16 +85,18 @@ TEST_P(PackingLeaks, PackedStep_HasTheGradientOfItsSamplesApart) {
 /// Samples `first` (its labels masked) and `second` in one sequence.
 schedule::Microbatch beside(const data::Sample& first, const data::Sample& second) {
   data::Dataset pair;
-  pair.samples = {first, second};
-  std::ranges::fill(pair.samples[0].labels, data::kMasked);
+  data::Sample masked = first;
+  std::ranges::fill(masked.labels, data::kMasked);
+  pair.samples.push_back(masked);
+  pair.samples.push_back(second);
   const data::Sequences sequences = data::pack_in_order(pair, {0, 1}, 64);
   EXPECT_EQ(sequences.size(), 1U);
   return train::to_microbatch(data::make_batch(pair, sequences[0]), 42, 0);
 }
 
 TEST_P(PackingLeaks, ChangedNeighbour_LeavesASamplesLossBitForBit) {
-  const data::Sample& own = dataset_.samples[1];
-  const data::Sample& neighbour = dataset_.samples[2];
+  const data::Sample own = dataset_.samples[1];
+  const data::Sample neighbour = dataset_.samples[2];
   data::Sample other = neighbour;
   for (data::TokenId& id : other.ids) id = (id + 17) % 61;
   schedule::Microbatch joined = beside(other, own);  // as a packer without bounds would lay them

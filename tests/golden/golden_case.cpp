@@ -67,7 +67,7 @@ std::vector<schedule::Microbatch> microbatches_of(const Sequences& step, std::ui
   std::vector<schedule::Microbatch> batches;
   for (const std::vector<data::Sample>& samples : step) {
     data::Dataset dataset;
-    dataset.samples = samples;
+    for (const data::Sample& sample : samples) dataset.samples.push_back(sample);
     std::vector<std::uint32_t> order(samples.size());
     std::iota(order.begin(), order.end(), 0U);
     batches.push_back(train::to_microbatch(data::make_batch(dataset, order), 0, number));

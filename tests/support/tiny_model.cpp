@@ -134,7 +134,7 @@ data::Dataset random_samples(std::uint32_t vocabulary, std::uint64_t seed, std::
       sample.ids.push_back(id);
       sample.labels.push_back(t >= first ? id : data::kMasked);
     }
-    dataset.samples.push_back(std::move(sample));
+    dataset.samples.push_back(sample);
   }
   return dataset;
 }

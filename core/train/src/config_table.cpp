@@ -79,6 +79,8 @@ std::vector<Entry> model_and_data_keys() {
             "of a conversation's answers only the last one is a target"),
       Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records of each set; 0: all")
           .to(kManySteps),
+      Entry(kOfData, "dataset_prepared_path", &Config::dataset_prepared_path,
+            "folder that keeps the tokens of files above 1 MiB; none: memory; empty: in the user's cache folder"),
       Entry(kRun, "shuffle", &Config::shuffle, "a new order in every epoch; false keeps file order"),
       Entry(kRun | kAnswers | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
   };

@@ -105,7 +105,7 @@ Loader::Lengths Loader::lengths(std::uint64_t steps) {
     for (const auto& samples : samples_of(step)) {
       std::uint32_t tokens = 0;
       for (const std::uint32_t sample : samples) {
-        const auto length = static_cast<std::uint32_t>(dataset_.samples[sample].ids.size());
+        const std::uint32_t length = dataset_.samples.length(sample);
         tokens += length;
         lengths.longest_sequence = std::max(lengths.longest_sequence, length);
       }

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "config_text.h"
+#include "rondo/base/file.h"
+#include "rondo/base/hash.h"
 #include "rondo/base/status.h"
 #include "rondo/data/mixture.h"
 #include "rondo/data/template_source.h"
@@ -83,12 +85,29 @@ devices::HostProfile measured_host(devices::ThreadPool& threads) {
   return host;
 }
 
+/// Where the run's tokens are kept.
+fs::path prepared_folder(const Config& config) {
+  if (config.dataset_prepared_path == "none") return {};
+  if (!config.dataset_prepared_path.empty()) return config.dataset_prepared_path;
+  const fs::path cache = user_cache_folder();
+  return cache.empty() ? cache : cache / "prepared";
+}
+
 }  // namespace
 
 absl::StatusOr<TextParts> open_text(const Documents& documents) {
   RONDO_ASSIGN_OR_RETURN(data::Tokenizer tokenizer, data::Tokenizer::load(documents));
   RONDO_ASSIGN_OR_RETURN(std::optional<data::ChatTemplate> chat, data::load_chat_template(documents));
-  return TextParts{std::move(tokenizer), std::move(chat)};
+  ContentHash hash;
+  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> source, data::chat_template_source(documents));
+  hash.add_text(source.value_or(""));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
+    if (!documents.has(name)) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
+    hash.add_text(name);
+    hash.add_text(text);
+  }
+  return TextParts{std::move(tokenizer), std::move(chat), hash.hex()};
 }
 
 absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
@@ -97,6 +116,7 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   options.train_on_prompt = config.train_on_prompt;
   options.mask_history = config.mask_history;
   options.max_samples = config.max_samples;
+  options.prepared = prepared_folder(config);
   constexpr std::pair<const char*, data::DataFormat> kFormats[] = {
       {"auto", data::DataFormat::kAuto},
       {"messages", data::DataFormat::kMessages},
@@ -235,7 +255,9 @@ data::Dataset assumed_data(const Config& config) {
   sample.ids.assign(config.cutoff_len, 0);
   sample.labels.assign(config.cutoff_len, 0);
   data::Dataset dataset;
-  dataset.samples.assign(std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps, sample);
+  const std::size_t samples = std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps;
+  dataset.samples.push_back(sample);
+  dataset.samples = dataset.samples.select(std::vector<std::uint32_t>(samples, 0U));
   dataset.report.path = "none";
   dataset.report.format = "none: every sequence counts as cutoff_len tokens";
   dataset.report.records = dataset.samples.size();

@@ -79,21 +79,26 @@ absl::Status Trainer::open() {
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
-  const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
-  for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
-    for (const data::Sample& sample : set->samples) {
-      const auto largest = std::ranges::max_element(sample.ids);
-      if (largest != sample.ids.end() && *largest >= vocabulary) {
-        const data::DataReport& report = set->report.parts.empty() ? set->report : set->report.parts[sample.source];
-        return invalid_input(
-            "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
-            report.path, sample.index, *largest, vocabulary);
-      }
-    }
-  }
+  RONDO_RETURN_IF_ERROR(check_vocabulary());
   const Bytes program = devices::program_memory();
   const Bytes now = devices::process_memory().now;
   text_bytes_ = now > program ? now - program : 0;
+  return absl::OkStatus();
+}
+
+/// Refuses data with ids that the model does not have.
+absl::Status Trainer::check_vocabulary() const {
+  const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
+  const auto check = [vocabulary](const data::DataReport& report) {
+    if (report.largest_token < vocabulary) return absl::OkStatus();
+    return invalid_input(
+        "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
+        report.path, report.largest_token_record, report.largest_token, vocabulary);
+  };
+  for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
+    for (const data::DataReport& part : set->report.parts) RONDO_RETURN_IF_ERROR(check(part));
+    RONDO_RETURN_IF_ERROR(check(set->report));
+  }
   return absl::OkStatus();
 }
 
@@ -195,6 +200,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   last_end_ = started_;
   const Watcher watcher(stop_, *executor_);
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
+  batches_.emplace(data_.train, loader_options(config_), end);
   while (state_.global_step < end && !is_stopped_early(state_)) {
     if (stop_.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
@@ -233,7 +239,9 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
 /// what the run holds when no step is under way.
 void Trainer::begin_steps(std::uint64_t end) {
   const auto begin = [this](std::uint64_t step) {
-    begun_.push_back(loader_->step(step));
+    const Clock::time_point asked = Clock::now();
+    begun_.push_back(batches_->take(step));
+    data_seconds_ += seconds_between(asked, Clock::now());
     executor_->begin(begun_.back());
   };
   const std::uint64_t step = state_.global_step;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "batches_ahead.h"
 #include "loss_watch.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/train/checkpoint.h"
@@ -29,6 +30,7 @@ class Trainer {
 
  private:
   absl::Status open();
+  absl::Status check_vocabulary() const;
   absl::Status plan();
   absl::Status resume();
   absl::Status start();
@@ -66,6 +68,8 @@ class Trainer {
   PlannedRun planned_;
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
+  std::optional<BatchesAhead> batches_;                  // of the steps to come
+  double data_seconds_ = 0;                              // that steps waited for them since the last one was logged
   std::deque<std::vector<schedule::Microbatch>> begun_;  // of steps that the executor has begun
   std::optional<MetricsFile> metrics_;
   RateSchedule rate_;

@@ -52,7 +52,7 @@ StepRecords Trainer::records_of(Loader& loader, const data::Dataset& dataset, st
   StepRecords records;
   for (const auto& samples : loader.samples_of(step)) {
     records.emplace_back();
-    for (const std::uint32_t sample : samples) records.back().push_back(dataset.samples[sample].index);
+    for (const std::uint32_t sample : samples) records.back().push_back(dataset.samples.index(sample));
   }
   return records;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "rondo/data/describe.h"
 #include "rondo/devices/host_memory.h"
@@ -30,6 +31,7 @@ nlohmann::ordered_json to_json(const StepReport& report) {
           {"tokens", report.tokens},
           {"tokens_per_second", report.tokens_per_second},
           {"step_seconds", report.step_seconds},
+          {"data_seconds", report.data_seconds},
           {"elapsed_seconds", report.elapsed_seconds},
           {"remaining_seconds", report.remaining_seconds},
           {"sol", report.sol},
@@ -144,6 +146,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   for (const schedule::Microbatch& batch : batches) report.tokens += batch.ids.size();
   const Clock::time_point now = Clock::now();
   report.step_seconds = seconds;
+  report.data_seconds = std::exchange(data_seconds_, 0.0);
   report.tokens_per_second = static_cast<double>(report.tokens) / std::max(seconds, 1e-9);
   report.elapsed_seconds = std::chrono::duration<double>(now - started_).count();
   const auto done = static_cast<double>(step - first_step_);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -56,17 +55,8 @@ double speed_in(const Json& object, const char* name) {
 }  // namespace
 
 SpeedCache SpeedCache::of_user() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::filesystem::path(value != nullptr ? value : "");
-  };
-  if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) {
-    return SpeedCache(cache / "rondo" / "speeds.json");
-  }
-  if (const auto home = variable("HOME"); home.is_absolute()) {
-    return SpeedCache(home / ".cache" / "rondo" / "speeds.json");
-  }
-  return SpeedCache({});
+  const std::filesystem::path folder = user_cache_folder();
+  return SpeedCache(folder.empty() ? folder : folder / "speeds.json");
 }
 
 std::optional<DeviceProfile> SpeedCache::find(const Device& device) const {

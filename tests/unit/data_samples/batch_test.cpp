@@ -134,8 +134,10 @@ TEST(MakeBatch, Samples_AreOneFlatListWithShiftedTargets) {
 }
 
 TEST(MakeBatch, LabelAtPositionZero_IsNoTarget) {
-  Dataset dataset = dataset_of(1);
-  dataset.samples[0].labels = dataset.samples[0].ids;
+  Sample sample = dataset_of(1).samples[0];
+  sample.labels = sample.ids;
+  Dataset dataset;
+  dataset.samples.push_back(sample);
   EXPECT_EQ(make_batch(dataset, std::vector<std::uint32_t>{0}).target_tokens, 1U);
 }
 

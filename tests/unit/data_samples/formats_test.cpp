@@ -26,10 +26,10 @@ class Formats : public testing::Test {
   }
   /// The whole text of sample `i`.
   std::string text(const Dataset& dataset, std::size_t i = 0) const {
-    return model_.tokenizer->decode(dataset.samples.at(i).ids, false);
+    return model_.tokenizer->decode(dataset.samples[i].ids, false);
   }
   std::string targets(const Dataset& dataset, std::size_t i = 0) const {
-    return targets_of(*model_.tokenizer, dataset.samples.at(i));
+    return targets_of(*model_.tokenizer, dataset.samples[i]);
   }
   const Model model_ = load_model("chatml");
 };
@@ -192,7 +192,9 @@ TEST_F(Formats, CutoffLen_KeepsTheHeadAndCounts) {
   options.cutoff_len = 4;
   const auto cut = load(R"({"text":"The cat sat on the mat and the dog ran."})", options);
   ASSERT_TRUE(whole.ok() && cut.ok());
-  EXPECT_EQ(cut->samples[0].ids, std::vector(whole->samples[0].ids.begin(), whole->samples[0].ids.begin() + 4));
+  std::vector<TokenId> head = whole->samples[0].ids;
+  head.resize(4);
+  EXPECT_EQ(cut->samples[0].ids, head);
   EXPECT_EQ(cut->samples[0].labels, cut->samples[0].ids);
   EXPECT_EQ(cut->report.truncated, 1U);
   EXPECT_EQ(cut->report.longest, 4U);

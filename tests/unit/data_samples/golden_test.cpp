@@ -40,7 +40,7 @@ class Golden : public testing::TestWithParam<const char*> {
       }
       ASSERT_TRUE(dataset.ok()) << dataset.status();
       ASSERT_EQ(dataset->samples.size(), 1U);
-      const Sample& sample = dataset->samples[0];
+      const Sample sample = dataset->samples[0];
       EXPECT_EQ(sample.ids, goldens[index]["input_ids"].get<std::vector<TokenId>>());
       EXPECT_EQ(sample.labels, goldens[index]["labels"].get<std::vector<std::int32_t>>())
           << "targets: " << testing_support::targets_of(*model.tokenizer, sample);

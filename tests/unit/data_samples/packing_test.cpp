@@ -21,7 +21,7 @@ Dataset of_lengths(const std::vector<std::uint32_t>& lengths) {
     for (std::uint32_t t = 0; t < lengths[i]; ++t) sample.ids.push_back(static_cast<TokenId>(100 * i + t));
     sample.labels.assign(sample.ids.begin(), sample.ids.end());
     sample.index = i;
-    dataset.samples.push_back(std::move(sample));
+    dataset.samples.push_back(sample);
   }
   return dataset;
 }
@@ -47,7 +47,7 @@ void expect_whole(const Dataset& dataset, const Sequences& sequences, std::uint3
   std::vector<std::uint32_t> seen;
   for (const auto& samples : listed(sequences)) {
     std::size_t tokens = 0;
-    for (const std::uint32_t sample : samples) tokens += dataset.samples[sample].ids.size();
+    for (const std::uint32_t sample : samples) tokens += dataset.samples.length(sample);
     EXPECT_LE(tokens, capacity);
     EXPECT_FALSE(samples.empty());
     seen.insert(seen.end(), samples.begin(), samples.end());

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "batches_ahead.h"
 #include "rondo/devices/op.h"
 #include "tiny_model.h"
 
@@ -148,9 +149,12 @@ TEST(Lengths, OfWholeEpochs_AreThoseOfTheBatches) {
 }
 
 TEST(Lengths, OfFewSteps_CountNoOthers) {
-  data::Dataset dataset = samples(8);
-  dataset.samples[5].ids.assign(500, 1);
-  dataset.samples[5].labels.assign(500, 1);
+  data::Dataset dataset;
+  for (data::Sample sample : samples(8).samples) {
+    if (sample.index == 5) sample.ids.assign(500, 1);
+    if (sample.index == 5) sample.labels.assign(500, 1);
+    dataset.samples.push_back(sample);
+  }
   Loader loader(dataset, {1, 2, false, 42});
   EXPECT_LT(loader.lengths(2).longest, 500U);
   EXPECT_EQ(loader.lengths(3).longest, 500U);
@@ -256,6 +260,23 @@ TEST(Loader, StepsOfEpochs_AreRoundedUp) {
   EXPECT_EQ(loader.steps_of(2.1), 9U);
   EXPECT_EQ(loader.steps_of(1e300, 77), 77U);
   EXPECT_DOUBLE_EQ(loader.epochs_of(6), 1.5);
+}
+
+TEST(BatchesAhead, EveryStep_IsTheLoadersOwn) {
+  const data::Dataset dataset = samples(23);
+  const LoaderOptions options{2, 3, true, 42, 64};
+  Loader loader(dataset, options);
+  BatchesAhead ahead(dataset, options, 15);
+  for (const std::uint64_t step : {4U, 5U, 6U, 9U, 10U, 14U}) {  // a resumed run's first, and some that were skipped
+    const auto expected = loader.step(step);
+    const auto found = ahead.take(step);
+    ASSERT_EQ(found.size(), expected.size()) << step;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].ids, expected[i].ids) << step;
+      EXPECT_EQ(found[i].keys, expected[i].keys) << step;
+      EXPECT_EQ(found[i].bounds, expected[i].bounds) << step;
+    }
+  }
 }
 
 }  // namespace

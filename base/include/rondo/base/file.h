@@ -27,7 +27,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
-  /// Tells the kernel that these pages will not be read again soon: they stop counting as resident memory.
+  /// Tells the kernel that the pages with these bytes will not be read again soon: they stop counting as resident
+  /// memory. What is read of them nevertheless comes from the file again.
   void release_pages(std::span<const std::byte> range) const;
 
  private:
@@ -43,6 +44,9 @@ absl::StatusOr<std::string> read_file(const std::filesystem::path& path);
 /// Writes `contents` under another name in the same folder, syncs, renames onto `path` and syncs the folder.
 /// Errors: Internal naming the path; the old file, if any, is then untouched.
 absl::Status write_file_atomically(const std::filesystem::path& path, std::string_view contents);
+
+/// Where the program keeps what it can make again: $XDG_CACHE_HOME/rondo or $HOME/.cache/rondo; empty without either.
+std::filesystem::path user_cache_folder();
 
 /// fsync of a file or a folder. Errors: Internal naming the path.
 absl::Status sync_path(const std::filesystem::path& path);

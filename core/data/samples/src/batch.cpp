@@ -51,11 +51,12 @@ void recount(Dataset& dataset) {
   forget_kept(dataset.report);
   for (DataReport& part : dataset.report.parts) forget_kept(part);
   for (DatasetPart& part : dataset.parts) part.first = part.count = 0;
-  for (const Sample& sample : dataset.samples) {
-    count_kept(dataset.report, sample);
+  const SampleList& samples = dataset.samples;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    count_kept(dataset.report, samples.length(i), samples.targets(i));
     if (dataset.parts.empty()) continue;
-    count_kept(dataset.report.parts[sample.source], sample);
-    ++dataset.parts[sample.source].count;
+    count_kept(dataset.report.parts[samples.source(i)], samples.length(i), samples.targets(i));
+    ++dataset.parts[samples.source(i)].count;
   }
   for (std::size_t i = 1; i < dataset.parts.size(); ++i) {
     dataset.parts[i].first = dataset.parts[i - 1].first + dataset.parts[i - 1].count;
@@ -69,6 +70,8 @@ Dataset held_out_of(const Dataset& whole, std::size_t samples) {
     head.path = report.path;
     head.format = report.format;
     head.container = report.container;
+    head.largest_token = report.largest_token;
+    head.largest_token_record = report.largest_token_record;
     return head;
   };
   Dataset held;
@@ -113,13 +116,11 @@ absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, doubl
   std::vector<bool> is_held(count, false);
   for (std::size_t i = count - held; i < count; ++i) is_held[order[i]] = true;
   Dataset second = held_out_of(dataset, held);
-  std::vector<Sample> first;
-  first.reserve(count - held);
-  second.samples.reserve(held);
-  for (std::size_t i = 0; i < count; ++i) {
-    (is_held[i] ? second.samples : first).push_back(std::move(dataset.samples[i]));
-  }
-  dataset.samples = std::move(first);
+  std::vector<std::uint32_t> first;
+  std::vector<std::uint32_t> rest;
+  for (std::uint32_t i = 0; i < count; ++i) (is_held[i] ? rest : first).push_back(i);
+  second.samples = dataset.samples.select(rest);
+  dataset.samples = dataset.samples.select(first);
   recount(dataset);
   recount(second);
   for (DataReport& part : second.report.parts) part.records = part.kept;
@@ -128,7 +129,7 @@ absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, doubl
 
 TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> order) {
   std::size_t tokens = 0;
-  for (const std::uint32_t index : order) tokens += dataset.samples[index].ids.size();
+  for (const std::uint32_t index : order) tokens += dataset.samples.length(index);
   TokenBatch batch;
   batch.ids.reserve(tokens);
   batch.positions.reserve(tokens);
@@ -136,7 +137,7 @@ TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> ord
   batch.keys.reserve(tokens);
   batch.bounds.reserve(order.size() + 1);
   for (const std::uint32_t index : order) {
-    const Sample& sample = dataset.samples[index];
+    const Sample sample = dataset.samples[index];
     batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
     const std::uint64_t sample_key = mix64(sample.index ^ (std::uint64_t{sample.source} << 48U));
     for (std::size_t t = 0; t < sample.ids.size(); ++t) {

@@ -77,6 +77,9 @@ std::string describe_set(const DataReport& report) {
                                  report.path, report.format, report.container, report.records, report.kept,
                                  report.tokens, report.target_tokens, report.longest);
   if (!report.parts.empty()) return text;  // the rest is said of each
+  if (!report.prepared.empty()) {
+    text += fmt::format("\ntokens {} {}", report.reused ? "taken from" : "written to", report.prepared);
+  }
   if (report.truncated > 0) text += fmt::format("\n{} samples were cut to cutoff_len", report.truncated);
   if (report.without_target > 0) {
     text += fmt::format("\n{} samples have no target and are left out: record {}", report.without_target,

@@ -7,16 +7,19 @@
 #include <vector>
 
 #include "counting.h"
+#include "prepared.h"
 #include "record_format.h"
 #include "record_reader.h"
 #include "rondo/base/status.h"
 #include "rondo/data/samples.h"
 #include "sample_builder.h"
+#include "token_file.h"
 
 namespace rondo::data {
 namespace {
 
 constexpr std::size_t kNamedWithoutTarget = 10;
+constexpr std::uintmax_t kMostPrepared = 20ULL << 30U;  // bytes of all files of tokens together
 
 absl::StatusOr<std::vector<std::filesystem::path>> data_files(const std::filesystem::path& path) {
   std::error_code error;
@@ -49,15 +52,18 @@ ContainerHint hint_of(DataFormat format) {
   return format == DataFormat::kPlainText ? ContainerHint::kText : ContainerHint::kJson;
 }
 
+/// Records on their way into a data set: into memory, or through `file` when there is one.
 class Loader {
  public:
-  Loader(const std::filesystem::path& path, const Renderer& renderer, const DataOptions& options)
-      : options_(options), format_(options.format), builder_(renderer, options) {
+  Loader(const std::filesystem::path& path, const Renderer& renderer, const DataOptions& options,
+         std::optional<TokenFileWriter> file)
+      : options_(options), format_(options.format), builder_(renderer, options), file_(std::move(file)) {
     dataset_.report.path = path.string();
   }
 
   absl::Status read(const std::filesystem::path& file);
   bool full() const { return options_.max_samples != 0 && dataset_.report.records >= options_.max_samples; }
+  /// What was read. Of a set that goes into a file only the report is there: the samples are in the file.
   absl::StatusOr<Dataset> finish();
 
  private:
@@ -65,11 +71,13 @@ class Loader {
   absl::Status read_records(RecordReader& reader);
   absl::Status settle_format(DataFormat found, std::string_view place);
   absl::Status no_targets() const;
-  void take(BuiltSample built);
+  absl::Status take(const BuiltSample& built);
+  absl::Status keep(const Sample& sample);
 
   DataOptions options_;
   DataFormat format_;  // kAuto until the first record tells
   SampleBuilder builder_;
+  std::optional<TokenFileWriter> file_;
   Dataset dataset_;
   std::string first_place_;  // of the record that told the format
   std::uint64_t without_assistant_ = 0;
@@ -99,13 +107,14 @@ absl::Status Loader::settle_format(DataFormat found, std::string_view place) {
 }
 
 absl::Status Loader::read_text(const RecordReader& reader) {
-  for (Sample& sample : builder_.build_windows(reader.text(), dataset_.report.dropped_symbols)) {
-    if (full()) break;
+  absl::Status status;
+  dataset_.report.dropped_symbols += builder_.build_windows(reader.text(), [&](const Sample& window) {
     BuiltSample built;
-    built.sample = std::move(sample);
-    take(std::move(built));
-  }
-  return absl::OkStatus();
+    built.sample = window;
+    status = take(built);
+    return status.ok() && !full();
+  });
+  return status;
 }
 
 absl::Status Loader::read_records(RecordReader& reader) {
@@ -124,28 +133,40 @@ absl::Status Loader::read_records(RecordReader& reader) {
     if (!record.ok()) return with_context(record.status(), fmt::format("{} ({})", raw->place, format_name(format_)));
     auto built = builder_.build(*record);
     if (!built.ok()) return with_context(built.status(), raw->place);
-    take(*std::move(built));
+    RONDO_RETURN_IF_ERROR(take(*built));
   }
   return absl::OkStatus();
 }
 
-void Loader::take(BuiltSample built) {
+absl::Status Loader::take(const BuiltSample& built) {
   DataReport& report = dataset_.report;
-  built.sample.index = report.records++;
+  const std::uint64_t index = report.records++;
   report.dropped_symbols += built.dropped_symbols;
-  if (count_targets(built.sample) == 0) {
-    ++report.without_target;
-    without_assistant_ += built.without_assistant ? 1U : 0U;
-    not_written_ += built.answers_not_written ? 1U : 0U;
-    cut_off_ += built.targets_cut_off ? 1U : 0U;
-    if (report.first_without_target.size() < kNamedWithoutTarget) {
-      report.first_without_target.push_back(built.sample.index);
-    }
-    return;
+  if (count_targets(built.sample) > 0) {
+    report.truncated += built.truncated ? 1U : 0U;
+    Sample sample = built.sample;
+    sample.index = index;
+    return keep(sample);
   }
-  report.truncated += built.truncated ? 1U : 0U;
-  count_kept(report, built.sample);
-  dataset_.samples.push_back(std::move(built.sample));
+  ++report.without_target;
+  without_assistant_ += built.without_assistant ? 1U : 0U;
+  not_written_ += built.answers_not_written ? 1U : 0U;
+  cut_off_ += built.targets_cut_off ? 1U : 0U;
+  if (report.first_without_target.size() < kNamedWithoutTarget) report.first_without_target.push_back(index);
+  return absl::OkStatus();
+}
+
+absl::Status Loader::keep(const Sample& sample) {
+  DataReport& report = dataset_.report;
+  count_kept(report, static_cast<std::uint32_t>(sample.ids.size()), count_targets(sample));
+  const TokenId largest = *std::max_element(sample.ids.begin(), sample.ids.end());
+  if (largest > report.largest_token) {
+    report.largest_token = largest;
+    report.largest_token_record = sample.index;
+  }
+  if (file_) return file_->append(sample);
+  dataset_.samples.push_back(sample);
+  return absl::OkStatus();
 }
 
 absl::Status Loader::no_targets() const {
@@ -165,8 +186,41 @@ absl::Status Loader::no_targets() const {
 absl::StatusOr<Dataset> Loader::finish() {
   dataset_.report.format = format_name(format_);
   if (dataset_.report.records == 0) return invalid_input("{}: holds no records", dataset_.report.path);
-  if (dataset_.samples.empty()) return no_targets();
+  if (dataset_.report.kept == 0) return no_targets();
+  if (file_) RONDO_RETURN_IF_ERROR(file_->finish(dataset_.report));
   return std::move(dataset_);
+}
+
+absl::StatusOr<Dataset> read_all(const std::filesystem::path& path, std::span<const std::filesystem::path> files,
+                                 const Renderer& renderer, const DataOptions& options,
+                                 std::optional<TokenFileWriter> into) {
+  Loader loader(path, renderer, options, std::move(into));
+  for (const auto& file : files) {
+    if (loader.full()) break;
+    RONDO_RETURN_IF_ERROR(loader.read(file));
+  }
+  return loader.finish();
+}
+
+/// The set out of its file of tokens, which is made first unless it is there.
+absl::StatusOr<Dataset> read_prepared(const std::filesystem::path& path, std::span<const std::filesystem::path> files,
+                                      const Renderer& renderer, const DataOptions& options) {
+  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path prepared, prepared_file(files, renderer, options));
+  std::optional<Dataset> dataset = read_token_file(prepared);
+  const bool reused = dataset.has_value();
+  if (!reused) {
+    auto writer = TokenFileWriter::create(prepared);
+    // A folder that cannot be written costs time and memory, not the run.
+    if (!writer.ok()) return read_all(path, files, renderer, options, std::nullopt);
+    RONDO_RETURN_IF_ERROR(read_all(path, files, renderer, options, *std::move(writer)).status());
+    dataset = read_token_file(prepared);
+    if (!dataset) return internal_error("{}: is not as it was written", prepared.string());
+  }
+  note_use(prepared, kMostPrepared);
+  dataset->report.path = path.string();
+  dataset->report.prepared = prepared.string();
+  dataset->report.reused = reused;
+  return *std::move(dataset);
 }
 
 }  // namespace
@@ -177,12 +231,8 @@ absl::StatusOr<Dataset> load_dataset(const std::filesystem::path& path, const Re
     return invalid_input("cutoff_len is {}, expected at least 2: labels are shifted by one", options.cutoff_len);
   }
   RONDO_ASSIGN_OR_RETURN(const auto files, data_files(path));
-  Loader loader(path, renderer, options);
-  for (const auto& file : files) {
-    if (loader.full()) break;
-    RONDO_RETURN_IF_ERROR(loader.read(file));
-  }
-  return loader.finish();
+  if (worth_preparing(files, renderer, options)) return read_prepared(path, files, renderer, options);
+  return read_all(path, files, renderer, options, std::nullopt);
 }
 
 }  // namespace rondo::data

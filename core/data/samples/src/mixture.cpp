@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -33,6 +32,7 @@ void add_report(DataReport& total, const DataReport& report) {
   total.target_tokens += report.target_tokens;
   total.dropped_symbols += report.dropped_symbols;
   total.longest = std::max(total.longest, report.longest);
+  total.largest_token = std::max(total.largest_token, report.largest_token);
   total.parts.push_back(report);
 }
 
@@ -74,9 +74,7 @@ absl::StatusOr<Dataset> load_datasets(std::span<const DataSource> sources, const
       return invalid_input("{}: an epoch would hold {} samples, expected at most {}; give smaller dataset_weights",
                            one.report.path, epoch, kMost);
     }
-    for (Sample& sample : one.samples) sample.source = number;
-    joined.samples.insert(joined.samples.end(), std::make_move_iterator(one.samples.begin()),
-                          std::make_move_iterator(one.samples.end()));
+    joined.samples.append(one.samples, number);
     add_report(joined.report, one.report);
   }
   return joined;

@@ -18,9 +18,7 @@ namespace {
 // The order of sequences draws from a stream beside the one of samples.
 constexpr std::uint64_t kSequenceStream = 0x73657175656e6365ULL;
 
-std::uint32_t length_of(const Dataset& dataset, std::uint32_t sample) {
-  return static_cast<std::uint32_t>(dataset.samples[sample].ids.size());
-}
+std::uint32_t length_of(const Dataset& dataset, std::uint32_t sample) { return dataset.samples.length(sample); }
 
 }  // namespace
 

@@ -1,9 +1,11 @@
 // The three kinds of record become ids and labels; see "Data means" in the interface for what is a target.
 #include "sample_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "counting.h"
+#include "long_text.h"
 #include "rondo/base/status.h"
 
 namespace rondo::data {
@@ -102,19 +104,28 @@ BuiltSample SampleBuilder::finish(Encoded encoded, const std::vector<bool>& targ
   return built;
 }
 
-std::vector<Sample> SampleBuilder::build_windows(std::string_view text, std::uint64_t& dropped_symbols) const {
-  const Encoded encoded = encode_document(text);
-  dropped_symbols += encoded.dropped;
-  std::vector<Sample> windows;
-  for (std::size_t begin = 0; begin < encoded.ids.size(); begin += options_.cutoff_len) {
-    const std::size_t end = std::min<std::size_t>(encoded.ids.size(), begin + options_.cutoff_len);
-    Sample sample;
-    sample.ids.assign(encoded.ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                      encoded.ids.begin() + static_cast<std::ptrdiff_t>(end));
-    sample.labels.assign(sample.ids.begin(), sample.ids.end());
-    windows.push_back(std::move(sample));
-  }
-  return windows;
+std::uint64_t SampleBuilder::build_windows(std::string_view text,
+                                           const std::function<bool(const Sample&)>& take) const {
+  Sample window;
+  const auto hand_on = [&] {
+    window.labels.assign(window.ids.begin(), window.ids.end());
+    const bool wanted = take(window);
+    window.ids.clear();
+    return wanted;
+  };
+  std::optional<TokenId> last;
+  bool wanted = true;
+  const auto add = [&](TokenId id) {
+    window.ids.push_back(id);
+    last = id;
+    if (window.ids.size() == options_.cutoff_len) wanted = hand_on();
+    return wanted;
+  };
+  const auto add_all = [&](std::span<const TokenId> ids) { return std::all_of(ids.begin(), ids.end(), add); };
+  const std::uint64_t dropped = encode_long(*renderer_.tokenizer, text, {}, add_all);
+  if (wanted && end_of_sequence_ && last != end_of_sequence_) add(*end_of_sequence_);
+  if (wanted && !window.ids.empty()) hand_on();
+  return dropped;
 }
 
 }  // namespace rondo::data

@@ -1,6 +1,7 @@
 // From a checked record to token ids and labels.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -29,8 +30,9 @@ class SampleBuilder {
   /// Errors: InvalidArgument without a place when the template is missing or refuses the conversation.
   absl::StatusOr<BuiltSample> build(const Record& record);
 
-  /// One text of any length in consecutive samples of cutoff_len tokens, every token a target.
-  std::vector<Sample> build_windows(std::string_view text, std::uint64_t& dropped_symbols) const;
+  /// One text of any length in consecutive samples of cutoff_len tokens, every token a target, until `take` says no.
+  /// Returns Encoded::dropped of the text.
+  std::uint64_t build_windows(std::string_view text, const std::function<bool(const Sample&)>& take) const;
 
  private:
   absl::StatusOr<BuiltSample> build_conversation(const Conversation& conversation);

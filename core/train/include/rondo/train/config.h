@@ -35,6 +35,7 @@ struct Config {
   bool train_on_prompt = false;
   bool mask_history = false;
   std::uint64_t max_samples = 0;
+  std::string dataset_prepared_path;  // empty: the user's cache folder; none: tokens stay in memory
   bool shuffle = true;
   std::uint64_t seed = 42;
   // Method.

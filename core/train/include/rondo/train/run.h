@@ -51,6 +51,7 @@ struct StepReport {
   std::uint64_t tokens = 0;
   double tokens_per_second = 0;
   double step_seconds = 0;
+  double data_seconds = 0;  // of them spent waiting for the step's batches
   double elapsed_seconds = 0;
   double remaining_seconds = 0;
   double sol = 0;  // share of the speed of light, DESIGN's definition

@@ -29,7 +29,8 @@ namespace rondo::train {
 struct TextParts {
   data::Tokenizer tokenizer;
   std::optional<data::ChatTemplate> chat_template;
-  data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr}; }
+  std::string fingerprint;  // of the texts that both were made from
+  data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr, fingerprint}; }
 };
 absl::StatusOr<TextParts> open_text(const Documents& documents);
 

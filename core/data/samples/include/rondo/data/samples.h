@@ -16,20 +16,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rondo/data/chat_template.h"
+#include "rondo/data/sample_list.h"
 #include "rondo/data/tokenizer.h"
 
 namespace rondo::data {
-
-/// As HF's labels: a masked token is no target.
-inline constexpr std::int32_t kMasked = -100;
-
-/// One training sample, cut to cutoff_len.
-struct Sample {
-  std::vector<TokenId> ids;          // [T]
-  std::vector<std::int32_t> labels;  // [T], labels[t] == ids[t] where t is a target, else kMasked (not shifted)
-  std::uint64_t index = 0;           // record number in the data set, from 0
-  std::uint32_t source = 0;          // which of the run's data sets; with `index` the key of its random numbers
-};
 
 enum class DataFormat { kAuto, kMessages, kPromptCompletion, kText, kAlpaca, kShareGpt, kPlainText };
 
@@ -39,6 +29,8 @@ struct DataOptions {
   bool mask_history = false;  // of a conversation's assistant turns only the last is a target
   DataFormat format = DataFormat::kAuto;
   std::uint64_t max_samples = 0;  // 0: all
+  /// Folder for the tokens of large files, so that they are made once and need no memory; empty: all in memory.
+  std::filesystem::path prepared = {};
 };
 
 /// What was inferred and what became of the records; shown before the run.
@@ -48,16 +40,19 @@ struct DataReport {
   std::string container;  // "JSON lines", "JSON array", "text"
   std::uint64_t records = 0;
   std::uint64_t kept = 0;
-  std::uint64_t truncated = 0;       // cut to cutoff_len, still with targets
-  std::uint64_t without_target = 0;  // left out
-  std::uint64_t tokens = 0;          // in kept samples
-  std::uint64_t target_tokens =
-      0;  // labels that count in the loss (position 0 can be no target: labels are shifted by one)
-  std::uint64_t dropped_symbols = 0;                // see Encoded::dropped
-  std::uint32_t longest = 0;                        // tokens
+  std::uint64_t truncated = 0;        // cut to cutoff_len, still with targets
+  std::uint64_t without_target = 0;   // left out
+  std::uint64_t tokens = 0;           // in kept samples
+  std::uint64_t target_tokens = 0;    // labels that count in the loss
+  std::uint64_t dropped_symbols = 0;  // see Encoded::dropped
+  std::uint32_t longest = 0;          // tokens
+  TokenId largest_token = -1;         // the largest id, and the record that it was first seen in
+  std::uint64_t largest_token_record = 0;
   std::vector<std::uint64_t> first_without_target;  // record numbers, 10 at most
   double weight = 1;                                // passes an epoch
   std::vector<DataReport> parts;                    // of each set, where several were joined
+  std::string prepared;                             // the file that holds the tokens; empty: memory
+  bool reused = false;                              // `prepared` was there already
 };
 
 /// One of several joined data sets: samples [first, first + count).
@@ -68,7 +63,7 @@ struct DatasetPart {
 };
 
 struct Dataset {
-  std::vector<Sample> samples;  // in file order, those with at least one target
+  SampleList samples;  // in file order, those with at least one target
   DataReport report;
   std::vector<DatasetPart> parts;  // one after another; none: a single set, once an epoch
 };
@@ -77,12 +72,15 @@ struct Dataset {
 struct Renderer {
   const Tokenizer* tokenizer = nullptr;         // never null
   const ChatTemplate* chat_template = nullptr;  // null when the model has none: conversations are then refused
+  std::string fingerprint = {};                 // of the contents of both; empty: tokens are not kept
 };
 
 /// What every chat template is given beside messages: no tools and no documents, and the tokenizer's special tokens.
 nlohmann::ordered_json template_context(const Tokenizer& tokenizer);
 
-/// Reads one file. `path` may hold a folder of files with one format, taken in name order.
+/// Reads one file. `path` may hold a folder of files with one format, taken in name order. Of large files the tokens
+/// go into a file of options.prepared, named by what they were made from (contents, fingerprint and options), or are
+/// taken from there when it exists and is whole.
 /// Errors: InvalidArgument naming file and line (or array element) and the field at fault; a file of which no sample
 /// has a target is refused.
 absl::StatusOr<Dataset> load_dataset(const std::filesystem::path& path, const Renderer& renderer,
