@@ -50,15 +50,41 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
   if (bits != 0 && bits != 4 && bits != 8) {
     return invalid_input("{}: expected 8, 4 or 0, found {}", place(origins, "quantization_bit"), bits);
   }
-  if (bits != 0 && trains && config.finetuning_type == "full") {
+  if (bits != 0 && trains && config.finetuning_type != "lora") {
     return invalid_input(
-        "{}: expected 0 beside finetuning_type full, which leaves no weight frozen, found {}; set lora",
-        place(origins, "quantization_bit"), bits);
+        "{}: expected 0 beside finetuning_type {}, whose result is a whole model without codes, found {}; set lora",
+        place(origins, "quantization_bit"), config.finetuning_type, bits);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_rate(const Config& config, const Origins& origins) {
+  const std::string& kind = config.lr_scheduler_type;
+  if (kind == "cosine_with_min_lr" && (config.min_lr > 0) == (config.min_lr_rate > 0)) {
+    return invalid_input("{}: cosine_with_min_lr needs min_lr or min_lr_rate above 0, found {}; give one of them",
+                         place(origins, "lr_scheduler_type"), config.min_lr > 0 ? "both" : "neither");
+  }
+  if (kind == "cosine_with_min_lr" && config.min_lr > config.learning_rate) {
+    return invalid_input("{}: expected at most the learning_rate of {}, found {}", place(origins, "min_lr"),
+                         config.learning_rate, config.min_lr);
+  }
+  if (kind == "polynomial" && config.lr_end >= config.learning_rate) {
+    return invalid_input("{}: expected less than the learning_rate of {}, found {}", place(origins, "lr_end"),
+                         config.learning_rate, config.lr_end);
+  }
+  if (kind == "warmup_stable_decay" && config.num_decay_steps == 0) {
+    return invalid_input("{}: warmup_stable_decay needs the number of its last steps, found 0; give --num_decay_steps",
+                         place(origins, "num_decay_steps"));
+  }
+  if (kind == "inverse_sqrt" && config.timescale != 0 && config.timescale < config.warmup_steps) {
+    return invalid_input("{}: expected at least the {} steps of the warmup, found {}", place(origins, "timescale"),
+                         config.warmup_steps, config.timescale);
   }
   return absl::OkStatus();
 }
 
 absl::Status check_training(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(check_rate(config, origins));
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
     return invalid_input("{}: expected 0 beside eval_dataset, found {}; leave one of them out",
@@ -68,9 +94,10 @@ absl::Status check_training(const Config& config, const Origins& origins) {
     return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
                          place(origins, "eval_steps"));
   }
-  if (config.finetuning_type == "full" && !config.adapter_name_or_path.empty()) {
-    return invalid_input("{}: expected no adapter beside finetuning_type full, found {}; leave one of them out",
-                         place(origins, "adapter_name_or_path"), in_quotes(config.adapter_name_or_path));
+  if (config.finetuning_type != "lora" && !config.adapter_name_or_path.empty()) {
+    return invalid_input("{}: expected no adapter beside finetuning_type {}, found {}; leave one of them out",
+                         place(origins, "adapter_name_or_path"), config.finetuning_type,
+                         in_quotes(config.adapter_name_or_path));
   }
   if (config.overwrite_output_dir && !config.resume_from_checkpoint.empty()) {
     return invalid_input("{}: expected false beside resume_from_checkpoint, found true; leave one of them out",

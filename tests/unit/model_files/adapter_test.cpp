@@ -53,7 +53,7 @@ TEST(LoadAdapterConfig, WhatPeftWrites_IsRead) {
   EXPECT_EQ(config->dropout, 0.05);
   EXPECT_EQ(config->base_model, "org/name");
   EXPECT_THAT(config->targets, testing::ElementsAre("q_proj", "v_proj"));
-  EXPECT_EQ(config->scale(), 2.0);
+  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.q_proj"), 2.0);
 }
 
 TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
@@ -69,7 +69,7 @@ TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   Json adapter = good_adapter();
   adapter["use_rslora"] = true;
-  EXPECT_DOUBLE_EQ(load(adapter)->scale(), 16.0 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(load(adapter)->scale_of("q_proj"), 16.0 / std::sqrt(8.0));
 }
 
 struct Wrong {

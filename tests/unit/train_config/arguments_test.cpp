@@ -133,7 +133,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
                                         "--dtype=fp8",
                                         "--dtype=",
                                         "--finetuning_type=qlora",
-                                        "--lr_scheduler_type=polynomial",
+                                        "--lr_scheduler_type=step",
                                         "--recompute=some",
                                         "--shuffle=maybe",
                                         "--logging_steps=0",
@@ -147,7 +147,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--packing", "--use_dora", "--staleness=1", "--load_best_model_at_end", "--optim=adamw_8bit",
+  for (const char* flag : {"--packing", "--use_dora", "--staleness=1", "--load_best_model_at_end", "--optim=lion_8bit",
                            "--schedule=1f1b", "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }

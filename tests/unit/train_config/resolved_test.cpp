@@ -67,9 +67,14 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
       config.finetuning_type = "lora";
       config.dtype = "bf16";
     }
+    config.min_lr = 0;
+    config.min_lr_rate = 0.5;
+    config.lr_end = config.learning_rate / 2;
+    config.num_decay_steps += 1;
+    config.warmup_steps = std::min(config.warmup_steps, config.timescale);
     config.val_size = 0;
     config.overwrite_output_dir = false;
-    if (config.finetuning_type == "full") config.adapter_name_or_path.clear();
+    if (config.finetuning_type != "lora") config.adapter_name_or_path.clear();
     const YamlFile file(format_resolved(config));
     const auto again = parse_arguments("train", {file.path()});
     ASSERT_TRUE(again.ok()) << again.status().ToString() << "\n" << format_resolved(config);

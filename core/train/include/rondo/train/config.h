@@ -42,6 +42,12 @@ struct Config {
   std::string lora_target = "all";
   bool use_rslora = false;
   bool use_dora = false;
+  std::string rank_pattern;  // name=8,name=16
+  std::string alpha_pattern;
+  std::string layers_to_transform;
+  std::string modules_to_save;
+  double loraplus_lr_ratio = 1.0;
+  std::uint32_t freeze_trainable_layers = 2;
   // Batch and length of the run.
   std::uint32_t per_device_train_batch_size = 1;
   std::uint32_t gradient_accumulation_steps = 8;
@@ -54,7 +60,17 @@ struct Config {
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0.0;
   std::uint64_t warmup_steps = 0;
+  double min_lr = 0.0;  // cosine_with_min_lr: one of the two; 0: not given
+  double min_lr_rate = 0.0;
+  double lr_end = 1e-7;  // polynomial
+  double power = 1.0;
+  double num_cycles = 0.0;            // 0: as the schedule has it
+  std::uint64_t timescale = 0;        // inverse_sqrt; 0: warmup_steps
+  std::uint64_t num_decay_steps = 0;  // warmup_stable_decay
+  double min_lr_ratio = 0.0;
+  std::string decay_type = "cosine";
   double weight_decay = 0.0;
+  double momentum = 0.0;  // sgd
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
