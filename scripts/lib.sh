@@ -27,23 +27,20 @@ build_rondo() {
   [ -x "$rondo" ] || die "the build has not made $rondo"
 }
 
-# json_text: the value of the first "text" in a JSON document on stdin, escapes left as they are, blanks around it cut.
-json_text() {
-  tr '\n' ' ' | LC_ALL=C sed -nE 's/^[^"]*"text" *: *"(([^"\\]|\\.)*)".*$/\1/p' | LC_ALL=C sed -E 's/^ +//; s/ +$//'
-}
-
-# exact_match FILE WHAT ARGUMENT...: asks every question of FILE (lines "question<TAB>answer") of `rondo generate
-# ARGUMENT...` and sets $right and $asked. An answer is right when it is the expected text and nothing else.
+# exact_match FILE WHAT ARGUMENT...: puts every question of FILE (lines "question<TAB>answer", without quotes in them) to
+# `rondo eval ARGUMENT... --exact_match` and sets $right and $asked. An answer is right when it is the expected text and
+# nothing else.
 exact_match() {
-  local file=$1 what=$2 question answer found
+  local file=$1 what=$2 question answer report share
   shift 2
-  right=0 asked=0
-  while IFS=$'\t' read -r question answer <&3; do
-    found=$("$rondo" generate "$@" --prompt "$question" --json 2>>"$work/generate.log" </dev/null | json_text) ||
-      die "generate failed; see $work/generate.log"
-    asked=$((asked + 1))
-    [ "$found" = "$answer" ] && right=$((right + 1))
-  done 3<"$file"
+  while IFS=$'\t' read -r question answer; do
+    printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' "$question" "$answer"
+  done <"$file" >"$file.jsonl"
+  report=$("$rondo" eval "$@" --eval_dataset "$file.jsonl" --exact_match --json 2>>"$work/eval.log") ||
+    die "eval failed; see $work/eval.log"
+  asked=$(sed -nE 's/.*"samples": *([0-9]+).*/\1/p' <<<"$report")
+  share=$(sed -nE 's/.*"exact_match": *([0-9.e-]+).*/\1/p' <<<"$report")
+  right=$(awk -v share="$share" -v asked="$asked" 'BEGIN { printf "%d", share * asked + 0.5 }')
   say "exact match $what: $right of $asked"
 }
 

@@ -18,6 +18,8 @@ packages=(
   nlohmann-json3-dev libyaml-cpp-dev libcli11-dev
   # regular expressions, Unicode
   libpcre2-dev libicu-dev
+  # the list of runs
+  libsqlite3-dev
   # the Vulkan backend: headers and shader compiler; to run it, the loader and a driver (of GPUs, and one in software)
   libvulkan-dev glslc libvulkan1 mesa-vulkan-drivers
   # tests and benchmarks

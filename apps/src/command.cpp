@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "rondo/apps/output.h"
 #include "rondo/apps/text.h"
 #include "rondo/apps/verbs.h"
 #include "rondo/base/status.h"
@@ -23,31 +24,15 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Verbs that users of such tools expect and that come later.
-const std::vector<std::string>& later_verbs() {
-  static const std::vector<std::string> verbs = {"runs", "report", "chat"};
-  return verbs;
-}
-
 absl::Status unknown_verb(const std::string& verb) {
-  if (contains(later_verbs(), verb)) {
-    return invalid_input("{}: this verb is not available in this build; there are {}", verb, joined(train::verbs()));
-  }
   return invalid_input("'{}': unknown verb; expected one of {}", verb, joined(train::verbs()));
-}
-
-absl::Status print_text(std::FILE* out, const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
-    return internal_error("standard output: cannot be written");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status print_help(const std::vector<std::string>& verbs, std::FILE* out) {
   if (verbs.size() > 1) return invalid_input("help: expected one verb, found {}", verbs.size());
-  if (verbs.empty()) return print_text(out, train::help_text(""));
+  if (verbs.empty()) return put(out, train::help_text(""));
   if (!contains(train::verbs(), verbs[0])) return unknown_verb(verbs[0]);
-  return print_text(out, train::help_text(verbs[0]));
+  return put(out, train::help_text(verbs[0]));
 }
 
 absl::Status dispatch(const std::vector<std::string>& arguments, const Streams& streams, const train::StopFlag& stop) {
@@ -57,7 +42,7 @@ absl::Status dispatch(const std::vector<std::string>& arguments, const Streams& 
   }
   const std::string& verb = arguments[0];
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  if (verb == "--version") return print_text(streams.out, fmt::format("rondo {}\n", RONDO_VERSION));
+  if (verb == "--version") return put(streams.out, fmt::format("rondo {}\n", RONDO_VERSION));
   if (verb == "--help" || verb == "-h" || verb == "help") return print_help(rest, streams.out);
   if (!contains(train::verbs(), verb)) return unknown_verb(verb);
   if (contains(rest, "--help") || contains(rest, "-h")) return print_help({verb}, streams.out);

@@ -235,6 +235,55 @@ std::string describe_profile(const Json& document) {
   return text + format_table(rows) + format_table(phases);
 }
 
+std::string describe_runs(const Json& document) {
+  std::vector<std::vector<std::string>> rows = {
+      {"folder", "run", "status", "started", "steps", "loss", "eval", "tokens/s", "model"}};
+  const auto number = [](const Json& run, const char* key) {
+    return run.at(key).is_number() ? fmt::format("{:.4f}", run.at(key).get<double>()) : std::string("-");
+  };
+  for (const Json& run : document.at("runs")) {
+    const Json& total = run.at("total_steps");
+    const std::string started = text_of(run, "started");
+    rows.push_back({one_line(text_of(run, "output_dir")), run.at("id").is_number() ? run.at("id").dump() : "-",
+                    text_of(run, "status") + (run.at("exists").get<bool>() ? "" : ", folder gone"),
+                    started.empty() ? "-" : started,
+                    run.at("steps").dump() + (total.is_number() ? "/" + total.dump() : ""), number(run, "final_loss"),
+                    number(run, "best_eval_loss"), rate_of(run, "tokens_per_second"), one_line(text_of(run, "model"))});
+  }
+  return rows.size() == 1 ? "no runs\n" : format_table(rows);
+}
+
+std::string describe_sweep(const Json& document) {
+  std::vector<std::vector<std::string>> rows = {
+      {"devices", "global batch", "a step", "tokens/s", "bubble", "limited by"}};
+  const Json& points = document.at("sweep");
+  const bool measured = std::any_of(points.begin(), points.end(),
+                                    [](const Json& point) { return point.contains("predicted_step_seconds"); });
+  if (measured) rows[0].insert(rows[0].begin() + 3, "predicted");
+  for (const Json& point : points) {
+    const std::string batch = std::to_string(point.at("global_batch").get<std::uint64_t>());
+    if (point.contains("error")) {
+      rows.push_back({text_of(point, "devices"), batch, "does not fit"});
+      continue;
+    }
+    rows.push_back({text_of(point, "devices"), batch, format_duration(point.at("step_seconds").get<double>()),
+                    format_count(point.at("tokens_per_second").get<double>()),
+                    fmt::format("{:.1f}%", 100 * point.at("bubble").get<double>()), text_of(point, "limited_by")});
+    if (measured) {
+      rows.back().insert(rows.back().begin() + 3, format_duration(point.at("predicted_step_seconds").get<double>()));
+    }
+  }
+  std::string text = format_table(rows);
+  for (const Json& knee : document.at("knees")) {
+    text += labelled("knee", fmt::format("{}: 95% of its best throughput from a global batch of {} on",
+                                         text_of(knee, "devices"), knee.at("global_batch").get<std::uint64_t>()));
+  }
+  for (const Json& point : points) {
+    if (point.contains("error")) text += labelled("refused", text_of(point, "error"));
+  }
+  return text;
+}
+
 std::string describe_devices(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
       {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};

@@ -13,13 +13,6 @@
 namespace rondo::apps {
 namespace {
 
-/// Columns of the terminal behind `stream`, 80 when it does not say.
-std::size_t width_of(std::FILE* stream) {
-  winsize size{};
-  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col < 10) return 80;
-  return size.ws_col;
-}
-
 void put(std::FILE* stream, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
@@ -37,6 +30,12 @@ TerminalKind terminal_kind(std::FILE* stream) {
   const bool dumb = term != nullptr && std::string_view(term) == "dumb";
   const bool terminal = ::isatty(::fileno(stream)) != 0 && !dumb;
   return {terminal, terminal && !is_set("NO_COLOR")};
+}
+
+std::size_t terminal_width(std::FILE* stream) {
+  winsize size{};
+  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col < 10) return 80;
+  return size.ws_col;
 }
 
 Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log)
@@ -77,7 +76,7 @@ void Screen::on_step(const train::StepReport& report) {
   if (kind_.updates) {
     clear_line();
     // The last column stays free: a terminal that wraps there would begin a line of its own.
-    put(stream_, progress_line(report, width_of(stream_) - 1));
+    put(stream_, progress_line(report, terminal_width(stream_) - 1));
     line_is_open_ = true;
   } else {
     put(stream_, line);

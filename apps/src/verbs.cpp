@@ -3,33 +3,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "rondo/apps/chat.h"
 #include "rondo/apps/describe.h"
+#include "rondo/apps/doctor.h"
+#include "rondo/apps/import.h"
+#include "rondo/apps/output.h"
+#include "rondo/apps/report.h"
 #include "rondo/apps/screen.h"
 #include "rondo/apps/text.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
+#include "rondo/train/manual.h"
 
 namespace rondo::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using train::Config;
-
-/// A result: nothing may be lost silently on a full disk or a closed pipe.
-absl::Status put(std::FILE* out, std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
-    return internal_error("standard output: cannot be written");
-  }
-  return absl::OkStatus();
-}
-
-/// Numbers that are not finite become null; text that is not UTF-8 gets replacement characters.
-absl::Status put_json(std::FILE* out, const Json& document) {
-  return put(out, document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
 
 absl::Status run_train(const Config& config, const Streams& streams, const train::StopFlag& stop) {
   // A dry run keeps nothing, so that it has no folder for a log.
@@ -62,13 +57,24 @@ absl::Status run_train(const Config& config, const Streams& streams, const train
 absl::Status run_eval(const Config& config, const Streams& streams) {
   Screen screen(streams.err, terminal_kind(streams.err), {});
   RONDO_ASSIGN_OR_RETURN(const train::Evaluation evaluation, train::run_evaluation(config, screen));
+  const double share =
+      static_cast<double>(evaluation.matches) / static_cast<double>(std::max<std::uint64_t>(evaluation.samples, 1));
   if (config.json) {
-    return put_json(streams.out, Json::object({{"eval_loss", evaluation.eval_loss},
-                                               {"perplexity", evaluation.perplexity},
-                                               {"target_tokens", evaluation.target_tokens}}));
+    Json document = Json::object({{"eval_loss", evaluation.eval_loss},
+                                  {"perplexity", evaluation.perplexity},
+                                  {"target_tokens", evaluation.target_tokens}});
+    if (config.exact_match) {
+      document["exact_match"] = share;
+      document["samples"] = evaluation.samples;
+    }
+    return put_json(streams.out, document);
   }
-  return put(streams.out, fmt::format("loss {:.6f}\nperplexity {:.6g}\ntarget tokens {}\n", evaluation.eval_loss,
-                                      evaluation.perplexity, evaluation.target_tokens));
+  std::string text = fmt::format("loss {:.6f}\nperplexity {:.6g}\ntarget tokens {}\n", evaluation.eval_loss,
+                                 evaluation.perplexity, evaluation.target_tokens);
+  if (config.exact_match) {
+    text += fmt::format("exact match {:.1f}%: {} of {}\n", 100 * share, evaluation.matches, evaluation.samples);
+  }
+  return put(streams.out, text);
 }
 
 absl::Status run_generate(const Config& config, const Streams& streams) {
@@ -105,6 +111,16 @@ absl::Status show_data(const Config& config, const Streams& streams) {
     RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples[i].index, view.texts[i])));
   }
   return absl::OkStatus();
+}
+
+absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
+  RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
+  for (const std::string& note : view.notes) {
+    const std::string line = labelled("note", note);
+    std::fwrite(line.data(), 1, line.size(), streams.err);
+  }
+  if (config.json) return put_json(streams.out, view.json);
+  return put(streams.out, describe_sweep(view.json));
 }
 
 absl::Status show_plan(const Config& config, const Streams& streams) {
@@ -147,6 +163,38 @@ absl::Status export_file(const Config& config, const Streams& streams) {
   return put(streams.out, file + "\n");
 }
 
+absl::Status show_runs(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const Json document, train::run_runs(config));
+  if (config.json) return put_json(streams.out, document);
+  return put(streams.out, describe_runs(document));
+}
+
+/// RUN/trace.json is shown when it is there, the file that the user names must be.
+absl::StatusOr<std::string> timeline_of(const Config& config, const train::RunHistory& run) {
+  const std::filesystem::path path =
+      config.trace.empty() ? run.folder / "trace.json" : std::filesystem::path(config.trace);
+  std::error_code ignored;
+  if (config.trace.empty() && !std::filesystem::exists(path, ignored)) return std::string();
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return timeline_figure(text, path.string());
+}
+
+absl::Status make_report(const Config& config, const Streams& streams) {
+  RONDO_ASSIGN_OR_RETURN(const std::vector<train::RunHistory> runs, train::open_runs(config));
+  RONDO_ASSIGN_OR_RETURN(const std::string timeline, timeline_of(config, runs.front()));
+  const absl::Status written = write_file_atomically(config.output, report_page(runs, timeline));
+  if (!written.ok()) {
+    return invalid_input("output: {}", std::string_view(written.message().data(), written.message().size()));
+  }
+  if (config.json) return put_json(streams.out, Json::object({{"output", config.output}}));
+  return put(streams.out, config.output + "\n");
+}
+
+/// A text for another program; as JSON where everything is to be JSON.
+absl::Status put_text(std::FILE* out, const std::string& text, bool json) {
+  return json ? put_json(out, Json::object({{"text", text}})) : put(out, text);
+}
+
 }  // namespace
 
 absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
@@ -154,13 +202,23 @@ absl::Status run_verb(const std::string& verb, const Config& config, const Strea
   if (verb == "train") return run_train(config, streams, stop);
   if (verb == "eval") return run_eval(config, streams);
   if (verb == "generate") return run_generate(config, streams);
+  if (verb == "chat") return run_chat(config, streams);
   if (verb == "data") return show_data(config, streams);
+  if (!config.sweep.empty() && (verb == "plan" || verb == "profile")) {
+    return show_sweep(config, verb == "profile", streams, stop);
+  }
   if (verb == "plan") return show_plan(config, streams);
   if (verb == "profile") return show_profile(config, streams, stop);
   if (verb == "devices") return show_devices(config, streams);
   if (verb == "init") return make_model(config, streams);
   if (verb == "merge") return merge_adapter(config, streams);
   if (verb == "export") return export_file(config, streams);
+  if (verb == "runs") return show_runs(config, streams);
+  if (verb == "report") return make_report(config, streams);
+  if (verb == "import") return run_import(config, streams);
+  if (verb == "doctor") return run_doctor(config, streams);
+  if (verb == "completion") return put_text(streams.out, train::completion_script(config.shell), config.json);
+  if (verb == "man") return put_text(streams.out, train::manual_page(RONDO_VERSION), config.json);
   return invalid_input("{}: unknown verb", verb);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "rondo/devices/op.h"
+#include "rondo/devices/product_pairs.h"
 
 namespace rondo::devices {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 constexpr Bytes kAlignment = 64;
 
 /// A scratch tensor is alive from the first op that names it to the last, both included: an op's outputs therefore
-/// never overlap its inputs.
+/// never overlap its inputs. What the first product of a pair reads stays alive until the second.
 struct Lifetime {
   TensorId tensor = 0;
   std::size_t first = 0;
@@ -24,16 +25,19 @@ struct Lifetime {
 
 std::vector<Lifetime> scratch_lifetimes(const OpList& list) {
   std::vector<Lifetime> all(list.tensors.size());
+  const auto touch = [&all](TensorId id, std::size_t op) {
+    if (id >= all.size()) return;  // validate() names it
+    Lifetime& life = all[id];
+    if (!life.used) life.first = op;
+    life.last = std::max(life.last, op);
+    life.used = true;
+  };
   for (std::size_t i = 0; i < list.ops.size(); ++i) {
-    const auto touch = [&](TensorId id) {
-      if (id >= all.size()) return;  // validate() names it
-      Lifetime& life = all[id];
-      if (!life.used) life.first = i;
-      life.last = i;
-      life.used = true;
-    };
-    for (const TensorId id : list.ops[i].reads) touch(id);
-    for (const TensorId id : list.ops[i].writes) touch(id);
+    for (const TensorId id : list.ops[i].reads) touch(id, i);
+    for (const TensorId id : list.ops[i].writes) touch(id, i);
+  }
+  for (const ProductPair& pair : product_pairs(list)) {
+    for (const TensorId id : list.ops[pair.first].reads) touch(id, pair.second);
   }
   std::vector<Lifetime> scratch;
   for (TensorId id = 0; id < all.size(); ++id) {

@@ -142,7 +142,7 @@ absl::StatusOr<Entry> open_entry(const std::string& reference) {
 absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
   entry.allow_only({"flops", "memory_bytes", "memory_bandwidth", "link_up", "link_down", "link_latency", "efficiency",
-                    "jitter", "root", "fail_at", "source"});
+                    "jitter", "root", "fail_at", "slow_at", "source"});
   DeviceProfile card;
   card.name = reference.substr(reference.rfind('#') + 1);
   card.flops = entry.flops();
@@ -155,10 +155,14 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   card.jitter = entry.number("jitter", kFromZero, 1, &card.jitter);
   card.root = entry.text("root");
   card.fail_at = entry.text("fail_at");
+  card.slow_at = entry.text("slow_at");
   card.source = entry.text("source");
   if (card.source.empty()) card.source = reference;
   if (const auto failure = parse_failure(card.fail_at); !failure.ok()) {
     return with_context(failure.status(), reference + ": fail_at");
+  }
+  if (const auto slowdown = parse_slowdown(card.slow_at); !slowdown.ok()) {
+    return with_context(slowdown.status(), reference + ": slow_at");
   }
   RONDO_RETURN_IF_ERROR(entry.status());
   return card;
@@ -234,6 +238,31 @@ absl::StatusOr<FailurePlan> parse_failure(const std::string& text) {
   plan.at_work = std::strtoull(number.c_str(), nullptr, 10);
   if (plan.at_work == 0) return failure_grammar(text);
   return plan;
+}
+
+absl::StatusOr<Slowdown> parse_slowdown(const std::string& text) {
+  Slowdown slowdown;
+  if (text.empty()) return slowdown;
+  const absl::Status grammar = invalid_input(
+      "'{}': expected FACTORx@compute:FIRST or FACTORx@compute:FIRST-LAST, such as 2x@compute:40 or 1.5x@compute:40-90",
+      text);
+  char* end = nullptr;
+  slowdown.factor = std::strtod(text.c_str(), &end);
+  constexpr std::string_view kQueue = "x@compute:";
+  const bool number = end != text.c_str() && std::isfinite(slowdown.factor) && slowdown.factor > 0;
+  if (!number || !std::string_view(end).starts_with(kQueue)) return grammar;
+  const std::string range = end + kQueue.size();
+  const auto whole = [](const std::string& digits) {
+    return !digits.empty() && digits.size() < 19 &&
+           std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  };
+  const std::size_t dash = range.find('-');
+  const std::string first = range.substr(0, dash);
+  if (!whole(first) || (dash != std::string::npos && !whole(range.substr(dash + 1)))) return grammar;
+  slowdown.first = std::strtoull(first.c_str(), nullptr, 10);
+  slowdown.last = dash == std::string::npos ? ~std::uint64_t{0} : std::strtoull(range.c_str() + dash + 1, nullptr, 10);
+  if (slowdown.first == 0 || slowdown.last < slowdown.first) return grammar;
+  return slowdown;
 }
 
 const std::vector<DeviceProfile>& card_catalogue() {

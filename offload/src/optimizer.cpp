@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "moment_codes.h"
@@ -100,8 +101,13 @@ HostOptimizer::HostOptimizer(const OptimizerSettings& settings, ParameterStore& 
                              devices::ThreadPool& threads, const devices::HostProfile& timing)
     : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
 
-/// Of a machine that is not there.
-void HostOptimizer::take_time(ParameterId id) const {
+/// Of a machine that is not there. A sleep ends late by some 60 us: what is shorter is put off, and what a sleep was
+/// too long is taken from the next one.
+void HostOptimizer::take_time(ParameterId id) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds kShortest(100);
+  constexpr std::chrono::milliseconds kLate(1);
+
   const ParameterSpec& spec = parameters_.specs()[id];
   double seconds = timing_.update_seconds(static_cast<double>(spec.elements));
   if (parameters_.on_disk(id) && timing_.disk_bandwidth > 0) {
@@ -109,7 +115,10 @@ void HostOptimizer::take_time(ParameterId id) const {
     const auto carried = 2.0 * static_cast<double>(DiskTier::bytes_for(spec.elements, arrays));
     seconds = std::max(seconds, carried / timing_.disk_bandwidth);
   }
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  const Clock::time_point now = Clock::now();
+  if (now - busy_until_ > kLate) busy_until_ = now;
+  busy_until_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  if (busy_until_ - now > kShortest) std::this_thread::sleep_until(busy_until_);
 }
 
 absl::Status HostOptimizer::update(ParameterId id, const StepFactors& shared, std::uint64_t version) {
@@ -154,7 +163,10 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
   const float* gradient = gradients_.gradient(id).data() + range.first;
   auto* published = parameters_.dtype() == devices::DType::kFloat32
                         ? nullptr
-                        : reinterpret_cast<std::uint16_t*>(parameters_.published(id).host()) + range.first;
+                        : reinterpret_cast<std::uint16_t*>(parameters_.published(id, version).host()) + range.first;
+  // fp32 with two published versions: the master is none of them.
+  const bool copies = published == nullptr && parameters_.published_versions() > 1;
+  auto* copy = reinterpret_cast<float*>(parameters_.published(id, version).host()) + range.first;
   const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
   const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;
   const bool coded = spec.state.first == MomentFormat::kBlocks8;
@@ -174,12 +186,14 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
                           arrays.gradient = gradient + begin;
                           if (published != nullptr) arrays.published = published + begin;
                           if (coded) {
-                            return update_coded(arrays, {range.first_moment, range.elements},
-                                                {range.second_moment, range.elements}, begin, n, factors, decay, key);
+                            update_coded(arrays, {range.first_moment, range.elements},
+                                         {range.second_moment, range.elements}, begin, n, factors, decay, key);
+                          } else {
+                            arrays.first = moment(range.first_moment, begin);
+                            arrays.second = moment(range.second_moment, begin);
+                            kernel(arrays, n, factors, decay, key);
                           }
-                          arrays.first = moment(range.first_moment, begin);
-                          arrays.second = moment(range.second_moment, begin);
-                          kernel(arrays, n, factors, decay, key);
+                          if (copies) std::memcpy(copy + begin, range.master + begin, n * sizeof(float));
                         });
 }
 

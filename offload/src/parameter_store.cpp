@@ -21,11 +21,13 @@ absl::StatusOr<devices::Buffer> allocate(Bytes size, const char* purpose, bool p
 }  // namespace
 
 absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
-                                                    bool phantom, const DiskPlacement& disk) {
+                                                    bool phantom, const DiskPlacement& disk,
+                                                    std::uint32_t published_versions) {
   ParameterStore store;
   store.specs_ = parameters;
   store.dtype_ = dtype;
   store.phantom_ = phantom;
+  store.published_versions_ = published_versions;
   store.entries_.resize(parameters.size());
   store.versions_ = std::make_unique<Versions>();
   {
@@ -40,10 +42,18 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
     const Bytes size = encoded ? devices::encoded_bytes(parameters[i].encoding, static_cast<std::int64_t>(n))
                                : n * devices::size_of(dtype);
     RONDO_ASSIGN_OR_RETURN(entry.published, allocate(size, "weights", phantom));
-    if (!parameters[i].trained || entry.disk_place >= 0) continue;
-    if (dtype != devices::DType::kFloat32) {
-      RONDO_ASSIGN_OR_RETURN(entry.master, allocate(n * sizeof(float), "master weights", phantom));
+    if (!parameters[i].trained) continue;
+    if (published_versions > 1) {
+      RONDO_ASSIGN_OR_RETURN(entry.other_published, allocate(size, "weights", phantom));
     }
+    const bool is_own_master = dtype == devices::DType::kFloat32 && published_versions == 1;
+    const bool master_on_disk = dtype != devices::DType::kFloat32 && entry.disk_place >= 0;
+    if (!is_own_master && !master_on_disk) {
+      RONDO_ASSIGN_OR_RETURN(
+          entry.master,
+          allocate(n * sizeof(float), dtype == devices::DType::kFloat32 ? "weights" : "master weights", phantom));
+    }
+    if (entry.disk_place >= 0) continue;
     const auto moments = [&](MomentFormat format) {
       return allocate(moment_bytes(format, n), "optimizer moments", phantom);
     };
@@ -139,7 +149,7 @@ absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64
   } else {
     std::memcpy(state(id, which).data() + first * sizeof(float), from.data(), from.size_bytes());
   }
-  if (which == StateArray::kMaster && dtype_ != devices::DType::kFloat32) {
+  if (which == StateArray::kMaster && (dtype_ != devices::DType::kFloat32 || entries_[id].master)) {
     publish(id, first, from, version);
   }
   return absl::OkStatus();
@@ -157,7 +167,11 @@ void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) 
 
 void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<const float> values,
                              std::uint64_t version) {
-  auto* to = reinterpret_cast<std::uint16_t*>(published(id).host()) + first;
+  if (dtype_ == devices::DType::kFloat32) {
+    std::memcpy(published(id, version).host() + first * sizeof(float), values.data(), values.size_bytes());
+    return;
+  }
+  auto* to = reinterpret_cast<std::uint16_t*>(published(id, version).host()) + first;
   if (version == 0) {
     round_to_nearest(values.data(), to, values.size());
     return;

@@ -129,8 +129,8 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
                         LayerIndex first_layer_on_disk) {
   MemoryTable table(model.host_bytes.begin(), model.host_bytes.end());
-  table.emplace_back("boundaries", layout_boundaries(model, slots, rounds).bytes(work));
-  table.emplace_back("batches", work.batch_bytes * work.microbatches);
+  table.emplace_back("boundaries", layout_boundaries(model, slots, rounds, work.staleness).bytes(work));
+  table.emplace_back("batches", work.batch_bytes * work.microbatches * (1 + work.staleness));
   Bytes staging = 0;
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     const DeviceShape& device = machine.devices[i];

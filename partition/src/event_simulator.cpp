@@ -34,13 +34,12 @@ LayerSeconds::LayerSeconds(const ModelShape& model, const Workload& work, const 
 }
 
 EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const Workload& work,
-                               const MachineShape& machine, const LayerSeconds& seconds, std::uint32_t staleness,
-                               bool keep_spans)
+                               const MachineShape& machine, const LayerSeconds& seconds, bool keep_spans)
     : model_(model),
       work_(work),
       machine_(machine),
       seconds_(seconds),
-      staleness_(staleness),
+      staleness_(work.staleness),
       keep_spans_(keep_spans),
       links_(machine),
       devices_(machine.devices.size()),
@@ -106,6 +105,10 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index) {
   const Slot& slot = plan.slots[index];
   Visit& visit = visits_[index];
   const bool forward = slot.phase == SlotPhase::kForward;
+  const auto reads = [&](const Slot& other) {
+    return forward ? other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer + 1
+                   : other.last_layer + 1 == slot.first_layer;
+  };
   const auto of_round = [](const Slot& other, std::uint32_t round) { return other.round < round; };
   const auto first = std::lower_bound(plan.slots.begin(), plan.slots.end(), std::max(slot.round, 2U) - 2, of_round);
   const auto end = std::lower_bound(plan.slots.begin(), plan.slots.end(), slot.round + 1, of_round);
@@ -125,10 +128,15 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index) {
       if (above) visit.gradient_from = static_cast<std::int32_t>(s);
     } else if (other.round + 2 == slot.round && other.phase != SlotPhase::kForward) {
       // Two rounds of boundaries are under way: the places are free when their last readers have retired.
-      const bool reads = forward ? other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer + 1
-                                 : other.last_layer + 1 == slot.first_layer;
-      if (reads) visit.freed_by.push_back(s);
+      if (reads(other)) visit.freed_by.push_back(s);
     }
+  }
+  // At staleness 1 the first two rounds follow the last two of the step before.
+  if (staleness_ == 0 || plan.rounds.size() < 2 || slot.round >= 2) return;
+  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
+    const Slot& other = plan.slots[s];
+    if (other.round + 2 != slot.round + plan.rounds.size() || other.phase == SlotPhase::kForward) continue;
+    if (reads(other)) visit.freed_by_before.push_back(s);
   }
 }
 
@@ -201,7 +209,8 @@ bool EventSimulator::may_feed(const Device& device, const Visit& visit, std::uin
     return from < 0 || visits_[static_cast<std::size_t>(from)].published > wanted;
   };
   if (!has_come(visit.activation_from) || !has_come(visit.gradient_from)) return false;
-  return std::ranges::all_of(visit.freed_by, [&](std::uint32_t s) { return visits_[s].retired > step; });
+  return std::ranges::all_of(visit.freed_by, [&](std::uint32_t s) { return visits_[s].retired > step; }) &&
+         std::ranges::all_of(visit.freed_by_before, [&](std::uint32_t s) { return visits_[s].retired >= step; });
 }
 
 void EventSimulator::feed(DeviceIndex index) {

@@ -29,7 +29,7 @@ class LayerSeconds {
 class EventSimulator {
  public:
   EventSimulator(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
-                 const LayerSeconds& seconds, std::uint32_t staleness, bool keep_spans);
+                 const LayerSeconds& seconds, bool keep_spans);
 
   void run(std::uint32_t steps);
 
@@ -54,8 +54,9 @@ class EventSimulator {
     const Slot* slot = nullptr;
     std::int32_t activation_from = -1;  // slots whose output it reads
     std::int32_t gradient_from = -1;
-    std::vector<std::uint32_t> freed_by;  // visits two rounds before that hold the places of its output
-    double in_bytes = 0;                  // of a microbatch
+    std::vector<std::uint32_t> freed_by;         // visits two rounds before that hold the places of its output
+    std::vector<std::uint32_t> freed_by_before;  // the same of the step before, where that is under way too
+    double in_bytes = 0;                         // of a microbatch
     double out_bytes = 0;
     double gradient_bytes = 0;  // of a reduction group
     bool has_gradients = false;

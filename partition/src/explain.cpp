@@ -66,7 +66,7 @@ class Explainer {
     return machine;
   }
   double step_of(const Plan& plan, const Workload& work, const MachineShape& machine) const {
-    return simulate_with(seconds_, plan, model_, work, machine, 1, 0, false).prediction.step_seconds;
+    return simulate_with(seconds_, plan, model_, work, machine, steady_steps(work), false).prediction.step_seconds;
   }
 
   /// The same slots with `times` as many microbatches in each round. Reduction groups as large as by default, unless
@@ -168,12 +168,12 @@ class Explainer {
   void say_edges() {
     MachineShape ideal = without_links();
     ideal.host = {};
-    const Prediction now = simulate_with(seconds_, plan_, model_, work_, ideal, 1, 0, false).prediction;
+    const Prediction now = simulate_with(seconds_, plan_, model_, work_, ideal, steady_steps(work_), false).prediction;
     if (now.bubble < kWorthSaying) return;
     Plan plan;
     const Workload work = longer(2, plan);
-    const Prediction later = simulate_with(seconds_, plan, model_, work, ideal, 1, 0, false).prediction;
-    if (later.bubble > 0.8 * now.bubble) {
+    const Prediction later = simulate_with(seconds_, plan, model_, work, ideal, steady_steps(work), false).prediction;
+    if (work_.staleness > 0 || later.bubble > 0.8 * now.bubble) {
       return say(
           fmt::format("{:.0f}% of the step is idle because the layers do not share out evenly over these devices; "
                       "more microbatches do not change that",

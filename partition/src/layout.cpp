@@ -158,7 +158,7 @@ Bytes BoundaryLayout::bytes(const Workload& work) const {
 }
 
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,
-                                 const std::vector<Round>& rounds) {
+                                 const std::vector<Round>& rounds, std::uint32_t staleness) {
   BoundaryLayout layout;
   std::set<LayerIndex> activations;
   std::set<LayerIndex> gradients;
@@ -169,7 +169,7 @@ BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot
   layout.activation_cuts.assign(activations.begin(), activations.end());
   layout.gradient_cuts.assign(gradients.begin(), gradients.end());
   for (const Round& round : rounds) layout.microbatches = std::max(layout.microbatches, round.microbatches);
-  layout.rounds = rounds.size() > 1 ? 2 : 1;
+  layout.rounds = rounds.size() > 1 || staleness > 0 ? 2 : 1;
   return layout;
 }
 

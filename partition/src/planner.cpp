@@ -170,7 +170,7 @@ class Planner {
       consider(std::move(candidate.slots), rounds, keep);
     }
     const TimeTable& times = table(keep, 0);
-    if (largest == 0 || request_.staleness > 0 || number_of_plans(times, order.size()) > kMostPlans) return;
+    if (largest == 0 || work_.staleness > 0 || number_of_plans(times, order.size()) > kMostPlans) return;
     std::vector<DeviceIndex> alike_as;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const bool like = i > 0 && alike(machine_.devices[order[i - 1]], machine_.devices[order[i]]);
@@ -327,7 +327,7 @@ class Planner {
     Plan plan = plan_of(std::move(slots), rounds, keep);
     const Counts used = used_by(plan);
     const double at_least =
-        request_.staleness == 0 ? lower_bound_.seconds_of(plan.slots, plan.rounds) : longest_work(plan);
+        work_.staleness == 0 ? lower_bound_.seconds_of(plan.slots, plan.rounds) : longest_work(plan);
     if (best_ && at_least >= best_->predicted.step_seconds * (1 + kSame)) {
       remember(used, at_least);
       return true;
@@ -357,8 +357,7 @@ class Planner {
   }
 
   Simulation predict(const Plan& plan) const {
-    return simulate_with(layer_seconds_, plan, model_, work_, machine_, request_.staleness == 0 ? 1 : 6,
-                         request_.staleness, false);
+    return simulate_with(layer_seconds_, plan, model_, work_, machine_, steady_steps(work_), false);
   }
 
   Counts used_by(const Plan& plan) const {
@@ -462,7 +461,7 @@ class Planner {
   }
 
   void finish(Plan& plan) const {
-    if (request_.staleness == 0) explain_limits(layer_seconds_, model_, work_, machine_, plan);
+    explain_limits(layer_seconds_, model_, work_, machine_, plan);
     const Counts used = used_by(plan);
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
       double with = 0;

@@ -9,8 +9,8 @@
 namespace rondo::partition {
 
 Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const ModelShape& model, const Workload& work,
-                         const MachineShape& machine, std::uint32_t steps, std::uint32_t staleness, bool keep_spans) {
-  EventSimulator simulator(plan, model, work, machine, seconds, staleness, keep_spans);
+                         const MachineShape& machine, std::uint32_t steps, bool keep_spans) {
+  EventSimulator simulator(plan, model, work, machine, seconds, keep_spans);
   simulator.run(steps);
   Simulation result;
   result.events = simulator.events();
@@ -22,7 +22,7 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
     result.busy.assign(machine.devices.size(), 0);
     return result;
   }
-  if (staleness == 0 || last == 0) {
+  if (work.staleness == 0 || last == 0) {
     // Each step begins at the commit point of the one before.
     const double begin = last > 0 ? times[last - 1].committed : 0;
     prediction.step_seconds = times[last].committed - begin;
@@ -51,9 +51,8 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
 }
 
 Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
-                    std::uint32_t steps, std::uint32_t staleness) {
-  return simulate_with(LayerSeconds(model, work, machine), plan, model, work, machine, std::max(steps, 1U), staleness,
-                       true);
+                    std::uint32_t steps) {
+  return simulate_with(LayerSeconds(model, work, machine), plan, model, work, machine, std::max(steps, 1U), true);
 }
 
 }  // namespace rondo::partition

@@ -6,6 +6,8 @@
 namespace rondo::partition {
 
 Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const ModelShape& model, const Workload& work,
-                         const MachineShape& machine, std::uint32_t steps, std::uint32_t staleness, bool keep_spans);
+                         const MachineShape& machine, std::uint32_t steps, bool keep_spans);
+/// Steps to simulate until the steady state is seen.
+inline std::uint32_t steady_steps(const Workload& work) { return work.staleness == 0 ? 1 : 6; }
 
 }  // namespace rondo::partition

@@ -23,9 +23,11 @@ std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Process::Process(const std::vector<std::string>& arguments, const std::string& folder) {
+Process::Process(const std::vector<std::string>& arguments, const std::string& folder, const std::string& input) {
   // Speeds are remembered for the tests alone, and measured once for all of them.
   ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "/rondo_cli_cache").c_str(), /*overwrite=*/0);
+  // Runs of tests are not in the user's list.
+  ::setenv("RONDO_RUNS_DB", "none", /*overwrite=*/0);
   static std::atomic<int> count = 0;
   const std::string base = testing::TempDir() + "/rondo_output_" + std::to_string(::getpid()) + "_" +
                            std::to_string(count.fetch_add(1, std::memory_order_relaxed));
@@ -38,7 +40,7 @@ Process::Process(const std::vector<std::string>& arguments, const std::string& f
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());

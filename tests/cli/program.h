@@ -17,8 +17,8 @@ struct Outcome {
 /// A started program, its output going to files of its own.
 class Process {
  public:
-  /// `folder`: where the files of its output lie; the program runs there too.
-  Process(const std::vector<std::string>& arguments, const std::string& folder);
+  /// `folder`: where the files of its output lie; the program runs there too. `input`: the file that it reads from.
+  Process(const std::vector<std::string>& arguments, const std::string& folder, const std::string& input = "/dev/null");
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -160,10 +160,10 @@ PROGRAM_TEST(Run_ManyTimes_AllocatesNothing) {
     return line->wait(4 * i + 4, patience());
   };
   ASSERT_TRUE(round(0).ok());  // threads may set themselves up once
-  const std::uint64_t before = allocations_so_far();
+  const std::uint64_t before = rondo::allocation::allocations_so_far();
   bool good = true;
   for (std::uint64_t i = 1; i <= 50; ++i) good = round(i).ok() && good;
-  EXPECT_EQ(allocations_so_far(), before);
+  EXPECT_EQ(rondo::allocation::allocations_so_far(), before);
   EXPECT_TRUE(good);
 }
 

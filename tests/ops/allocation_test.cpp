@@ -1,29 +1,9 @@
 // A run allocates nothing: operator new is counted while programs execute.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "allocation_count.h"
 #include "op_case.h"
 #include "rondo/devices/cpu/cpu_device.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* place = std::malloc(size > 0 ? size : 1)) return place;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
-void operator delete(void* place) noexcept { std::free(place); }
-void operator delete[](void* place) noexcept { std::free(place); }
-void operator delete(void* place, std::size_t) noexcept { std::free(place); }
-void operator delete[](void* place, std::size_t) noexcept { std::free(place); }
 
 namespace rondo::devices::testing {
 namespace {
@@ -43,9 +23,9 @@ TEST(CpuExecutor_Execute, AnyOp_AllocatesNothing) {
       ASSERT_EQ(program.status(), absl::OkStatus());
       // The first run may still make what lives once a thread (oneDNN's kernels are generated at their first use).
       ASSERT_EQ(executor.execute(**program, memory->bindings()), absl::OkStatus());
-      const std::int64_t before = allocations.load();
+      const std::uint64_t before = rondo::allocation::allocations_so_far();
       ASSERT_EQ(executor.execute(**program, memory->bindings()), absl::OkStatus());
-      EXPECT_EQ(allocations.load() - before, 0) << description.name << " in " << name_of(storage);
+      EXPECT_EQ(rondo::allocation::allocations_so_far(), before) << description.name << " in " << name_of(storage);
     }
   }
 }

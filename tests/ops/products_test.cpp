@@ -57,7 +57,8 @@ std::vector<float> row_product(TileArithmetic arithmetic, const ProductShape& sh
     finish.alpha = 0.5F;
     finish.bias = {bias.data(), false};
   }
-  EXPECT_EQ(product->run(bed.pool, rows, {a.data(), false}, {b.data(), false}, finish, scratch), absl::OkStatus());
+  EXPECT_EQ(product->run(bed.pool, rows, {.a = {a.data(), false}, .b = {b.data(), false}}, finish, scratch),
+            absl::OkStatus());
   return out;
 }
 
@@ -71,6 +72,94 @@ TEST(RowProduct_Run, OnPrimitives_AgreesWithSgemm) {
       }
     }
   }
+}
+
+/// Values that bf16 holds exactly, in either storage.
+struct Exact {
+  Exact(std::int64_t n, std::uint32_t seed) : wide(random_values(n, seed)), narrow(wide.size()) {
+    convert_row({wide.data(), false}, {narrow.data(), true}, n);
+    convert_row({narrow.data(), true}, {wide.data(), false}, n);
+  }
+  ConstArray array(bool bfloat16) const {
+    return bfloat16 ? ConstArray{narrow.data(), true} : ConstArray{wide.data(), false};
+  }
+  std::vector<float> wide;
+  std::vector<std::uint16_t> narrow;
+};
+
+/// alpha A B or alpha A B^T, element (row, column), in double.
+double dot(const Exact& a, const Exact& b, bool b_transposed, std::int64_t inner, std::int64_t columns,
+           std::int64_t row, std::int64_t column) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < inner; ++k) {
+    const std::int64_t place = b_transposed ? column * inner + k : k * columns + column;
+    sum += static_cast<double>(a.wide[static_cast<std::size_t>(row * inner + k)]) *
+           static_cast<double>(b.wide[static_cast<std::size_t>(place)]);
+  }
+  return sum;
+}
+
+/// out = A B + 0.5 sideA sideB (+ bias + addend), against plain loops.
+void expect_side_is_added(TileArithmetic arithmetic, const ProductShape& shape) {
+  Bed bed(arithmetic);
+  auto product = RowProduct::plan(bed.engines(), shape);
+  ASSERT_EQ(product.status(), absl::OkStatus());
+  const SideShape& side = shape.side;
+  const Exact a(shape.rows * shape.inner, 1);
+  const Exact b(shape.columns * shape.inner, 2);
+  const Exact side_a(shape.rows * side.inner, 3);
+  const Exact side_b(shape.columns * side.inner, 4);
+  const std::vector<float> bias = random_values(shape.columns, 5);
+  const std::vector<float> addend = random_values(shape.rows * shape.columns, 6);
+  std::vector<float> out(static_cast<std::size_t>(shape.rows * shape.columns));
+  Finish finish;
+  finish.out = {out.data(), false};
+  if (!shape.trivial_finish) {
+    finish.bias = {bias.data(), false};
+    finish.addend = {addend.data(), false};
+  }
+  std::vector<std::byte> bytes;
+  std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
+  const ProductOperands operands{a.array(shape.a_bfloat16), b.array(shape.b_bfloat16), side_a.array(side.a_bfloat16),
+                                 side_b.array(side.b_bfloat16)};
+  ASSERT_EQ(product->run(bed.pool, shape.rows, operands, finish, scratch), absl::OkStatus());
+  for (std::int64_t row = 0; row < shape.rows; row += 7) {
+    for (std::int64_t column = 0; column < shape.columns; column += 3) {
+      const auto place = static_cast<std::size_t>(row * shape.columns + column);
+      double want = dot(a, b, shape.b_transposed, shape.inner, shape.columns, row, column) +
+                    static_cast<double>(side.alpha) *
+                        dot(side_a, side_b, side.b_transposed, side.inner, shape.columns, row, column);
+      if (!shape.trivial_finish) {
+        want += static_cast<double>(bias[static_cast<std::size_t>(column)]) + static_cast<double>(addend[place]);
+      }
+      ASSERT_NEAR(out[place], want, allowed(shape.inner + side.inner)) << row << ", " << column;
+    }
+  }
+}
+
+TEST(RowProduct_Run, WithSide_AddsBothProducts) {
+  for (const bool transposed : {true, false}) {
+    for (const bool trivial : {true, false}) {
+      for (const bool bfloat16 : {true, false}) {
+        ProductShape shape{200, 301, 150, transposed, bfloat16, bfloat16, trivial};
+        shape.side = {24, transposed, bfloat16, bfloat16, 0.5F};
+        expect_side_is_added(TileArithmetic::kFloat32, shape);
+        if (!bfloat16) expect_side_is_added(TileArithmetic::kFloat32Primitive, shape);
+        shape.side.b_transposed = !transposed;
+        expect_side_is_added(TileArithmetic::kFloat32, shape);
+      }
+    }
+  }
+}
+
+TEST(RowProduct_Run, WithSideAndSeveralBlocks_AddsTheSideOnce) {
+  // Rows past a panel, and an inner extent that is cut.
+  ProductShape tall{2500, 40, 64, true, true, true, false};
+  tall.side = {8, true, true, true, 0.5F};
+  expect_side_is_added(TileArithmetic::kFloat32, tall);
+  ProductShape deep{40, 520, 9000, false, true, true, false};
+  deep.side = {8, false, true, true, 0.5F};
+  expect_side_is_added(TileArithmetic::kFloat32, deep);
 }
 
 std::vector<float> weight_product(TileArithmetic arithmetic, const WeightProduct::Shape& shape, std::int64_t tokens) {
@@ -123,7 +212,8 @@ TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
       Finish finish;
       finish.out = {results.back().data(), false};
       const ConstArray b = is_narrow ? ConstArray{b_narrow.data(), true} : ConstArray{b_wide.data(), false};
-      ASSERT_EQ(product->run(bed.pool, narrow.rows, {a.data(), false}, b, finish, scratch), absl::OkStatus());
+      ASSERT_EQ(product->run(bed.pool, narrow.rows, {.a = {a.data(), false}, .b = b}, finish, scratch),
+                absl::OkStatus());
     }
     // The elements of b have a variance of 31 / 5 powers: (1/16 + 1/4 + 1 + 4 + 16) / 5 = 4.3.
     ASSERT_EQ(results[0].size(), results[1].size());

@@ -15,6 +15,8 @@
 namespace rondo::tiny {
 namespace {
 
+constexpr schedule::UpdateSettings kUpdate{1e-2, 1.0};
+
 using partition::Slot;
 using partition::SlotPhase;
 
@@ -89,8 +91,9 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     machine.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
     parts.devices.push_back({member.device.get(), member.profile});
   }
-  shape_ = schedule::describe_model(model_, longest, longest, job_.optimizer);
+  shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer);
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
+  work_.staleness = job_.staleness;
   RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
   if (placement.disk_from) {
     plan_.first_layer_on_disk = *placement.disk_from;
@@ -98,9 +101,9 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     machine.disk_budget_bytes = 1_GiB;
     RONDO_RETURN_IF_ERROR(partition::validate(plan_, shape_, work_, machine));
   }
-  RONDO_ASSIGN_OR_RETURN(
-      store_, offload::ParameterStore::make(schedule::parameter_specs(model_, job_.optimizer), model_.method().dtype,
-                                            false, {disk_folder(), schedule::parameters_on_disk(model_, plan_)}));
+  RONDO_ASSIGN_OR_RETURN(store_, offload::ParameterStore::make(
+                                     schedule::parameter_specs(model_, job_.optimizer), model_.method().dtype, false,
+                                     {disk_folder(), schedule::parameters_on_disk(model_, plan_)}, 1 + job_.staleness));
   job_.fill(model_, *store_);
   parts.model = &model_;
   parts.plan = &plan_;
@@ -155,7 +158,7 @@ absl::Status TinyRun::make_plan(const Placement& placement, const partition::Mac
 }
 
 absl::StatusOr<schedule::StepResult> TinyRun::train(std::size_t step, double learning_rate) {
-  return executor_->train(job_.steps[step], {learning_rate, 1.0});
+  return executor_->train(job_.steps[step], {learning_rate, kUpdate.max_grad_norm});
 }
 
 std::size_t TinyRun::used_devices() const {
@@ -176,8 +179,12 @@ Trace trace_of(const model::Architecture& model, const Job& job, const Placement
     ADD_FAILURE() << placement.name << ": " << run.status();
     return trace;
   }
+  std::size_t begun = 0;
   for (std::size_t step = 0; step < job.steps.size(); ++step) {
-    const auto result = (*run)->train(step);
+    for (; begun < std::min(step + (placement.ahead ? 2 : 1), job.steps.size()); ++begun) {
+      (*run)->executor().begin(job.steps[begun]);
+    }
+    const auto result = (*run)->executor().finish(kUpdate);
     if (!result.ok()) {
       ADD_FAILURE() << placement.name << ": step " << step << ": " << result.status();
       return trace;

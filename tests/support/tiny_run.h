@@ -22,6 +22,7 @@ namespace rondo::tiny {
 struct Job {
   std::vector<std::vector<schedule::Microbatch>> steps;
   std::uint32_t reduction_group = 16;
+  std::uint32_t staleness = 0;
   offload::OptimizerSettings optimizer{0.9, 0.999, 1e-8, 0.01};
   std::function<void(const model::Architecture&, offload::ParameterStore&)> fill;
 };
@@ -50,6 +51,7 @@ struct Placement {
   bool recover = false;  // go on without devices that are lost
   double hang_seconds = 10;
   bool verify_transfers = false;
+  bool ahead = false;  // at staleness 1: trace_of() begins a step before the one before it is finished
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 

@@ -25,24 +25,26 @@ void set_aside(std::unique_ptr<Kept> kept) {
 }  // namespace
 
 Crew::Crew(const ExecutorParts& executor_parts, const partition::Plan& given, const std::vector<bool>& lost,
-           offload::GradientHome& gradient_home)
-    : own_parts_(executor_parts),
-      own_plan_(given),
-      lost_before_(lost),
-      own_ledger_(own_plan_, executor_parts.work.reduction_group, executor_parts.model->parameters().size()) {
+           const Homes& homes)
+    : own_parts_(executor_parts), own_plan_(given), lost_before_(lost) {
   parts = &own_parts_;
   plan = &own_plan_;
-  gradients = &gradient_home;
-  ledger = &own_ledger_;
   const std::size_t microbatches = own_parts_.work.microbatches;
-  job.batches.resize(microbatches);
-  job.buckets.resize(microbatches);
-  job.losses.resize(microbatches);
+  for (std::uint32_t i = 0; i < kMostJobs; ++i) {
+    ledgers_[i] =
+        std::make_unique<Ledger>(own_plan_, own_parts_.work.reduction_group, own_parts_.model->parameters().size());
+    jobs[i].which = i;
+    jobs[i].ledger = ledgers_[i].get();
+    jobs[i].gradients = homes[i];
+    jobs[i].batches.resize(microbatches);
+    jobs[i].buckets.resize(microbatches);
+    jobs[i].losses.resize(microbatches);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Crew>> Crew::make(const ExecutorParts& parts, const partition::Plan& plan,
-                                                 const std::vector<bool>& lost, offload::GradientHome& gradients) {
-  auto crew = std::unique_ptr<Crew>(new Crew(parts, plan, lost, gradients));
+                                                 const std::vector<bool>& lost, const Homes& homes) {
+  auto crew = std::unique_ptr<Crew>(new Crew(parts, plan, lost, homes));
   const absl::Status status = crew->prepare();
   if (status.ok()) return crew;
   dismiss(std::move(crew));
@@ -51,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Crew>> Crew::make(const ExecutorParts& parts, con
 
 absl::Status Crew::prepare() {
   const partition::BoundaryLayout layout =
-      partition::layout_boundaries(*own_parts_.shape, own_plan_.slots, own_plan_.rounds);
+      partition::layout_boundaries(*own_parts_.shape, own_plan_.slots, own_plan_.rounds, own_parts_.work.staleness);
   RONDO_ASSIGN_OR_RETURN(own_boundaries_,
                          offload::ActivationStore::make({layout.activation_cuts, layout.gradient_cuts,
                                                          layout.microbatches, own_parts_.work.boundary_bytes,
@@ -214,10 +216,15 @@ std::optional<Loss> Crew::next_loss() {
   return std::nullopt;
 }
 
-absl::Status Crew::run() {
-  own_ledger_.begin(job.microbatches, job.evaluate ? no_gradients_ : with_gradients_);
+void Crew::begin(std::uint32_t which) {
+  StepJob& job = jobs[which];
+  job.ledger->begin(job.microbatches, job.evaluate ? no_gradients_ : with_gradients_);
+  under_way_[count_under_way_++] = which;
   // By index, and without the list of workers(): a step allocates nothing.
-  for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->begin();
+  for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->begin(job);
+}
+
+absl::Status Crew::finish() {
   for (;;) {
     if (const std::optional<Loss> loss = next_loss()) {
       const absl::Status status = take_over(*loss);
@@ -226,10 +233,14 @@ absl::Status Crew::run() {
       for (Worker* worker : workers()) worker->wait_until_still();
       return status;
     }
-    for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->wait_until_done(interrupted_);
+    for (std::size_t i = 0; Worker* worker = worker_at(i); ++i)
+      worker->wait_until_done(count_under_way_ - 1, interrupted_);
     const MutexLock lock(mutex_);
     if (!error_.ok()) return error_;
-    if (losses_handled_ == losses_.size()) return absl::OkStatus();
+    if (losses_handled_ < losses_.size()) continue;
+    std::ranges::rotate(under_way_, under_way_.begin() + 1);
+    --count_under_way_;
+    return absl::OkStatus();
   }
 }
 
@@ -251,7 +262,10 @@ absl::Status Crew::take_over(const Loss& loss) {
   const std::vector<std::uint32_t> slots = unfinished_slots(loss.device);
   std::string note = lost;
   absl::Status status;
-  if (!slots.empty()) {
+  if (count_under_way_ > 1) {
+    note += "; the steps under way are repeated";
+    status = absl::AbortedError(lost);
+  } else if (!slots.empty()) {
     if (const std::optional<DeviceIndex> taker = assign(slots)) {
       note += fmt::format("; {} unfinished {} run again on {}", slots.size(), slots.size() == 1 ? "slot" : "slots",
                           own_parts_.devices[*taker].device->caps().name);
@@ -270,16 +284,17 @@ absl::Status Crew::take_over(const Loss& loss) {
 
 std::vector<std::uint32_t> Crew::unfinished_slots(DeviceIndex device) {
   std::set<std::uint32_t> found;
+  const StepJob& job = jobs[under_way_[0]];
   for (const Worker* worker : workers()) {
     if (worker->assignment().device != device) continue;
     for (const std::uint32_t i : worker->assignment().slots) {
       const partition::Slot& slot = own_plan_.slots[i];
       const bool runs =
           job.evaluate ? slot.phase != SlotPhase::kBackward : slot.phase == SlotPhase::kForward || with_gradients_[i];
-      if (!runs || own_ledger_.ended(i)) continue;
+      if (!runs || job.ledger->ended(i)) continue;
       // All done but for saying so.
-      if (own_ledger_.end_visit(i)) {
-        release_inputs(*this, i);
+      if (job.ledger->end_visit(i)) {
+        release_inputs(*this, job, i);
       } else {
         found.insert(i);
       }
@@ -317,7 +332,7 @@ std::optional<DeviceIndex> Crew::assign(const std::vector<std::uint32_t>& slots)
       // The device may have been lost meanwhile, or the job have ended.
       if (!error_.ok() || is_lost(device)) worker->stop(absl::CancelledError("the run was stopped"));
     }
-    worker->begin();
+    worker->begin(jobs[under_way_[0]]);
     return device;
   }
   return std::nullopt;
@@ -325,12 +340,22 @@ std::optional<DeviceIndex> Crew::assign(const std::vector<std::uint32_t>& slots)
 
 // Traces.
 
-std::vector<const DeviceTrace*> Crew::traces() const {
-  std::vector<const DeviceTrace*> traces;
-  for (const Worker* worker : workers()) {
+std::vector<DeviceTrace*> Crew::traces() const {
+  std::vector<DeviceTrace*> traces;
+  for (Worker* worker : workers()) {
     if (worker->trace() != nullptr) traces.push_back(worker->trace());
   }
   return traces;
+}
+
+double Crew::compute_seconds(DeviceIndex device) const {
+  double seconds = 0;
+  for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) {
+    if (worker->assignment().device == device && worker->trace() != nullptr) {
+      seconds += worker->trace()->compute_seconds();
+    }
+  }
+  return seconds;
 }
 
 void Crew::clear_traces() {

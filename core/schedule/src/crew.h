@@ -24,17 +24,21 @@ struct Loss {
 
 class Crew final : public SharedState {
  public:
+  /// Where gradients go, by job: as many as jobs may be under way.
+  using Homes = std::array<offload::GradientHome*, kMostJobs>;
   /// `parts` and `plan` are copied; what they name outlives the crew. Errors: ResourceExhausted, Unimplemented, as the
   /// devices say. `lost`: by device, before this crew.
   static absl::StatusOr<std::unique_ptr<Crew>> make(const ExecutorParts& parts, const partition::Plan& plan,
-                                                    const std::vector<bool>& lost, offload::GradientHome& gradients);
+                                                    const std::vector<bool>& lost, const Homes& homes);
   /// What a lost device may still use is set aside: it stays allocated until the program ends.
   static void dismiss(std::unique_ptr<Crew> crew);
   ~Crew();
 
-  /// Carries out `job`. OK: it is complete, though devices may have been lost. Aborted: devices were lost and none of
-  /// the others can take over; nothing is under way any more. Other errors: that of fail().
-  absl::Status run();
+  /// Begins the job that stands in jobs[which]. REQUIRES: fewer under way than there are homes.
+  void begin(std::uint32_t which);
+  /// Ends the job that was begun first. OK: it is complete, though devices may have been lost. Aborted: devices were
+  /// lost and none of the others can take over; no job is under way any more. Other errors: that of fail().
+  absl::Status finish();
   /// A device is lost, a job has failed or was repeated: this crew must not run another.
   bool spent() const;
   std::vector<Loss> losses() const;
@@ -46,12 +50,14 @@ class Crew final : public SharedState {
   void fail(const absl::Status& error) override;
   void lose(partition::DeviceIndex device, const absl::Status& why) override;
 
-  std::vector<const DeviceTrace*> traces() const;
+  std::vector<DeviceTrace*> traces() const;
+  /// Of a device since this crew was made; 0 without traces.
+  double compute_seconds(partition::DeviceIndex device) const;
   void clear_traces();
 
  private:
   Crew(const ExecutorParts& executor_parts, const partition::Plan& given, const std::vector<bool>& lost,
-       offload::GradientHome& gradient_home);
+       const Homes& homes);
   absl::Status prepare();
   void note_loss(const Loss& loss) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool is_lost(partition::DeviceIndex device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -70,8 +76,11 @@ class Crew final : public SharedState {
 
   const ExecutorParts own_parts_;
   const partition::Plan own_plan_;
-  const std::vector<bool> lost_before_;  // by device
-  Ledger own_ledger_;
+  const std::vector<bool> lost_before_;                     // by device
+  std::array<std::unique_ptr<Ledger>, kMostJobs> ledgers_;  // by job
+  // Only the thread that runs jobs: which of them are under way, the oldest first.
+  std::array<std::uint32_t, kMostJobs> under_way_ = {};
+  std::uint32_t count_under_way_ = 0;
   std::unique_ptr<offload::ActivationStore> own_boundaries_;
   std::vector<bool> with_gradients_;  // by slot, in training
   std::vector<bool> no_gradients_;    // likewise, in evaluation

@@ -1,10 +1,12 @@
 #include "rondo/schedule/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <thread>
 
 #include "crew.h"
+#include "pace.h"
 #include "replan.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
@@ -30,7 +32,12 @@ class StepExecutor::Impl {
       : parts_(executor_parts),
         trained_(update_order(*executor_parts.model)),
         plan_(*executor_parts.plan),
-        lost_(executor_parts.devices.size(), false) {}
+        lost_(executor_parts.devices.size(), false),
+        keeps_pace_(may_keep_pace(executor_parts)),
+        pace_(executor_parts.devices.size()),
+        computed_(executor_parts.devices.size(), 0.0),
+        measured_(computed_),
+        by_profile_(computed_) {}
 
   ~Impl() {
     {
@@ -39,19 +46,25 @@ class StepExecutor::Impl {
       changed_.notify_all();
     }
     if (updater_.joinable()) updater_.join();
-    if (gradients_ != nullptr) gradients_->abandon();
+    for (const auto& home : homes_) {
+      if (home != nullptr) home->abandon();
+    }
     Crew::dismiss(std::move(crew_));
   }
 
   absl::Status prepare() {
-    RONDO_ASSIGN_OR_RETURN(gradients_,
-                           offload::GradientHome::make(gradient_specs(*parts_.model), parts_.model->parameters().size(),
-                                                       parts_.parameters->phantom(), *parts_.threads));
-    optimizer_ = std::make_unique<offload::HostOptimizer>(parts_.optimizer, *parts_.parameters, *gradients_,
-                                                          *parts_.threads, parts_.host);
-    for (std::uint32_t m = 0; m < parts_.work.microbatches; ++m) {
-      RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, devices::allocate_host(parts_.work.batch_bytes, "batches"));
-      batches_.push_back(std::move(buffer));
+    for (std::size_t i = 0; i <= parts_.work.staleness; ++i) {
+      RONDO_ASSIGN_OR_RETURN(
+          homes_[i], offload::GradientHome::make(gradient_specs(*parts_.model), parts_.model->parameters().size(),
+                                                 parts_.parameters->phantom(), *parts_.threads));
+      optimizers_[i] = std::make_unique<offload::HostOptimizer>(parts_.optimizer, *parts_.parameters, *homes_[i],
+                                                                *parts_.threads, parts_.host);
+      for (std::uint32_t m = 0; m < parts_.work.microbatches; ++m) {
+        RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, devices::allocate_host(parts_.work.batch_bytes, "batches"));
+        batches_[i].push_back(std::move(buffer));
+      }
+      jobs_[i].buckets.resize(parts_.work.microbatches);
+      jobs_[i].batches.resize(parts_.work.microbatches);
     }
     RONDO_RETURN_IF_ERROR(make_crew(plan_));
     if (parts_.parameters->disk() != nullptr) parts_.parameters->disk()->start();
@@ -65,41 +78,50 @@ class StepExecutor::Impl {
     if (crew_ != nullptr) crew_->fail(error_);
   }
 
-  absl::StatusOr<StepResult> train(const std::vector<Microbatch>& microbatches, const UpdateSettings& settings) {
+  void begin(const std::vector<Microbatch>& microbatches) {
+    Begun& step = begun_[count_begun_++];
+    step = {};
+    for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
+    if (step.target_tokens == 0) return;
+    step.which = next_job_++ % (1 + parts_.work.staleness);
+    const std::uint64_t before = updates_begun_++;
+    fill_job(step.which, microbatches, before > parts_.work.staleness ? before - parts_.work.staleness : 0, ++step_);
+    jobs_[step.which].evaluate = false;
+    // A step that cannot begin yet (a device was lost) does so when it is its turn.
+    if (ready()) begin_job(step);
+  }
+
+  absl::StatusOr<StepResult> finish(const UpdateSettings& settings) {
     StepResult result;
-    for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
-    if (result.target_tokens == 0) {
-      result.skipped = true;
-      return result;
+    result.target_tokens = begun_[0].target_tokens;
+    result.skipped = result.target_tokens == 0;
+    if (!result.skipped) {
+      const absl::Status status = finish_job(settings, result);
+      if (!status.ok()) {
+        count_begun_ = 0;  // what was begun after it is of no use either
+        return status;
+      }
+      if (keeps_pace_) watch_pace(jobs_[begun_[0].which]);
     }
-    ++step_;
-    RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather(microbatches));
-    if (!gathered.finite.ok() && parts_.recovery.enabled()) {
-      notes_.push_back(fmt::format("{}; the step is repeated{}", text_of(gathered.finite),
-                                   plan_.devices.size() > 1 ? ", each slot on another device" : ""));
-      retries_ += plan_.slots.size();
-      elsewhere_ = true;
-      RONDO_ASSIGN_OR_RETURN(gathered, gather(microbatches));
-    }
-    if (!gathered.finite.ok()) return give_up(gathered.finite);
-    if (parts_.parameters->disk() != nullptr) {
-      const absl::Status disk = parts_.parameters->disk()->status();
-      if (!disk.ok()) return give_up(disk);
-    }
-    result.loss_sum = gathered.loss_sum;
-    const double mean = 1.0 / static_cast<double>(result.target_tokens);
-    result.grad_norm = gathered.norm * mean;
-    double factor = mean;
-    if (settings.max_grad_norm > 0) factor *= std::min(1.0, settings.max_grad_norm / (result.grad_norm + 1e-6));
-    start_update(offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor));
+    std::ranges::rotate(begun_, begun_.begin() + 1);
+    --count_begun_;
     return result;
   }
 
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches) {
     StepResult result;
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
-    RONDO_RETURN_IF_ERROR(run_job(microbatches, true));
-    for (std::size_t m = 0; m < microbatches.size(); ++m) result.loss_sum += crew_->job.losses[m];
+    fill_job(0, microbatches, updates(), step_);
+    jobs_[0].evaluate = true;
+    begun_[0] = {result.target_tokens, 0, false};
+    count_begun_ = 1;
+    const absl::Status status = run_job();
+    count_begun_ = 0;
+    RONDO_RETURN_IF_ERROR(status);
+    for (std::size_t m = 0; m < microbatches.size(); ++m) result.loss_sum += crew_->jobs[0].losses[m];
+    keep_losses(crew_->jobs[0]);
+    last_step_.finite = std::isfinite(result.loss_sum);
+    if (keeps_pace_) note_computed();
     return result;
   }
 
@@ -121,11 +143,13 @@ class StepExecutor::Impl {
   void set_updates(std::uint64_t updates) {
     const MutexLock lock(mutex_);
     updates_ = updates;
+    updates_begun_ = updates;
     parts_.parameters->set_all_versions(updates);
   }
 
   std::uint64_t retries() const { return retries_ + (crew_ != nullptr ? crew_->retries() : 0); }
   std::vector<partition::DeviceIndex> lost_devices() const { return losses_; }
+  const LastStep& last_step() const { return last_step_; }
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   const partition::Plan& plan() const { return plan_; }
 
@@ -135,7 +159,18 @@ class StepExecutor::Impl {
     return bytes;
   }
   std::vector<const DeviceTrace*> traces() const {
-    return crew_ != nullptr ? crew_->traces() : std::vector<const DeviceTrace*>();
+    if (crew_ == nullptr) return {};
+    const std::vector<DeviceTrace*> traces = crew_->traces();
+    return {traces.begin(), traces.end()};
+  }
+  void take_spans(std::vector<TakenSpans>& devices, std::size_t& dropped) {
+    const std::vector<DeviceTrace*> traces = crew_ != nullptr ? crew_->traces() : std::vector<DeviceTrace*>();
+    devices.resize(traces.size());
+    for (std::size_t i = 0; i < traces.size(); ++i) {
+      devices[i].device = traces[i]->name();
+      dropped += traces[i]->dropped();
+      devices[i].count = traces[i]->take(devices[i].spans);
+    }
   }
   void clear_traces() {
     if (crew_ != nullptr) crew_->clear_traces();
@@ -144,69 +179,192 @@ class StepExecutor::Impl {
  private:
   static std::string text_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
 
-  /// The step up to its commit point.
-  absl::StatusOr<Gathered> gather(const std::vector<Microbatch>& microbatches) {
-    const auto count = static_cast<std::uint32_t>(microbatches.size());
-    RONDO_RETURN_IF_ERROR(run_job(microbatches, false));
-    RONDO_RETURN_IF_ERROR(gradients_->wait_until_complete(Clock::now() + std::chrono::hours(1)));
+  /// A step that was begun and is not finished.
+  struct Begun {
+    std::uint64_t target_tokens = 0;  // 0: it is skipped
+    std::uint32_t which = 0;          // its job
+    bool at_work = false;             // the crew has it
+  };
+
+  /// The oldest step, with its update started.
+  absl::Status finish_job(const UpdateSettings& settings, StepResult& result) {
+    RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather());
+    if (!gathered.finite.ok() && parts_.recovery.enabled()) {
+      notes_.push_back(fmt::format("{}; the step is repeated{}", text_of(gathered.finite),
+                                   plan_.devices.size() > 1 ? ", each slot on another device" : ""));
+      retries_ += plan_.slots.size();
+      elsewhere_ = true;
+      stop_crew();
+      RONDO_ASSIGN_OR_RETURN(gathered, gather());
+    }
+    if (!gathered.finite.ok()) return give_up(gathered.finite);
+    if (parts_.parameters->disk() != nullptr) {
+      const absl::Status disk = parts_.parameters->disk()->status();
+      if (!disk.ok()) return give_up(disk);
+    }
+    result.loss_sum = gathered.loss_sum;
+    const double mean = 1.0 / static_cast<double>(result.target_tokens);
+    result.grad_norm = gathered.norm * mean;
+    double factor = mean;
+    if (settings.max_grad_norm > 0) factor *= std::min(1.0, settings.max_grad_norm / (result.grad_norm + 1e-6));
+    start_update(offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor),
+                 begun_[0].which);
+    return absl::OkStatus();
+  }
+
+  /// Where the numerics classes differ, the answer would depend on when a device falls behind.
+  static bool may_keep_pace(const ExecutorParts& parts) {
+    const auto differs = [&](const ExecutorDevice& member) {
+      return member.device->caps().numerics_class != parts.devices.front().device->caps().numerics_class;
+    };
+    return parts.recovery.keep_pace && parts.recovery.enabled() && parts.trace_spans > 0 && parts.devices.size() > 1 &&
+           std::ranges::none_of(parts.devices, differs);
+  }
+
+  /// What the devices computed since the last call, in measured_.
+  void note_computed() {
+    for (partition::DeviceIndex i = 0; i < measured_.size(); ++i) {
+      const double now = crew_->compute_seconds(i);
+      measured_[i] = now - std::exchange(computed_[i], now);
+    }
+  }
+
+  /// Deals anew when a device computes at another pace than the plan takes it to.
+  void watch_pace(const StepJob& job) {
+    note_computed();
+    if (!std::exchange(counts_step_, true)) return;  // what was counted is not one step of one crew
+    if (replan_ || was_elsewhere_ || crew_->spent()) return;
+    double tokens = 0;
+    for (std::uint32_t m = 0; m < job.microbatches; ++m) tokens += job.buckets[m];
+    const double share = tokens / std::max(parts_.work.mean_tokens * parts_.work.microbatches, 1.0);
+    std::ranges::fill(by_profile_, 0.0);
+    for (const partition::Slot& slot : plan_.slots) {
+      const double seconds = slot.seconds * plan_.rounds[slot.round].microbatches * share;
+      by_profile_[slot.device] += seconds / pace_.factors()[slot.device];
+    }
+    if (!pace_.step(measured_, by_profile_)) return;
+    const partition::MachineShape machine = at_pace(parts_, pace_.factors());
+    std::string note = fmt::format("step {}:", job.step);
+    for (std::size_t i = 0; i < lost_.size(); ++i) {
+      const double change = pace_.factors()[i] / pace_.factors_before()[i];
+      if (change < PaceWatch::kOff && change > 1 / PaceWatch::kOff) continue;
+      note += fmt::format(" {} takes {:.2f} times as long as its profile says,", machine.devices[i].name,
+                          pace_.factors()[i]);
+    }
+    note.back() = ';';
+    predict_anew(parts_, machine, plan_);
+    absl::StatusOr<partition::Plan> plan = plan_over_rest(parts_, machine, lost_);
+    constexpr double kWorthIt = 0.97;  // of the step
+    const double now = plan_.predicted.step_seconds;
+    if (plan.ok() && plan->predicted.step_seconds < kWorthIt * now) {
+      note += fmt::format(" from the next step on the layers are dealt anew: {:.4g} s a step instead of {:.4g} s",
+                          plan->predicted.step_seconds, now);
+      plan_ = *std::move(plan);
+      replan_ = true;
+    } else {
+      note += " no other plan would be quicker";
+    }
+    notes_.push_back(std::move(note));
+  }
+
+  /// The oldest step up to its commit point.
+  absl::StatusOr<Gathered> gather() {
+    RONDO_RETURN_IF_ERROR(run_job());
+    const StepJob& job = crew_->jobs[begun_[0].which];
+    RONDO_RETURN_IF_ERROR(job.gradients->wait_until_complete(Clock::now() + std::chrono::hours(1)));
     Gathered gathered;
-    for (std::uint32_t m = 0; m < count; ++m) gathered.loss_sum += crew_->job.losses[m];
+    for (std::uint32_t m = 0; m < job.microbatches; ++m) gathered.loss_sum += job.losses[m];
     if (!std::isfinite(gathered.loss_sum)) {
-      gathered.finite = internal_error("the loss of step {} is not finite", step_);
+      gathered.finite = internal_error("the loss of step {} is not finite", job.step);
     }
     double sum = 0;
     for (const model::ParameterId id : trained_) {
-      const double squares = gradients_->finish(id);
+      const double squares = job.gradients->finish(id);
       if (!std::isfinite(squares) && (gathered.finite.ok() || std::isfinite(sum))) {
         gathered.finite =
-            internal_error("step {}: the gradient of {} is not finite", step_, parts_.model->parameters()[id].name);
+            internal_error("step {}: the gradient of {} is not finite", job.step, parts_.model->parameters()[id].name);
       }
       sum += squares;
     }
     gathered.norm = std::sqrt(sum);
+    keep_losses(job);
+    last_step_.finite = gathered.finite.ok();
     return gathered;
   }
 
-  /// Runs it until it is done: again from the start when no device could take over what a lost one left.
-  absl::Status run_job(const std::vector<Microbatch>& microbatches, bool evaluate) {
+  void keep_losses(const StepJob& job) {
+    last_step_.losses.assign(job.losses.begin(), job.losses.begin() + job.microbatches);
+  }
+
+  /// Runs the oldest step until it is done: again from the start when no device could take over what a lost one left.
+  absl::Status run_job() {
     for (;;) {
-      RONDO_RETURN_IF_ERROR(renew_crew());
-      fill_job(microbatches, evaluate);
-      if (!evaluate) {
-        const auto count = static_cast<std::uint32_t>(microbatches.size());
-        const std::uint32_t group = parts_.work.reduction_group;
-        gradients_->begin_step((count + group - 1) / group, count);
+      if (!begun_[0].at_work) RONDO_RETURN_IF_ERROR(renew_crew());
+      for (std::uint32_t i = 0; i < count_begun_; ++i) {
+        Begun& step = begun_[i];
+        if (!step.at_work && step.target_tokens > 0 && (i == 0 || ready())) begin_job(step);
       }
-      const absl::Status status = crew_->run();
-      take_news(evaluate);
+      const StepJob& job = jobs_[begun_[0].which];
+      const absl::Status status = crew_->finish();
+      take_news(job);
       if (status.ok()) return status;
       if (status.code() != absl::StatusCode::kAborted) return give_up(status);
-      retries_ += plan_.slots.size();
+      for (Begun& step : begun_) {
+        if (step.at_work) retries_ += plan_.slots.size();
+        step.at_work = false;
+      }
     }
   }
 
-  void fill_job(const std::vector<Microbatch>& microbatches, bool evaluate) {
-    StepJob& job = crew_->job;
-    {
-      const MutexLock lock(mutex_);
-      job.version = updates_;
-    }
-    job.step = step_;
-    job.evaluate = evaluate;
+  /// Another step may be given to the crew beside what it has.
+  bool ready() const {
+    const MutexLock lock(mutex_);
+    return error_.ok() && crew_ != nullptr && !crew_->spent() && !elsewhere_ && !was_elsewhere_ && !replan_;
+  }
+
+  void begin_job(Begun& step) {
+    StepJob& job = jobs_[step.which];
     job.first_round = next_round_;
-    job.microbatches = static_cast<std::uint32_t>(microbatches.size());
     next_round_ += crew_->plan->rounds.size();
+    StepJob& given = crew_->jobs[step.which];
+    given.step = job.step;
+    given.version = job.version;
+    given.evaluate = job.evaluate;
+    given.first_round = job.first_round;
+    given.microbatches = job.microbatches;
+    given.buckets = job.buckets;
+    given.batches = job.batches;
+    std::ranges::fill(given.losses, 0.0);
+    if (!job.evaluate) {
+      const std::uint32_t group = parts_.work.reduction_group;
+      given.gradients->begin_step((job.microbatches + group - 1) / group, job.microbatches);
+    }
+    crew_->begin(step.which);
+    step.at_work = true;
+  }
+
+  /// What the crew has under way is to be begun anew.
+  void stop_crew() {
+    if (count_begun_ > 1) crew_->fail(absl::CancelledError("the step is repeated"));
+    for (Begun& step : begun_) step.at_work = false;
+  }
+
+  void fill_job(std::uint32_t which, const std::vector<Microbatch>& microbatches, std::uint64_t version,
+                std::uint32_t step) {
+    StepJob& job = jobs_[which];
+    job.version = version;
+    job.step = step;
+    job.microbatches = static_cast<std::uint32_t>(microbatches.size());
     for (std::size_t m = 0; m < microbatches.size(); ++m) {
       const std::uint32_t bucket = devices::token_bucket(static_cast<std::uint32_t>(microbatches[m].ids.size()));
       job.buckets[m] = bucket;
-      job.batches[m] = batches_[m].view().part(0, BatchLayout(bucket).total());
-      job.losses[m] = 0;
+      job.batches[m] = batches_[which][m].view().part(0, BatchLayout(bucket).total());
       pack_batch(microbatches[m], bucket, job.batches[m].host());
     }
   }
 
   /// What the crew has to tell of its losses.
-  void take_news(bool evaluate) {
+  void take_news(const StepJob& job) {
     for (const Loss& loss : crew_->losses()) {
       if (lost_[loss.device]) continue;
       lost_[loss.device] = true;
@@ -215,8 +373,8 @@ class StepExecutor::Impl {
     const auto left = std::ranges::count(lost_, false);
     for (const std::string& note : crew_->take_notes()) {
       last_loss_ = note;
-      notes_.push_back(fmt::format("{} {}: {}; {} of {} devices left", evaluate ? "evaluation after step" : "step",
-                                   step_, note, left, lost_.size()));
+      notes_.push_back(fmt::format("{} {}: {}; {} of {} devices left", job.evaluate ? "evaluation after step" : "step",
+                                   job.step, note, left, lost_.size()));
     }
   }
 
@@ -225,14 +383,19 @@ class StepExecutor::Impl {
     {
       const MutexLock lock(mutex_);
       if (!error_.ok()) return error_;
-      if (crew_ != nullptr && !crew_->spent() && !elsewhere_ && !was_elsewhere_) return absl::OkStatus();
+      if (crew_ != nullptr && !crew_->spent() && !elsewhere_ && !was_elsewhere_ && !replan_) {
+        return absl::OkStatus();
+      }
     }
     if (std::ranges::count(lost_, true) != losses_planned_for_) {
-      absl::StatusOr<partition::Plan> rest = plan_over_rest(parts_, lost_);
-      if (!rest.ok()) return give_up(with_context(rest.status(), fmt::format("step {}: {}", step_, last_loss_)));
+      absl::StatusOr<partition::Plan> rest = plan_over_rest(parts_, at_pace(parts_, pace_.factors()), lost_);
+      if (!rest.ok())
+        return give_up(
+            with_context(rest.status(), fmt::format("step {}: {}", jobs_[begun_[0].which].step, last_loss_)));
       plan_ = *std::move(rest);
       losses_planned_for_ = std::ranges::count(lost_, true);
     }
+    replan_ = false;
     was_elsewhere_ = std::exchange(elsewhere_, false);
     const absl::Status made = make_crew(was_elsewhere_ ? plan_elsewhere(parts_, plan_) : plan_);
     return made.ok() ? made : give_up(made);
@@ -244,10 +407,12 @@ class StepExecutor::Impl {
       const MutexLock lock(mutex_);
       before = std::move(crew_);
     }
+    counts_step_ = false;
+    std::ranges::fill(computed_, 0.0);
     // Its memory is needed.
     if (before != nullptr) retries_ += before->retries();
     Crew::dismiss(std::move(before));
-    RONDO_ASSIGN_OR_RETURN(auto crew, Crew::make(parts_, plan, lost_, *gradients_));
+    RONDO_ASSIGN_OR_RETURN(auto crew, Crew::make(parts_, plan, lost_, {homes_[0].get(), homes_[1].get()}));
     const MutexLock lock(mutex_);
     crew_ = std::move(crew);
     if (!error_.ok()) crew_->fail(error_);
@@ -260,10 +425,11 @@ class StepExecutor::Impl {
     return error_;
   }
 
-  void start_update(const offload::StepFactors& factors) {
+  void start_update(const offload::StepFactors& factors, std::uint32_t which) {
     const MutexLock lock(mutex_);
     while (updating_) changed_.wait(mutex_);
     factors_ = factors;
+    updated_job_ = which;
     ++updates_;
     updating_ = true;
     changed_.notify_all();
@@ -273,14 +439,16 @@ class StepExecutor::Impl {
     for (;;) {
       offload::StepFactors factors;
       std::uint64_t version = 0;
+      std::uint32_t which = 0;
       {
         const MutexLock lock(mutex_);
         while (!updating_ && !stopping_) changed_.wait(mutex_);
         if (!updating_) return;
         factors = factors_;
         version = updates_;
+        which = updated_job_;
       }
-      const absl::Status status = update_all(factors, version);
+      const absl::Status status = update_all(*optimizers_[which], factors, version);
       if (!status.ok()) parts_.parameters->fail(status);
       const MutexLock lock(mutex_);
       if (!status.ok()) {
@@ -293,9 +461,10 @@ class StepExecutor::Impl {
     }
   }
 
-  absl::Status update_all(const offload::StepFactors& factors, std::uint64_t version) {
+  absl::Status update_all(offload::HostOptimizer& optimizer, const offload::StepFactors& factors,
+                          std::uint64_t version) {
     for (const model::ParameterId id : trained_) {
-      RONDO_RETURN_IF_ERROR(optimizer_->update(id, factors, version));
+      RONDO_RETURN_IF_ERROR(optimizer.update(id, factors, version));
       parts_.parameters->set_version(id, version);
     }
     return absl::OkStatus();
@@ -303,17 +472,32 @@ class StepExecutor::Impl {
 
   const ExecutorParts parts_;
   const std::vector<model::ParameterId> trained_;
-  std::unique_ptr<offload::GradientHome> gradients_;
-  std::unique_ptr<offload::HostOptimizer> optimizer_;
-  std::vector<devices::Buffer> batches_;
+  // By job.
+  std::array<std::unique_ptr<offload::GradientHome>, kMostJobs> homes_;
+  std::array<std::unique_ptr<offload::HostOptimizer>, kMostJobs> optimizers_;
+  std::array<std::vector<devices::Buffer>, kMostJobs> batches_;
+  std::array<StepJob, kMostJobs> jobs_;  // as they are given to a crew, and to the next one when that fails
+  std::array<Begun, kMostJobs> begun_;   // the oldest first
+  std::uint32_t count_begun_ = 0;
+  std::uint32_t next_job_ = 0;
+  std::uint64_t updates_begun_ = 0;             // updates made and those of steps that are begun
   partition::Plan plan_;                        // over the devices that are left
   std::vector<bool> lost_;                      // by device
   std::vector<partition::DeviceIndex> losses_;  // in their order
+  const bool keeps_pace_;
+  PaceWatch pace_;
+  // By device: seconds computed since the crew was made, in the step, and what the step takes by the profile.
+  std::vector<double> computed_;
+  std::vector<double> measured_;
+  std::vector<double> by_profile_;
+  bool counts_step_ = false;  // the crew has ended a step
   std::ptrdiff_t losses_planned_for_ = 0;
   std::string last_loss_;
+  bool replan_ = false;         // the next crew follows plan_, which the one at work does not
   bool elsewhere_ = false;      // the next crew has its slots on other devices
   bool was_elsewhere_ = false;  // this one has
   std::vector<std::string> notes_;
+  LastStep last_step_;
   std::uint64_t retries_ = 0;  // of crews that were dismissed, and whole steps
   std::uint32_t step_ = 0;
   std::uint64_t next_round_ = 0;
@@ -329,6 +513,7 @@ class StepExecutor::Impl {
   bool updating_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
   offload::StepFactors factors_ ABSL_GUARDED_BY(mutex_);
+  std::uint32_t updated_job_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread updater_;
 };
 
@@ -343,8 +528,11 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::make(const ExecutorP
 
 absl::StatusOr<StepResult> StepExecutor::train(const std::vector<Microbatch>& microbatches,
                                                const UpdateSettings& settings) {
-  return impl_->train(microbatches, settings);
+  impl_->begin(microbatches);
+  return impl_->finish(settings);
 }
+void StepExecutor::begin(const std::vector<Microbatch>& microbatches) { impl_->begin(microbatches); }
+absl::StatusOr<StepResult> StepExecutor::finish(const UpdateSettings& settings) { return impl_->finish(settings); }
 absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>& microbatches) {
   return impl_->evaluate(microbatches);
 }
@@ -356,9 +544,13 @@ std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes()
 void StepExecutor::abandon() { impl_->abandon(); }
 std::uint64_t StepExecutor::retries() const { return impl_->retries(); }
 std::vector<partition::DeviceIndex> StepExecutor::lost_devices() const { return impl_->lost_devices(); }
+const LastStep& StepExecutor::last_step() const { return impl_->last_step(); }
 std::vector<std::string> StepExecutor::take_notes() { return impl_->take_notes(); }
 const partition::Plan& StepExecutor::plan() const { return impl_->plan(); }
 void StepExecutor::clear_traces() { impl_->clear_traces(); }
+void StepExecutor::take_spans(std::vector<TakenSpans>& devices, std::size_t& dropped) {
+  impl_->take_spans(devices, dropped);
+}
 std::vector<const DeviceTrace*> StepExecutor::traces() const { return impl_->traces(); }
 
 }  // namespace rondo::schedule

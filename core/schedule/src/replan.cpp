@@ -9,14 +9,38 @@ namespace rondo::schedule {
 
 using partition::DeviceIndex;
 
-absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const std::vector<bool>& lost) {
-  partition::MachineShape rest = parts.recovery.machine;
+partition::MachineShape at_pace(const ExecutorParts& parts, const std::vector<double>& factors) {
+  partition::MachineShape machine = parts.recovery.machine;
+  for (std::size_t i = 0; i < machine.devices.size(); ++i) {
+    devices::DeviceProfile& profile = machine.devices[i].profile;
+    for (auto& [dtype, flops] : profile.flops) flops /= factors[i];
+    profile.memory_bandwidth /= factors[i];
+  }
+  return machine;
+}
+
+void predict_anew(const ExecutorParts& parts, const partition::MachineShape& machine, partition::Plan& plan) {
+  for (partition::Slot& slot : plan.slots) {
+    slot.seconds = partition::slot_seconds(*parts.shape, parts.work, machine.devices[slot.device], slot.phase,
+                                           slot.first_layer, slot.last_layer, plan.keep);
+  }
+  constexpr std::uint32_t kSteps = 6;  // the steady state, at staleness 1 too
+  const partition::Prediction predicted =
+      partition::simulate(plan, *parts.shape, parts.work, machine, kSteps).prediction;
+  plan.predicted.step_seconds = predicted.step_seconds;
+  plan.predicted.tokens_per_second = predicted.tokens_per_second;
+  plan.predicted.bubble = predicted.bubble;
+}
+
+absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const partition::MachineShape& machine,
+                                               const std::vector<bool>& lost) {
+  partition::MachineShape rest = machine;
   std::vector<DeviceIndex> left;
   rest.devices.clear();
-  for (DeviceIndex i = 0; i < parts.recovery.machine.devices.size(); ++i) {
+  for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     if (lost[i]) continue;
     left.push_back(i);
-    rest.devices.push_back(parts.recovery.machine.devices[i]);
+    rest.devices.push_back(machine.devices[i]);
   }
   if (left.empty()) return absl::UnavailableError("no device is left");
   absl::StatusOr<partition::Plan> plan = partition::make_plan(*parts.shape, parts.work, rest, parts.recovery.request);
@@ -24,7 +48,7 @@ absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const
   for (partition::Slot& slot : plan->slots) slot.device = left[slot.device];
   std::vector<partition::DevicePlan> devices(lost.size());
   for (std::size_t i = 0; i < lost.size(); ++i) {
-    devices[i].name = parts.recovery.machine.devices[i].name;
+    devices[i].name = machine.devices[i].name;
     devices[i].unused_because = "it is lost";
   }
   for (std::size_t i = 0; i < left.size(); ++i) devices[left[i]] = std::move(plan->devices[i]);

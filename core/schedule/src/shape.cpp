@@ -62,7 +62,8 @@ Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
 }
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
-                                     std::uint32_t sequence_length, const offload::OptimizerSettings& optimizer) {
+                                     std::uint32_t sequence_length, std::uint32_t staleness,
+                                     const offload::OptimizerSettings& optimizer) {
   const std::uint32_t bucket = devices::token_bucket(tokens);
   partition::ModelShape shape;
   std::map<std::uint32_t, LayerShape> classes;
@@ -100,9 +101,11 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   Bytes weights = 0;
   Bytes trained = 0;
   for (const model::Parameter& parameter : model.parameters()) {
-    weights += parameter.bytes(model.method().dtype);
+    weights += parameter.bytes(model.method().dtype) * (1 + (parameter.trained ? staleness : 0));
     if (parameter.trained) trained += parameter.elements();
   }
+  // In fp32 the weights are the masters, unless two steps' are published.
+  if (!separate_master && staleness > 0) weights += trained * 4;
   Bytes apart = 0;  // rows of a tied table
   for (const offload::GradientSpec& spec : gradient_specs(model)) {
     if (spec.dense && spec.sparse) apart += spec.elements * sizeof(float);
@@ -113,7 +116,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   shape.host_bytes = {{"weights", weights},
                       {partition::kMasterWeights, separate_master ? trained * 4 : 0},
                       {partition::kMoments, moments},
-                      {"gradients", trained * 4 + apart}};
+                      {"gradients", (trained * 4 + apart) * (1 + staleness)}};
   return shape;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "rondo/base/file.h"
 
@@ -37,18 +38,38 @@ nlohmann::json event_of(const TraceSpan& span, std::size_t process, std::chrono:
 
 void DeviceTrace::on_work(devices::QueueRole role, const devices::WorkTag& tag,
                           std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
-  const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+  const MutexLock lock(mutex_);
+  if (role == devices::QueueRole::kCompute) compute_seconds_ += std::chrono::duration<double>(end - begin).count();
+  const std::size_t index = next_++;
   if (index < spans_.size()) spans_[index] = {begin, end, role, tag};
 }
 
 std::vector<TraceSpan> DeviceTrace::spans() const {
-  const std::size_t count = std::min(next_.load(std::memory_order_relaxed), spans_.size());
+  const MutexLock lock(mutex_);
+  const std::size_t count = std::min(next_, spans_.size());
   return {spans_.begin(), spans_.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
 std::size_t DeviceTrace::dropped() const {
-  const std::size_t count = next_.load(std::memory_order_relaxed);
-  return count > spans_.size() ? count - spans_.size() : 0;
+  const MutexLock lock(mutex_);
+  return next_ > spans_.size() ? next_ - spans_.size() : 0;
+}
+
+double DeviceTrace::compute_seconds() const {
+  const MutexLock lock(mutex_);
+  return compute_seconds_;
+}
+
+std::size_t DeviceTrace::take(std::vector<TraceSpan>& other) {
+  const MutexLock lock(mutex_);
+  other.resize(spans_.size());
+  other.swap(spans_);
+  return std::min(std::exchange(next_, 0), other.size());
+}
+
+void DeviceTrace::clear() {
+  const MutexLock lock(mutex_);
+  next_ = 0;
 }
 
 absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices) {

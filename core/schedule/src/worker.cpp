@@ -130,6 +130,7 @@ absl::Status Worker::allocate() {
   }
   RONDO_RETURN_IF_ERROR(take(resident_, layout.resident));
   held_.assign(parts_.shape->layers.size(), 0);
+  read_by_.assign(parts_.shape->layers.size(), 0);
   for (std::uint32_t i = 0; i < layout.weight_buffers; ++i) RONDO_RETURN_IF_ERROR(take(weights_[i], layout.weights));
   for (std::uint32_t i = 0; i < layout.input_buffers; ++i) RONDO_RETURN_IF_ERROR(take(inputs_[i], layout.boundary));
   outputs_.resize(layout.output_buffers);
@@ -191,7 +192,8 @@ void Worker::place_weights(SlotState& state) {
       Bytes& offset = stays ? kept : streamed;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back();
       for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
-        const devices::BufferView home = parts_.parameters->published(id);
+        // Of a unified device: by version.
+        const devices::BufferView home = parts_.parameters->published(id, buffer);
         if (unified_) {
           views.push_back(home);
           continue;
@@ -204,7 +206,9 @@ void Worker::place_weights(SlotState& state) {
 }
 
 void Worker::place_gradients(SlotState& state) {
-  for (std::size_t buffer = 0; buffer < 3; ++buffer) {
+  for (std::size_t buffer = 0; buffer < state.gradients.size(); ++buffer) {
+    const bool at_home = buffer >= kHomeBuffer;
+    if (at_home && shared_.jobs[buffer - kHomeBuffer].gradients == nullptr) continue;
     Bytes offset = 0;
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
       std::vector<devices::BufferView>& views = state.gradients[buffer].emplace_back();
@@ -214,8 +218,8 @@ void Worker::place_gradients(SlotState& state) {
         const Bytes size = parameter.elements() * sizeof(float);
         views.emplace_back();  // stays empty where nothing is summed up
         if (!parameter.trained || table) continue;
-        if (buffer == 2) {
-          views.back() = shared_.gradients->sum(id);
+        if (at_home) {
+          views.back() = shared_.jobs[buffer - kHomeBuffer].gradients->sum(id);
         } else if (gradients_[buffer]) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
@@ -251,7 +255,7 @@ void Worker::stop(const absl::Status& why) {
     stopped_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
-  shared_.ledger->wake();
+  for (const StepJob& job : shared_.jobs) job.ledger->wake();
   // Work not yet begun is dropped, and who waits for it is told.
   if (compute_ != nullptr) compute_->poison(why);
   if (engine_ != nullptr) engine_->fail(why);
@@ -298,17 +302,19 @@ bool Worker::queues_are_empty() {
   return true;
 }
 
-void Worker::begin() {
+void Worker::begin(StepJob& job) {
   const MutexLock lock(mutex_);
-  ++jobs_;
+  job_ring_[jobs_++ % kMostJobs] = &job;
   changed_.notify_all();
 }
 
-void Worker::wait_until_done(const std::atomic<bool>& interrupted) {
+void Worker::wait_until_done(std::uint32_t ahead, const std::atomic<bool>& interrupted) {
   const MutexLock lock(mutex_);
+  const std::uint64_t number = jobs_ - ahead;
+  const JobEnd& end = job_ends_[(number - 1) % kMostJobs];
   while (!stopping_ && !interrupted.load(std::memory_order_acquire) &&
-         (jobs_fed_ < jobs_ || microbatches_retired_ < microbatches_fed_ || errands_done_ < errands_given_ ||
-          (!unified_ && jobs_prefetched_ < jobs_))) {
+         (jobs_fed_ < number || microbatches_retired_ < end.microbatches || errands_done_ < end.errands ||
+          (!unified_ && jobs_prefetched_ < number))) {
     changed_.wait(mutex_);
   }
 }

@@ -30,7 +30,7 @@
 
 namespace rondo::schedule {
 
-/// What a step means to all workers. Set by the executor while they are idle.
+/// What a step means to all workers. Set by the executor before the step begins; stays until the step has ended.
 struct StepJob {
   std::uint32_t step = 0;
   std::uint64_t version = 0;  // of trained parameters that forwards need
@@ -40,16 +40,20 @@ struct StepJob {
   std::vector<std::uint32_t> buckets;        // by microbatch
   std::vector<devices::BufferView> batches;  // packed, on the host
   std::vector<double> losses;                // by microbatch, written by workers
+  std::uint32_t which = 0;                   // of the jobs that may be under way at a time
+  Ledger* ledger = nullptr;
+  offload::GradientHome* gradients = nullptr;
 };
+
+/// Steps that may be under way at a time: two at staleness 1.
+inline constexpr std::size_t kMostJobs = 2;
 
 /// What workers share. Outlives them.
 struct SharedState {
   const ExecutorParts* parts = nullptr;
   const partition::Plan* plan = nullptr;
   offload::ActivationStore* boundaries = nullptr;
-  offload::GradientHome* gradients = nullptr;
-  Ledger* ledger = nullptr;
-  StepJob job;
+  std::array<StepJob, kMostJobs> jobs;
   /// The first error stands; ends all waits everywhere.
   virtual void fail(const absl::Status& error) = 0;
   /// A device is lost: ends the waits of its workers.
@@ -67,11 +71,11 @@ struct Assignment {
 };
 
 /// Microbatches of a slot's round in the job.
-partition::Round round_in_job(const SharedState& shared, const partition::Slot& slot);
+partition::Round round_in_job(const SharedState& shared, const StepJob& job, const partition::Slot& slot);
 /// The inputs of a slot's visit are needed no more. Once it has ended and not before: until then another device could
 /// have to run it again. In evaluation the checkpoints of backward slots are released by nobody else, so the forward
 /// slot that published them does.
-void release_inputs(const SharedState& shared, std::uint32_t slot);
+void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t slot);
 
 class Worker {
  public:
@@ -80,11 +84,11 @@ class Worker {
   ~Worker();
 
   const Assignment& assignment() const { return assignment_; }
-  /// The job in SharedState is to be done.
-  void begin();
-  /// All microbatches of the job are retired and all gradients home. Returns early after stop() and when `interrupted`
-  /// is set and wake() called.
-  void wait_until_done(const std::atomic<bool>& interrupted);
+  /// One of the jobs in SharedState is to be done, after those that have begun.
+  void begin(StepJob& job);
+  /// All microbatches of the job that began last but `ahead` are retired and all its gradients home. Returns early
+  /// after stop() and when `interrupted` is set and wake() called.
+  void wait_until_done(std::uint32_t ahead, const std::atomic<bool>& interrupted);
   void wake();
   /// Ends all waits with `why`; the threads leave, save those that a hung device holds.
   void stop(const absl::Status& why);
@@ -104,12 +108,13 @@ class Worker {
   std::uint64_t repeated_transfers() const;
 
   Bytes peak_bytes() const { return device_.peak_bytes(); }
-  const DeviceTrace* trace() const { return trace_.get(); }
+  DeviceTrace* trace() { return trace_.get(); }
   void clear_trace() {
     if (trace_ != nullptr) trace_->clear();
   }
 
  private:
+  static constexpr std::size_t kHomeBuffer = 2;  // first of the gradient buffers that lie on the host
   struct SlotState {
     std::uint32_t index = 0;  // in the plan
     partition::Slot slot;
@@ -119,15 +124,16 @@ class Worker {
     std::vector<ChainLink> evaluate_chain;
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].
     std::array<std::vector<std::vector<devices::BufferView>>, 2> weights;
-    /// By gradient buffer; entry 2: the home's own sums (unified devices, group 0).
-    std::array<std::vector<std::vector<devices::BufferView>>, 3> gradients;
+    /// By gradient buffer; from entry kHomeBuffer on, by job: the home's own sums (unified devices, group 0).
+    std::array<std::vector<std::vector<devices::BufferView>>, kHomeBuffer + kMostJobs> gradients;
     std::vector<std::pair<model::ParameterId, devices::BufferView>>
-        sent[3];                 // trained parameters and where their sum lies
-    std::vector<bool> resident;  // by layer - first: its weights stay on the device
+        sent[kHomeBuffer + kMostJobs];  // trained parameters and where their sum lies
+    std::vector<bool> resident;         // by layer - first: its weights stay on the device
     bool computes_gradients = false;
     bool writes_rows = false;
   };
   struct Retirement {
+    StepJob* job = nullptr;
     const SlotState* slot = nullptr;
     std::uint32_t microbatch = 0;  // of the step
     std::uint32_t round_microbatch = 0;
@@ -140,6 +146,7 @@ class Worker {
     std::chrono::steady_clock::time_point fed;
   };
   struct GradientErrand {
+    StepJob* job = nullptr;
     const SlotState* slot = nullptr;
     std::uint32_t group = 0;
     std::uint32_t buffer = 0;
@@ -147,6 +154,7 @@ class Worker {
   };
   /// One microbatch as it is to be fed.
   struct Errand {
+    StepJob* job = nullptr;
     std::uint32_t microbatch = 0;
     std::uint32_t gradient_buffer = 0;
     bool ends_visit = false;
@@ -171,33 +179,39 @@ class Worker {
   void retire_loop();
   void gradient_loop();
 
-  absl::Status feed_visit(SlotState& slot);
-  absl::Status feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
+  absl::Status feed_visit(StepJob& job, SlotState& slot);
+  absl::Status feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
                           std::uint32_t last);
   absl::Status feed_microbatch(SlotState& slot, const Errand& errand);
   absl::Status reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
   absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory);
-  bool is_done(const SlotState& slot, std::uint32_t microbatch) const;
-  std::uint32_t last_to_feed(const SlotState& slot) const;
-  absl::Status bring_inputs(const SlotState& slot, std::uint32_t microbatch, std::uint32_t parity, VisitMemory& memory);
-  absl::Status wait_for_weights(const SlotState& slot, std::size_t layer);
-  absl::Status prefetch_visit(const SlotState& slot);
-  absl::Status submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer, transfer::Ticket& last);
+  bool is_done(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
+  std::uint32_t last_to_feed(const StepJob& job, const SlotState& slot) const;
+  absl::Status bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
+  absl::Status wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer);
+  absl::Status prefetch_visit(const StepJob& job, const SlotState& slot);
+  absl::Status wait_for_readers(model::LayerIndex layer);
+  absl::Status submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
+                              transfer::Ticket& last);
   absl::Status retire(const Retirement& item);
   absl::Status publish_outputs(const Retirement& item);
   absl::Status take_rows(const Retirement& item);
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
   absl::Status bring_gradients_home(const GradientErrand& errand);
-  absl::StatusOr<std::uint32_t> take_gradient_buffer(std::uint32_t group);
+  absl::StatusOr<std::uint32_t> take_gradient_buffer(const StepJob& job, std::uint32_t group);
 
-  bool runs_in_job(const SlotState& slot) const;
-  partition::Round round_of(const SlotState& slot) const { return round_in_job(shared_, slot.slot); }
-  bool gives_gradients(const SlotState& slot) const { return slot.computes_gradients && !shared_.job.evaluate; }
-  offload::BoundaryPlace place(offload::BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
+  bool runs_in_job(const StepJob& job, const SlotState& slot) const;
+  partition::Round round_of(const StepJob& job, const SlotState& slot) const {
+    return round_in_job(shared_, job, slot.slot);
+  }
+  static bool gives_gradients(const StepJob& job, const SlotState& slot) {
+    return slot.computes_gradients && !job.evaluate;
+  }
+  offload::BoundaryPlace place(const StepJob& job, offload::BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
                                std::uint32_t microbatch) const;
-  devices::WorkTag tag(const char* name, const SlotState& slot, std::uint32_t microbatch) const;
-  void end_visit_if_done(const SlotState& slot);
+  static devices::WorkTag tag(const char* name, const StepJob& job, const SlotState& slot, std::uint32_t microbatch);
+  void end_visit_if_done(const StepJob& job, const SlotState& slot);
   /// The device is to blame for `status`, unless it is OK or the worker was stopped.
   absl::Status blame(absl::Status status);
   /// How a thread leaves that met an error.
@@ -241,7 +255,9 @@ class Worker {
   std::size_t most_cuts_ = 0;
   std::uint64_t compute_value_ = 0;         // only the feeding thread's
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
-  std::vector<std::uint64_t> held_;  // only the prefetching thread's; by layer: 1 + version of its weights in resident_
+  // Only the prefetching thread's, by layer:
+  std::vector<std::uint64_t> held_;                     // 1 + version of its weights in resident_
+  std::vector<std::uint64_t> read_by_;                  // 1 + the last visit that reads them there
   std::chrono::steady_clock::time_point retired_last_;  // only the retiring thread's
   bool emptied_ = false;                                // the queues hold nothing of ours
   bool clear_before_gradients_ = false;                 // likewise: a group has begun
@@ -259,6 +275,13 @@ class Worker {
   std::size_t threads_running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t threads_in_device_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<StepJob*, kMostJobs> job_ring_ ABSL_GUARDED_BY(mutex_) = {};
+  /// Counts at which a job is done, once it is fed.
+  struct JobEnd {
+    std::uint64_t microbatches = 0;
+    std::uint64_t errands = 0;
+  };
+  std::array<JobEnd, kMostJobs> job_ends_ ABSL_GUARDED_BY(mutex_) = {};
   std::uint64_t jobs_fed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_prefetched_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t microbatches_fed_ ABSL_GUARDED_BY(mutex_) = 0;

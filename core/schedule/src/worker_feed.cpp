@@ -17,34 +17,37 @@ using transfer::Urgency;
 
 }  // namespace
 
-devices::WorkTag Worker::tag(const char* name, const SlotState& slot, std::uint32_t microbatch) const {
-  return {name, shared_.job.step, slot.index, microbatch};
+devices::WorkTag Worker::tag(const char* name, const StepJob& job, const SlotState& slot, std::uint32_t microbatch) {
+  return {name, job.step, slot.index, microbatch};
 }
 
-bool Worker::runs_in_job(const SlotState& slot) const {
-  if (round_of(slot).microbatches == 0) return false;
-  return !(shared_.job.evaluate ? slot.evaluate_chain : slot.train_chain).empty();
+bool Worker::runs_in_job(const StepJob& job, const SlotState& slot) const {
+  if (round_of(job, slot).microbatches == 0) return false;
+  return !(job.evaluate ? slot.evaluate_chain : slot.train_chain).empty();
 }
 
-offload::BoundaryPlace Worker::place(BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
+offload::BoundaryPlace Worker::place(const StepJob& job, BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
                                      std::uint32_t microbatch) const {
-  return {kind, shared_.job.first_round + slot.slot.round, cut, microbatch - round_of(slot).first_microbatch};
+  return {kind, job.first_round + slot.slot.round, cut, microbatch - round_of(job, slot).first_microbatch};
 }
 
 // Feeding.
 
 void Worker::feed_loop() {
   for (;;) {
+    StepJob* job = nullptr;
     {
       const MutexLock lock(mutex_);
       if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_fed_ < jobs_; })) return;
+      job = job_ring_[jobs_fed_ % kMostJobs];
     }
     for (SlotState& slot : slots_) {
-      if (!runs_in_job(slot)) continue;
-      const absl::Status status = feed_visit(slot);
+      if (!runs_in_job(*job, slot)) continue;
+      const absl::Status status = feed_visit(*job, slot);
       if (!status.ok()) return leave(status);
     }
     const MutexLock lock(mutex_);
+    job_ends_[jobs_fed_ % kMostJobs] = {microbatches_fed_, errands_given_};
     ++jobs_fed_;
     changed_.notify_all();
   }
@@ -52,40 +55,40 @@ void Worker::feed_loop() {
 
 /// Of a slot that was taken over: nothing is left to do for a microbatch. Its gradients are only whole with the others
 /// of its group.
-bool Worker::is_done(const SlotState& slot, std::uint32_t microbatch) const {
+bool Worker::is_done(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const {
   if (!assignment_.taken_over) return false;
-  if (gives_gradients(slot) && !shared_.ledger->home(slot.index, microbatch / parts_.work.reduction_group))
+  if (gives_gradients(job, slot) && !job.ledger->home(slot.index, microbatch / parts_.work.reduction_group))
     return false;
-  return shared_.ledger->retired(slot.index, microbatch);
+  return job.ledger->retired(slot.index, microbatch);
 }
 
-std::uint32_t Worker::last_to_feed(const SlotState& slot) const {
-  const partition::Round round = round_of(slot);
+std::uint32_t Worker::last_to_feed(const StepJob& job, const SlotState& slot) const {
+  const partition::Round round = round_of(job, slot);
   std::uint32_t last = round.first_microbatch + round.microbatches - 1;
-  while (last > round.first_microbatch && is_done(slot, last)) --last;
+  while (last > round.first_microbatch && is_done(job, slot, last)) --last;
   return last;
 }
 
-absl::Status Worker::feed_visit(SlotState& slot) {
-  const partition::Round round = round_of(slot);
+absl::Status Worker::feed_visit(StepJob& job, SlotState& slot) {
+  const partition::Round round = round_of(job, slot);
   const std::uint32_t end = round.first_microbatch + round.microbatches;
   // What is done changes while it is fed, but for what is fed already.
-  const std::uint32_t last = last_to_feed(slot);
-  const std::uint32_t size = gives_gradients(slot) ? parts_.work.reduction_group : round.microbatches;
+  const std::uint32_t last = last_to_feed(job, slot);
+  const std::uint32_t size = gives_gradients(job, slot) ? parts_.work.reduction_group : round.microbatches;
   for (std::uint32_t first = round.first_microbatch; first < end; first += size) {
     const std::uint32_t group_end = std::min(first + size, end);
-    if (gives_gradients(slot) && !(assignment_.taken_over && shared_.ledger->home(slot.index, first / size))) {
-      RONDO_RETURN_IF_ERROR(feed_group(slot, first, group_end, first / size, last));
+    if (gives_gradients(job, slot) && !(assignment_.taken_over && job.ledger->home(slot.index, first / size))) {
+      RONDO_RETURN_IF_ERROR(feed_group(job, slot, first, group_end, first / size, last));
       continue;
     }
     for (std::uint32_t m = first; m < group_end; ++m) {
-      if (is_done(slot, m)) continue;
+      if (is_done(job, slot, m)) continue;
       std::uint32_t buffer = 0;
-      if (gives_gradients(slot)) {
+      if (gives_gradients(job, slot)) {
         // They are home already, but computed on the way: not where those of the visit before may still be read.
-        RONDO_ASSIGN_OR_RETURN(buffer, take_gradient_buffer(first / size));
+        RONDO_ASSIGN_OR_RETURN(buffer, take_gradient_buffer(job, first / size));
       }
-      RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {m, buffer, m == last, false}));
+      RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, buffer, m == last, false}));
     }
   }
   const MutexLock lock(mutex_);
@@ -94,8 +97,8 @@ absl::Status Worker::feed_visit(SlotState& slot) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(std::uint32_t group) {
-  std::uint32_t buffer = 2;
+absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(const StepJob& job, std::uint32_t group) {
+  auto buffer = static_cast<std::uint32_t>(kHomeBuffer + job.which);
   {
     const MutexLock lock(mutex_);
     if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ + 1 >= errands_given_; })) {
@@ -107,27 +110,26 @@ absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(std::uint32_t group) 
   return buffer;
 }
 
-absl::Status Worker::feed_group(SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
-                                std::uint32_t last) {
-  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(group));
+absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end,
+                                std::uint32_t group, std::uint32_t last) {
+  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(job, group));
   for (std::uint32_t m = first; m < end; ++m) {
-    const bool repeated = assignment_.taken_over && shared_.ledger->retired(slot.index, m);
-    RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {m, buffer, m == last, repeated}));
+    const bool repeated = assignment_.taken_over && job.ledger->retired(slot.index, m);
+    RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, buffer, m == last, repeated}));
   }
   const MutexLock lock(mutex_);
-  errands_[errands_given_ % errands_.size()] = {&slot, group, buffer, compute_value_};
+  errands_[errands_given_ % errands_.size()] = {&job, &slot, group, buffer, compute_value_};
   ++errands_given_;
   changed_.notify_all();
   return absl::OkStatus();
 }
 
-absl::Status Worker::wait_for_weights(const SlotState& slot, std::size_t layer) {
+absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer) {
   if (unified_) {
     for (const model::ParameterId id : parts_.model->layers()[slot.slot.first_layer + layer].parameters) {
       if (!parts_.model->parameters()[id].trained) continue;
-      RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
-        return parts_.parameters->wait_for_version(id, shared_.job.version, until);
-      }));
+      RONDO_RETURN_IF_ERROR(in_slices(
+          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, job.version, until); }));
     }
     return absl::OkStatus();
   }
@@ -138,20 +140,22 @@ absl::Status Worker::wait_for_weights(const SlotState& slot, std::size_t layer) 
   return ready ? absl::OkStatus() : stopped_error();
 }
 
-absl::Status Worker::bring_inputs(const SlotState& slot, std::uint32_t microbatch, std::uint32_t parity,
+absl::Status Worker::bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity,
                                   VisitMemory& memory) {
-  const std::uint32_t bucket = shared_.job.buckets[microbatch];
+  const StepJob& job = *errand.job;
+  const std::uint32_t microbatch = errand.microbatch;
+  const std::uint32_t bucket = job.buckets[microbatch];
   const Bytes boundary = parts_.model->boundary_bytes(bucket);
   const bool from_below = slot.slot.first_layer > 0;
   const bool from_above = slot.slot.phase == SlotPhase::kBackward;
-  const auto activation = place(BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
-  const auto gradient = place(BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
+  const auto activation = place(job, BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
+  const auto gradient = place(job, BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
   const auto await = [&](const offload::BoundaryPlace& wanted) {
     return in_slices([&](Clock::time_point until) { return shared_.boundaries->wait_until_available(wanted, until); });
   };
   if (from_below) RONDO_RETURN_IF_ERROR(await(activation));
   if (from_above) RONDO_RETURN_IF_ERROR(await(gradient));
-  const devices::BufferView batch = shared_.job.batches[microbatch];
+  const devices::BufferView batch = job.batches[microbatch];
   if (unified_) {
     if (from_below) memory.input_activation = shared_.boundaries->view(activation, boundary);
     if (from_above) memory.input_gradient = shared_.boundaries->view(gradient, boundary);
@@ -161,7 +165,7 @@ absl::Status Worker::bring_inputs(const SlotState& slot, std::uint32_t microbatc
   std::array<transfer::Ticket, 3> tickets;
   const auto send = [&](std::size_t which, devices::BufferView from, devices::BufferView to) {
     tickets[which] = engine_->submit(
-        Direction::kUp, {from, to, Urgency::kActivation, tag("activations", slot, microbatch), nullptr, 0});
+        Direction::kUp, {from, to, Urgency::kActivation, tag("activations", job, slot, microbatch), nullptr, 0});
   };
   memory.batch = batches_[parity].view().part(0, batch.size);
   send(0, batch, memory.batch);
@@ -181,13 +185,14 @@ absl::Status Worker::bring_inputs(const SlotState& slot, std::uint32_t microbatc
 /// Whose memory the slot's outputs go to. What the lost device has published of a microbatch others may be reading:
 /// it is computed once more, into memory of this worker, and stays there.
 absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory) {
-  const Bytes boundary = parts_.model->boundary_bytes(shared_.job.buckets[errand.microbatch]);
-  const bool sends = slot.slot.phase == SlotPhase::kForward || !shared_.job.evaluate;
+  const StepJob& job = *errand.job;
+  const Bytes boundary = parts_.model->boundary_bytes(job.buckets[errand.microbatch]);
+  const bool sends = slot.slot.phase == SlotPhase::kForward || !job.evaluate;
   const BoundaryKind kind =
       slot.slot.phase == SlotPhase::kForward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
   memory.outputs.resize(slot.cuts.size());
   for (std::size_t i = 0; sends && i < slot.cuts.size(); ++i) {
-    const auto target = place(kind, slot, slot.cuts[i], errand.microbatch);
+    const auto target = place(job, kind, slot, slot.cuts[i], errand.microbatch);
     const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
     if (!there) {
       RONDO_RETURN_IF_ERROR(
@@ -200,6 +205,7 @@ absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std:
 }
 
 absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
+  const StepJob& job = *errand.job;
   std::uint64_t fed = 0;
   std::uint64_t visit = 0;
   {
@@ -220,23 +226,24 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
     visit = visits_fed_;
   }
   const auto parity = static_cast<std::uint32_t>(fed % 2);
-  const std::uint32_t bucket = shared_.job.buckets[errand.microbatch];
+  const std::uint32_t bucket = job.buckets[errand.microbatch];
   VisitMemory& memory = memory_[parity];
   RONDO_RETURN_IF_ERROR(reserve_outputs(slot, errand, parity, memory));
-  RONDO_RETURN_IF_ERROR(bring_inputs(slot, errand.microbatch, parity, memory));
+  RONDO_RETURN_IF_ERROR(bring_inputs(slot, errand, parity, memory));
   memory.workspace = workspace_.view();
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
-  memory.weights = &slot.weights[unified_ ? 0 : visit % 2];
+  memory.weights = &slot.weights[(unified_ ? job.version : visit) % 2];
   memory.gradients = &slot.gradients[errand.gradient_buffer];
   const Clock::time_point begun = Clock::now();
   RONDO_RETURN_IF_ERROR(enqueue_chain(slot, errand, fed, memory));
   const MutexLock lock(mutex_);
-  const partition::Round round = round_of(slot);
-  retirements_[fed % retirements_.size()] = {&slot,
+  const partition::Round round = round_of(job, slot);
+  retirements_[fed % retirements_.size()] = {errand.job,
+                                             &slot,
                                              errand.microbatch,
                                              errand.microbatch - round.first_microbatch,
-                                             shared_.job.first_round + slot.slot.round,
+                                             job.first_round + slot.slot.round,
                                              compute_value_,
                                              parity,
                                              bucket,
@@ -249,14 +256,15 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
 }
 
 absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory) {
-  const std::uint32_t bucket = shared_.job.buckets[errand.microbatch];
+  const StepJob& job = *errand.job;
+  const std::uint32_t bucket = job.buckets[errand.microbatch];
   const auto parity = static_cast<std::uint32_t>(fed % 2);
   devices::Queue& queue = device_.queue(devices::QueueRole::kCompute);
-  const std::vector<ChainLink>& chain = shared_.job.evaluate ? slot.evaluate_chain : slot.train_chain;
+  const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const ChainLink& link = chain[i];
     if (link.layer >= slot.slot.first_layer) {
-      RONDO_RETURN_IF_ERROR(wait_for_weights(slot, link.layer - slot.slot.first_layer));
+      RONDO_RETURN_IF_ERROR(wait_for_weights(job, slot, link.layer - slot.slot.first_layer));
     }
     {
       // The rows of the microbatch before must have left the workspace.
@@ -270,7 +278,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
       // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
       // updated, and that the forward links before have waited for.
       for (const auto& [id, view] : slot.sent[errand.gradient_buffer]) {
-        queue.clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", slot, 0));
+        queue.clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
       }
       clear_before_gradients_ = false;
     }
@@ -278,7 +286,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     devices::Bindings& bindings = bindings_[parity][i];
     bind(link, program, slot.slot, slot.layout, memory, bucket, bindings);
     queue.run(program, bindings, {}, {compute_.get(), ++compute_value_},
-              tag(name_of(slot.slot.phase), slot, errand.microbatch));
+              tag(name_of(slot.slot.phase), job, slot, errand.microbatch));
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
     const MutexLock lock(mutex_);
     --threads_in_device_;
@@ -293,13 +301,15 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
 
 void Worker::prefetch_loop() {
   for (;;) {
+    const StepJob* job = nullptr;
     {
       const MutexLock lock(mutex_);
       if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_; })) return;
+      job = job_ring_[jobs_prefetched_ % kMostJobs];
     }
     for (const SlotState& slot : slots_) {
-      if (!runs_in_job(slot)) continue;
-      const absl::Status status = prefetch_visit(slot);
+      if (!runs_in_job(*job, slot)) continue;
+      const absl::Status status = prefetch_visit(*job, slot);
       if (!status.ok()) return leave(status);
     }
     const MutexLock lock(mutex_);
@@ -308,30 +318,39 @@ void Worker::prefetch_loop() {
   }
 }
 
+/// Waits until no visit reads the weights of a layer that stays. At staleness 0 none does: updates come after the
+/// commit point.
+absl::Status Worker::wait_for_readers(model::LayerIndex layer) {
+  const MutexLock lock(mutex_);
+  return wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ >= read_by_[layer]; })
+             ? absl::OkStatus()
+             : stopped_error();
+}
+
 /// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version.
-/// All visits that read the version before have retired: updates come after the commit point.
-absl::Status Worker::submit_weights(const SlotState& slot, std::size_t place, std::size_t buffer,
+absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
                                     transfer::Ticket& last) {
   const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
   const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
-  const std::uint64_t wanted = shared_.job.version + 1;
+  const std::uint64_t wanted = job.version + 1;
   const auto& ids = parts_.model->layers()[layer].parameters;
   for (std::size_t p = 0; p < ids.size(); ++p) {
     const bool trained = parts_.model->parameters()[ids[p]].trained;
     if (trained ? held == wanted : held != 0) continue;
     if (trained) {
-      RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) {
-        return parts_.parameters->wait_for_version(ids[p], shared_.job.version, until);
-      }));
+      RONDO_RETURN_IF_ERROR(in_slices(
+          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(ids[p], job.version, until); }));
     }
-    last = engine_->submit(Direction::kUp, {parts_.parameters->published(ids[p]), slot.weights[buffer][place][p],
-                                            Urgency::kWeight, tag("weights", slot, 0), nullptr, 0});
+    if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
+    last = engine_->submit(Direction::kUp,
+                           {parts_.parameters->published(ids[p], job.version), slot.weights[buffer][place][p],
+                            Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0});
   }
   if (slot.resident[place]) held_[layer] = wanted;
   return absl::OkStatus();
 }
 
-absl::Status Worker::prefetch_visit(const SlotState& slot) {
+absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
   std::uint64_t visit = 0;
   {
     const MutexLock lock(mutex_);
@@ -344,7 +363,7 @@ absl::Status Worker::prefetch_visit(const SlotState& slot) {
   transfer::Ticket before;
   for (std::size_t i = 0; i <= layers; ++i) {
     transfer::Ticket last = before;
-    if (i < layers) RONDO_RETURN_IF_ERROR(submit_weights(slot, i, visit % 2, last));
+    if (i < layers) RONDO_RETURN_IF_ERROR(submit_weights(job, slot, i, visit % 2, last));
     if (i > 0) {
       // First come, first served within an urgency: the last piece of a layer ends after its others.
       RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));
@@ -353,6 +372,9 @@ absl::Status Worker::prefetch_visit(const SlotState& slot) {
       changed_.notify_all();
     }
     before = last;
+  }
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (slot.resident[i]) read_by_[slot.slot.first_layer + i] = visit + 1;
   }
   const MutexLock lock(mutex_);
   ++visits_prefetched_;

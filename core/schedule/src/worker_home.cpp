@@ -29,8 +29,8 @@ absl::Status check_rows(devices::BufferView ids, std::uint32_t bucket, std::uint
   return absl::DataLossError("the row ids of the lookup table's gradient came back as no list of rising ids");
 }
 
-bool reads_activation_last(const SharedState& shared, const partition::Slot& slot) {
-  if (slot.phase != SlotPhase::kForward || shared.job.evaluate) return true;
+bool reads_activation_last(const SharedState& shared, const StepJob& job, const partition::Slot& slot) {
+  if (slot.phase != SlotPhase::kForward || job.evaluate) return true;
   return std::ranges::none_of(shared.plan->slots, [&](const partition::Slot& other) {
     return other.phase == SlotPhase::kBackward && other.round == slot.round && other.first_layer == slot.first_layer;
   });
@@ -38,30 +38,30 @@ bool reads_activation_last(const SharedState& shared, const partition::Slot& slo
 
 }  // namespace
 
-partition::Round round_in_job(const SharedState& shared, const partition::Slot& slot) {
-  return round_within(shared.plan->rounds[slot.round], shared.job.microbatches);
+partition::Round round_in_job(const SharedState& shared, const StepJob& job, const partition::Slot& slot) {
+  return round_within(shared.plan->rounds[slot.round], job.microbatches);
 }
 
-void release_inputs(const SharedState& shared, std::uint32_t index) {
+void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t index) {
   const partition::Slot& slot = shared.plan->slots[index];
   const bool forward = slot.phase == SlotPhase::kForward;
   const auto release = [&](BoundaryKind kind, std::uint32_t cut, std::uint32_t m) {
-    shared.boundaries->release({kind, shared.job.first_round + slot.round, cut, m});
+    shared.boundaries->release({kind, job.first_round + slot.round, cut, m});
   };
-  for (std::uint32_t m = 0; m < round_in_job(shared, slot).microbatches; ++m) {
-    if (slot.first_layer > 0 && reads_activation_last(shared, slot)) {
+  for (std::uint32_t m = 0; m < round_in_job(shared, job, slot).microbatches; ++m) {
+    if (slot.first_layer > 0 && reads_activation_last(shared, job, slot)) {
       release(BoundaryKind::kActivation, slot.first_layer, m);
     }
     if (slot.phase == SlotPhase::kBackward) release(BoundaryKind::kGradient, slot.last_layer + 1, m);
-    if (!shared.job.evaluate || !forward) continue;
+    if (!job.evaluate || !forward) continue;
     for (const partition::LayerIndex cut : partition::published_cuts(slot, shared.plan->slots)) {
       if (cut <= slot.last_layer) release(BoundaryKind::kActivation, cut, m);
     }
   }
 }
 
-void Worker::end_visit_if_done(const SlotState& slot) {
-  if (shared_.ledger->end_visit(slot.index)) release_inputs(shared_, slot.index);
+void Worker::end_visit_if_done(const StepJob& job, const SlotState& slot) {
+  if (job.ledger->end_visit(slot.index)) release_inputs(shared_, job, slot.index);
 }
 
 absl::Status Worker::blame(absl::Status status) {
@@ -117,28 +117,30 @@ absl::Status Worker::retire(const Retirement& item) {
   patience_.tell(std::chrono::duration<double>(now - std::max(item.fed, retired_last_)).count());
   retired_last_ = now;
   if (item.repeated) return absl::OkStatus();
+  StepJob& job = *item.job;
   const SlotState& slot = *item.slot;
   RONDO_RETURN_IF_ERROR(publish_outputs(item));
   if (slot.slot.phase == SlotPhase::kFused) {
     const devices::BufferView loss = losses_[item.parity].view();
     if (!unified_) {
       RONDO_RETURN_IF_ERROR(
-          bring_down(memory_[item.parity].loss, loss, Urgency::kActivation, tag("loss", slot, item.microbatch)));
+          bring_down(memory_[item.parity].loss, loss, Urgency::kActivation, tag("loss", job, slot, item.microbatch)));
     }
-    std::memcpy(&shared_.job.losses[item.microbatch], loss.host(), sizeof(double));
+    std::memcpy(&job.losses[item.microbatch], loss.host(), sizeof(double));
   }
-  if (slot.writes_rows && !shared_.job.evaluate && !shared_.ledger->rows_added(item.microbatch)) {
+  if (slot.writes_rows && !job.evaluate && !job.ledger->rows_added(item.microbatch)) {
     RONDO_RETURN_IF_ERROR(take_rows(item));
   }
-  shared_.ledger->set_retired(slot.index, item.microbatch);
-  end_visit_if_done(slot);
+  job.ledger->set_retired(slot.index, item.microbatch);
+  end_visit_if_done(job, slot);
   return absl::OkStatus();
 }
 
 absl::Status Worker::publish_outputs(const Retirement& item) {
+  const StepJob& job = *item.job;
   const SlotState& slot = *item.slot;
   const bool forward = slot.slot.phase == SlotPhase::kForward;
-  if (!forward && shared_.job.evaluate) return absl::OkStatus();
+  if (!forward && job.evaluate) return absl::OkStatus();
   const BoundaryKind kind = forward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
   const Bytes boundary = parts_.model->boundary_bytes(item.bucket);
   for (std::size_t i = 0; i < slot.cuts.size(); ++i) {
@@ -146,7 +148,7 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
     if (assignment_.taken_over && shared_.boundaries->available(target)) continue;
     if (!unified_) {
       RONDO_RETURN_IF_ERROR(bring_down(memory_[item.parity].outputs[i], shared_.boundaries->view(target, boundary),
-                                       Urgency::kActivation, tag("activations", slot, item.microbatch)));
+                                       Urgency::kActivation, tag("activations", job, slot, item.microbatch)));
     }
     shared_.boundaries->publish(target);
   }
@@ -154,6 +156,7 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
 }
 
 absl::Status Worker::take_rows(const Retirement& item) {
+  const StepJob& job = *item.job;
   const SlotState& slot = *item.slot;
   const model::ParameterId table = parts_.model->layers()[0].parameters[0];
   const auto width = static_cast<std::uint64_t>(parts_.model->config().hidden_size);
@@ -163,15 +166,15 @@ absl::Status Worker::take_rows(const Retirement& item) {
     const devices::BufferView staged_ids = row_staging_.view().part(0, rows.ids.size);
     const devices::BufferView staged_rows = row_staging_.view().part(ids_size, rows.rows.size);
     for (const auto& [from, to] : {std::pair(rows.ids, staged_ids), std::pair(rows.rows, staged_rows)}) {
-      RONDO_RETURN_IF_ERROR(bring_down(from, to, Urgency::kGradient, tag("gradients", slot, item.microbatch)));
+      RONDO_RETURN_IF_ERROR(bring_down(from, to, Urgency::kGradient, tag("gradients", job, slot, item.microbatch)));
     }
     rows = {staged_ids, staged_rows};
   }
   RONDO_RETURN_IF_ERROR(
       blame(check_rows(rows.ids, item.bucket, static_cast<std::uint64_t>(parts_.model->config().vocab_size))));
-  if (!shared_.ledger->wait_for_rows_turn(item.microbatch, stopped_)) return stopped_error();
-  RONDO_RETURN_IF_ERROR(shared_.gradients->add_rows(table, item.microbatch, rows.ids, rows.rows));
-  shared_.ledger->set_rows_added();
+  if (!job.ledger->wait_for_rows_turn(item.microbatch, stopped_)) return stopped_error();
+  RONDO_RETURN_IF_ERROR(job.gradients->add_rows(table, item.microbatch, rows.ids, rows.rows));
+  job.ledger->set_rows_added();
   return absl::OkStatus();
 }
 
@@ -195,29 +198,30 @@ void Worker::gradient_loop() {
 
 absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
   RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value, kNoDeadline)));
+  const StepJob& job = *errand.job;
   const SlotState& slot = *errand.slot;
   Bytes offset = 0;
   for (const auto& [id, view] : slot.sent[errand.buffer]) {
     const Bytes staged = offset;
     offset += round_up(view.size, partition::kAlignment);
-    if (shared_.ledger->added(id, errand.group)) continue;  // by the lost device
+    if (job.ledger->added(id, errand.group)) continue;  // by the lost device
     devices::BufferView at_home = view;
     if (!unified_) {
-      at_home = errand.group == 0 ? shared_.gradients->sum(id) : gradient_staging_.view().part(staged, view.size);
-      RONDO_RETURN_IF_ERROR(bring_down(view, at_home, Urgency::kGradient, tag("gradients", slot, errand.group)));
+      at_home = errand.group == 0 ? job.gradients->sum(id) : gradient_staging_.view().part(staged, view.size);
+      RONDO_RETURN_IF_ERROR(bring_down(view, at_home, Urgency::kGradient, tag("gradients", job, slot, errand.group)));
     } else if (errand.group == 0 && assignment_.taken_over) {
-      std::memcpy(shared_.gradients->sum(id).host(), view.host(), view.size);
+      std::memcpy(job.gradients->sum(id).host(), view.host(), view.size);
     }
-    if (!shared_.ledger->wait_for_turn(id, errand.group, stopped_)) return stopped_error();
+    if (!job.ledger->wait_for_turn(id, errand.group, stopped_)) return stopped_error();
     if (errand.group == 0) {
-      shared_.gradients->complete_first(id);
+      job.gradients->complete_first(id);
     } else {
-      RONDO_RETURN_IF_ERROR(shared_.gradients->add(id, errand.group, at_home));
+      RONDO_RETURN_IF_ERROR(job.gradients->add(id, errand.group, at_home));
     }
-    shared_.ledger->set_added(id);
+    job.ledger->set_added(id);
   }
-  shared_.ledger->set_home(slot.index, errand.group);
-  end_visit_if_done(slot);
+  job.ledger->set_home(slot.index, errand.group);
+  end_visit_if_done(job, slot);
   return absl::OkStatus();
 }
 

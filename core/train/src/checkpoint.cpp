@@ -15,8 +15,8 @@
 namespace rondo::train {
 namespace {
 
-constexpr const char* kStateFile = "trainer_state.json";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStaleFile = "stale_weights.safetensors";
 
 /// One array of the store and its name in the file.
 struct StoredArray {
@@ -44,23 +44,48 @@ std::vector<StoredArray> stored_arrays(const model::Architecture& model, const o
   return arrays;
 }
 
-nlohmann::ordered_json to_json(const TrainerState& state) {
-  return {{"best_metric", nullptr},
-          {"best_model_checkpoint", nullptr},
-          {"epoch", state.epoch},
-          {"global_step", state.global_step},
-          {"is_hyper_param_search", false},
-          {"is_local_process_zero", true},
-          {"is_world_process_zero", true},
-          {"log_history", state.log_history},
-          {"max_steps", state.max_steps},
-          {"num_train_epochs", state.num_train_epochs},
-          {"rondo",
-           {{"updates", state.updates},
-            {"skipped_steps", state.skipped_steps},
-            {"samples", state.samples},
-            {"numerics_class", state.numerics_class},
-            {"settings", state.settings}}}};
+model::WeightType type_of(const offload::ParameterStore& store) {
+  return store.dtype() == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
+}
+
+/// The version that the next step computes on, where it is not the newest.
+std::uint64_t stale_version(std::uint64_t updates) { return updates > 0 ? updates - 1 : 0; }
+
+/// Trained parameters as the next step reads them: the masters have gone on.
+absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+                         const offload::ParameterStore& store) {
+  std::vector<model::TensorToWrite> tensors;
+  std::vector<model::ParameterId> ids;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (!model.parameters()[id].trained) continue;
+    ids.push_back(id);
+    tensors.push_back({model.parameters()[id].name, type_of(store), {model.parameters()[id].elements()}});
+  }
+  return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
+    std::memcpy(out.data(), store.published(ids[i], stale_version(updates)).host(), out.size());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+                        offload::ParameterStore& store) {
+  const std::filesystem::path path = folder / kStaleFile;
+  if (!std::filesystem::exists(path)) {
+    return invalid_input("{}: not there: the checkpoint was made with staleness 0, set staleness: 0", path.string());
+  }
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(path));
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!parameter.trained) continue;
+    const model::TensorView* tensor = files.find(parameter.name);
+    const devices::BufferView to = store.published(id, stale_version(updates));
+    if (tensor == nullptr || tensor->type != type_of(store) || tensor->data.size() != to.size) {
+      return invalid_input("{}: tensor {} is not there with {} elements in {}: another method, model or dtype",
+                           path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype()));
+    }
+    std::memcpy(to.host(), tensor->data.data(), to.size);
+  }
+  return absl::OkStatus();
 }
 
 std::optional<std::uint64_t> step_of(const std::filesystem::path& folder) {
@@ -86,10 +111,9 @@ std::vector<std::pair<std::uint64_t, std::filesystem::path>> checkpoints_in(cons
 }
 
 absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerState& state,
-                             const model::Architecture& model, offload::ParameterStore& store,
-                             const std::filesystem::path& base_model) {
-  RONDO_RETURN_IF_ERROR(write_result(model, store, base_model, folder));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base_model, folder));
+                             const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
+  RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
   const std::vector<StoredArray> arrays = stored_arrays(model, store);
   std::vector<model::TensorToWrite> tensors;
   for (const StoredArray& array : arrays) {
@@ -102,21 +126,21 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
         return store.read(array.parameter, array.which, 0,
                           {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
       }));
-  return write_file_atomically(folder / kStateFile, to_json(state).dump(2) + "\n");
+  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
+  return write_trainer_state(folder, state);
 }
 
 }  // namespace
 
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
-                              const model::Architecture& model, offload::ParameterStore& store,
-                              const std::filesystem::path& base_model) {
+                              const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
   const std::filesystem::path place = output_dir / fmt::format("checkpoint-{}", state.global_step);
   const std::filesystem::path aside = output_dir / fmt::format(".checkpoint-{}.part", state.global_step);
   std::error_code error;
   std::filesystem::remove_all(aside, error);
   std::filesystem::create_directories(aside, error);
   if (error) return internal_error("{}: cannot be made: {}", aside.string(), error.message());
-  absl::Status status = fill_checkpoint(aside, state, model, store, base_model);
+  absl::Status status = fill_checkpoint(aside, state, model, store, base);
   if (status.ok()) status = sync_path(aside);
   if (!status.ok()) {
     std::filesystem::remove_all(aside, error);
@@ -126,37 +150,6 @@ absl::Status write_checkpoint(const std::filesystem::path& output_dir, const Tra
   std::filesystem::rename(aside, place, error);
   if (error) return internal_error("{}: cannot be renamed into place: {}", place.string(), error.message());
   return sync_path(output_dir);
-}
-
-absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& folder) {
-  const std::string path = (folder / kStateFile).string();
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!json.is_object()) return invalid_input("{}: not a JSON object", path);
-  const auto own = json.find("rondo");
-  if (own == json.end() || !own->is_object()) {
-    return invalid_input("{}: key rondo is missing: not a checkpoint of this program", path);
-  }
-  const auto number = [&](const nlohmann::ordered_json& object, const char* key) -> absl::StatusOr<std::uint64_t> {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_number_unsigned()) {
-      return invalid_input("{}: key {}: expected a number that is not negative", path, key);
-    }
-    return found->get<std::uint64_t>();
-  };
-  TrainerState state;
-  RONDO_ASSIGN_OR_RETURN(state.global_step, number(json, "global_step"));
-  RONDO_ASSIGN_OR_RETURN(state.max_steps, number(json, "max_steps"));
-  RONDO_ASSIGN_OR_RETURN(state.updates, number(*own, "updates"));
-  RONDO_ASSIGN_OR_RETURN(state.skipped_steps, number(*own, "skipped_steps"));
-  RONDO_ASSIGN_OR_RETURN(state.samples, number(*own, "samples"));
-  if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
-  if (json.contains("log_history") && json["log_history"].is_array()) state.log_history = json["log_history"];
-  if (own->contains("settings")) state.settings = (*own)["settings"];
-  if (own->contains("numerics_class") && (*own)["numerics_class"].is_string()) {
-    state.numerics_class = (*own)["numerics_class"].get<std::string>();
-  }
-  return state;
 }
 
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,
@@ -183,6 +176,10 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     }));
     files.release(*tensor);
   }
+  if (store.published_versions() > 1) {
+    store.set_all_versions(state.updates);  // which says where the newest weights lie
+    RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+  }
   return state;
 }
 
@@ -192,16 +189,25 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
   return found.back().second;
 }
 
-absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit) {
+absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit, std::uint64_t best) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".checkpoint-") && name.ends_with(".part")) std::filesystem::remove_all(entry.path(), error);
   }
   const auto found = checkpoints_in(output_dir);
-  for (std::size_t i = 0; limit > 0 && i + limit < found.size(); ++i) {
-    std::filesystem::remove_all(found[i].second, error);
-    if (error) return internal_error("{}: cannot be removed: {}", found[i].second.string(), error.message());
+  if (limit == 0 || found.empty()) return absl::OkStatus();
+  const std::uint64_t newest = found.back().first;
+  const auto stays = [&](std::uint64_t step) { return step == newest || (best != 0 && step == best); };
+  auto others = static_cast<std::uint64_t>(
+      std::ranges::count_if(found, [&](const auto& checkpoint) { return !stays(checkpoint.first); }));
+  const std::uint64_t kept = found.size() - others;
+  for (const auto& [step, folder] : found) {
+    if (stays(step)) continue;
+    if (kept + others <= limit) break;
+    --others;
+    std::filesystem::remove_all(folder, error);
+    if (error) return internal_error("{}: cannot be removed: {}", folder.string(), error.message());
   }
   return absl::OkStatus();
 }

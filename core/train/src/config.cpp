@@ -23,6 +23,7 @@ struct Flag {
 
 struct CommandLine {
   std::string file;
+  std::vector<std::string> names;  // of runs
   std::vector<Flag> flags;
 };
 
@@ -66,6 +67,7 @@ absl::StatusOr<Flag> read_flag(const std::string& verb, const std::vector<std::s
 absl::StatusOr<CommandLine> split(const std::string& verb, const std::vector<std::string>& arguments) {
   CommandLine line;
   bool has_file = false;
+  const Key* const bare = config::bare_key(config::verb_bit(verb));
   for (std::size_t at = 0; at < arguments.size(); ++at) {
     const std::string& argument = arguments[at];
     if (is_flag(argument)) {
@@ -76,6 +78,19 @@ absl::StatusOr<CommandLine> split(const std::string& verb, const std::vector<std
     if (argument.empty() || argument[0] == '-') {
       return invalid_input("{}: expected --key value or a configuration file; `rondo help {}` lists the keys",
                            config::in_quotes(argument), verb);
+    }
+    if ((config::verb_bit(verb) & (config::kRuns | config::kReport)) != 0) {
+      line.names.push_back(argument);
+      continue;
+    }
+    if (bare != nullptr) {
+      if (has_file) {
+        return invalid_input("{}: expected one word, found this one more; is a -- missing?",
+                             config::in_quotes(argument));
+      }
+      line.flags.push_back({bare->name, bare, argument, true});
+      has_file = true;
+      continue;
     }
     if (has_file) {
       return invalid_input("{}: expected one configuration file, found this one after {}; is a -- missing?",
@@ -102,6 +117,7 @@ absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vecto
   RONDO_ASSIGN_OR_RETURN(const CommandLine line, split(verb, arguments));
   Config config;
   Origins origins;
+  config.run_names = line.names;
   if (!line.file.empty()) RONDO_RETURN_IF_ERROR(config::read_yaml(verb, line.file, config, origins));
   for (const Flag& flag : line.flags) RONDO_RETURN_IF_ERROR(apply(flag, config, origins));
   RONDO_RETURN_IF_ERROR(config::check_together(verb, config, origins));

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "config_keys.h"
+#include "config_sweep.h"
 #include "config_text.h"
 #include "rondo/base/status.h"
 
@@ -83,6 +84,21 @@ absl::Status check_rate(const Config& config, const Origins& origins) {
   return absl::OkStatus();
 }
 
+/// What looks at evaluations needs some in the course of the run.
+absl::Status check_best(const Config& config, const Origins& origins) {
+  const bool on_the_way = config.eval_strategy == "epoch" || (config.eval_strategy == "steps" && config.eval_steps > 0);
+  if (on_the_way && (!config.eval_dataset.empty() || config.val_size > 0)) return absl::OkStatus();
+  const char* key = config.load_best_model_at_end        ? "load_best_model_at_end"
+                    : config.early_stopping_patience > 0 ? "early_stopping_patience"
+                    : config.save_strategy == "best"     ? "save_strategy"
+                                                         : nullptr;
+  if (key == nullptr) return absl::OkStatus();
+  return invalid_input(
+      "{}: expected evaluations in the course of the run, found none; give eval_dataset or val_size, and eval_steps or "
+      "eval_strategy: epoch",
+      place(origins, key));
+}
+
 absl::Status check_training(const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(check_rate(config, origins));
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
@@ -93,6 +109,10 @@ absl::Status check_training(const Config& config, const Origins& origins) {
   if (config.eval_steps > 0 && !evaluates) {
     return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
                          place(origins, "eval_steps"));
+  }
+  if (config.eval_strategy == "epoch" && !evaluates) {
+    return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
+                         place(origins, "eval_strategy"));
   }
   if (config.finetuning_type != "lora" && !config.adapter_name_or_path.empty()) {
     return invalid_input("{}: expected no adapter beside finetuning_type {}, found {}; leave one of them out",
@@ -114,10 +134,15 @@ absl::Status check_train(const Config& config, const Origins& origins) {
   if (!config.dry_run) {
     RONDO_RETURN_IF_ERROR(need("train", origins, "output_dir", config.output_dir, "a folder for the result"));
   }
-  return check_training(config, origins);
+  RONDO_RETURN_IF_ERROR(check_training(config, origins));
+  return check_best(config, origins);
 }
 
 absl::Status check_eval(const Config& config, const Origins& origins) {
+  if (config.exact_match && config.train_on_prompt) {
+    return invalid_input("{}: expected false beside exact_match, which tells answers from prompts, found true",
+                         place(origins, "train_on_prompt"));
+  }
   RONDO_RETURN_IF_ERROR(need("eval", origins, "model_name_or_path", config.model_name_or_path, "a model"));
   return need("eval", origins, "eval_dataset", config.eval_dataset, "data");
 }
@@ -127,10 +152,41 @@ absl::Status check_generate(const Config& config, const Origins& origins) {
   return need("generate", origins, "prompt", config.prompt, "text to answer");
 }
 
+absl::Status check_chat(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(need("chat", origins, "model_name_or_path", config.model_name_or_path, "a model"));
+  if (config.compare) {
+    return need("chat --compare", origins, "adapter_name_or_path", config.adapter_name_or_path, "an adapter");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_completion(const Config& config, const Origins& origins) {
+  if (config.shell == "bash" || config.shell == "zsh" || config.shell == "fish") return absl::OkStatus();
+  const std::string found = config.shell.empty() ? std::string("none") : in_quotes(config.shell);
+  return invalid_input("{}: expected bash, zsh or fish, found {}", place(origins, "shell"), found);
+}
+
 absl::Status check_merge(const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(need("merge", origins, "model_name_or_path", config.model_name_or_path, "a model"));
   RONDO_RETURN_IF_ERROR(need("merge", origins, "adapter_name_or_path", config.adapter_name_or_path, "an adapter"));
   return need("merge", origins, "output_dir", config.output_dir, "a folder for the model");
+}
+
+absl::Status check_sweep(const Config& config, const Origins& origins) {
+  if (config.sweep.empty()) {
+    if (config.plot.empty()) return absl::OkStatus();
+    return invalid_input("{}: expected a sweep to draw, found none; give --sweep", place(origins, "plot"));
+  }
+  if (config.compare) {
+    return invalid_input("{}: expected no sweep beside it, found {}; leave one of them out", place(origins, "compare"),
+                         in_quotes(config.sweep));
+  }
+  if (!config.trace.empty()) {
+    return invalid_input("{}: expected no sweep beside it, found {}; leave one of them out", place(origins, "trace"),
+                         in_quotes(config.sweep));
+  }
+  const absl::StatusOr<Sweep> sweep = parse_sweep(config);
+  return sweep.ok() ? absl::OkStatus() : with_context(sweep.status(), place(origins, "sweep"));
 }
 
 absl::Status check_export(const Config& config, const Origins& origins) {
@@ -139,6 +195,17 @@ absl::Status check_export(const Config& config, const Origins& origins) {
     RONDO_RETURN_IF_ERROR(need("export", origins, "model_name_or_path", config.model_name_or_path, "a model"));
   }
   return need("export", origins, "output", config.output, "a file to write");
+}
+
+absl::Status check_report(const Config& config, const Origins& origins) {
+  if (config.run_names.empty() || config.run_names.size() > 2) {
+    return invalid_input(
+        "report: expected the output_dir or the number of one run or of two, found {}: `rondo report RUN [RUN2] "
+        "--output "
+        "FILE.html`",
+        config.run_names.empty() ? "none" : std::to_string(config.run_names.size()));
+  }
+  return need("report", origins, "output", config.output, "a file to write, such as report.html");
 }
 
 }  // namespace
@@ -153,11 +220,18 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return check_train(config, origins);
     case kPlan:
     case kProfile:
+      RONDO_RETURN_IF_ERROR(check_sweep(config, origins));
       return need(verb, origins, "model_name_or_path", config.model_name_or_path, "a model");
     case kEval:
       return check_eval(config, origins);
     case kGenerate:
       return check_generate(config, origins);
+    case kChat:
+      return check_chat(config, origins);
+    case kCompletion:
+      return check_completion(config, origins);
+    case kImport:
+      return need(verb, origins, "file", config.file, "a file to read");
     case kData:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "model_name_or_path", config.model_name_or_path, "a tokenizer"));
       return need(verb, origins, "dataset", config.dataset, "data");
@@ -165,6 +239,8 @@ absl::Status check_together(const std::string& verb, const Config& config, const
       return check_merge(config, origins);
     case kExport:
       return check_export(config, origins);
+    case kReport:
+      return check_report(config, origins);
     case kInit:
       RONDO_RETURN_IF_ERROR(need(verb, origins, "arch", config.arch, "an architecture, such as llama"));
       return need(verb, origins, "output_dir", config.output_dir, "a folder for the model");

@@ -2,21 +2,12 @@
 #include <fmt/format.h>
 
 #include "config_keys.h"
+#include "config_text.h"
 #include "rondo/train/config.h"
 
 namespace rondo::train {
-namespace {
 
-using config::Key;
-
-struct VerbHelp {
-  const char* name;
-  const char* summary;
-  const char* arguments;
-  const char* example;
-};
-
-const std::vector<VerbHelp>& verb_helps() {
+const std::vector<config::VerbHelp>& config::verb_helps() {
   static const std::vector<VerbHelp> helps = {
       {"init", "make a small random model, so that everything can be tried at once", "[--key value]...",
        "rondo init --arch llama --output_dir tiny"},
@@ -33,20 +24,38 @@ const std::vector<VerbHelp>& verb_helps() {
        "rondo eval --model_name_or_path tiny --adapter_name_or_path out --eval_dataset test.jsonl"},
       {"generate", "let a model answer", "[config.yaml] --prompt TEXT [--key value]...",
        "rondo generate --model_name_or_path tiny --adapter_name_or_path out --prompt 'Hello'"},
+      {"chat", "talk with a model, turn by turn", "[config.yaml] [--key value]...",
+       "rondo chat --model_name_or_path tiny --adapter_name_or_path out --temperature 0.7"},
       {"merge", "fold an adapter into its base: a model of its own", "[config.yaml] [--key value]...",
        "rondo merge --model_name_or_path tiny --adapter_name_or_path out --output_dir merged"},
       {"export", "write a model or an adapter as a GGUF file", "[config.yaml] [--key value]...",
        "rondo export --model_name_or_path merged --format gguf --output merged.gguf --quantization q8_0"},
+      {"runs", "list the runs of this user, or those in a folder", "[FOLDER]... [--json]",
+       "rondo runs experiments --json"},
+      {"report", "one run, or two side by side, as a page of HTML with curves", "RUN [RUN2] --output FILE.html",
+       "rondo report out --output report.html"},
+      {"import", "turn a configuration of Axolotl or LLaMA-Factory into one of Rondo", "FILE.yaml [--key value]...",
+       "rondo import qlora.yaml --output run.yaml"},
+      {"doctor", "whether this machine can train, and what to install", "[config.yaml] [--key value]...",
+       "rondo doctor --nvme_path /mnt/fast"},
+      {"completion", "the script that completes verbs and keys in a shell", "bash|zsh|fish",
+       "rondo completion bash > ~/.local/share/bash-completion/completions/rondo"},
+      {"man", "the manual page, in roff", "", "rondo man > rondo.1"},
   };
   return helps;
 }
+
+namespace {
+
+using config::Key;
+using config::VerbHelp;
 
 std::string overview() {
   std::string text =
       "rondo: fine-tune language models on the devices of one machine\n\n"
       "  rondo <verb> [config.yaml] [--key value]...\n\n"
       "Flags win over the file. `-` and `_` are equal in keys; a flag without a value is `true`.\n\n";
-  for (const VerbHelp& verb : verb_helps()) text += fmt::format("  {:<10}{}\n", verb.name, verb.summary);
+  for (const VerbHelp& verb : config::verb_helps()) text += fmt::format("  {:<12}{}\n", verb.name, verb.summary);
   text +=
       "\n`rondo help <verb>` lists the keys of a verb, `rondo --version` tells the version.\n"
       "Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the work failed,\n"
@@ -65,29 +74,13 @@ std::string key_help(const Key& key) {
   return line;
 }
 
-/// A YAML double-quoted scalar.
-std::string yaml_quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
-
 }  // namespace
 
 std::string help_text(const std::string& verb) {
-  for (const VerbHelp& help : verb_helps()) {
+  for (const VerbHelp& help : config::verb_helps()) {
     if (verb != help.name) continue;
-    std::string text = fmt::format("rondo {} {}\n\n{}\n", help.name, help.arguments, help.summary);
+    std::string text = fmt::format("rondo {}{}{}\n\n{}\n", help.name, *help.arguments == '\0' ? "" : " ",
+                                   help.arguments, help.summary);
     std::string group;
     for (const Key& key : config::keys()) {
       if ((key.verbs & config::verb_bit(verb)) == 0) continue;
@@ -108,7 +101,7 @@ std::string format_resolved(const Config& config) {
     group = key.group;
     const std::string value = config::value_text(config, key);
     const bool is_text = std::holds_alternative<std::string Config::*>(key.member);
-    text += fmt::format("{}: {}\n", key.name, is_text ? yaml_quoted(value) : value);
+    text += fmt::format("{}: {}\n", key.name, is_text ? config::yaml_quoted(value) : value);
   }
   return text;
 }

@@ -2,7 +2,6 @@
 #include "config_keys.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "rondo/base/status.h"
@@ -29,6 +28,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return above[b.size()];
 }
+
+constexpr Verbs kReadsNoConfiguration = kInit | kImport | kCompletion | kMan | kRuns | kReport;
 
 struct Near {
   const Key* key = nullptr;
@@ -74,16 +75,15 @@ const std::vector<Key>& keys() {
 }
 
 Verbs verb_bit(const std::string& verb) {
-  static constexpr std::array<std::pair<const char*, Verb>, 10> kVerbs = {{{"train", kTrain},
-                                                                           {"eval", kEval},
-                                                                           {"generate", kGenerate},
-                                                                           {"data", kData},
-                                                                           {"init", kInit},
-                                                                           {"merge", kMerge},
-                                                                           {"export", kExport},
-                                                                           {"devices", kDevices},
-                                                                           {"plan", kPlan},
-                                                                           {"profile", kProfile}}};
+  static constexpr std::pair<const char*, Verb> kVerbs[] = {{"train", kTrain},       {"eval", kEval},
+                                                            {"generate", kGenerate}, {"data", kData},
+                                                            {"init", kInit},         {"merge", kMerge},
+                                                            {"export", kExport},     {"devices", kDevices},
+                                                            {"plan", kPlan},         {"profile", kProfile},
+                                                            {"chat", kChat},         {"doctor", kDoctor},
+                                                            {"import", kImport},     {"completion", kCompletion},
+                                                            {"man", kMan},           {"runs", kRuns},
+                                                            {"report", kReport}};
   for (const auto& [name, bit] : kVerbs) {
     if (verb == name) return bit;
   }
@@ -97,7 +97,7 @@ std::string normalised(std::string_view key) {
 }
 
 bool accepts(Verbs verb, const Key& key) {
-  return (key.verbs & verb) != 0 || (verb != kInit && (key.verbs & kTrain) != 0);
+  return (key.verbs & verb) != 0 || ((verb & kReadsNoConfiguration) == 0 && (key.verbs & kTrain) != 0);
 }
 
 const Key* find_key(Verbs verb, const std::string& spelled) {
@@ -110,10 +110,17 @@ const Key* find_key(Verbs verb, const std::string& spelled) {
   return nullptr;
 }
 
+const Key* bare_key(Verbs verb) {
+  for (const Key& key : keys()) {
+    if (key.bare && (key.verbs & verb) != 0) return &key;
+  }
+  return nullptr;
+}
+
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
   for (const Key& key : keys()) {
     if (key.name != spelled) continue;
-    for (const char* other : {"train", "generate", "data", "plan", "profile", "devices", "init", "merge", "export"}) {
+    for (const std::string& other : verbs()) {
       if ((key.verbs & verb_bit(other)) == 0) continue;
       return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
                            verb);
@@ -130,8 +137,9 @@ absl::Status unknown_key(const std::string& verb, const std::string& origin, con
 }  // namespace config
 
 const std::vector<std::string>& verbs() {
-  static const std::vector<std::string> names = {"init",  "data", "devices",  "plan",  "profile",
-                                                 "train", "eval", "generate", "merge", "export"};
+  static const std::vector<std::string> names = {"init",   "data",     "devices", "plan",       "profile", "train",
+                                                 "eval",   "generate", "chat",    "merge",      "export",  "import",
+                                                 "doctor", "runs",     "report",  "completion", "man"};
   return names;
 }
 

@@ -31,7 +31,14 @@ enum Verb : unsigned {
   kProfile = 128,
   kMerge = 256,
   kExport = 512,
-  kEvery = 1023
+  kRuns = 1024,
+  kReport = 2048,
+  kChat = 1U << 20U,
+  kDoctor = 1U << 21U,
+  kImport = 1U << 22U,
+  kCompletion = 1U << 23U,
+  kMan = 1U << 24U,
+  kEvery = ~0U
 };
 using Verbs = unsigned;
 
@@ -62,6 +69,7 @@ struct Key {
   std::vector<std::string> unavailable = {};
   bool list = false;  // comma-separated; a YAML list is joined by commas
   bool map = false;   // a list of name=value; a YAML map is written so
+  bool bare = false;  // a word without a flag is its value, for verbs that read no configuration file
 };
 
 const std::vector<Key>& keys();
@@ -73,15 +81,27 @@ std::vector<Key> other_keys();
 /// 0 for an unknown verb.
 Verbs verb_bit(const std::string& verb);
 
+/// A verb as help pages, the manual and completions tell of it.
+struct VerbHelp {
+  const char* name;
+  const char* summary;
+  const char* arguments;
+  const char* example;
+};
+const std::vector<VerbHelp>& verb_helps();
+
 /// `-` as `_`.
 std::string normalised(std::string_view key);
 
-/// A key may be given to a verb when the verb's page shows it; training keys to every verb but init, so that one file
-/// serves all of them.
+/// A key may be given to a verb when the verb's page shows it; training keys to every verb that reads a configuration,
+/// so that one file serves all of them.
 bool accepts(Verbs verb, const Key& key);
 
 /// The key that `spelled` means for `verb`: by name, then by alias. Null when there is none.
 const Key* find_key(Verbs verb, const std::string& spelled);
+
+/// The key whose value is the verb's bare word; null where that word is a configuration file.
+const Key* bare_key(Verbs verb);
 
 /// What a key's value must be, for messages and help: "a whole number from 1 to 65536".
 std::string expectation(const Key& key);

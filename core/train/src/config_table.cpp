@@ -5,7 +5,8 @@ namespace rondo::train::config {
 namespace {
 
 constexpr Verbs kRun = kTrain | kPlan | kProfile;
-constexpr Verbs kOfModel = kRun | kEval | kGenerate;
+constexpr Verbs kAnswers = kGenerate | kChat;
+constexpr Verbs kOfModel = kRun | kEval | kAnswers;
 constexpr Verbs kOfData = kRun | kEval | kData;
 constexpr double kManySteps = 1e12;
 constexpr double kWide = 1 << 24;  // above any dimension of a model
@@ -31,6 +32,7 @@ struct Entry : Key {
   Entry below(double high) && { return range.high = high, range.below_high = true, std::move(*this); }
   Entry listed() && { return list = true, std::move(*this); }
   Entry mapped() && { return list = map = true, std::move(*this); }
+  Entry as_word() && { return bare = true, std::move(*this); }
 };
 
 void append(std::vector<Key>& table, const std::string& group, std::vector<Entry> entries) {
@@ -43,8 +45,11 @@ void append(std::vector<Key>& table, const std::string& group, std::vector<Entry
 std::vector<Entry> model_and_data_keys() {
   return {
       Entry(kOfModel | kData | kMerge | kExport, "model_name_or_path", &Config::model_name_or_path,
-            "the model's directory, or a Hub id in the local Hugging Face cache")
+            "the model's directory, a GGUF file, or a Hub id in the local Hugging Face cache")
           .also({"model", "base_model"}),
+      Entry(kOfModel | kData | kMerge | kExport, "model_revision", &Config::model_revision,
+            "of a Hub id: the branch, tag or commit")
+          .also({"revision"}),
       Entry(kOfModel | kMerge | kExport, "adapter_name_or_path", &Config::adapter_name_or_path,
             "directory of a PEFT adapter to start from, to apply, to merge or to export"),
       Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")
@@ -68,7 +73,7 @@ std::vector<Entry> model_and_data_keys() {
           .also({"train_on_inputs"}),
       Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records; 0: all").to(kManySteps),
       Entry(kRun, "shuffle", &Config::shuffle, "a new order in every epoch; false keeps file order"),
-      Entry(kRun | kGenerate | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
+      Entry(kRun | kAnswers | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
   };
 }
 
@@ -180,9 +185,8 @@ std::vector<Entry> optimizer_keys() {
       Entry(kRun, "adam_epsilon", &Config::adam_epsilon, "added to the root of the second moment").above(0).to(1),
       Entry(kRun, "max_grad_norm", &Config::max_grad_norm, "gradients are clipped to this global L2 norm; 0: never")
           .to(1e30),
-      Entry(kRun, "staleness", &Config::staleness, "updates by which the weights of a step may lag")
-          .to(0)
-          .refused({"1"}),
+      Entry(kRun, "staleness", &Config::staleness, "1: a step's weights lack the last update, so that nothing waits")
+          .to(1),
   };
 }
 
@@ -200,13 +204,13 @@ std::vector<Entry> precision_keys() {
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),
       Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
-      Entry(kOfModel, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
+      Entry(kOfModel | kDoctor, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
   };
 }
 
 std::vector<Entry> pool_keys() {
   return {
-      Entry(kOfModel | kDevices, "devices", &Config::devices,
+      Entry(kOfModel | kDevices | kDoctor, "devices", &Config::devices,
             "auto, or a list: cuda:0,cpu or emulated:rtx4090*4,rtx3060*2")
           .listed(),
       Entry(kRun, "host", &Config::host, "file.yaml#name of a machine to plan for instead of this one"),
@@ -223,10 +227,11 @@ std::vector<Entry> pool_keys() {
 
 std::vector<Entry> file_keys() {
   return {
-      Entry(kTrain | kInit | kMerge, "output_dir", &Config::output_dir,
+      Entry(kTrain | kInit | kMerge | kDoctor, "output_dir", &Config::output_dir,
             "folder for the result, without an earlier run in it"),
       Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
-      Entry(kTrain, "save_total_limit", &Config::save_total_limit, "checkpoints kept, the newest; 0: all")
+      Entry(kTrain, "save_total_limit", &Config::save_total_limit,
+            "checkpoints kept: the newest ones and the best; 0: all")
           .to(kManySteps),
       Entry(kTrain, "eval_steps", &Config::eval_steps, "steps between evaluations; 0: one at the end").to(kManySteps),
       Entry(kTrain, "logging_steps", &Config::logging_steps, "steps between lines of metrics.jsonl")
@@ -236,13 +241,32 @@ std::vector<Entry> file_keys() {
             "auto (the newest in output_dir, if there is one), or a checkpoint's folder")
           .written({{"true", "auto"}, {"True", "auto"}, {"false", ""}, {"False", ""}}),
       Entry(kTrain, "overwrite_output_dir", &Config::overwrite_output_dir, "output_dir may hold an earlier run"),
-      Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end, "keep the weights that evaluated best")
-          .refused({"true"}),
+      Entry(kTrain, "load_best_model_at_end", &Config::load_best_model_at_end,
+            "the result has the weights that evaluated best; each best evaluation leaves a checkpoint"),
+      Entry(kTrain, "save_strategy", &Config::save_strategy,
+            "when to save checkpoints: every save_steps, after every epoch, after an evaluation better than all before")
+          .one_of({"steps", "epoch", "best", "no"})
+          .written({{"epochs", "epoch"}, {"false", "no"}, {"False", "no"}}),
+      Entry(kTrain, "eval_strategy", &Config::eval_strategy, "when to evaluate: every eval_steps, or after every epoch")
+          .also({"evaluation_strategy"})
+          .one_of({"steps", "epoch", "no"})
+          .written({{"epochs", "epoch"}, {"false", "no"}, {"False", "no"}}),
+      Entry(kTrain, "metric_for_best_model", &Config::metric_for_best_model, "what the best evaluation is best in")
+          .one_of({"eval_loss"})
+          .written({{"loss", "eval_loss"}}),
+      Entry(kTrain, "greater_is_better", &Config::greater_is_better, "of a loss less is better").refused({"true"}),
+      Entry(kTrain, "early_stopping_patience", &Config::early_stopping_patience,
+            "end the run after so many evaluations in a row that were not better than the best; 0: never")
+          .to(kManySteps),
+      Entry(kTrain, "early_stopping_threshold", &Config::early_stopping_threshold,
+            "an evaluation is better when it lies more than this below the best")
+          .to(1e9),
       Entry(kTrain, "report_to", &Config::report_to, "services to report to")
-          .one_of({""})
-          .written({{"none", ""}, {"None", ""}})
-          .refused({"*"})
+          .one_of({"", "tensorboard"})
+          .written({{"none", ""}, {"None", ""}, {"all", "tensorboard"}})
+          .refused({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "swanlab", "trackio"})
           .listed(),
+      Entry(kTrain, "logging_dir", &Config::logging_dir, "folder for TensorBoard's files; empty: runs in output_dir"),
       Entry(kTrain, "dry_run", &Config::dry_run, "one step on the longest batch, nothing is kept"),
   };
 }
@@ -251,22 +275,32 @@ std::vector<Entry> generation_keys() {
   return {
       Entry(kGenerate, "prompt", &Config::prompt, "one user message; with raw the text to continue"),
       Entry(kGenerate, "raw", &Config::raw, "the prompt as it is, without the chat template"),
-      Entry(kGenerate, "max_new_tokens", &Config::max_new_tokens, "tokens to add at most").from(1).to(kWide),
-      Entry(kGenerate, "temperature", &Config::temperature, "0 takes the likeliest token").to(1e6),
-      Entry(kGenerate, "top_k", &Config::top_k, "draw from the k likeliest tokens; 0: from all").to(kWide),
-      Entry(kGenerate, "top_p", &Config::top_p, "draw from the likeliest tokens that hold this share together")
+      Entry(kAnswers | kEval, "max_new_tokens", &Config::max_new_tokens, "tokens to add at most").from(1).to(kWide),
+      Entry(kAnswers, "temperature", &Config::temperature, "0 takes the likeliest token").to(1e6),
+      Entry(kAnswers, "top_k", &Config::top_k, "draw from the k likeliest tokens; 0: from all").to(kWide),
+      Entry(kAnswers, "top_p", &Config::top_p, "draw from the likeliest tokens that hold this share together")
           .above(0)
           .to(1),
+      Entry(kChat, "context_len", &Config::context_len,
+            "tokens of a conversation that are kept; 0: 4096, or as many as the model knows")
+          .to(kWide),
+      Entry(kChat, "compare", &Config::compare, "the answer without the adapter beside the one with it"),
   };
 }
 
 std::vector<Entry> report_keys() {
   return {
+      Entry(kEval, "exact_match", &Config::exact_match,
+            "also let the model answer, greedily, and count the answers that are the expected ones"),
       Entry(kData, "samples", &Config::samples, "how many to show").from(1).to(kManySteps),
       Entry(kProfile, "steps", &Config::steps, "how many to measure").from(2).to(kManySteps),
-      Entry(kProfile, "trace", &Config::trace, "timeline file to write"),
+      Entry(kProfile | kReport, "trace", &Config::trace,
+            "timeline file: profile writes it, report draws a step of it (by itself RUN/trace.json)"),
       Entry(kDevices, "bench", &Config::bench, "measure the devices' speeds"),
       Entry(kDevices, "catalogue", &Config::catalogue, "list the cards that can be emulated"),
+      Entry(kPlan | kProfile, "sweep", &Config::sweep,
+            "several runs side by side: global_batch=16,32,64;devices=cuda:0|cuda:0,cuda:1"),
+      Entry(kPlan | kProfile, "plot", &Config::plot, "SVG file of the sweep: tokens a second against global batch"),
       Entry(kPlan, "compare", &Config::compare, "the published schedules beside it"),
       Entry(kEvery, "json", &Config::json, "one JSON document on standard output and nothing else"),
   };
@@ -275,10 +309,21 @@ std::vector<Entry> report_keys() {
 std::vector<Entry> export_keys() {
   return {
       Entry(kExport, "format", &Config::format, "of the file").one_of({"gguf"}),
-      Entry(kExport, "output", &Config::output, "file to write, which must not exist"),
+      Entry(kExport | kImport | kReport, "output", &Config::output,
+            "file to write; export and import make new files only"),
       Entry(kExport, "quantization", &Config::quantization, "type of the matrices; auto keeps the one that they have")
           .one_of({"auto", "f32", "f16", "bf16", "q8_0"})
           .written({{"fp32", "f32"}, {"float32", "f32"}, {"fp16", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}}),
+  };
+}
+
+std::vector<Entry> import_keys() {
+  return {
+      Entry(kImport, "file", &Config::file, "the other tool's YAML file").as_word(),
+      Entry(kImport, "from", &Config::from, "the tool; auto looks at the keys")
+          .one_of({"auto", "axolotl", "llamafactory"})
+          .written({{"llama-factory", "llamafactory"}, {"llama_factory", "llamafactory"}}),
+      Entry(kCompletion, "shell", &Config::shell, "the shell to complete in: bash, zsh or fish").as_word(),
   };
 }
 
@@ -320,6 +365,7 @@ std::vector<Key> other_keys() {
   std::vector<Key> table;
   append(table, "Generation", generation_keys());
   append(table, "Export", export_keys());
+  append(table, "Other programs", import_keys());
   append(table, "The model to make", init_keys());
   append(table, "Output", report_keys());
   return table;

@@ -64,4 +64,20 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string yaml_quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
 }  // namespace rondo::train::config

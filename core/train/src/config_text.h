@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace rondo::train::config {
 
 /// Without spaces and tabs at both ends.
@@ -17,5 +19,12 @@ std::string in_quotes(std::string_view text);
 
 /// Whole, shortest-form UTF-8 without surrogates.
 bool is_utf8(std::string_view text);
+
+/// A YAML double-quoted scalar.
+std::string yaml_quoted(const std::string& text);
+
+/// What a YAML file must be before it is parsed: yaml-cpp takes some control characters for the end of the file and
+/// replaces what is no UTF-8, neither of which is let in. Errors: InvalidArgument naming file and line.
+absl::Status check_yaml_bytes(const std::string& path, const std::string& text);
 
 }  // namespace rondo::train::config

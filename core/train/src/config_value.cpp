@@ -32,9 +32,34 @@ absl::Status not_available(const Key& key, const std::string& origin, std::strin
   return invalid_input("{}: {} is not available in this build; expected {}", origin, in_quotes(text), expectation(key));
 }
 
+/// Of a list its parts, else the value alone.
+std::vector<std::string> elements(const Key& key, const std::string& value) {
+  if (!key.list) return {value};
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    parts.push_back(value.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Of a list, any element is. "*" stands for every value but the empty one.
 bool is_refused(const Key& key, const std::string& value) {
-  return std::any_of(key.unavailable.begin(), key.unavailable.end(),
-                     [&](const std::string& word) { return word == value || (word == "*" && !value.empty()); });
+  for (const std::string& element : elements(key, value)) {
+    for (const std::string& word : key.unavailable) {
+      if (word == element || (word == "*" && !element.empty())) return true;
+    }
+  }
+  return false;
+}
+
+/// Every element of a list is one of the choices.
+bool is_chosen(const Key& key, const std::string& value) {
+  const std::vector<std::string> all = elements(key, value);
+  return std::all_of(all.begin(), all.end(), [&](const std::string& element) {
+    return std::count(key.choices.begin(), key.choices.end(), element) > 0;
+  });
 }
 
 bool in_range(const Range& range, double value) {
@@ -90,7 +115,7 @@ absl::Status set_text(const Key& key, std::string_view text, const std::string& 
     }
   }
   if (is_refused(key, value)) return not_available(key, origin, text);
-  if (!key.choices.empty() && std::count(key.choices.begin(), key.choices.end(), value) == 0) {
+  if (!key.choices.empty() && !is_chosen(key, value)) {
     return unexpected(key, origin, text);
   }
   if (value.empty() && !may_be_empty(key, Config{}.*member)) return unexpected(key, origin, text);
@@ -152,7 +177,7 @@ std::string expectation(const Key& key) {
         if constexpr (std::is_same_v<Value, bool>) {
           return is_refused(key, "true") ? "false" : "true or false";
         } else if constexpr (std::is_same_v<Value, std::string>) {
-          if (!key.choices.empty()) return alternatives(key.choices);
+          if (!key.choices.empty()) return alternatives(key.choices) + (key.list ? ", or a list of them" : "");
           if (!key.unavailable.empty()) return "none: leave the key out";
           return key.list ? "names with a comma between them" : "text";
         } else {

@@ -24,8 +24,9 @@ struct Reader {
   Origins& origins;
 };
 
-/// yaml-cpp takes some control characters for the end of the file and replaces what is no UTF-8: neither is let in.
-absl::Status check_bytes(const std::string& path, const std::string& text) {
+}  // namespace
+
+absl::Status check_yaml_bytes(const std::string& path, const std::string& text) {
   if (text.size() > kMostBytes) {
     return invalid_input("{}: expected a configuration of at most {} bytes, found {}", path, kMostBytes, text.size());
   }
@@ -54,6 +55,8 @@ absl::Status check_bytes(const std::string& path, const std::string& text) {
   if (blank) return invalid_input("{}: expected lines of `key: value`, found none", path);
   return absl::OkStatus();
 }
+
+namespace {
 
 const char* kind_of(const YAML::Node& node) {
   if (node.IsMap()) return "a map; nested keys are not read, write each as a line of its own";
@@ -160,7 +163,7 @@ absl::Status read_document(const Reader& reader, const std::string& text) {
 
 absl::Status read_yaml(const std::string& verb, const std::string& path, Config& config, Origins& origins) {
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  RONDO_RETURN_IF_ERROR(check_bytes(path, text));
+  RONDO_RETURN_IF_ERROR(check_yaml_bytes(path, text));
   try {
     return read_document({verb, path, config, origins}, text);
   } catch (const YAML::Exception& error) {

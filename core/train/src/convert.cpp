@@ -1,4 +1,4 @@
-// The verbs that turn model directories into other files: no device takes part.
+// The verbs that turn models into other files: no device takes part.
 #include <filesystem>
 
 #include "rondo/base/file.h"
@@ -34,19 +34,19 @@ absl::StatusOr<OpenAdapter> open_adapter(const fs::path& folder, const model::Mo
 }  // namespace
 
 absl::StatusOr<std::string> run_merge(const Config& config) {
-  RONDO_ASSIGN_OR_RETURN(const fs::path base, find_model(config.model_name_or_path));
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(base));
+  RONDO_ASSIGN_OR_RETURN(const fs::path base, find_model(config.model_name_or_path, config.model_revision));
+  RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(base));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(documents));
   RONDO_ASSIGN_OR_RETURN(const OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
-  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_model(base));
-  RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, files));
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, open_tensors(base, model_config));
   RONDO_ASSIGN_OR_RETURN(model::NewFolder folder, model::NewFolder::create(config.output_dir, "merge"));
   RONDO_RETURN_IF_ERROR(model::write_merged_weights(model_config, files, adapter.lora, adapter.files, folder.path()));
   for (const char* name : {"config.json", "generation_config.json"}) {
-    if (!fs::exists(base / name)) continue;
-    RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(base / name));
+    if (!documents.has(name)) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
     RONDO_RETURN_IF_ERROR(write_file_atomically(folder.path() / name, text));
   }
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder.path()));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(documents, folder.path()));
   RONDO_RETURN_IF_ERROR(folder.commit());
   return config.output_dir;
 }
@@ -57,17 +57,17 @@ absl::StatusOr<std::string> run_export(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(const model::LoraConfig lora, model::load_adapter_config(config.adapter_name_or_path));
     base = lora.base_model;
   }
-  RONDO_ASSIGN_OR_RETURN(const fs::path folder, find_model(base));
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(folder));
+  RONDO_ASSIGN_OR_RETURN(const fs::path folder, find_model(base, config.model_revision));
+  RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(folder));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(documents));
   if (!config.adapter_name_or_path.empty()) {
     RONDO_ASSIGN_OR_RETURN(const OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
     RONDO_RETURN_IF_ERROR(
-        gguf::export_adapter(folder, model_config, adapter.lora, adapter.files, config.quantization, config.output));
+        gguf::export_adapter(documents, model_config, adapter.lora, adapter.files, config.quantization, config.output));
     return config.output;
   }
-  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_model(folder));
-  RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, files));
-  RONDO_RETURN_IF_ERROR(gguf::export_model(folder, model_config, files, config.quantization, config.output));
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, open_tensors(folder, model_config));
+  RONDO_RETURN_IF_ERROR(gguf::export_model(documents, model_config, files, config.quantization, config.output));
   return config.output;
 }
 

@@ -70,19 +70,11 @@ class Generator::Impl {
         unified_(device.caps().unified_memory),
         capacity_(capacity) {}
 
-  absl::Status prepare(std::uint32_t prompt_tokens) {
+  absl::Status prepare(std::uint32_t prompt_tokens, const Impl* lender) {
     RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
     prompt_bucket_ = devices::token_bucket(prompt_tokens);
-    for (const std::uint32_t tokens : {prompt_bucket_, std::uint32_t{1}}) {
-      for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
-        RONDO_RETURN_IF_ERROR(compile(layer, tokens));
-      }
-    }
-    RONDO_RETURN_IF_ERROR(place_weights());
-    const auto take = [&](devices::Buffer& buffer, Bytes size) -> absl::Status {
-      RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
-      return absl::OkStatus();
-    };
+    for (const std::uint32_t tokens : {prompt_bucket_, std::uint32_t{1}}) RONDO_RETURN_IF_ERROR(compile(tokens));
+    RONDO_RETURN_IF_ERROR(place_weights(lender));
     const Bytes cache = Bytes{capacity_} * model_.config().num_kv_heads * model_.config().head_dim *
                         devices::size_of(model_.method().dtype);
     caches_.resize(model_.layers().size());
@@ -92,7 +84,7 @@ class Generator::Impl {
     }
     for (devices::Buffer& buffer : activations_)
       RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_)));
-    RONDO_RETURN_IF_ERROR(take(scratch_, std::max<Bytes>(scratch_bytes_, 64)));
+    RONDO_RETURN_IF_ERROR(take_scratch());
     RONDO_RETURN_IF_ERROR(take(batch_, schedule::BatchLayout(prompt_bucket_).total()));
     RONDO_RETURN_IF_ERROR(take(logits_, Bytes{model_.config().vocab_size} * sizeof(float)));
     RONDO_ASSIGN_OR_RETURN(host_batch_, devices::allocate_host(batch_.size(), "generation"));
@@ -100,9 +92,31 @@ class Generator::Impl {
     return absl::OkStatus();
   }
 
-  /// Logits after `ids`, which stand at positions `first` and on.
-  absl::StatusOr<std::span<const float>> forward(std::span<const std::int32_t> ids, std::uint32_t first) {
-    const std::uint32_t tokens = ids.size() == 1 ? 1 : prompt_bucket_;
+  /// Logits after `prompt`; what it shares with the tokens in the caches is left as it is.
+  absl::StatusOr<std::span<const float>> begin(std::span<const std::int32_t> prompt) {
+    if (prompt.empty()) return invalid_input("the prompt gives no token");
+    if (prompt.size() > capacity_) {
+      return invalid_input("the prompt has {} tokens, the key/value cache room for {}", prompt.size(), capacity_);
+    }
+    const auto ends = std::ranges::mismatch(cached_, prompt);
+    // The last token is computed in any case: its logits begin the answer.
+    reused_ = std::min(static_cast<std::size_t>(ends.in1 - cached_.begin()), prompt.size() - 1);
+    cached_.resize(reused_);
+    std::span<const float> logits;
+    while (cached_.size() < prompt.size()) {
+      const std::size_t count = std::min<std::size_t>(prompt.size() - cached_.size(), prompt_bucket_);
+      RONDO_ASSIGN_OR_RETURN(logits, append(prompt.subspan(cached_.size(), count)));
+    }
+    return logits;
+  }
+
+  /// Logits after `ids`, which follow the tokens in the caches.
+  absl::StatusOr<std::span<const float>> append(std::span<const std::int32_t> ids) {
+    const auto first = static_cast<std::uint32_t>(cached_.size());
+    const std::uint32_t tokens =
+        ids.size() == 1 ? 1 : std::min(devices::token_bucket(static_cast<std::uint32_t>(ids.size())), prompt_bucket_);
+    RONDO_RETURN_IF_ERROR(compile(tokens));
+    if (scratch_bytes_ > scratch_.size()) RONDO_RETURN_IF_ERROR(take_scratch());
     schedule::Microbatch batch;
     batch.ids.assign(ids.begin(), ids.end());
     for (std::size_t i = 0; i < ids.size(); ++i) batch.positions.push_back(static_cast<std::int32_t>(first + i));
@@ -124,13 +138,30 @@ class Generator::Impl {
     }
     RONDO_RETURN_IF_ERROR(timeline_->wait(last, kNever));
     RONDO_RETURN_IF_ERROR(copy(devices::QueueRole::kDown, logits_.view(), host_logits_.view()));
+    cached_.insert(cached_.end(), ids.begin(), ids.end());
     return std::span<const float>(reinterpret_cast<const float*>(host_logits_.view().host()),
                                   model_.config().vocab_size);
   }
 
   std::uint32_t capacity() const { return capacity_; }
+  std::size_t reused() const { return reused_; }
+  void forget() { cached_.clear(); }
 
  private:
+  absl::Status take(devices::Buffer& buffer, Bytes size) {
+    RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
+    return absl::OkStatus();
+  }
+
+  absl::Status take_scratch() { return take(scratch_, std::max<Bytes>(scratch_bytes_, 64)); }
+
+  absl::Status compile(std::uint32_t tokens) {
+    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+      RONDO_RETURN_IF_ERROR(compile(layer, tokens));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status compile(model::LayerIndex layer, std::uint32_t tokens) {
     const auto key = std::pair(model_.layers()[layer].program_class, tokens);
     if (programs_.contains(key)) return absl::OkStatus();
@@ -143,9 +174,17 @@ class Generator::Impl {
     return absl::OkStatus();
   }
 
-  absl::Status place_weights() {
+  absl::Status place_weights(const Impl* lender) {
+    std::map<std::string, devices::BufferView> lent;
+    for (model::ParameterId id = 0; lender != nullptr && id < lender->weights_.size(); ++id) {
+      lent[lender->model_.parameters()[id].name] = lender->weights_[id];
+    }
     weights_.resize(model_.parameters().size());
     for (model::ParameterId id = 0; id < weights_.size(); ++id) {
+      if (const auto found = lent.find(model_.parameters()[id].name); found != lent.end()) {
+        weights_[id] = found->second;
+        continue;
+      }
       const devices::BufferView home = parameters_.published(id);
       weights_[id] = home;
       if (unified_) continue;
@@ -210,6 +249,8 @@ class Generator::Impl {
   std::vector<devices::BufferView> weights_;
   std::vector<devices::Buffer> resident_;
   std::vector<std::array<devices::Buffer, 2>> caches_;
+  std::vector<std::int32_t> cached_;  // the tokens whose keys and values stand in the caches
+  std::size_t reused_ = 0;
   std::array<devices::Buffer, 2> activations_;
   devices::Buffer scratch_, batch_, logits_, host_batch_, host_logits_;
 };
@@ -219,25 +260,31 @@ Generator::~Generator() = default;
 
 absl::StatusOr<std::unique_ptr<Generator>> Generator::make(const model::Architecture& model,
                                                            offload::ParameterStore& parameters, devices::Device& device,
-                                                           std::uint32_t prompt_tokens, std::uint32_t capacity) {
+                                                           std::uint32_t prompt_tokens, std::uint32_t capacity,
+                                                           const Generator* lender) {
   auto impl = std::make_unique<Impl>(model, parameters, device, capacity);
-  RONDO_RETURN_IF_ERROR(impl->prepare(prompt_tokens));
+  RONDO_RETURN_IF_ERROR(impl->prepare(prompt_tokens, lender == nullptr ? nullptr : lender->impl_.get()));
   return std::unique_ptr<Generator>(new Generator(std::move(impl)));
 }
+
+void Generator::forget() { impl_->forget(); }
+
+std::uint32_t Generator::reused_tokens() const { return static_cast<std::uint32_t>(impl_->reused()); }
 
 absl::StatusOr<std::vector<std::int32_t>> Generator::generate(std::span<const std::int32_t> prompt,
                                                               const SamplingOptions& options,
                                                               const std::function<void(std::int32_t)>& on_token) {
   std::vector<std::int32_t> answer;
   auto position = static_cast<std::uint32_t>(prompt.size());
-  RONDO_ASSIGN_OR_RETURN(std::span<const float> logits, impl_->forward(prompt, 0));
-  while (answer.size() < options.max_new_tokens) {
+  const auto stopped = [&options] { return options.stop != nullptr && options.stop->load(std::memory_order_relaxed); };
+  RONDO_ASSIGN_OR_RETURN(std::span<const float> logits, impl_->begin(prompt));
+  while (answer.size() < options.max_new_tokens && !stopped()) {
     const std::int32_t id = choose_token(logits, options, position);
     answer.push_back(id);
     if (on_token) on_token(id);
     if (std::ranges::count(options.stop_ids, id) > 0 || position >= impl_->capacity()) break;
-    if (answer.size() == options.max_new_tokens) break;
-    RONDO_ASSIGN_OR_RETURN(logits, impl_->forward(std::span(&id, 1), position));
+    if (answer.size() == options.max_new_tokens || stopped()) break;
+    RONDO_ASSIGN_OR_RETURN(logits, impl_->append(std::span(&id, 1)));
     ++position;
   }
   return answer;

@@ -64,8 +64,9 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
   if (!config.dataset.empty()) {
-    if (open.folder.empty()) return find_model(config.model_name_or_path).status();  // data needs its tokenizer
-    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+    if (open.folder.empty())
+      return find_model(config.model_name_or_path, config.model_revision).status();  // data needs its tokenizer
+    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
     Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
                                config.seed});

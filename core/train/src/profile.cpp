@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
 
 #include "plan_document.h"
 #include "rondo/base/status.h"
@@ -68,8 +69,9 @@ class Profiler {
     if (config_.dataset.empty()) {
       data_.train = assumed_data(config_);
     } else {
-      if (model_.folder.empty()) return find_model(config_.model_name_or_path).status();  // data needs its tokenizer
-      RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.folder));
+      if (model_.folder.empty())
+        return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
+      RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, text));
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
@@ -81,7 +83,7 @@ class Profiler {
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));
     schedule::ExecutorParts parts = executor_parts(model_, machine_, run_, *store_);
     parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
-    parts.trace_spans = spans_of_step(run_);
+    parts.trace_spans = spans_of_step(run_) * (1 + config_.staleness);
     parts.recovery.verify_transfers = config_.verify_transfers;
     RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
     return absl::OkStatus();
@@ -89,9 +91,15 @@ class Profiler {
 
   absl::Status measure() {
     const Watcher watcher(stop_, *executor_);
+    std::deque<std::vector<schedule::Microbatch>> batches;  // of steps that have begun
+    std::uint64_t begun = 0;
     for (std::uint64_t step = 0; step < config_.steps; ++step) {
-      const std::vector<schedule::Microbatch> batches = loader_->step(step);
-      const auto result = executor_->train(batches, {config_.learning_rate, config_.max_grad_norm});
+      for (; begun < std::min(step + 1 + config_.staleness, config_.steps); ++begun) {
+        batches.push_back(loader_->step(begun));
+        executor_->begin(batches.back());
+      }
+      look_at_spans();  // of the step before, while this one runs: nothing stands between two steps
+      const auto result = executor_->finish({config_.learning_rate, config_.max_grad_norm});
       for (std::string& note : executor_->take_notes()) notes_.push_back(std::move(note));
       if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
       RONDO_RETURN_IF_ERROR(result.status());
@@ -100,31 +108,34 @@ class Profiler {
                               notes_.back());
       }
       if (step > 0) {
-        for (const schedule::Microbatch& batch : batches) tokens_ += batch.ids.size();
+        for (const schedule::Microbatch& batch : batches.front()) tokens_ += batch.ids.size();
       }
-      take_spans(step + 1);
-      executor_->clear_traces();
+      batches.pop_front();
+      executor_->take_spans(taken_, dropped_);
     }
+    look_at_spans();
     executor_->drain_and_wait();
     return executor_->update_status();
   }
 
   /// Times of the step's work; the first step fills the pipeline and only its end counts.
-  void take_spans(std::uint64_t step) {
-    const std::vector<const schedule::DeviceTrace*> traces = executor_->traces();
-    times_.resize(traces.size());
-    names_.resize(traces.size());
-    if (!config_.trace.empty()) kept_.resize(traces.size());
-    for (std::size_t device = 0; device < traces.size(); ++device) {
-      names_[device] = traces[device]->name();
-      dropped_ += traces[device]->dropped();
-      const std::vector<TraceSpan> spans = traces[device]->spans();
-      for (const TraceSpan& span : spans) take_span(span, step, times_[device]);
-      if (!config_.trace.empty()) kept_[device].insert(kept_[device].end(), spans.begin(), spans.end());
+  void look_at_spans() {
+    times_.resize(taken_.size());
+    names_.resize(taken_.size());
+    if (!config_.trace.empty()) kept_.resize(taken_.size());
+    for (std::size_t device = 0; device < taken_.size(); ++device) {
+      schedule::StepExecutor::TakenSpans& taken = taken_[device];
+      names_[device] = taken.device;
+      for (std::size_t i = 0; i < taken.count; ++i) {
+        take_span(taken.spans[i], times_[device]);
+        if (!config_.trace.empty()) kept_[device].push_back(taken.spans[i]);
+      }
+      taken.count = 0;
     }
   }
 
-  void take_span(const TraceSpan& span, std::uint64_t step, DeviceTimes& times) {
+  void take_span(const TraceSpan& span, DeviceTimes& times) {
+    const std::uint32_t step = span.tag.step;
     const bool computes = span.role == devices::QueueRole::kCompute;
     if (computes && step == 1) first_end_ = std::max(first_end_, span.end);
     if (computes) last_end_ = std::max(last_end_, span.end);
@@ -205,8 +216,9 @@ class Profiler {
   PlannedRun run_;
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
-  std::vector<std::string> names_;  // of the used devices
-  std::vector<DeviceTimes> times_;  // likewise
+  std::vector<schedule::StepExecutor::TakenSpans> taken_;  // of the last step
+  std::vector<std::string> names_;                         // of the used devices
+  std::vector<DeviceTimes> times_;                         // likewise
   std::vector<std::vector<TraceSpan>> kept_;
   std::vector<std::string> notes_;
   Clock::time_point first_end_ = Clock::time_point::min();

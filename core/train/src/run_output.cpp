@@ -9,6 +9,8 @@
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/train/trainer_state.h"
+#include "tensorboard.h"
 
 namespace rondo::train {
 namespace {
@@ -75,8 +77,15 @@ absl::Status prepare_output_dir(const Config& config) {
           config.output_dir, name);
     }
   }
+  // Before output_dir, so that a refused run leaves nothing there.
+  if (reports_to_tensorboard(config) && !config.logging_dir.empty()) {
+    std::filesystem::create_directories(config.logging_dir, error);
+    if (error) return invalid_input("logging_dir: {} cannot be made: {}", config.logging_dir, error.message());
+  }
   std::filesystem::create_directories(folder, error);
   if (error) return invalid_input("output_dir: {} cannot be made: {}", config.output_dir, error.message());
+  // It says that the run has come to its end.
+  std::filesystem::remove(folder / kStateFile, error);
   const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));
   if (!writable.ok()) return absl::InvalidArgumentError("output_dir: " + std::string(writable.message()));
   return absl::OkStatus();

@@ -4,13 +4,11 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <system_error>
 #include <tuple>
 
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/data/template_source.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
@@ -21,18 +19,6 @@ namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path hub_cache() {
-  if (const char* cache = std::getenv("HF_HUB_CACHE"); cache != nullptr && *cache != '\0') return cache;
-  if (const char* home = std::getenv("HF_HOME"); home != nullptr && *home != '\0') return fs::path(home) / "hub";
-  const char* home = std::getenv("HOME");
-  return fs::path(home != nullptr ? home : ".") / ".cache" / "huggingface" / "hub";
-}
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
-  return text;
-}
 
 devices::DType dtype_of(const std::string& name) {
   if (name == "fp32") return devices::DType::kFloat32;
@@ -119,31 +105,9 @@ devices::HostProfile measured_host(devices::ThreadPool& threads) {
 
 }  // namespace
 
-absl::StatusOr<fs::path> find_model(const std::string& name_or_path) {
-  std::error_code ignored;
-  if (fs::is_directory(name_or_path, ignored)) return fs::path(name_or_path);
-  if (fs::exists(name_or_path, ignored)) {
-    return invalid_input("model_name_or_path: {} is a file, expected a model directory", name_or_path);
-  }
-  std::string folder = "models--" + name_or_path;
-  for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/')) folder.replace(at, 1, "--");
-  const fs::path in_cache = hub_cache() / folder;
-  if (!fs::is_directory(in_cache, ignored)) {
-    return invalid_input("model_name_or_path: no directory {} and no {} in the Hugging Face cache {}", name_or_path,
-                         folder, hub_cache().string());
-  }
-  RONDO_ASSIGN_OR_RETURN(const std::string commit, read_file(in_cache / "refs" / "main"));
-  const fs::path snapshot = in_cache / "snapshots" / trimmed(commit);
-  if (!fs::is_directory(snapshot, ignored)) {
-    return invalid_input("model_name_or_path: {} names commit {}, of which there is no snapshot", in_cache.string(),
-                         trimmed(commit));
-  }
-  return snapshot;
-}
-
-absl::StatusOr<TextParts> open_text(const fs::path& folder) {
-  RONDO_ASSIGN_OR_RETURN(data::Tokenizer tokenizer, data::Tokenizer::load(folder));
-  RONDO_ASSIGN_OR_RETURN(std::optional<data::ChatTemplate> chat, data::ChatTemplate::load(folder));
+absl::StatusOr<TextParts> open_text(const Documents& documents) {
+  RONDO_ASSIGN_OR_RETURN(data::Tokenizer tokenizer, data::Tokenizer::load(documents));
+  RONDO_ASSIGN_OR_RETURN(std::optional<data::ChatTemplate> chat, data::load_chat_template(documents));
   return TextParts{std::move(tokenizer), std::move(chat)};
 }
 
@@ -194,14 +158,15 @@ offload::OptimizerSettings optimizer_of(const Config& config) {
 absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool need_weights) {
   OpenModel open;
   model::ModelConfig model_config;
-  absl::StatusOr<fs::path> folder = find_model(config.model_name_or_path);
+  absl::StatusOr<fs::path> folder = find_model(config.model_name_or_path, config.model_revision);
   const auto known = folder.ok() || need_weights ? std::nullopt : model::known_model(config.model_name_or_path);
   if (known) {
     model_config = *known;
   } else {
     RONDO_RETURN_IF_ERROR(folder.status());
     open.folder = *std::move(folder);
-    RONDO_ASSIGN_OR_RETURN(model_config, model::load_config(open.folder));
+    RONDO_ASSIGN_OR_RETURN(open.documents, open_documents(open.folder));
+    RONDO_ASSIGN_OR_RETURN(model_config, model::load_config(open.documents));
   }
   const bool training = purpose == Purpose::kTrain;
   model::MethodSpec method;
@@ -232,8 +197,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
   if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
   if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (need_weights) {
-    RONDO_ASSIGN_OR_RETURN(open.files, model::TensorFiles::open_model(open.folder));
-    RONDO_RETURN_IF_ERROR(model::check_model_tensors(model_config, *open.files));
+    RONDO_ASSIGN_OR_RETURN(open.files, open_tensors(open.folder, model_config));
   }
   RONDO_ASSIGN_OR_RETURN(open.architecture, model::Architecture::make(model_config, method));
   return open;
@@ -308,11 +272,13 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   PlannedRun run;
   run.buckets = lengths.buckets;
   run.optimizer = optimizer_of(config);
-  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, run.optimizer);
+  const std::uint32_t staleness = purpose == Purpose::kTrain ? config.staleness : 0;
+  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness, run.optimizer);
   const std::uint32_t microbatches = purpose == Purpose::kTrain ? config.gradient_accumulation_steps : 1;
   const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
+  run.work.staleness = staleness;
   run.work.sequence_length = lengths.longest_sequence;
   run.work.microbatch_sequences = config.per_device_train_batch_size;
   run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
@@ -325,9 +291,10 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
                                                    const partition::Plan& plan) {
   const model::Architecture& architecture = *model.architecture;
   const offload::DiskPlacement disk{config.nvme_path, schedule::parameters_on_disk(architecture, plan)};
-  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
-                         offload::ParameterStore::make(schedule::parameter_specs(architecture, optimizer_of(config)),
-                                                       architecture.method().dtype, machine.phantom, disk));
+  RONDO_ASSIGN_OR_RETURN(
+      offload::ParameterStore store,
+      offload::ParameterStore::make(schedule::parameter_specs(architecture, optimizer_of(config)),
+                                    architecture.method().dtype, machine.phantom, disk, 1 + config.staleness));
   if (!machine.phantom) {
     const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));

@@ -28,6 +28,7 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"quantization_bit", config.quantization_bit},
           {"optim", config.optim},
           {"momentum", config.momentum},
+          {"staleness", config.staleness},
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},
@@ -82,7 +83,7 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 }
 
 absl::Status Trainer::open() {
-  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config_.model_name_or_path));
+  RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
@@ -91,7 +92,7 @@ absl::Status Trainer::open() {
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
-    RONDO_ASSIGN_OR_RETURN(text_, open_text(folder));
+    RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
@@ -145,6 +146,11 @@ absl::Status Trainer::plan() {
   state_.samples = data_.train.samples.size();
   state_.settings = course_of(config_);
   state_.numerics_class = machine_.numerics_class;
+  state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
+  state_.logging_steps = config_.logging_steps;
+  state_.eval_steps = config_.eval_steps;
+  state_.save_steps = config_.save_steps;
+  state_.train_batch_size = config_.per_device_train_batch_size;
   return absl::OkStatus();
 }
 
@@ -180,7 +186,10 @@ absl::Status Trainer::resume() {
   state_.global_step = state.global_step;
   state_.updates = state.updates;
   state_.skipped_steps = state.skipped_steps;
+  state_.epoch = state.epoch;
   state_.log_history = std::move(state.log_history);
+  state_.best = std::move(state.best);
+  losses_.remember(state_.log_history);
   resumed_from_ = folder.string();
   return absl::OkStatus();
 }
@@ -189,6 +198,7 @@ absl::Status Trainer::start() {
   schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.trace_spans = 1U << 16U;
   parts.recovery.verify_transfers = config_.verify_transfers;
+  parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
   if (!config_.dry_run) {
@@ -205,15 +215,23 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   last_end_ = started_;
   const Watcher watcher(stop_, *executor_);
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
-  while (state_.global_step < end) {
+  while (state_.global_step < end && !is_stopped_early(state_)) {
     if (stop_.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
-    const std::vector<schedule::Microbatch> batches = loader_->step(step);
+    begin_steps(end);
     const double rate = rate_.at(step);
-    const absl::StatusOr<schedule::StepResult> result = executor_->train(batches, {rate, config_.max_grad_norm});
+    const absl::StatusOr<schedule::StepResult> result = executor_->finish({rate, config_.max_grad_norm});
+    const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
+    begun_.pop_front();
     pass_on_notes();
     if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
-    if (!result.ok()) return stop_with(result.status());
+    if (!result.ok()) {
+      if (!executor_->last_step().finite) {
+        observer_.on_note(describe_not_finite(fmt::format("step {}", step + 1), executor_->last_step().losses,
+                                              records_of(*loader_, data_.train, step), data_.train.report.path));
+      }
+      return stop_with(result.status());
+    }
     const Clock::time_point now = Clock::now();
     state_.global_step = step + 1;
     state_.updates = executor_->updates();
@@ -222,12 +240,26 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
     last_end_ = now;
     if (config_.dry_run) continue;
-    if (config_.eval_steps > 0 && (step + 1) % config_.eval_steps == 0) {
+    if (evaluates_after(step + 1)) {
       if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
     }
-    if (config_.save_steps > 0 && (step + 1) % config_.save_steps == 0) RONDO_RETURN_IF_ERROR(save(step + 1));
+    if (saves_after(step + 1)) RONDO_RETURN_IF_ERROR(save(step + 1));
   }
+  if (is_stopped_early(state_)) note_early_stop();
   return finish(false);
+}
+
+/// The next step, and at staleness 1 the one after it too, unless something is to be done between them: that is done on
+/// what the run holds when no step is under way.
+void Trainer::begin_steps(std::uint64_t end) {
+  const auto begin = [this](std::uint64_t step) {
+    begun_.push_back(loader_->step(step));
+    executor_->begin(begun_.back());
+  };
+  const std::uint64_t step = state_.global_step;
+  if (begun_.empty()) begin(step);
+  const bool pause = evaluates_after(step + 1) || saves_after(step + 1);
+  if (config_.staleness > 0 && begun_.size() == 1 && step + 1 < end && !pause) begin(step + 1);
 }
 
 void Trainer::pass_on_notes() {
@@ -259,19 +291,24 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;
+  outcome.steps = state_.global_step;
   if (config_.dry_run || machine_.phantom) return outcome;
   if (interrupted) {
     RONDO_RETURN_IF_ERROR(save(state_.global_step));
     return outcome;
   }
-  if (evaluation_loader_ && (config_.eval_steps == 0 || state_.global_step % config_.eval_steps != 0)) {
+  if (config_.eval_strategy != "no" && !is_evaluated(state_, state_.global_step)) {
     if (const absl::Status status = evaluate(state_.global_step); !status.ok()) return stop_with(status);
   }
-  if (config_.save_steps > 0 && state_.global_step % config_.save_steps != 0 && state_.global_step > first_step_) {
+  const bool keeps_the_end = (config_.save_strategy == "steps" && config_.save_steps > 0) ||
+                             config_.save_strategy == "epoch" || saves_after(state_.global_step);
+  if (keeps_the_end && saved_step_ != state_.global_step && state_.global_step > first_step_) {
     RONDO_RETURN_IF_ERROR(save(state_.global_step));
   }
-  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.folder, config_.output_dir));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.folder, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(load_best());
+  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.documents, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.documents, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(write_trainer_state(config_.output_dir, state_));
   RONDO_RETURN_IF_ERROR(sync_path(config_.output_dir));
   const bool lora = config_.finetuning_type == "lora";
   outcome.try_command = fmt::format("rondo generate --model_name_or_path {}{} --prompt \"...\"",
@@ -283,10 +320,13 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
 absl::Status Trainer::save(std::uint64_t step) {
   executor_->drain_and_wait();
   RONDO_RETURN_IF_ERROR(executor_->update_status());
-  RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.folder));
-  RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit));
+  const std::string folder = fmt::format("{}/checkpoint-{}", config_.output_dir, step);
+  if (state_.best.step == step) state_.best.checkpoint = folder;
+  RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.documents));
+  RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step));
   saved_step_ = step;
-  observer_.on_checkpoint(fmt::format("{}/checkpoint-{}", config_.output_dir, step));
+  last_end_ = Clock::now();  // the next step is not slower for it
+  observer_.on_checkpoint(folder);
   return absl::OkStatus();
 }
 
@@ -299,6 +339,11 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
     const absl::StatusOr<schedule::StepResult> result = executor_->evaluate(evaluation_loader_->step(i));
     pass_on_notes();
     RONDO_RETURN_IF_ERROR(result.status());
+    if (!std::isfinite(result->loss_sum)) {
+      observer_.on_note(
+          describe_not_finite(fmt::format("evaluation after step {}", step), executor_->last_step().losses,
+                              records_of(*evaluation_loader_, data_.evaluation, i), data_.evaluation.report.path));
+    }
     sum += result->loss_sum;
     report.eval_target_tokens += result->target_tokens;
   }
@@ -309,6 +354,7 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
                                        {"eval_loss", report.eval_loss},
                                        {"eval_target_tokens", report.eval_target_tokens}};
   state_.log_history.push_back({{"epoch", state_.epoch}, {"eval_loss", report.eval_loss}, {"step", step}});
+  take_evaluation(state_, report.eval_loss, step);
   observer_.on_evaluation(report);
   last_end_ = Clock::now();
   return metrics_ ? metrics_->write(line) : absl::OkStatus();

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 
+#include "loss_watch.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/train/checkpoint.h"
 #include "rondo/train/rate.h"
@@ -31,11 +33,18 @@ class Trainer {
   absl::Status resume();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
+  void begin_steps(std::uint64_t end);
   absl::StatusOr<RunOutcome> finish(bool interrupted);
   absl::Status log_step(std::uint64_t step, const schedule::StepResult& result,
                         const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
   absl::Status evaluate(std::uint64_t step);
   absl::Status save(std::uint64_t step);
+  bool evaluates_after(std::uint64_t step) const;
+  bool saves_after(std::uint64_t step) const;
+  absl::Status load_best();
+  void note_early_stop();
+  /// Record numbers of 0-based step `step`.
+  static StepRecords records_of(Loader& loader, const data::Dataset& dataset, std::uint64_t step);
   absl::Status stop_with(const absl::Status& error);
   void pass_on_notes();
   RunSummary summary();
@@ -58,11 +67,13 @@ class Trainer {
   PlannedRun planned_;
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
+  std::deque<std::vector<schedule::Microbatch>> begun_;  // of steps that the executor has begun
   std::optional<MetricsFile> metrics_;
   RateSchedule rate_;
   SpeedOfLight light_{0};
   double first_peak_ = 0;  // before any step
   TrainerState state_;
+  LossWatch losses_;
   std::string resumed_from_;
   std::uint64_t total_steps_ = 0;
   Bytes text_bytes_ = 0;  // tokenizer and data

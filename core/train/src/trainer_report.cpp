@@ -159,13 +159,22 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.retries = executor_->retries();
   report.lost_devices = executor_->lost_devices().size();
   report.memory = memory_use();
-  state_.log_history.push_back({{"epoch", report.epoch},
-                                {"grad_norm", report.grad_norm},
-                                {"learning_rate", report.learning_rate},
-                                {"loss", report.loss},
-                                {"step", step}});
+  if (!result.skipped) {
+    const std::optional<Spike> spike = losses_.take(report.loss);
+    if (spike) {
+      observer_.on_note(describe_spike(step, report.loss, *spike, records_of(*loader_, data_.train, step - 1),
+                                       data_.train.report.path));
+    }
+  }
   if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_))
     return absl::OkStatus();
+  if (!result.skipped) {
+    state_.log_history.push_back({{"epoch", report.epoch},
+                                  {"grad_norm", report.grad_norm},
+                                  {"learning_rate", report.learning_rate},
+                                  {"loss", report.loss},
+                                  {"step", step}});
+  }
   observer_.on_step(report);
   return metrics_ ? metrics_->write(to_json(report)) : absl::OkStatus();
 }

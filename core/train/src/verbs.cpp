@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "exact_match.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
 #include "rondo/devices/pool.h"
@@ -12,12 +13,20 @@
 #include "rondo/train/generator.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
+#include "run_recorder.h"
+#include "tensorboard.h"
+#include "text_stream.h"
 #include "trainer.h"
 
 namespace rondo::train {
 
 absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop) {
-  return Trainer(config, observer, stop).run();
+  if (config.dry_run) return Trainer(config, observer, stop).run();
+  TensorboardReporter tensorboard(config, observer);
+  RunRecorder recorder(config, tensorboard);
+  absl::StatusOr<RunOutcome> outcome = Trainer(config, recorder, stop).run();
+  recorder.end(outcome);
+  return outcome;
 }
 
 absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer) {
@@ -28,7 +37,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, text));
   observer.on_note(data::describe_report(data.train.report));
   Loader loader(data.train, {config.per_device_train_batch_size, 1, false, 0});
@@ -38,7 +47,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
   parts.recovery.verify_transfers = config.verify_transfers;
-  RONDO_ASSIGN_OR_RETURN(const auto executor, schedule::StepExecutor::make(parts));
+  RONDO_ASSIGN_OR_RETURN(auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;
   for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
@@ -51,6 +60,13 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   evaluation.eval_loss = sum / static_cast<double>(evaluation.target_tokens);
   evaluation.perplexity = std::exp(evaluation.eval_loss);
   if (!std::isfinite(evaluation.eval_loss)) return internal_error("the evaluation loss is not finite");
+  if (config.exact_match) {
+    executor.reset();  // its memory on the device is the generator's now
+    RONDO_ASSIGN_OR_RETURN(const ExactMatch match, measure_exact_match(config, open, text, data.train, store,
+                                                                       *machine.pool.front().device, observer));
+    evaluation.samples = match.samples;
+    evaluation.matches = match.matches;
+  }
   return evaluation;
 }
 
@@ -75,7 +91,7 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: it cannot answer", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   Generation generation;
   RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
   if (generation.prompt_ids.empty()) return invalid_input("prompt: it gives no token");
@@ -91,25 +107,18 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   options.top_k = config.top_k;
   options.top_p = config.top_p;
   options.seed = config.seed;
-  options.stop_ids = model::load_stop_ids(open.folder, open.architecture->config());
+  options.stop_ids = model::load_stop_ids(open.documents, open.architecture->config());
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
                                                                prompt_tokens, prompt_tokens + config.max_new_tokens));
-  std::vector<std::int32_t> shown;
-  std::string printed;
+  TextStream stream(text.tokenizer);
   const auto show = [&](std::int32_t id) {
-    shown.push_back(id);
-    const std::string whole = text.tokenizer.decode(shown, true);
-    // An unfinished UTF-8 character shows as U+FFFD: it waits for its rest.
-    if (!on_text || whole.ends_with("\xEF\xBF\xBD") || !whole.starts_with(printed)) return;
-    on_text(std::string_view(whole).substr(printed.size()));
-    printed = whole;
+    const std::string piece = stream.add(id);
+    if (on_text && !piece.empty()) on_text(piece);
   };
   RONDO_ASSIGN_OR_RETURN(generation.token_ids, generator->generate(generation.prompt_ids, options, show));
-  generation.text = text.tokenizer.decode(generation.token_ids, true);
-  if (on_text && generation.text.size() > printed.size() && generation.text.starts_with(printed)) {
-    on_text(std::string_view(generation.text).substr(printed.size()));
-  }
+  generation.text = stream.text();
+  if (const std::string rest = stream.rest(); on_text && !rest.empty()) on_text(rest);
   const bool stopped =
       !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
   generation.finish_reason = stopped ? "stop" : "length";
@@ -117,8 +126,10 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
 }
 
 absl::StatusOr<DataView> run_data(const Config& config, bool colour) {
-  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder, find_model(config.model_name_or_path));
-  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(folder));
+  RONDO_ASSIGN_OR_RETURN(const std::filesystem::path folder,
+                         find_model(config.model_name_or_path, config.model_revision));
+  RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(folder));
+  RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(documents));
   Config whole = config;
   whole.val_size = 0;
   whole.eval_dataset.clear();

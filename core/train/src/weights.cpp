@@ -87,8 +87,8 @@ model::WeightType file_type(devices::DType dtype) {
 
 std::vector<std::uint64_t> file_shape(const devices::Shape& shape) { return {shape.begin(), shape.end()}; }
 
-absl::Status write_adapter(const model::Architecture& model, offload::ParameterStore& store,
-                           const std::filesystem::path& base_model, const std::filesystem::path& folder) {
+absl::Status write_adapter(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
+                           const std::filesystem::path& folder) {
   std::vector<model::TensorToWrite> tensors;
   std::vector<model::ParameterId> ids;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
@@ -103,12 +103,12 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
                           {reinterpret_cast<float*>(out.data()), out.size() / 4});
       }));
   model::LoraConfig config = *model.method().lora;
-  config.base_model = base_model.string();
+  config.base_model = base.origin().string();
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
 }
 
-absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store,
-                         const std::filesystem::path& base_model, const std::filesystem::path& folder) {
+absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
+                         const std::filesystem::path& folder) {
   std::vector<model::TensorToWrite> tensors;
   std::vector<model::ParameterId> ids;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
@@ -124,10 +124,10 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());
   RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", model::format_config(config)));
-  const std::filesystem::path generation = base_model / "generation_config.json";
-  if (!std::filesystem::exists(generation)) return absl::OkStatus();
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(generation));
-  return write_file_atomically(folder / "generation_config.json", text);
+  const std::string generation = "generation_config.json";
+  if (!base.has(generation)) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(const std::string text, base.read(generation));
+  return write_file_atomically(folder / generation, text);
 }
 
 }  // namespace
@@ -139,11 +139,7 @@ absl::Status for_pieces(const model::TensorView& tensor,
   std::vector<float> values;
   for (std::uint64_t first = 0; first < elements; first += kPiece) {
     values.resize(std::min<std::size_t>(kPiece, elements - first));
-    const std::size_t width = tensor.data.size() / elements;
-    model::TensorView piece = tensor;
-    piece.shape = {values.size()};
-    piece.data = tensor.data.subspan(first * width, values.size() * width);
-    model::TensorFiles::read_as_float32(piece, values);
+    model::TensorFiles::read_as_float32(tensor, first, values);
     RONDO_RETURN_IF_ERROR(take(first, values));
   }
   return absl::OkStatus();
@@ -170,19 +166,19 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
   return absl::OkStatus();
 }
 
-absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store,
-                          const std::filesystem::path& base_model, const std::filesystem::path& folder) {
-  if (model.method().lora) return write_adapter(model, store, base_model, folder);
-  return write_model(model, store, base_model, folder);
+absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
+                          const std::filesystem::path& folder) {
+  if (model.method().lora) return write_adapter(model, store, base, folder);
+  return write_model(model, store, base, folder);
 }
 
-absl::Status copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+absl::Status copy_tokenizer_files(const Documents& from, const std::filesystem::path& to) {
   constexpr std::array kNames = {
       "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
       "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
   for (const char* name : kNames) {
-    if (!std::filesystem::exists(from / name)) continue;
-    RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(from / name));
+    if (!from.has(name)) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, from.read(name));
     RONDO_RETURN_IF_ERROR(write_file_atomically(to / name, text));
   }
   return absl::OkStatus();

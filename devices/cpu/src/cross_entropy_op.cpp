@@ -170,7 +170,7 @@ absl::Status CrossEntropy::run_chunk(const RunContext& context, const Scratch& s
   const ConstArray w = context.array(op_.reads[1]);
   Finish to_logits;
   to_logits.out = {scratch.logits, false};
-  RONDO_RETURN_IF_ERROR(logits_.run(context.pool, filled_up, x, w, to_logits, scratch.products));
+  RONDO_RETURN_IF_ERROR(logits_.run(context.pool, filled_up, {.a = x, .b = w}, to_logits, scratch.products));
   softmax_cross_entropy(context.pool, narrow_ ? Storage::kBfloat16 : Storage::kFloat32, scratch.logits, scratch.targets,
                         scratch.losses, has_gradient() ? scratch.gradient.data : nullptr, filled_up, vocabulary_);
   for (std::int64_t row = 0; row < rows; ++row) loss += scratch.losses[row];
@@ -178,7 +178,7 @@ absl::Status CrossEntropy::run_chunk(const RunContext& context, const Scratch& s
   if (attributes_.has_input_gradient) {
     Finish to_dx;
     to_dx.out = {scratch.dx, false};
-    RONDO_RETURN_IF_ERROR(dx_.run(context.pool, filled_up, gradient, w, to_dx, scratch.products));
+    RONDO_RETURN_IF_ERROR(dx_.run(context.pool, filled_up, {.a = gradient, .b = w}, to_dx, scratch.products));
     scatter(context, scratch, rows);
   }
   if (!attributes_.has_weight_gradient) return absl::OkStatus();

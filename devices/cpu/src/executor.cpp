@@ -83,7 +83,8 @@ class CpuProgram final : public Program {
 
  private:
   absl::Status check_storage(const Op& op) const;
-  PreparedOr prepare_op(const Op& op);
+  PreparedOr prepare_op(const Op& op, const Engines& engines) const;
+  PreparedOr prepare_pair(const ProductPair& pair, const Engines& engines) const;
   absl::Status check(const Bindings& bindings) const;
 
   const OpList list_;
@@ -129,9 +130,15 @@ absl::Status CpuProgram::check_storage(const Op& op) const {
   return absl::OkStatus();
 }
 
-PreparedOr CpuProgram::prepare_op(const Op& op) {
+PreparedOr CpuProgram::prepare_pair(const ProductPair& pair, const Engines& engines) const {
+  RONDO_RETURN_IF_ERROR(check_storage(list_.ops[pair.first]));
+  RONDO_RETURN_IF_ERROR(check_storage(list_.ops[pair.second]));
+  return prepare_matmul_pair(list_, pair, engines);
+}
+
+PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
   RONDO_RETURN_IF_ERROR(check_storage(op));
-  const Preparation preparation{list_, op, {&wide_, narrow_.get()}};
+  const Preparation preparation{list_, op, engines};
   switch (op.kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
@@ -151,8 +158,17 @@ PreparedOr CpuProgram::prepare_op(const Op& op) {
 
 absl::Status CpuProgram::prepare() {
   RONDO_RETURN_IF_ERROR(validate(list_));
-  for (const Op& op : list_.ops) {
-    RONDO_ASSIGN_OR_RETURN(auto prepared, prepare_op(op));
+  const Engines engines{&wide_, narrow_.get()};
+  std::vector<const ProductPair*> pair_of(list_.ops.size(), nullptr);
+  const std::vector<ProductPair> pairs = product_pairs(list_);
+  for (const ProductPair& pair : pairs) {
+    if (can_pair(list_, pair, engines)) pair_of[pair.first] = pair_of[pair.second] = &pair;
+  }
+  for (std::size_t i = 0; i < list_.ops.size(); ++i) {
+    const ProductPair* pair = pair_of[i];
+    if (pair != nullptr && i == pair->first) continue;
+    RONDO_ASSIGN_OR_RETURN(auto prepared,
+                           pair != nullptr ? prepare_pair(*pair, engines) : prepare_op(list_.ops[i], engines));
     prepared_.push_back(std::move(prepared));
   }
   return absl::OkStatus();

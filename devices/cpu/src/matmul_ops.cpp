@@ -7,28 +7,53 @@ namespace {
 
 bool is_bfloat16(const TensorDesc& tensor) { return tensor.dtype == DType::kBfloat16; }
 
+const MatMulAttributes& attributes_of(const Op& op) { return std::get<MatMulAttributes>(op.attributes); }
+
+/// Of the product alone, as if its sums were the result.
+ProductShape shape_of(const OpList& list, const Op& op) {
+  const TensorDesc& a = list.tensors[op.reads[0]];
+  const TensorDesc& w = list.tensors[op.reads[1]];
+  ProductShape shape;
+  shape.rows = rows_of(a);
+  shape.b_transposed = op.kind == OpKind::kMatMul;
+  shape.columns = shape.b_transposed ? w.shape[0] : w.shape[1];
+  shape.inner = shape.b_transposed ? w.shape[1] : w.shape[0];
+  shape.a_bfloat16 = is_bfloat16(a);
+  shape.b_bfloat16 = is_bfloat16(w);
+  return shape;
+}
+
+/// One product, or a wide one with a narrow one at its side.
 class MatMul final : public PreparedOp {
  public:
-  MatMul(const Op& op, const MatMulAttributes& attributes, const RowProduct& product, std::int64_t rows)
-      : op_(op), attributes_(attributes), product_(product), rows_(rows) {}
+  /// `side` may be null. `addend_of` has the addend: the first of a pair. `last` writes the result.
+  MatMul(const RowProduct& product, std::int64_t rows, const Op& op, const Op* side, const Op& addend_of,
+         const Op& last)
+      : product_(product), rows_(rows), op_(op), side_(side), addend_of_(addend_of), last_(last) {}
 
   Bytes scratch_bytes(std::uint32_t members) const override { return product_.scratch_bytes(members); }
 
   absl::Status run(const RunContext& context) const override {
     Finish finish;
-    finish.alpha = attributes_.alpha;
-    if (attributes_.has_bias) finish.bias = context.array(op_.reads[2]);
-    if (attributes_.has_addend) finish.addend = context.array(op_.reads.back());
-    finish.out = context.out(op_.writes[0]);
-    return product_.run(context.pool, rows_, context.array(op_.reads[0]), context.array(op_.reads[1]), finish,
-                        context.scratch);
+    finish.alpha = attributes_of(op_).alpha;
+    if (attributes_of(op_).has_bias) finish.bias = context.array(op_.reads[2]);
+    if (attributes_of(addend_of_).has_addend) finish.addend = context.array(addend_of_.reads.back());
+    finish.out = context.out(last_.writes[0]);
+    ProductOperands operands{.a = context.array(op_.reads[0]), .b = context.array(op_.reads[1])};
+    if (side_ != nullptr) {
+      operands.side_a = context.array(side_->reads[0]);
+      operands.side_b = context.array(side_->reads[1]);
+    }
+    return product_.run(context.pool, rows_, operands, finish, context.scratch);
   }
 
  private:
-  const Op& op_;
-  const MatMulAttributes& attributes_;
   const RowProduct product_;
   const std::int64_t rows_;
+  const Op& op_;
+  const Op* side_;
+  const Op& addend_of_;
+  const Op& last_;
 };
 
 class MatMulWeightGradient final : public PreparedOp {
@@ -52,20 +77,34 @@ class MatMulWeightGradient final : public PreparedOp {
 }  // namespace
 
 PreparedOr prepare_matmul(const Preparation& preparation) {
-  const auto& attributes = std::get<MatMulAttributes>(preparation.op.attributes);
-  const TensorDesc& a = preparation.read(0);
-  const TensorDesc& w = preparation.read(1);
-  ProductShape shape;
-  shape.rows = rows_of(a);
-  shape.b_transposed = preparation.op.kind == OpKind::kMatMul;
-  shape.columns = shape.b_transposed ? w.shape[0] : w.shape[1];
-  shape.inner = shape.b_transposed ? w.shape[1] : w.shape[0];
-  shape.a_bfloat16 = is_bfloat16(a);
-  shape.b_bfloat16 = is_bfloat16(w);
+  const Op& op = preparation.op;
+  ProductShape shape = shape_of(preparation.list, op);
+  const MatMulAttributes& attributes = attributes_of(op);
   shape.trivial_finish =
       !is_bfloat16(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias && !attributes.has_addend;
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
-  return std::make_unique<MatMul>(preparation.op, attributes, product, shape.rows);
+  return std::make_unique<MatMul>(product, shape.rows, op, nullptr, op, op);
+}
+
+bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engines) {
+  const ProductShape wide = shape_of(list, list.ops[pair.wide()]);
+  const ProductShape narrow = shape_of(list, list.ops[pair.narrow()]);
+  return !RowProduct::few_rows(wide) && !RowProduct::few_rows(narrow) &&
+         engines.choose(wide.a_bfloat16, wide.b_bfloat16) == engines.choose(narrow.a_bfloat16, narrow.b_bfloat16);
+}
+
+PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines) {
+  const Op& wide = list.ops[pair.wide()];
+  const Op& narrow = list.ops[pair.narrow()];
+  const Op& first = list.ops[pair.first];
+  const Op& last = list.ops[pair.second];
+  ProductShape shape = shape_of(list, wide);
+  const ProductShape side = shape_of(list, narrow);
+  shape.side = {side.inner, side.b_transposed, side.a_bfloat16, side.b_bfloat16, attributes_of(narrow).alpha};
+  shape.trivial_finish =
+      !is_bfloat16(list.tensors[last.writes[0]]) && !attributes_of(wide).has_bias && !attributes_of(first).has_addend;
+  RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(engines, shape));
+  return std::make_unique<MatMul>(product, shape.rows, wide, &narrow, first, last);
 }
 
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation) {
@@ -73,7 +112,7 @@ PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation) {
   shape.tokens = rows_of(preparation.read(0));
   shape.rows = columns_of(preparation.read(0));
   shape.columns = columns_of(preparation.read(1));
-  shape.alpha = std::get<MatMulAttributes>(preparation.op.attributes).alpha;
+  shape.alpha = attributes_of(preparation.op).alpha;
   shape.a_bfloat16 = is_bfloat16(preparation.read(0));
   shape.b_bfloat16 = is_bfloat16(preparation.read(1));
   RONDO_ASSIGN_OR_RETURN(const WeightProduct product, WeightProduct::plan(preparation.engines, shape));

@@ -11,6 +11,7 @@
 #include "rondo/base/units.h"
 #include "rondo/devices/device.h"
 #include "rondo/devices/op.h"
+#include "rondo/devices/product_pairs.h"
 #include "rondo/devices/thread_pool.h"
 #include "row_kernels.h"
 
@@ -60,7 +61,11 @@ struct Preparation {
 
 using PreparedOr = absl::StatusOr<std::unique_ptr<PreparedOp>>;
 
-PreparedOr prepare_matmul(const Preparation& preparation);                  // kMatMul, kMatMulInputGradient
+PreparedOr prepare_matmul(const Preparation& preparation);  // kMatMul, kMatMulInputGradient
+/// Whether the two can be computed as one: the same arithmetic, and more rows than few_rows_product takes.
+bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
+/// Both products of a pair that can_pair, to be run where the second stands.
+PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
 PreparedOr prepare_cross_entropy(const Preparation& preparation);
 PreparedOr prepare_row_op(const Preparation& preparation);     // kEmbedding, kEmbeddingBackward, kSelectLast

@@ -90,6 +90,8 @@ absl::Status for_tiles(ThreadPool& pool, const TileGrid& grid, std::int64_t rows
 struct RowProduct::Scratch {
   float* a = nullptr;            // [rows_block, inner]
   float* b = nullptr;            // [columns_block, inner] or column blocks of [inner_block, columns]
+  float* side_a = nullptr;       // [rows_block, side.inner]
+  float* side_b = nullptr;       // [columns, side.inner] or column blocks of [side.inner, columns]
   float* sums = nullptr;         // [rows_block, columns], when the inner extent is cut
   std::byte* members = nullptr;  // each: a tile's sums, then the engine's scratch
   Bytes per_member = 0;
@@ -111,6 +113,9 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
                               in_place ? std::span<const TileGrid>(kGrids) : std::span<const TileGrid>(kFloatGrids));
   product.convert_a_ = shape.a_bfloat16 && !in_place;
   product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
+  const SideShape& side = shape.side;
+  product.convert_side_a_ = side.inner > 0 && side.a_bfloat16 && !in_place;
+  product.convert_side_b_ = side.inner > 0 && (side.b_bfloat16 || !side.b_transposed) && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
   product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, 256));
@@ -128,14 +133,17 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
 }
 
 absl::Status RowProduct::prepare_rows(std::int64_t rows) const {
-  if (few_rows()) return absl::OkStatus();
+  if (few_rows(shape_)) return absl::OkStatus();
   return walk(
       rows, [](std::int64_t, std::int64_t) {}, [this](const Block& block) { return prepare_block(block); });
 }
 
 absl::Status RowProduct::prepare_block(const Block& block) const {
+  const absl::Status status = prepare_tiles(*engine_, grid_, block.rows, block.columns,
+                                            [&](std::int64_t m, std::int64_t n) { return tile_shape(block, m, n); });
+  if (!status.ok() || shape_.side.inner == 0) return status;
   return prepare_tiles(*engine_, grid_, block.rows, block.columns,
-                       [&](std::int64_t m, std::int64_t n) { return tile_shape(block, m, n); });
+                       [&](std::int64_t m, std::int64_t n) { return side_tile_shape(m, n); });
 }
 
 TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const {
@@ -151,6 +159,21 @@ TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int
   return tile;
 }
 
+TileShape RowProduct::side_tile_shape(std::int64_t rows, std::int64_t columns) const {
+  const SideShape& side = shape_.side;
+  TileShape tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.inner = side.inner;
+  tile.lda = side.inner;
+  tile.b_transposed = side.b_transposed;
+  tile.ldb = side.b_transposed ? side.inner : (convert_side_b_ ? columns : shape_.columns);
+  tile.ldc = shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns;
+  tile.accumulate = true;
+  tile.alpha = side.alpha;
+  return tile;
+}
+
 RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
   Scratch parts;
   const auto take = [&](bool wanted, std::int64_t elements) {
@@ -160,6 +183,8 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
   };
   parts.a = take(convert_a_, rows_block_ * shape_.inner);
   parts.b = take(convert_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
+  parts.side_a = take(convert_side_a_, rows_block_ * shape_.side.inner);
+  parts.side_b = take(convert_side_b_, shape_.columns * shape_.side.inner);
   parts.sums = take(!shape_.trivial_finish && inner_is_cut(), rows_block_ * shape_.columns);
   parts.members = reinterpret_cast<std::byte*>(at(scratch, parts.shared));
   parts.per_member = floats(grid_.rows * grid_.columns) + engine_->member_scratch_bytes();
@@ -167,9 +192,13 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
 }
 
 Bytes RowProduct::scratch_bytes(std::uint32_t members) const {
-  if (few_rows()) return few_rows_scratch(shape_.rows, shape_.inner);
+  if (few_rows(shape_)) return few_rows_scratch(shape_.rows, shape_.inner);
   const Scratch parts = divide(nullptr);
   return parts.shared + members * parts.per_member;
+}
+
+std::byte* RowProduct::engine_scratch(const Scratch& scratch, std::uint32_t member) const {
+  return reinterpret_cast<std::byte*>(scratch.tile(member)) + floats(grid_.rows * grid_.columns);
 }
 
 template <typename EnterRows, typename EnterBlock>
@@ -191,40 +220,53 @@ absl::Status RowProduct::walk(std::int64_t rows, const EnterRows& enter_rows, co
   return absl::OkStatus();
 }
 
-absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, ConstArray a, ConstArray b, const Finish& finish,
+absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                              std::byte* scratch) const {
-  if (few_rows()) {
+  const auto& [a, b, side_a, side_b] = operands;
+  if (few_rows(shape_)) {
     few_rows_product(pool, a, b, finish, rows, shape_.columns, shape_.inner, scratch);
     return absl::OkStatus();
   }
   const Scratch parts = divide(scratch);
+  const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
+    to_float32(pool, static_cast<const std::uint16_t*>(from.data), to, count);
+  };
+  if (convert_side_b_) copy_side_b(pool, side_b, parts);
   const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
-    if (!convert_a_) return;
-    const auto* from = static_cast<const std::uint16_t*>(a.at(m * shape_.inner).data);
-    to_float32(pool, from, parts.a, count * shape_.inner);
+    if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
+    if (convert_side_a_) widen(side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
   };
   const auto enter_block = [&](const Block& block) {
     if (convert_b_ && shape_.b_transposed) {
-      const auto* from = static_cast<const std::uint16_t*>(b.at(block.n * shape_.inner).data);
-      to_float32(pool, from, parts.b, block.columns * shape_.inner);
+      widen(b.at(block.n * shape_.inner), parts.b, block.columns * shape_.inner);
     } else if (convert_b_) {
       pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns,
                          grid_.columns, parts.b);
     }
-    return run_block(pool, block, a, b, finish, parts);
+    return run_block(pool, block, operands, finish, parts);
   };
   return walk(rows, enter_rows, enter_block);
 }
 
-absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, ConstArray a, ConstArray b,
+void RowProduct::copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const {
+  const std::int64_t inner = shape_.side.inner;
+  if (shape_.side.b_transposed) {
+    to_float32(pool, static_cast<const std::uint16_t*>(b.data), scratch.side_b, shape_.columns * inner);
+  } else {
+    pack_column_blocks(pool, b, shape_.columns, inner, shape_.columns, grid_.columns, scratch.side_b);
+  }
+}
+
+absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands,
                                    const Finish& finish, const Scratch& scratch) const {
   const ConstArray a_block =
-      convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : a.at(block.m * shape_.inner + block.k);
+      convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : operands.a.at(block.m * shape_.inner + block.k);
   const auto b_tile = [&](std::int64_t n) {
     if (shape_.b_transposed) {
-      return convert_b_ ? ConstArray{scratch.b, false}.at(n * shape_.inner) : b.at((block.n + n) * shape_.inner);
+      return convert_b_ ? ConstArray{scratch.b, false}.at(n * shape_.inner)
+                        : operands.b.at((block.n + n) * shape_.inner);
     }
-    return convert_b_ ? ConstArray{scratch.b, false}.at(n * block.inner) : b.at(block.k * shape_.columns + n);
+    return convert_b_ ? ConstArray{scratch.b, false}.at(n * block.inner) : operands.b.at(block.k * shape_.columns + n);
   };
   const auto compute = [&](std::int64_t m, std::int64_t n, std::int64_t rows, std::int64_t columns,
                            std::uint32_t member) {
@@ -233,14 +275,30 @@ absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, ConstAr
                   : inner_is_cut()      ? scratch.sums + m * shape_.columns + n
                                         : scratch.tile(member);
     const TileShape tile = tile_shape(block, rows, columns);
-    auto* own = reinterpret_cast<std::byte*>(scratch.tile(member)) + floats(grid_.rows * grid_.columns);
-    absl::Status status = engine_->run(tile, member, a_block.at(m * shape_.inner).data, b_tile(n).data, sums, own);
+    absl::Status status = engine_->run(tile, member, a_block.at(m * shape_.inner).data, b_tile(n).data, sums,
+                                       engine_scratch(scratch, member));
+    if (status.ok() && block.last_inner && shape_.side.inner > 0) {
+      status = run_side_tile(operands, scratch, member, {block.m + m, block.n + n, m, rows, columns}, sums);
+    }
     if (status.ok() && !shape_.trivial_finish && block.last_inner) {
       finish_tile(finish, sums, tile.ldc, block.m + m, block.n + n, rows, columns, shape_.columns);
     }
     return status;
   };
   return for_tiles(pool, grid_, block.rows, block.columns, compute);
+}
+
+absl::Status RowProduct::run_side_tile(const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
+                                       const Place& tile, float* sums) const {
+  const SideShape& side = shape_.side;
+  const ConstArray a = convert_side_a_ ? ConstArray{scratch.side_a, false}.at(tile.row_in_block * side.inner)
+                                       : operands.side_a.at(tile.row * side.inner);
+  // Column blocks and rows of B both begin n * inner elements in.
+  const ConstArray b = convert_side_b_     ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
+                       : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
+                                           : operands.side_b.at(tile.column);
+  return engine_->run(side_tile_shape(tile.rows, tile.columns), member, a.data, b.data, sums,
+                      engine_scratch(scratch, member));
 }
 
 struct WeightProduct::Scratch {

@@ -34,6 +34,15 @@ struct TileGrid {
   std::int64_t columns = 0;
 };
 
+/// A second product added to a first one's sums before they are finished: alpha A [rows, inner] times B.
+struct SideShape {
+  std::int64_t inner = 0;  // 0: there is none
+  bool b_transposed = false;
+  bool a_bfloat16 = false;
+  bool b_bfloat16 = false;
+  float alpha = 1.0F;
+};
+
 /// A [rows, inner] times B into out [rows, columns].
 struct ProductShape {
   std::int64_t rows = 0;
@@ -43,6 +52,14 @@ struct ProductShape {
   bool a_bfloat16 = false;
   bool b_bfloat16 = false;
   bool trivial_finish = false;  // the sums are the result: Finish::trivial()
+  SideShape side = {};          // its operands take the same engine
+};
+
+struct ProductOperands {
+  ConstArray a;
+  ConstArray b;
+  ConstArray side_a = {};  // with SideShape
+  ConstArray side_b = {};
 };
 
 /// y = x w^T and dx = dy w.
@@ -53,10 +70,19 @@ class RowProduct {
   absl::Status prepare_rows(std::int64_t rows) const;
   /// Valid once everything of the program is planned: the engines' own scratch grows until then.
   Bytes scratch_bytes(std::uint32_t members) const;
-  absl::Status run(ThreadPool& pool, std::int64_t rows, ConstArray a, ConstArray b, const Finish& finish,
+  absl::Status run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                    std::byte* scratch) const;
 
+  /// Products of few rows read their weights once, as few_rows_product; they have no side.
+  static bool few_rows(const ProductShape& shape) { return shape.b_transposed && shape.rows <= kFewRows; }
+
  private:
+  /// A tile of the result.
+  struct Place {
+    std::int64_t row = 0, column = 0;
+    std::int64_t row_in_block = 0;
+    std::int64_t rows = 0, columns = 0;
+  };
   /// Part of the product whose operands are in reach of the tiles: rows m ..., columns n ..., inner k ... of it.
   struct Block {
     std::int64_t m = 0, n = 0, k = 0;
@@ -65,13 +91,17 @@ class RowProduct {
   };
   struct Scratch;
 
-  bool few_rows() const { return shape_.b_transposed && shape_.rows <= kFewRows; }
   bool inner_is_cut() const { return inner_block_ < shape_.inner; }
   Scratch divide(std::byte* scratch) const;
+  std::byte* engine_scratch(const Scratch& scratch, std::uint32_t member) const;
   TileShape tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const;
+  TileShape side_tile_shape(std::int64_t rows, std::int64_t columns) const;
   absl::Status prepare_block(const Block& block) const;
-  absl::Status run_block(ThreadPool& pool, const Block& block, ConstArray a, ConstArray b, const Finish& finish,
+  absl::Status run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands, const Finish& finish,
                          const Scratch& scratch) const;
+  absl::Status run_side_tile(const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
+                             const Place& tile, float* sums) const;
+  void copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const;
   /// Calls enter_rows(m, rows) and enter_block(block), in order, until one fails.
   template <typename EnterRows, typename EnterBlock>
   absl::Status walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const;
@@ -81,6 +111,8 @@ class RowProduct {
   TileGrid grid_;
   bool convert_a_ = false;
   bool convert_b_ = false;  // or only packed: sgemm is slow on long rows of which it reads a piece each
+  bool convert_side_a_ = false;
+  bool convert_side_b_ = false;
   std::int64_t rows_block_ = 0;
   std::int64_t columns_block_ = 0;
   std::int64_t inner_block_ = 0;

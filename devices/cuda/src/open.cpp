@@ -9,17 +9,36 @@ namespace rondo::devices::cuda {
 
 bool has_kernels() { return kernel_image().data != nullptr; }
 
+namespace {
+
+absl::StatusOr<std::uint32_t> count_cards(const Driver& driver) {
+  const Result started = driver.init(0);
+  if (started == kNoDevice) return 0;
+  RONDO_RETURN_IF_ERROR(status_of(driver, started, "cuInit"));
+  int count = 0;
+  RONDO_RETURN_IF_ERROR(status_of(driver, driver.device_count(&count), "cuDeviceGetCount"));
+  return static_cast<std::uint32_t>(std::max(count, 0));
+}
+
+}  // namespace
+
+absl::StatusOr<DriverInfo> describe_driver() {
+  RONDO_ASSIGN_OR_RETURN(const Driver* driver, find_driver());
+  int version = 0;
+  RONDO_RETURN_IF_ERROR(status_of(*driver, driver->driver_version(&version), "cuDriverGetVersion"));
+  DriverInfo info;
+  info.major = static_cast<std::uint32_t>(std::max(version, 0) / 1000);
+  info.minor = static_cast<std::uint32_t>(std::max(version, 0) % 1000 / 10);
+  RONDO_ASSIGN_OR_RETURN(info.cards, count_cards(*driver));
+  return info;
+}
+
 absl::StatusOr<std::uint32_t> count_cuda() {
   if (kernel_image().data == nullptr) {
     return unimplemented("this build has no CUDA kernels: configure it with RONDO_CUDA=ON (preset cuda)");
   }
   RONDO_ASSIGN_OR_RETURN(const Driver* driver, find_driver());
-  const Result started = driver->init(0);
-  if (started == kNoDevice) return 0;
-  RONDO_RETURN_IF_ERROR(status_of(*driver, started, "cuInit"));
-  int count = 0;
-  RONDO_RETURN_IF_ERROR(status_of(*driver, driver->device_count(&count), "cuDeviceGetCount"));
-  return static_cast<std::uint32_t>(std::max(count, 0));
+  return count_cards(*driver);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, DeviceProfile* estimate) {

@@ -52,7 +52,7 @@ class OwnMemory final : public CardMemory {
 
 class CardDevice final : public Device, private HostBackend {
  public:
-  CardDevice(CardOptions options, FailurePlan failure, std::unique_ptr<cpu::CpuExecutor> executor);
+  CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdown, std::unique_ptr<cpu::CpuExecutor> executor);
   ~CardDevice() override { failure_.release(); }  // before the queues end
 
   const DeviceCaps& caps() const override { return caps_; }
@@ -85,18 +85,22 @@ class CardDevice final : public Device, private HostBackend {
   const std::shared_ptr<RootComplex> root_;           // shared by the cards on it
   DeviceCaps caps_;
   FailureSwitch failure_;
+  const Slowdown slowdown_;
+  std::atomic<std::uint64_t> computed_ = 0;  // programs begun; relaxed: only the compute queue's thread counts
   std::array<std::atomic<std::uint64_t>, 3> drawn_{};  // jitters drawn by role; relaxed: each is only its own counter
   std::vector<std::unique_ptr<HostQueue>> queues_;     // last: their threads use everything above
 };
 
-CardDevice::CardDevice(CardOptions options, FailurePlan failure, std::unique_ptr<cpu::CpuExecutor> executor)
+CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdown,
+                       std::unique_ptr<cpu::CpuExecutor> executor)
     : options_(std::move(options)),
       executor_(std::move(executor)),
       budget_(std::make_shared<MemoryBudget>(
           options_.name, options_.memory_limit > 0 ? std::min(options_.memory_limit, options_.profile.memory_bytes)
                                                    : options_.profile.memory_bytes)),
       root_(options_.root != nullptr ? options_.root : make_root_complex()),
-      failure_(std::move(failure)) {
+      failure_(std::move(failure)),
+      slowdown_(slowdown) {
   const DeviceProfile& profile = options_.profile;
   root_->up.attach(profile.link_up);
   root_->down.attach(profile.link_down);
@@ -172,7 +176,8 @@ absl::StatusOr<Moment> CardDevice::run(const HostWork& work, Moment ready, bool 
   const auto* program = dynamic_cast<const CardProgram*>(work.program);
   if (program == nullptr) return internal_error("the program was compiled by another backend");
   RONDO_RETURN_IF_ERROR(program->check(*work.bindings, this));
-  const double seconds = program->seconds(*work.bindings) * jitter(work.role);
+  const double slower = slowdown_.at(1 + computed_.fetch_add(1, std::memory_order_relaxed));
+  const double seconds = program->seconds(*work.bindings) * jitter(work.role) * slower;
   if (!timed()) {
     RONDO_RETURN_IF_ERROR(executor_->execute(*program->inner(), *work.bindings));
     if (corrupt) spoil(work.bindings->tensors[program->first_written()]);
@@ -248,13 +253,16 @@ absl::StatusOr<FailurePlan> check_options(const CardOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Device>> open_emulated(const CardOptions& options, ThreadPool& threads) {
   RONDO_ASSIGN_OR_RETURN(FailurePlan failure, check_options(options));
+  RONDO_ASSIGN_OR_RETURN(const Slowdown slowdown, parse_slowdown(options.profile.slow_at));
   auto executor = std::make_unique<cpu::CpuExecutor>(threads);
-  return std::unique_ptr<Device>(std::make_unique<CardDevice>(options, std::move(failure), std::move(executor)));
+  return std::unique_ptr<Device>(
+      std::make_unique<CardDevice>(options, std::move(failure), slowdown, std::move(executor)));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> open_timed(const CardOptions& options) {
   RONDO_ASSIGN_OR_RETURN(FailurePlan failure, check_options(options));
-  return std::unique_ptr<Device>(std::make_unique<CardDevice>(options, std::move(failure), nullptr));
+  RONDO_ASSIGN_OR_RETURN(const Slowdown slowdown, parse_slowdown(options.profile.slow_at));
+  return std::unique_ptr<Device>(std::make_unique<CardDevice>(options, std::move(failure), slowdown, nullptr));
 }
 
 }  // namespace rondo::devices::emulated

@@ -38,6 +38,28 @@ bool has_validation(const GlobalFunctions& global) {
                      [](const VkLayerProperties& layer) { return std::strcmp(layer.layerName, kValidation) == 0; });
 }
 
+VkApplicationInfo application_info() {
+  VkApplicationInfo application{};
+  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+  application.pApplicationName = "rondo";
+  application.apiVersion = VK_API_VERSION_1_2;
+  return application;
+}
+
+/// The loader unloads drivers with the last instance. That takes time when the next one loads them again, and some leak
+/// (Mesa 22: 128 bytes each time): an instance that nobody uses keeps them for the life of the process.
+void keep_drivers_loaded(const GlobalFunctions& global) {
+  static const bool kept = [&global] {
+    const VkApplicationInfo application = application_info();
+    VkInstanceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+    info.pApplicationInfo = &application;
+    VkInstance forever = VK_NULL_HANDLE;
+    return global.CreateInstance(&info, nullptr, &forever) == VK_SUCCESS;
+  }();
+  static_cast<void>(kept);
+}
+
 /// The features that everything here rests on, chained to be asked for or enabled.
 struct Lacking {
   std::string text;
@@ -90,10 +112,7 @@ absl::Status Instance::create(const GlobalFunctions& global) {
     return absl::UnavailableError(
         fmt::format("{} is not on this machine; install vulkan-validationlayers", kValidation));
   }
-  VkApplicationInfo application{};
-  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-  application.pApplicationName = "rondo";
-  application.apiVersion = VK_API_VERSION_1_2;
+  const VkApplicationInfo application = application_info();
   VkInstanceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
   info.pApplicationInfo = &application;
@@ -112,6 +131,7 @@ absl::Status Instance::create(const GlobalFunctions& global) {
         "Vulkan cannot be started ({}); is the driver of the card installed? (mesa-vulkan-drivers, or the vendor's)",
         name_of(result)));
   }
+  keep_drivers_loaded(global);
   RONDO_RETURN_IF_ERROR(load_functions(global, instance_, functions_));
   if (!validating) return absl::OkStatus();
   if (functions_.CreateDebugUtilsMessengerEXT == nullptr ||

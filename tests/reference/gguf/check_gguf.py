@@ -1,4 +1,5 @@
-"""Reads GGUF files of gguf_probe with the package gguf and compares every key and number with the model's files.
+"""Reads GGUF files of gguf_probe with the package gguf and compares every key and number with the model's files; writes
+others with the package and compares what the probe reads: numbers, and what transformers makes of the directory.
 
 Usage: check_gguf.py --probe PROGRAM [--model FOLDER]...     (gguf 0.19.0, numpy, torch, safetensors, transformers)
 Every check prints a line; the exit status is the number of failures. --model adds published model directories.
@@ -13,12 +14,15 @@ import traceback
 
 import numpy as np
 import torch
-from gguf import MODEL_ARCH, GGUFReader
+from gguf import MODEL_ARCH, GGUFReader, GGUFWriter
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize, quantize
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from gguf.tensor_mapping import get_tensor_name_map
+from make_goldens import HALVES, random_blocks
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3}
@@ -149,6 +153,104 @@ def adapter(folder, scratch):
         same_tensor(found[f"{names.get_name(module)}.weight.{factor.lower()}"], weights, "f32")
 
 
+def decoding(name, scratch):
+    """A million random numbers of a type, bit for bit."""
+    random = np.random.default_rng(17)
+    numbers, _ = GGML_QUANT_SIZES[Type[name]]
+    blocks = np.concatenate([random_blocks(random, name) for _ in range(3000 if numbers == 1 else 1000)])
+    (scratch / "codes").write_bytes(blocks.tobytes())
+    probe("decode", Type[name].value, scratch / "codes", scratch / "numbers")
+    wanted = dequantize(blocks, Type[name]).astype(np.float32)
+    found = np.frombuffer((scratch / "numbers").read_bytes(), dtype=np.float32)
+    assert found.tobytes() == wanted.tobytes(), f"{(found != wanted).sum()} of {wanted.size} numbers differ"
+
+
+TEXTS = ["Hello, world! It's 2024.", "  two  blanks \n\n lines\t", "\u00dcber caf\u00e9 \u4f60\u597d \U0001f680", "",
+         "<|im_start|>user\nhi<|im_end|>\n", "x = {'a': [1, 22, 333]}  # don't"]
+
+
+def round_trip(folder, scratch):
+    """Exported, read back, loaded by transformers: the same logits, ids and templates as the directory's own."""
+    file, back = scratch / f"{folder.name}-back.gguf", scratch / f"{folder.name}-back"
+    probe("model", folder, "f32", file)
+    probe("import", file, back)
+    base, found = tensors_in(folder / "model.safetensors"), tensors_in(back / "model.safetensors")
+    assert base.keys() == found.keys() and all((base[name] == found[name]).all() for name in base)
+    theirs, ours = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(back)
+    for text in TEXTS:
+        assert ours(text).input_ids == theirs(text).input_ids, text
+        assert ours.decode(ours(text).input_ids) == theirs.decode(theirs(text).input_ids), text
+    chat = [{"role": "user", "content": "hi"}]
+    assert ours.apply_chat_template(chat, tokenize=False) == theirs.apply_chat_template(chat, tokenize=False)
+    assert (ours.bos_token, ours.eos_token, ours.pad_token) == (theirs.bos_token, theirs.eos_token, theirs.pad_token)
+    ids = torch.tensor([theirs("Hello, world").input_ids])
+    with torch.no_grad():
+        wanted = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(ids).logits
+        logits = AutoModelForCausalLM.from_pretrained(back, dtype=torch.float32)(ids).logits
+    assert torch.equal(logits, wanted), (logits - wanted).abs().max()
+
+
+def foreign(scratch):
+    """A llama file of the package's own making, its matrices random blocks of every type in turn."""
+    heads, width, layers, vocabulary = 2, 256, 3, 8
+    random = np.random.default_rng(23)
+    file, wanted = scratch / "foreign.gguf", {}
+    writer = GGUFWriter(str(file), "llama")
+    writer.add_block_count(layers)
+    writer.add_context_length(128)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([b"<unk>", b"<s>", b"</s>", b"a", b"b", b"ab", b"\xe2\x96\x81", b"<0x41>"])
+    writer.add_token_scores([0.0, 0.0, 0.0, -1.0, -2.0, -3.0, -4.0, 0.0])
+    writer.add_token_types([2, 3, 3, 1, 1, 1, 1, 6])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    kinds = [name for name in HALVES if name != "F32"]
+    made = 0
+
+    def add(name, theirs, rows):
+        nonlocal made
+        kind = Type[kinds[made % len(kinds)]]
+        made += 1
+        blocks = np.empty(0, dtype=np.uint8)
+        while blocks.size < rows * width // GGML_QUANT_SIZES[kind][0] * GGML_QUANT_SIZES[kind][1]:
+            blocks = np.concatenate([blocks, random_blocks(random, kind.name)])
+        data = blocks[: rows * width // GGML_QUANT_SIZES[kind][0] * GGML_QUANT_SIZES[kind][1]].reshape(rows, -1)
+        writer.add_tensor(theirs, data.copy(), raw_dtype=kind)
+        wanted[name] = dequantize(data, kind).astype(np.float32).reshape(rows, width)
+
+    def norm(name, theirs):
+        wanted[name] = random.standard_normal(width).astype(np.float32)
+        writer.add_tensor(theirs, wanted[name])
+
+    add("model.embed_tokens.weight", "token_embd.weight", vocabulary)
+    for i in range(layers):
+        for theirs, ours in (("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"), ("attn_v", "self_attn.v_proj"),
+                             ("attn_output", "self_attn.o_proj"), ("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"),
+                             ("ffn_down", "mlp.down_proj")):
+            add(f"model.layers.{i}.{ours}.weight", f"blk.{i}.{theirs}.weight", width)
+        norm(f"model.layers.{i}.input_layernorm.weight", f"blk.{i}.attn_norm.weight")
+        norm(f"model.layers.{i}.post_attention_layernorm.weight", f"blk.{i}.ffn_norm.weight")
+    norm("model.norm.weight", "output_norm.weight")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    probe("import", file, scratch / "foreign")
+    found = tensors_in(scratch / "foreign" / "model.safetensors")
+    assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
+    for name, weights in wanted.items():
+        if ".q_proj." in name or ".k_proj." in name:  # (i, half) of each head back to (half, i)
+            weights = weights.reshape(heads, -1, 2, width).swapaxes(1, 2).reshape(weights.shape)
+        assert found[name].tobytes() == np.ascontiguousarray(weights).tobytes(), name
+    tokenizer = AutoTokenizer.from_pretrained(scratch / "foreign")
+    assert tokenizer("ab A").input_ids == [1, 6, 5, 6, 7], tokenizer("ab A").input_ids
+
+
 def main():
     global PROBE
     parser = argparse.ArgumentParser()
@@ -162,11 +264,16 @@ def main():
             probe("init", arch, scratch / arch)
             for quantization in TYPES:
                 check(f"{arch} {quantization}", model, scratch / arch, quantization, "gpt-2", scratch)
+            check(f"{arch} round trip", round_trip, scratch / arch, scratch)
+        for name in HALVES:
+            check(f"decode {name}", decoding, name, scratch)
+        check("foreign file", foreign, scratch)
         for case in ("plain", "rslora"):
             check(f"adapter {case}", adapter, ROOT / "tests" / "data" / "merge" / case, scratch)
         for folder in arguments.model:
             for quantization in TYPES:
                 check(f"{folder.name} {quantization}", model, folder, quantization, "smollm", scratch)
+            check(f"{folder.name} round trip", round_trip, folder, scratch)
     print(f"{len(FAILURES)} failures")
     return len(FAILURES)
 

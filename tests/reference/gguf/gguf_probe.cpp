@@ -1,20 +1,57 @@
-// Writes GGUF files for the comparison with the package gguf.
+// Writes and reads GGUF files for the comparison with the package gguf.
 //
 //   gguf_probe init ARCH FOLDER                            a small random model
 //   gguf_probe model FOLDER QUANTIZATION FILE
 //   gguf_probe adapter FOLDER ADAPTER QUANTIZATION FILE
+//   gguf_probe import FILE FOLDER                          a model directory of what the file holds
+//   gguf_probe decode TYPE CODES NUMBERS                   blocks of a type (its number) to fp32
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "coding.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/gguf/export.h"
+#include "rondo/gguf/import.h"
+#include "rondo/model/config_documents.h"
 #include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
 
 namespace {
 
 using namespace rondo;
+
+absl::Status import(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  RONDO_ASSIGN_OR_RETURN(const Documents documents, gguf::import_documents(file));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(documents));
+  RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, gguf::import_tensors(file));
+  RONDO_RETURN_IF_ERROR(model::check_model_tensors(config, files));
+  std::filesystem::create_directories(folder);
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    if (!documents.has(name)) continue;
+    RONDO_RETURN_IF_ERROR(write_file_atomically(folder / name, *documents.read(name)));
+  }
+  std::vector<model::TensorToWrite> tensors;
+  for (const auto& [name, view] : files.tensors()) tensors.push_back({name, model::WeightType::kFloat32, view.shape});
+  return model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, std::span<std::byte> out) {
+    model::TensorFiles::read_as_float32(*files.find(tensors[i].name),
+                                        {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+    return absl::OkStatus();
+  });
+}
+
+absl::Status decode(const std::string& type, const std::string& from, const std::string& to) {
+  const gguf::Coding* coding = gguf::find_coding(static_cast<std::uint32_t>(std::stoul(type)));
+  if (coding == nullptr) return invalid_input("type {} is not read", type);
+  RONDO_ASSIGN_OR_RETURN(const std::string codes, read_file(from));
+  std::string numbers(codes.size() / coding->block_bytes * coding->block_numbers * sizeof(float), '\0');
+  gguf::decode_stretch(*coding, std::as_bytes(std::span(codes)), 0,
+                       {reinterpret_cast<float*>(numbers.data()), numbers.size() / sizeof(float)});
+  return write_file_atomically(to, numbers);
+}
 
 absl::Status run(const std::vector<std::string>& words) {
   if (words.size() == 3 && words[0] == "init") {
@@ -23,9 +60,11 @@ absl::Status run(const std::vector<std::string>& words) {
     options.tie_word_embeddings = words[1] == "qwen2";
     return model::init_model(options, words[2]);
   }
+  if (words.size() == 3 && words[0] == "import") return import(words[1], words[2]);
+  if (words.size() == 4 && words[0] == "decode") return decode(words[1], words[2], words[3]);
   const bool adapter = words.size() == 5 && words[0] == "adapter";
   if (!adapter && !(words.size() == 4 && words[0] == "model")) return invalid_input("expected another command line");
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(words[1]));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(std::filesystem::path(words[1])));
   if (adapter) {
     const std::filesystem::path folder = words[2];
     RONDO_ASSIGN_OR_RETURN(const model::LoraConfig lora, model::load_adapter_config(folder));

@@ -129,6 +129,27 @@ TEST(ParseFailure, BadTexts_AreRefusedWithTheGrammar) {
   }
 }
 
+TEST(ParseSlowdown, GoodTexts_AreUnderstood) {
+  const auto open = parse_slowdown("2.5x@compute:40");
+  ASSERT_TRUE(open.ok());
+  EXPECT_EQ(open->at(39), 1);
+  EXPECT_EQ(open->at(40), 2.5);
+  EXPECT_EQ(open->at(1000000), 2.5);
+  const auto closed = parse_slowdown("2x@compute:40-90");
+  ASSERT_TRUE(closed.ok());
+  EXPECT_EQ(closed->at(90), 2);
+  EXPECT_EQ(closed->at(91), 1);
+  EXPECT_EQ(parse_slowdown("")->at(1), 1);
+}
+
+TEST(ParseSlowdown, BadTexts_AreRefusedWithTheGrammar) {
+  for (const char* text :
+       {"2", "2x", "2x@compute", "2x@compute:", "2x@compute:0", "2x@up:3", "0x@compute:1", "x@compute:1",
+        "-2x@compute:1", "nanx@compute:1", "2x@compute:9-3", "2x@compute:1-", "2x@compute:-1", "2x@compute:1s"}) {
+    EXPECT_THAT(message(parse_slowdown(text)), HasSubstr("2x@compute:40")) << text;
+  }
+}
+
 TEST(LoadHostProfile, File_GivesTheSlowerOfTheTwoUpdateTimes) {
   const std::string file = yaml_file(
       "big: {memory_bytes: 256e9, memory_bandwidth: 280e9, optimizer_parameters_per_second: 2e9, disk_bandwidth: 3e9}\n"

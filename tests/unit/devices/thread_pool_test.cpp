@@ -75,12 +75,18 @@ TEST(ThreadPool, ConcurrentCallers_TakeTurns) {
   EXPECT_EQ(mixed, 0);
 }
 
-TEST(ThreadPool, SeveralTasksThatTakeTime_RunAtTheSameTime) {
-  ThreadPool pool(4);
-  const auto begin = std::chrono::steady_clock::now();
-  pool.parallel_for(4,
-                    [](std::int64_t, std::uint32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(350));
+TEST(ThreadPool, TasksThatWaitForEachOther_RunAtTheSameTime) {
+  constexpr int kTasks = 4;
+  ThreadPool pool(kTasks);
+  std::atomic<int> arrived{0};
+  std::atomic<int> alone{0};
+  pool.parallel_for(kTasks, [&](std::int64_t, std::uint32_t) {
+    ++arrived;
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (arrived < kTasks && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+    if (arrived < kTasks) ++alone;
+  });
+  EXPECT_EQ(alone, 0);
 }
 
 TEST(ThreadPool, ZeroThreads_MeansWhatTheProcessMayUse) { EXPECT_GE(ThreadPool(0).threads(), 1U); }

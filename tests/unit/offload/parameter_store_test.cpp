@@ -149,5 +149,33 @@ TEST(ParameterStore, Phantom_HasSizesButNoMemory) {
   EXPECT_EQ(store.published(0).host(), nullptr);
 }
 
+TEST(ParameterStore, TwoPublishedVersions_LieApartAndTheMasterIsNeither) {
+  for (const devices::DType dtype : {devices::DType::kBfloat16, devices::DType::kFloat32}) {
+    auto store = *ParameterStore::make({{"frozen", 8, false, true}, {"trained", 8, true, true}}, dtype, false, {}, 2);
+    const auto first = [&](std::uint64_t version) {
+      float value = 0;
+      std::uint16_t bits = 0;
+      const std::byte* at = store.published(1, version).host();
+      if (dtype == devices::DType::kFloat32) {
+        std::memcpy(&value, at, sizeof value);
+        return value;
+      }
+      std::memcpy(&bits, at, sizeof bits);
+      return std::bit_cast<float>(std::uint32_t{bits} << 16U);
+    };
+    for (std::uint64_t version = 0; version <= 3; ++version) {
+      for (float& master : store.master(1)) master = static_cast<float>(version + 1);
+      store.publish_from_master(1, version);
+      store.set_version(1, version);
+      EXPECT_EQ(first(version), static_cast<float>(version + 1));
+      if (version > 0) {
+        EXPECT_EQ(first(version - 1), static_cast<float>(version)) << "the step at work reads it";
+      }
+      EXPECT_EQ(store.published(1).host(), store.published(1, version).host()) << "the newest";
+    }
+    EXPECT_EQ(store.published(0, 0).host(), store.published(0, 1).host()) << "what is not trained has one";
+  }
+}
+
 }  // namespace
 }  // namespace rondo::offload

@@ -65,8 +65,9 @@ class Published {
   Plan plan(std::uint32_t staleness) const {
     PlanRequest request;
     request.keep = Keep::kAll;
-    request.staleness = staleness;
-    auto plan = make_plan(model, work, machine, request);
+    Workload lagging = work;
+    lagging.staleness = staleness;
+    auto plan = make_plan(model, lagging, machine, request);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return plan.ok() ? *std::move(plan) : Plan();
   }

@@ -145,7 +145,9 @@ TEST(Simulate, StalenessOne_NothingDrains) {
   ASSERT_EQ(plan.slots.size(), 9U);
   const double work = 0.01 * 8 * 3;
   const double drained = simulate(plan, scene.model, scene.work, scene.machine, 2).prediction.step_seconds;
-  const double stale = simulate(plan, scene.model, scene.work, scene.machine, 8, 1).prediction.step_seconds;
+  Workload lagging = scene.work;
+  lagging.staleness = 1;
+  const double stale = simulate(plan, scene.model, lagging, scene.machine, 8).prediction.step_seconds;
   EXPECT_NEAR(stale, work, 1e-6);
   EXPECT_GT(drained, stale * 1.05);
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <random>
 
@@ -214,14 +213,16 @@ TEST(MixedCards, FourUnlikeCards_ReachNineTenthsOfTheirSpeeds) {
     EXPECT_LT(plan->predicted.step_seconds, step_of(card_scene({card}, 32))) << card;
 }
 
-class RandomPools : public testing::TestWithParam<unsigned> {};
+class RandomPools : public testing::TestWithParam<std::tuple<unsigned, std::uint32_t>> {};
 
 TEST_P(RandomPools, AddingADevice_NeverLengthensTheStep) {
-  std::mt19937 random(GetParam());
+  const auto [seed, staleness] = GetParam();
+  std::mt19937 random(seed);
   std::uniform_real_distribution<double> exponent(-1.2, 0.7);
   std::uniform_int_distribution<int> coin(0, 2);
   Scene scene = make_scene(10, 6, 3 * kLayerFlops);
   scene.work.reduction_group = 3;
+  scene.work.staleness = staleness;
   scene.machine.host.memory_bandwidth = 2e11;
   scene.machine.host.optimizer_parameters_per_second = 5e9;
   double before = 0;
@@ -232,7 +233,13 @@ TEST_P(RandomPools, AddingADevice_NeverLengthensTheStep) {
     profile.link_up = profile.link_down = 3e9 * std::pow(10.0, exponent(random));
     profile.link_latency_seconds = 1e-5;
     if (coin(random) == 0) scene.machine.devices.back().unified_memory = true;
-    const double step = step_of(scene);
+    const auto plan = make_plan(scene.model, scene.work, scene.machine, {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    for (DeviceIndex device = 0; device < plan->devices.size(); ++device) {
+      const bool used = std::ranges::any_of(plan->slots, [&](const Slot& slot) { return slot.device == device; });
+      EXPECT_EQ(used, plan->devices[device].unused_because.empty()) << device;
+    }
+    const double step = plan->predicted.step_seconds;
     if (before > 0) {
       EXPECT_LE(step, before * (1 + 1e-5)) << scene.machine.devices.size() << " devices";
     }
@@ -240,25 +247,20 @@ TEST_P(RandomPools, AddingADevice_NeverLengthensTheStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomPools, testing::Range(1U, 9U));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomPools, testing::Combine(testing::Range(1U, 9U), testing::Values(0U, 1U)));
 
 /// The step cannot be shorter than the work over all speeds; how far the plan is from it is known.
 TEST(LargePools, NinetyFourBlocksOnEightUnlikeDevices_GapIsBounded) {
   Scene scene = make_scene(188, 32, 6 * kLayerFlops);
   for (int i = 0; i < 8; ++i) add_device(scene, 1e12 * (1 + 0.3 * i));
-  const auto begin = std::chrono::steady_clock::now();
   const auto plan = make_plan(scene.model, scene.work, scene.machine, {});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   ASSERT_TRUE(plan.ok()) << plan.status();
   double speeds = 0;
   for (const DeviceShape& device : scene.machine.devices) speeds += device.profile.speed(scene.work.dtype);
   // A forward and a backward from what is kept, at least.
   const double least = 32 * (188 * 3 * kLayerFlops + 3 * 6 * kLayerFlops) / speeds;
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
   RecordProperty("percent_over_lower_bound", static_cast<int>(100 * (plan->predicted.step_seconds / least - 1)));
   EXPECT_LT(plan->predicted.bubble, 0.08);
-  // Not a measurement, which is a benchmark's: to catch a search that explodes.
-  EXPECT_LT(seconds, 20);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace rondo::tiny {
 namespace {
 
-using devices::contract::allocations_so_far;
+using rondo::allocation::allocations_so_far;
 
 class StepAllocation : public testing::TestWithParam<Placement> {};
 

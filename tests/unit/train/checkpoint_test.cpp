@@ -184,7 +184,7 @@ TEST_F(Checkpoint, OptimizerCutAnywhere_IsRefusedByName) {
 TEST_F(Checkpoint, StateOfAnotherProgram_IsRefusedAsSuch) {
   const fs::path checkpoint = written();
   put(checkpoint / "trainer_state.json", R"({"epoch": 1.0, "global_step": 3, "log_history": [], "max_steps": 6})");
-  expect_refused(read(checkpoint), {"trainer_state.json", "rondo", "not a checkpoint of this program"});
+  expect_refused(read(checkpoint), {"trainer_state.json", "Rondo", "not a checkpoint of this program"});
   put(checkpoint / "trainer_state.json", "[1, 2]");
   expect_refused(read(checkpoint), {"trainer_state.json", "not a JSON object"});
 }
@@ -196,7 +196,7 @@ TEST_F(Checkpoint, WrongValueInTheState_NamesItsKey) {
     for (const nlohmann::ordered_json& wrong : {nlohmann::ordered_json(-1), nlohmann::ordered_json(1.5),
                                                 nlohmann::ordered_json("3"), nlohmann::ordered_json(nullptr)}) {
       nlohmann::ordered_json changed = whole;
-      (changed.contains(key) ? changed : changed["rondo"])[key] = wrong;
+      (changed.contains(key) ? changed : changed["stateful_callbacks"]["Rondo"]["attributes"])[key] = wrong;
       put(file, changed.dump());
       expect_refused(read(file.parent_path()), {file.string(), key});
     }
@@ -247,6 +247,26 @@ TEST_F(Checkpoint, Prune_KeepsTheNewestAndRemovesWhatWasInterrupted) {
   EXPECT_FALSE(fs::exists(out_ / "checkpoint-2"));
   EXPECT_TRUE(fs::exists(out_ / "checkpoint-9") && fs::exists(out_ / "checkpoint-10"));
   EXPECT_TRUE(fs::exists(out_ / "notes.txt"));
+}
+
+TEST_F(Checkpoint, Prune_KeepsTheBestBesideTheNewest) {
+  offload::ParameterStore store = filled_store(model_, 4);
+  const auto left = [&](std::uint64_t limit, std::uint64_t best) {
+    for (const std::uint64_t step : {2U, 4U, 6U, 8U}) EXPECT_TRUE(write(step, model_, store).ok());
+    EXPECT_TRUE(prune_checkpoints(out_, limit, best).ok());
+    std::vector<std::uint64_t> steps;
+    for (const std::uint64_t step : {2U, 4U, 6U, 8U}) {
+      if (fs::exists(out_ / ("checkpoint-" + std::to_string(step)))) steps.push_back(step);
+    }
+    return steps;
+  };
+  using Steps = std::vector<std::uint64_t>;
+  EXPECT_EQ(left(3, 2), (Steps{2, 6, 8}));
+  EXPECT_EQ(left(2, 2), (Steps{2, 8}));
+  EXPECT_EQ(left(1, 4), (Steps{4, 8}));  // both are needed
+  EXPECT_EQ(left(1, 8), (Steps{8}));
+  EXPECT_EQ(left(2, 5), (Steps{6, 8}));  // a best that was not saved
+  EXPECT_EQ(left(9, 2), (Steps{2, 4, 6, 8}));
 }
 
 }  // namespace

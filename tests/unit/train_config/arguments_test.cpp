@@ -140,6 +140,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
                                         "--val_size=-0.1",
                                         "--val_size=1.5",
                                         "--devices=",
+                                        "--staleness=2",
                                         "--data_format=csv"};
   for (const std::string& flag : bad) {
     EXPECT_THAT(refusal({flag}), testing::AllOf(StartsWith("--"), HasSubstr("expected"))) << flag;
@@ -147,12 +148,13 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--packing", "--use_dora", "--staleness=1", "--load_best_model_at_end", "--optim=lion_8bit",
-                           "--schedule=1f1b", "--report_to=wandb"}) {
+  for (const char* flag : {"--packing", "--use_dora", "--greater_is_better", "--optim=lion_8bit", "--schedule=1f1b",
+                           "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_TRUE(parse_arguments("plan", {"--model=m", "--compare"}).ok());
   EXPECT_EQ(parsed({"--report_to=none", "--packing=false", "--optim=adamw_torch", "--staleness=0"}).optim, "adamw");
+  EXPECT_EQ(parsed({"--staleness=1"}).staleness, 1U);
 }
 
 TEST(Flags, Strings_TakeTheSpellingsOfOtherTools) {

@@ -23,6 +23,12 @@ std::string describe_schedules(const std::vector<partition::ComparedSchedule>& s
 /// Predicted beside measured. `document`: that of profile --json.
 std::string describe_profile(const nlohmann::ordered_json& document);
 
+/// `document`: that of runs --json.
+std::string describe_runs(const nlohmann::ordered_json& document);
+
+/// A row a point, then where each pool's throughput bends. `document`: that of plan --sweep or profile --sweep.
+std::string describe_sweep(const nlohmann::ordered_json& document);
+
 /// `document`: that of devices --json.
 std::string describe_devices(const nlohmann::ordered_json& document);
 

@@ -21,6 +21,9 @@ struct TerminalKind {
 /// Of a stream's file descriptor; the variables NO_COLOR and TERM are heeded.
 TerminalKind terminal_kind(std::FILE* stream);
 
+/// Columns of the terminal behind `stream`, 80 when it does not say.
+std::size_t terminal_width(std::FILE* stream);
+
 class Screen : public train::RunObserver {
  public:
   /// `log`: opened when the run starts, for appending when it is resumed; empty: none. `stream` is not owned.

@@ -75,12 +75,12 @@ absl::StatusOr<std::string> Fields::type() const {
   return text("type");
 }
 
-absl::StatusOr<Json> read_json(const std::filesystem::path& path) {
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+absl::StatusOr<Json> read_json(const Documents& documents, const std::string& name) {
+  RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
+  const std::string path = documents.place(name);
   Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) return invalid_input("{}: not valid JSON; is the file complete?", path.string());
-  if (!value.is_object())
-    return invalid_input("{}: expected a JSON object, found {}", path.string(), value.type_name());
+  if (value.is_discarded()) return invalid_input("{}: not valid JSON; is the file complete?", path);
+  if (!value.is_object()) return invalid_input("{}: expected a JSON object, found {}", path, value.type_name());
   return value;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/base/documents.h"
 
 namespace rondo::data::tok {
 
@@ -46,8 +46,8 @@ class Fields {
   std::string where_;
 };
 
-/// The file's value. Errors: InvalidArgument naming the path.
-absl::StatusOr<Json> read_json(const std::filesystem::path& path);
+/// A document's value. Errors: InvalidArgument naming its place.
+absl::StatusOr<Json> read_json(const Documents& documents, const std::string& name);
 
 /// Ids beyond this are taken for a damaged file.
 inline constexpr std::size_t kLargestId = (std::size_t{1} << 24U) - 1;

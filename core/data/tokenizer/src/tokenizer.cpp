@@ -32,7 +32,7 @@ absl::StatusOr<std::optional<std::string>> read_name(const tok::Fields& file, co
 
 class Tokenizer::Impl {
  public:
-  static absl::StatusOr<std::unique_ptr<const Impl>> load(const std::filesystem::path& folder);
+  static absl::StatusOr<std::unique_ptr<const Impl>> load(const Documents& documents);
 
   Encoded encode(std::string_view text, bool add_special_tokens) const;
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
@@ -49,7 +49,7 @@ class Tokenizer::Impl {
   };
 
   absl::Status read_components(const tok::Fields& file);
-  absl::Status read_names(const std::filesystem::path& folder);
+  absl::Status read_names(const Documents& documents);
   void place_tokens(const tok::Pieces& pieces, std::vector<tok::PlacedToken>& out, std::uint64_t& dropped) const;
 
   std::vector<tok::Normalizer> normalizers_;
@@ -86,16 +86,17 @@ absl::Status Tokenizer::Impl::read_components(const tok::Fields& file) {
   return absl::OkStatus();
 }
 
-absl::Status Tokenizer::Impl::read_names(const std::filesystem::path& folder) {
-  const bool configured = std::filesystem::exists(folder / "tokenizer_config.json");
-  const std::filesystem::path path = folder / (configured ? "tokenizer_config.json" : "config.json");
-  if (!configured && !std::filesystem::exists(path)) return absl::OkStatus();
-  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(path));
+absl::Status Tokenizer::Impl::read_names(const Documents& documents) {
+  const bool configured = documents.has("tokenizer_config.json");
+  const std::string document = configured ? "tokenizer_config.json" : "config.json";
+  if (!configured && !documents.has(document)) return absl::OkStatus();
+  const std::string path = documents.place(document);
+  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(documents, document));
   const tok::Fields file(json, "");
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (configured) {
       auto name = read_name(file, fmt::format("{}_token", kNames[i]));
-      if (!name.ok()) return with_context(name.status(), path.string());
+      if (!name.ok()) return with_context(name.status(), path);
       names_[i] = *std::move(name);
       continue;
     }
@@ -104,20 +105,20 @@ absl::Status Tokenizer::Impl::read_names(const std::filesystem::path& folder) {
     const tok::Json& value = field.value().is_array() && !field.value().empty() ? field.value()[0] : field.value();
     if (value.is_null()) continue;
     auto id = tok::token_id(tok::Fields(value, field.where()));
-    if (!id.ok()) return with_context(id.status(), path.string());
+    if (!id.ok()) return with_context(id.status(), path);
     const std::string* const spelling = spelling_of(*id);
     if (spelling != nullptr) names_[i] = *spelling;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::load(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "tokenizer.json";
-  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(path));
+absl::StatusOr<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::load(const Documents& documents) {
+  const std::string document = "tokenizer.json";
+  RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(documents, document));
   auto impl = std::make_unique<Impl>();
   const absl::Status status = impl->read_components(tok::Fields(json, ""));
-  if (!status.ok()) return with_context(status, path.string());
-  RONDO_RETURN_IF_ERROR(impl->read_names(folder));
+  if (!status.ok()) return with_context(status, documents.place(document));
+  RONDO_RETURN_IF_ERROR(impl->read_names(documents));
   return std::unique_ptr<const Impl>(std::move(impl));
 }
 
@@ -209,8 +210,8 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-absl::StatusOr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  RONDO_ASSIGN_OR_RETURN(std::unique_ptr<const Impl> impl, Impl::load(folder));
+absl::StatusOr<Tokenizer> Tokenizer::load(const Documents& documents) {
+  RONDO_ASSIGN_OR_RETURN(std::unique_ptr<const Impl> impl, Impl::load(documents));
   return Tokenizer(std::move(impl));
 }
 

@@ -287,6 +287,10 @@ absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& mode
 
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "adapter_config.json";
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(folder, ignored)) {
+    return invalid_input("{}: is a file, expected the directory of an adapter in PEFT's layout", folder.string());
+  }
   RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxConfigBytes));
   if (!document.is_object()) {
     return invalid_input("{}: expected an object, found {}", path.string(), excerpt(document));

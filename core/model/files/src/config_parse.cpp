@@ -5,9 +5,8 @@
 #include "config_rope.h"
 #include "family.h"
 #include "json_fields.h"
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
-#include "rondo/model/config.h"
+#include "rondo/model/config_documents.h"
 
 namespace rondo::model {
 namespace {
@@ -220,25 +219,28 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   return config;
 }
 
-absl::StatusOr<ModelConfig> load_config(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > kMaxConfigBytes) {
-    return invalid_input("{}: expected at most {} bytes, found {}", path.string(), kMaxConfigBytes, size);
-  }
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  return parse_config(text, path.string());
+absl::StatusOr<ModelConfig> load_config(const Documents& documents) {
+  RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read("config.json", kMaxConfigBytes));
+  return parse_config(text, documents.place("config.json"));
 }
 
-std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config) {
+absl::StatusOr<ModelConfig> load_config(const std::filesystem::path& folder) { return load_config(Documents(folder)); }
+
+std::vector<std::int32_t> load_stop_ids(const Documents& documents, const ModelConfig& config) {
   // The file is optional and only refines config.json: one that cannot be read is as good as none.
-  const auto document = read_json_file(folder / "generation_config.json", kMaxConfigBytes);
+  const std::string name = "generation_config.json";
+  const auto text = documents.read(name, kMaxConfigBytes);
+  if (!text.ok()) return config.eos_token_ids;
+  const auto document = parse_json(*text, name);
   if (!document.ok() || !document->is_object()) return config.eos_token_ids;
-  Fields fields(*document, "generation_config.json");
+  Fields fields(*document, name);
   if (!fields.has("eos_token_id")) return config.eos_token_ids;
   std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", std::nullopt);
   return fields.status().ok() && !ids.empty() ? ids : config.eos_token_ids;
+}
+
+std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config) {
+  return load_stop_ids(Documents(folder), config);
 }
 
 }  // namespace rondo::model

@@ -21,15 +21,6 @@ absl::Status not_finite(const TensorView& tensor) {
   return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
 }
 
-/// `count` numbers of a tensor from `first` on, as a tensor of its own.
-TensorView piece_of(const TensorView& tensor, std::uint64_t first, std::uint64_t count) {
-  const std::size_t width = weight_type_size(tensor.type);
-  TensorView piece = tensor;
-  piece.shape = {count};
-  piece.data = tensor.data.subspan(first * width, count * width);
-  return piece;
-}
-
 /// Numbers of one type as they will be read back.
 bool stored_finite(std::span<const std::byte> bytes, WeightType type, std::vector<float>& scratch) {
   TensorView stored;
@@ -74,7 +65,7 @@ class Merger {
     const std::size_t row_bytes = out.size() / rows;
     row_.resize(width);
     for (std::uint64_t r = 0; r < rows; ++r) {
-      TensorFiles::read_as_float32(piece_of(source, r * width, width), row_);
+      TensorFiles::read_as_float32(source, r * width, row_);
       if (!all_finite(row_)) return not_finite(source);
       if (adapted) add_product(r);
       const std::span<std::byte> place = out.subspan(r * row_bytes, row_bytes);

@@ -1,5 +1,6 @@
 // Conversions between fp32, bf16 and fp16. Files hold little-endian numbers at any address, so that every access goes
 // through a copy of its bytes (which compilers turn into plain loads).
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstring>
@@ -10,6 +11,8 @@ namespace rondo::model {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian and are read without swapping");
+
+constexpr std::size_t kPiece = 1U << 16U;  // numbers decoded at a time
 
 template <typename Number>
 Number load(const std::byte* data, std::size_t index) {
@@ -63,7 +66,13 @@ std::uint16_t to_float16(float value) {
 
 void TensorFiles::read_as_float32(const TensorView& tensor, std::span<float> out) {
   assert(out.size() == tensor.elements());
-  const std::byte* data = tensor.data.data();
+  read_as_float32(tensor, 0, out);
+}
+
+void TensorFiles::read_as_float32(const TensorView& tensor, std::uint64_t first, std::span<float> out) {
+  assert(first + out.size() <= tensor.elements());
+  if (tensor.decode) return tensor.decode(first, out);
+  const std::byte* data = tensor.data.data() + first * weight_type_size(tensor.type);
   switch (tensor.type) {
     case WeightType::kFloat32:
       if (!out.empty()) std::memcpy(out.data(), data, out.size_bytes());
@@ -79,6 +88,15 @@ void TensorFiles::read_as_float32(const TensorView& tensor, std::span<float> out
 
 void TensorFiles::read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out) {
   assert(out.size() == tensor.elements());
+  if (tensor.decode) {
+    std::vector<float> piece;
+    for (std::size_t first = 0; first < out.size(); first += piece.size()) {
+      piece.resize(std::min(kPiece, out.size() - first));
+      tensor.decode(first, piece);
+      for (std::size_t i = 0; i < piece.size(); ++i) out[first + i] = to_bfloat16(piece[i]);
+    }
+    return;
+  }
   const std::byte* data = tensor.data.data();
   switch (tensor.type) {
     case WeightType::kFloat32:

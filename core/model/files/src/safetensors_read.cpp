@@ -78,13 +78,31 @@ absl::StatusOr<TensorFiles> TensorFiles::open_model(const std::filesystem::path&
   opened.origin_ = folder.string();
   std::set<std::string> shards;
   for (const auto& [name, shard] : places) shards.insert(shard);
-  for (const std::string& shard : shards) RONDO_RETURN_IF_ERROR(opened.add_file(folder / shard));
+  for (const std::string& shard : shards) {
+    // Also of a link to a file that is not there: a download that was cut short.
+    if (!std::filesystem::exists(folder / shard, ignored)) {
+      return invalid_input("{}: {}, one of its {} shards, is missing: an incomplete download? Fetch the model again",
+                           (folder / kIndexFile).string(), (folder / shard).string(), shards.size());
+    }
+    RONDO_RETURN_IF_ERROR(opened.add_file(folder / shard));
+  }
   for (const auto& [name, shard] : places) {
     const TensorView* view = opened.find(name);
     const std::string expected = (folder / shard).string();
     if (view != nullptr && view->file == expected) continue;
     return invalid_input("{}: tensor {}: expected in {}, found in {}", (folder / kIndexFile).string(),
                          quoted_name(name), expected, view == nullptr ? "no shard" : view->file);
+  }
+  return opened;
+}
+
+TensorFiles TensorFiles::from_views(MappedFile file, std::vector<TensorView> views) {
+  TensorFiles opened;
+  opened.origin_ = file.path().string();
+  opened.files_.push_back(std::make_unique<MappedFile>(std::move(file)));
+  for (TensorView& view : views) {
+    std::string name = view.name;
+    opened.tensors_.emplace(std::move(name), std::move(view));
   }
   return opened;
 }

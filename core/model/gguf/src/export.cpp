@@ -57,11 +57,12 @@ TensorType type_for(TensorType wanted, const std::vector<std::uint64_t>& shape) 
   return fits ? wanted : TensorType::kF16;
 }
 
-void add_general_keys(const std::filesystem::path& folder, const model::ModelConfig& config, const char* kind,
+void add_general_keys(const std::filesystem::path& origin, const model::ModelConfig& config, const char* kind,
                       TensorType type, Keys& keys) {
   constexpr std::uint32_t kQuantizationVersion = 2;
   std::error_code error;
-  std::string name = std::filesystem::canonical(folder, error).filename().string();
+  const std::filesystem::path place = std::filesystem::canonical(origin, error);
+  std::string name = (place.extension() == ".gguf" ? place.stem() : place.filename()).string();
   // A path need not be UTF-8, a GGUF string must be.
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (error || name.empty() || !plain) name = config.model_type;
@@ -87,14 +88,10 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
   // The numbers of a vector are rows of one: an interleaved bias moves number by number.
   const std::uint64_t rows = tensor.shape.front();
   const std::uint64_t width = source.view->elements() / rows;
-  const std::size_t from_bytes = source.view->data.size() / rows;
   const std::size_t to_bytes = out.size() / rows;
   std::vector<float> values(width);
-  model::TensorView row = *source.view;
-  row.shape = {width};
   for (std::uint64_t r = 0; r < rows; ++r) {
-    row.data = source.view->data.subspan(source_row(r, rows, source.heads) * from_bytes, from_bytes);
-    model::TensorFiles::read_as_float32(row, values);
+    model::TensorFiles::read_as_float32(*source.view, source_row(r, rows, source.heads) * width, values);
     if (!put_row(values, tensor.type, out.subspan(r * to_bytes, to_bytes))) {
       return refuse(fmt::format("{}: tensor {}", source.view->file, source.view->name));
     }
@@ -146,17 +143,16 @@ absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles
 
 }  // namespace
 
-absl::Status export_model(const std::filesystem::path& folder, const model::ModelConfig& config,
-                          const model::TensorFiles& files, const std::string& quantization,
-                          const std::filesystem::path& output) {
-  RONDO_RETURN_IF_ERROR(check_expressible(config, (folder / "config.json").string()));
+absl::Status export_model(const Documents& base, const model::ModelConfig& config, const model::TensorFiles& files,
+                          const std::string& quantization, const std::filesystem::path& output) {
+  RONDO_RETURN_IF_ERROR(check_expressible(config, base.place("config.json")));
   const std::vector<model::ParameterSpec> parameters = model::model_parameters(config);
   RONDO_ASSIGN_OR_RETURN(const model::TensorView* first, checked_tensor(files, parameters.front().name));
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, first->type));
   Draft draft;
-  add_general_keys(folder, config, "model", type, draft.keys);
+  add_general_keys(base.origin(), config, "model", type, draft.keys);
   add_architecture_keys(config, draft.keys);
-  RONDO_RETURN_IF_ERROR(add_tokenizer_keys(folder, config, draft.keys));
+  RONDO_RETURN_IF_ERROR(add_tokenizer_keys(base, config, draft.keys));
   if (std::vector<float> divisors = frequency_divisors(config); !divisors.empty()) {
     draft.tensors.push_back({"rope_freqs.weight", {divisors.size()}, TensorType::kF32});
     draft.sources.push_back({nullptr, 0, std::move(divisors)});
@@ -168,14 +164,14 @@ absl::Status export_model(const std::filesystem::path& folder, const model::Mode
   return write_draft(draft, files, output);
 }
 
-absl::Status export_adapter(const std::filesystem::path& folder, const model::ModelConfig& config,
-                            const model::LoraConfig& lora, const model::TensorFiles& files,
-                            const std::string& quantization, const std::filesystem::path& output) {
-  RONDO_RETURN_IF_ERROR(check_expressible(config, (folder / "config.json").string()));
+absl::Status export_adapter(const Documents& base, const model::ModelConfig& config, const model::LoraConfig& lora,
+                            const model::TensorFiles& files, const std::string& quantization,
+                            const std::filesystem::path& output) {
+  RONDO_RETURN_IF_ERROR(check_expressible(config, base.place("config.json")));
   if (files.tensors().empty()) return invalid_input("{}: expected tensors, found none", files.origin());
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, files.tensors().begin()->second.type));
   Draft draft;
-  add_general_keys(folder, config, "adapter", type, draft.keys);
+  add_general_keys(base.origin(), config, "adapter", type, draft.keys);
   draft.keys.add("adapter.type", "lora");
   RONDO_ASSIGN_OR_RETURN(const double alpha, common_alpha(config, lora));
   draft.keys.add("adapter.lora.alpha", static_cast<float>(alpha));

@@ -16,6 +16,7 @@ using model::Family;
 using model::RopeKind;
 
 constexpr std::string_view kLayers = "model.layers.";
+constexpr std::string_view kBlocks = "blk.";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOutside = {
     {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}}};
@@ -122,9 +123,27 @@ std::string tensor_name(const std::string& name) {
   const std::string_view rest = module.substr(kLayers.size());
   const std::size_t end = rest.find('.');
   for (const auto& [theirs, ours] : kInBlocks) {
-    if (rest.substr(end + 1) == theirs) return fmt::format("blk.{}.{}{}", rest.substr(0, end), ours, ending);
+    if (rest.substr(end + 1) == theirs) return fmt::format("{}{}.{}{}", kBlocks, rest.substr(0, end), ours, ending);
   }
   return name;
+}
+
+std::optional<std::string> model_tensor_name(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const std::string_view module = std::string_view(name).substr(0, dot);
+  const std::string ending = name.substr(dot);
+  for (const auto& [theirs, ours] : kOutside) {
+    if (module == ours) return std::string(theirs) + ending;
+  }
+  if (!module.starts_with(kBlocks)) return std::nullopt;
+  const std::string_view rest = module.substr(kBlocks.size());
+  const std::size_t end = rest.find('.');
+  if (end == std::string_view::npos) return std::nullopt;
+  for (const auto& [theirs, ours] : kInBlocks) {
+    if (rest.substr(end + 1) == ours) return fmt::format("{}{}.{}{}", kLayers, rest.substr(0, end), theirs, ending);
+  }
+  return std::nullopt;
 }
 
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
@@ -139,6 +158,13 @@ std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, std::uint32_t he
   const std::uint64_t head_dim = rows / heads;
   const std::uint64_t in_head = row % head_dim;
   return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+}
+
+std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads) {
+  if (heads == 0) return row;
+  const std::uint64_t half = rows / heads / 2;
+  const std::uint64_t in_head = row % (2 * half);
+  return row - in_head + in_head % half * 2 + in_head / half;
 }
 
 std::vector<float> frequency_divisors(const model::ModelConfig& config) {

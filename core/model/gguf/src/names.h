@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,19 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
 /// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters().
 std::string tensor_name(const std::string& name);
 
+/// The way back: "model.layers.3.self_attn.q_proj.weight" for "blk.3.attn_q.weight"; nothing for names that no weight
+/// of a model has.
+std::optional<std::string> model_tensor_name(const std::string& name);
+
 /// Heads whose rows are interleaved: llama's readers rotate neighbouring rows (2i, 2i + 1) where transformers rotates
 /// (i, i + head_dim / 2). 0: the rows of this tensor keep their order.
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);
 
 /// The row of a tensor that goes to place `row` when `heads` heads lie in `rows` rows.
 std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads);
+
+/// The place of row `row` of a tensor whose rows were moved by source_row().
+std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads);
 
 /// What each rotary frequency is divided by with llama3's scaling; empty for every other kind.
 std::vector<float> frequency_divisors(const model::ModelConfig& config);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuts.h"
 #include "rondo/base/status.h"
 
 namespace rondo::gguf {
@@ -13,15 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Patterns of published tokenizers and the names under which readers of GGUF have them.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPatterns = {{
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "llama-bpe"},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "qwen2"},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "tekken"},
-}};
+/// Patterns and the names under which readers of GGUF have them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPatterns = {
+    {{kLlama3Pattern, "llama-bpe"}, {kQwen2Pattern, "qwen2"}, {kTekkenPattern, "tekken"}}};
 
 std::string word(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};

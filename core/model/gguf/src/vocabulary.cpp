@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/template_source.h"
 #include "rondo/data/tokenizer.h"
+#include "rondo/model/config_documents.h"
 #include "splitting.h"
 
 namespace rondo::gguf {
@@ -126,9 +126,9 @@ void add_id(std::string_view key, const data::Tokenizer& tokenizer, const std::o
   if (value && *value >= 0) keys.add(key, static_cast<std::uint32_t>(*value));
 }
 
-void add_special_ids(const std::filesystem::path& folder, const data::Tokenizer& tokenizer, const Json& file,
+void add_special_ids(const Documents& base, const data::Tokenizer& tokenizer, const Json& file,
                      const model::ModelConfig& config, Keys& keys) {
-  const std::vector<std::int32_t> stops = model::load_stop_ids(folder, config);
+  const std::vector<std::int32_t> stops = model::load_stop_ids(base, config);
   const std::optional<std::int32_t> eos = stops.empty() ? std::nullopt : std::optional(stops.front());
   add_id("tokenizer.ggml.bos_token_id", tokenizer, tokenizer.bos_token(), config.bos_token_id, keys);
   add_id("tokenizer.ggml.eos_token_id", tokenizer, tokenizer.eos_token(), eos, keys);
@@ -152,14 +152,14 @@ void add_special_ids(const std::filesystem::path& folder, const data::Tokenizer&
 
 }  // namespace
 
-absl::Status add_tokenizer_keys(const std::filesystem::path& folder, const model::ModelConfig& config, Keys& keys) {
-  RONDO_ASSIGN_OR_RETURN(const data::Tokenizer tokenizer, data::Tokenizer::load(folder));
-  const std::string path = (folder / "tokenizer.json").string();
+absl::Status add_tokenizer_keys(const Documents& base, const model::ModelConfig& config, Keys& keys) {
+  RONDO_ASSIGN_OR_RETURN(const data::Tokenizer tokenizer, data::Tokenizer::load(base));
+  const std::string path = base.place("tokenizer.json");
   if (tokenizer.size() > config.vocab_size) {
     return invalid_input("{}: expected at most {} tokens, the model's vocab_size, found {}", path, config.vocab_size,
                          tokenizer.size());
   }
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  RONDO_ASSIGN_OR_RETURN(const std::string text, base.read("tokenizer.json"));
   const Json file = Json::parse(text, nullptr, false);
   if (!file.is_object() || !file.contains("model") || !file["model"].is_object()) {
     return invalid_input("{}: expected an object with the key model", path);
@@ -186,8 +186,8 @@ absl::Status add_tokenizer_keys(const std::filesystem::path& folder, const model
     keys.add("tokenizer.ggml.merges", pairs);
   }
   keys.add("tokenizer.ggml.token_type", tokens.kinds);
-  add_special_ids(folder, tokenizer, file, config, keys);
-  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> chat, data::chat_template_source(folder));
+  add_special_ids(base, tokenizer, file, config, keys);
+  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> chat, data::chat_template_source(base));
   if (chat) keys.add("tokenizer.chat_template", *chat);
   return absl::OkStatus();
 }

@@ -2,7 +2,8 @@
 //
 // A tensor that feeds several ops collects its gradient in the order in which the backward ops are emitted: each
 // further contribution takes the sum so far as its addend where the op has one, else an explicit addition follows.
-// Every sum is rounded to the activations' dtype, in this fixed order.
+// Every sum is rounded to the activations' dtype, in this fixed order; a backend may leave that out within a pair of
+// products (devices/product_pairs.h).
 #include <map>
 
 #include "rondo/model/recorder.h"

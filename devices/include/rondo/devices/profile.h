@@ -27,6 +27,7 @@ struct DeviceProfile {
   double jitter = 0.02;  // share of an op's time, on timed devices
   std::string root;      // cards of one root complex share its bandwidth; empty: alone
   std::string fail_at;   // see FailurePlan; empty: never
+  std::string slow_at;   // see Slowdown; empty: never
   std::string source;    // where the figures are from
 
   /// FLOP/s times efficiency; that of fp32 when `dtype` is not listed, 0 when neither is.
@@ -43,6 +44,17 @@ struct FailurePlan {
 };
 /// Errors: InvalidArgument with the grammar.
 absl::StatusOr<FailurePlan> parse_failure(const std::string& text);
+
+/// From which work on an emulated card computes how much slower: "2x@compute:40", "2x@compute:40-90", counted from 1
+/// over the device's life, the last one included.
+struct Slowdown {
+  double factor = 1;
+  std::uint64_t first = 0;  // 0: never
+  std::uint64_t last = 0;
+  double at(std::uint64_t work) const { return first > 0 && work >= first && work <= last ? factor : 1; }
+};
+/// Errors: InvalidArgument with the grammar.
+absl::StatusOr<Slowdown> parse_slowdown(const std::string& text);
 
 /// The built-in cards, in name order.
 const std::vector<DeviceProfile>& card_catalogue();

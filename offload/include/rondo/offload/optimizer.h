@@ -5,6 +5,7 @@
 // moment_codes.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -58,13 +59,14 @@ class HostOptimizer {
   };
   void update_range(ParameterId id, const Range& range, const StepFactors& factors, std::uint64_t version);
   absl::Status update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version);
-  void take_time(ParameterId id) const;
+  void take_time(ParameterId id);
 
   const OptimizerSettings settings_;
   ParameterStore& parameters_;
   GradientHome& gradients_;
   devices::ThreadPool& threads_;
   const devices::HostProfile timing_;
+  std::chrono::steady_clock::time_point busy_until_;  // of the machine that is not there
 };
 
 }  // namespace rondo::offload

@@ -3,9 +3,11 @@
 //
 // A parameter is one thing however many layers use it (a tied head is the embedding). Version v of a parameter holds v
 // optimizer updates; a layer's forward waits for the version of its step. Thread rule: publish() is called by the
-// optimizer alone, after all readers of the version before are done (the commit point sees to that); everything else is
-// read-only after load. Masters and moments of some parameters may lie on disk (disk_tier.h): then read() and write()
-// reach them, and the spans do not exist.
+// optimizer alone, after all readers of the version that it overwrites are done (the commit point sees to that);
+// everything else is read-only after load. A store of two published versions keeps the weights of the update before the
+// last beside the newest ones, so that a step may compute on them while the optimizer writes the others. Masters and
+// moments of some parameters may lie on disk (disk_tier.h): then read() and write() reach them, and the spans do not
+// exist.
 #pragma once
 
 #include <chrono>
@@ -50,14 +52,25 @@ class ParameterStore {
   /// `phantom`: the sizes count, the memory does not exist (pools that do no arithmetic).
   /// Errors: ResourceExhausted with the numbers; those of ScratchFile::make.
   static absl::StatusOr<ParameterStore> make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
-                                             bool phantom, const DiskPlacement& disk = {});
+                                             bool phantom, const DiskPlacement& disk = {},
+                                             std::uint32_t published_versions = 1);
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   devices::DType dtype() const { return dtype_; }
   bool phantom() const { return phantom_; }
 
-  /// The weights as devices read them: in the compute dtype, or encoded. Stays in place over versions.
-  devices::BufferView published(ParameterId id) const { return entries_[id].published.view(); }
+  /// Of trained parameters: 1, or 2.
+  std::uint32_t published_versions() const { return published_versions_; }
+  /// The weights as devices read them: in the compute dtype, or encoded. The memory of version v is that of v - 2, and
+  /// with one published version that of all.
+  devices::BufferView published(ParameterId id, std::uint64_t version) const {
+    const Entry& entry = entries_[id];
+    return entry.other_published && version % 2 == 1 ? entry.other_published.view() : entry.published.view();
+  }
+  /// The newest.
+  devices::BufferView published(ParameterId id) const {
+    return entries_[id].other_published ? published(id, version(id)) : entries_[id].published.view();
+  }
   bool on_disk(ParameterId id) const { return entries_[id].disk_place >= 0; }
   /// Null without a disk, and with phantom memory.
   DiskTier* disk() { return disk_.get(); }
@@ -76,7 +89,8 @@ class ParameterStore {
   absl::Status read_moment(ParameterId id, StateArray which, std::span<std::byte> to);
   absl::Status write_moment(ParameterId id, StateArray which, std::span<const std::byte> from);
 
-  /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 master and published are one.
+  /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 and one version is published, master
+  /// and published are one.
   std::span<float> master(ParameterId id);
   std::span<float> first_moment(ParameterId id);
   std::span<float> second_moment(ParameterId id);
@@ -100,7 +114,8 @@ class ParameterStore {
  private:
   struct Entry {
     devices::Buffer published;
-    devices::Buffer master;  // none where published is fp32 already
+    devices::Buffer other_published;  // of odd versions, where two are published
+    devices::Buffer master;           // none where published serves
     devices::Buffer first_moment;
     devices::Buffer second_moment;
     std::int32_t disk_place = -1;  // among the parameters of disk_
@@ -119,6 +134,7 @@ class ParameterStore {
   std::vector<ParameterSpec> specs_;
   devices::DType dtype_ = devices::DType::kFloat32;
   bool phantom_ = false;
+  std::uint32_t published_versions_ = 1;
   std::vector<Entry> entries_;
   std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<Versions> versions_;

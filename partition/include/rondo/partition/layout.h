@@ -80,8 +80,9 @@ struct BoundaryLayout {
   std::uint32_t microbatches = 1;  // of the largest round
   Bytes bytes(const Workload& work) const;
 };
+/// `staleness`: 1 lets the next step's first round begin while this step's last one is under way.
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,
-                                 const std::vector<Round>& rounds);
+                                 const std::vector<Round>& rounds, std::uint32_t staleness = 0);
 
 /// Reduction groups of a step.
 std::uint32_t groups_of(const Workload& work);

@@ -98,7 +98,6 @@ struct PlanRequest {
   std::optional<Keep> keep;  // `recompute`
   Schedule schedule = Schedule::kRoundPipe;
   std::uint32_t microbatches_per_round = 0;  // 0: decided
-  std::uint32_t staleness = 0;               // 1 is for predictions: the executor has 0
 };
 
 /// The best plan that fits. Errors: ResourceExhausted naming device or host, what it would need, what there is and what
@@ -151,9 +150,9 @@ struct Simulation {
 
 /// Discrete-event simulation of `steps` consecutive steps in the steady state: compute queues, both directions of every
 /// link (latency, bandwidth, activations before weights and gradients, roots shared fairly), buffers of microbatches,
-/// weights and gradients, host optimizer by layer with its bandwidth. `staleness` 1: a step computes on the weights of
+/// weights and gradients, host optimizer by layer with its bandwidth. At staleness 1 a step computes on the weights of
 /// the step before last and nothing drains. Deterministic.
 Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
-                    std::uint32_t steps, std::uint32_t staleness = 0);
+                    std::uint32_t steps);
 
 }  // namespace rondo::partition

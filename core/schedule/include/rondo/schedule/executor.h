@@ -2,8 +2,9 @@
 //
 // A step ends at its commit point: the last gradient is home, complete and finite, the norm known. Until then nothing
 // that lasts has changed. The host optimizer then updates layer by layer on its own thread while the next step's
-// forward already begins; each layer waits for its own update alone (staleness 0). Thread rule: one caller. Nothing on
-// the step path allocates after the first step.
+// forward already begins; each layer waits for its own update alone (staleness 0). At staleness 1 (Workload::staleness)
+// a step computes on the weights that hold all updates but the last one, so that the next step can begin before this
+// one has ended, and nothing drains. Thread rule: one caller. Nothing on the step path allocates after the first step.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,9 @@ struct RecoverySettings {
   double hang_seconds = 10;
   double hang_factor = 10;
   bool verify_transfers = false;
+  /// A device that falls behind the others gets less to do from the next step on (pace.h). Needs traces, and a pool of
+  /// one numerics class: in others the answer would depend on when that happens.
+  bool keep_pace = false;
 
   bool enabled() const { return !machine.devices.empty(); }
 };
@@ -75,6 +79,12 @@ struct StepResult {
   bool skipped = false;  // no targets: nothing was updated
 };
 
+/// What the last step that train() or evaluate() ran has shown, also where it failed.
+struct LastStep {
+  std::vector<double> losses;  // by microbatch: sums over its targets
+  bool finite = true;          // losses and gradients
+};
+
 class StepExecutor {
  public:
   /// Allocates all device memory and compiles all programs. Errors: ResourceExhausted, Unimplemented, as the devices
@@ -90,7 +100,14 @@ class StepExecutor {
   /// executor is of no further use and the parameters are those of the step before.
   absl::StatusOr<StepResult> train(const std::vector<Microbatch>& microbatches, const UpdateSettings& settings);
 
-  /// Loss of up to the plan's number of microbatches, nothing else.
+  /// The two halves of train(). At staleness 1 a second step may begin before the first is finished; which weights a
+  /// step computes on does not depend on it. REQUIRES: begin(): at most `staleness` steps are begun and not finished;
+  /// finish(): one is.
+  void begin(const std::vector<Microbatch>& microbatches);
+  absl::StatusOr<StepResult> finish(const UpdateSettings& settings);
+
+  /// Loss of up to the plan's number of microbatches with the newest weights, nothing else. REQUIRES: no step is begun
+  /// and not finished.
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches);
 
   /// Ends a step under way: train() then returns Cancelled, unless the step was committed. From any thread.
@@ -109,6 +126,7 @@ class StepExecutor {
   std::uint64_t retries() const;
   /// In the order of their loss.
   std::vector<partition::DeviceIndex> lost_devices() const;
+  const LastStep& last_step() const;
   /// One line for each thing of which the user should know, since the last call.
   std::vector<std::string> take_notes();
   /// What the next step follows; another one than at the start when a device was lost.
@@ -119,6 +137,14 @@ class StepExecutor {
   /// One for each used device; empty without trace. To be read between steps.
   std::vector<const DeviceTrace*> traces() const;
   void clear_traces();
+  /// The same spans, taken out without copying, so that they can be looked at while the next step runs; see
+  /// DeviceTrace::take(). Spans past a trace's capacity are lost: `dropped` counts them.
+  struct TakenSpans {
+    std::string device;
+    std::vector<TraceSpan> spans;
+    std::size_t count = 0;
+  };
+  void take_spans(std::vector<TakenSpans>& devices, std::size_t& dropped);
 
  private:
   class Impl;

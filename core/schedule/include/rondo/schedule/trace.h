@@ -2,7 +2,6 @@
 // it).
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
 
 namespace rondo::schedule {
@@ -30,15 +30,21 @@ class DeviceTrace final : public devices::WorkObserver {
                std::chrono::steady_clock::time_point end) override;
 
   const std::string& name() const { return name_; }
-  /// REQUIRES: no work in flight.
+  /// Of work that has ended.
   std::vector<TraceSpan> spans() const;
   std::size_t dropped() const;
-  void clear() { next_.store(0, std::memory_order_relaxed); }
+  void clear();
+  /// Exchanges what was recorded for `other`, which is enlarged to the capacity; returns how many of its entries count.
+  std::size_t take(std::vector<TraceSpan>& other);
+  /// Of compute work since the start, whatever room there was.
+  double compute_seconds() const;
 
  private:
   const std::string name_;
-  std::vector<TraceSpan> spans_;
-  std::atomic<std::size_t> next_ = 0;  // relaxed: each index is written by one thread; readers come after the work
+  mutable Mutex mutex_;
+  std::vector<TraceSpan> spans_ ABSL_GUARDED_BY(mutex_);
+  std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  double compute_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 /// Writes the Chrome trace format: a process a device, threads compute, up and down, complete events in microseconds.

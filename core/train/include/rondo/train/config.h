@@ -22,6 +22,7 @@ using InitDefaults = model::InitOptions;
 struct Config {
   // Model.
   std::string model_name_or_path;
+  std::string model_revision = "main";
   std::string adapter_name_or_path;
   // Data.
   std::string dataset;
@@ -98,7 +99,14 @@ struct Config {
   std::string resume_from_checkpoint;  // auto, or a path
   bool overwrite_output_dir = false;
   bool load_best_model_at_end = false;
+  std::string save_strategy = "steps";
+  std::string eval_strategy = "steps";
+  std::string metric_for_best_model = "eval_loss";
+  bool greater_is_better = false;
+  std::uint64_t early_stopping_patience = 0;  // evaluations; 0: never
+  double early_stopping_threshold = 0.0;
   std::string report_to;
+  std::string logging_dir;
   bool dry_run = false;
   // Verbs other than train.
   std::string prompt;
@@ -107,13 +115,21 @@ struct Config {
   double temperature = 0.0;
   std::uint32_t top_k = 0;
   double top_p = 1.0;
-  std::uint64_t samples = 1;  // data: how many to show; profile: none
-  std::uint64_t steps = 5;    // profile
+  std::uint32_t context_len = 0;  // chat; 0: 4096, or as many as the model knows
+  std::uint64_t samples = 1;      // data: how many to show; profile: none
+  std::uint64_t steps = 5;        // profile
   std::string trace;
   bool json = false;
   bool bench = false;
   bool catalogue = false;
   bool compare = false;
+  std::vector<std::string> run_names;  // runs, report: the words after the verb
+  bool exact_match = false;            // eval
+  std::string shell;                   // completion
+  std::string file;                    // import
+  std::string from = "auto";
+  std::string sweep;  // plan, profile: config_sweep.h
+  std::string plot;
   // export.
   std::string format = "gguf";
   std::string output;
@@ -135,7 +151,8 @@ struct Config {
 /// The verbs, in the order of the help.
 const std::vector<std::string>& verbs();
 
-/// Reads the arguments after the verb: an optional YAML file, then --key value, --key=value or --key. A later flag
+/// Reads the arguments after the verb: an optional YAML file (of runs and report: the names of runs), then --key value,
+/// --key=value or --key. A later flag
 /// wins. Values are checked by themselves and against each other as `verb` needs them. Errors: InvalidArgument naming
 /// the key, where it stands (file and line, or the flag), what was expected and found.
 absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vector<std::string>& arguments);

@@ -16,6 +16,7 @@
 #include "rondo/partition/plan.h"
 #include "rondo/partition/schedules.h"
 #include "rondo/train/config.h"
+#include "rondo/train/run_history.h"
 
 namespace rondo::train {
 
@@ -71,6 +72,7 @@ struct EvalReport {
 struct RunOutcome {
   std::string output_dir;
   bool interrupted = false;  // a checkpoint was saved; exit 130
+  std::uint64_t steps = 0;   // done, those before a resumption too
   std::string try_command;   // "rondo generate --model_name_or_path ..."
 };
 
@@ -94,6 +96,9 @@ struct Evaluation {
   double eval_loss = 0;
   double perplexity = 0;
   std::uint64_t target_tokens = 0;
+  // With exact_match: questions asked, and those answered as expected.
+  std::uint64_t samples = 0;
+  std::uint64_t matches = 0;
 };
 absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& observer);
 
@@ -129,6 +134,16 @@ struct ProfileView {
 /// Trains in memory and keeps nothing but the trace file. Errors: Cancelled after `stop`.
 absl::StatusOr<ProfileView> run_profile(const Config& config, const StopFlag& stop);
 
+/// plan --sweep's and profile --sweep's document: {"sweep":[a point each],"knees":[a pool each]}. A point names its
+/// devices and global_batch, and has what was predicted, or (`measured`) measured and predicted; one that does not fit
+/// has an `error`. A pool's knee is its first global batch with 95% of the pool's best throughput. Writes config.plot.
+struct SweepView {
+  nlohmann::ordered_json json;
+  std::vector<std::string> notes;
+};
+/// Errors: those of plan and profile; the last refusal when no point fits.
+absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const StopFlag& stop);
+
 /// devices --json's document; with config.catalogue the catalogue's cards under "catalogue".
 absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config);
 
@@ -140,5 +155,14 @@ absl::StatusOr<std::string> run_merge(const Config& config);
 
 /// export: the model, or the adapter where one is given; returns the file that was made. It is whole or not there.
 absl::StatusOr<std::string> run_export(const Config& config);
+
+/// runs --json's document: {"runs": [{"id", "output_dir", "exists", "status", "model", "method", "data", "started",
+/// "ended", "steps", "total_steps", "final_loss", "best_eval_loss", "tokens_per_second"}...]}; what is unknown is null.
+/// Status: running, done, interrupted, failed, crashed (the process is gone), and of runs that the store does not know
+/// (config.run_names: folders to look in) done or unfinished.
+absl::StatusOr<nlohmann::ordered_json> run_runs(const Config& config);
+
+/// report: the runs that config.run_names names, by folder or by their number in `rondo runs`.
+absl::StatusOr<std::vector<RunHistory>> open_runs(const Config& config);
 
 }  // namespace rondo::train

@@ -22,20 +22,17 @@
 #include "rondo/schedule/executor.h"
 #include "rondo/train/config.h"
 #include "rondo/train/loader.h"
+#include "rondo/train/model_place.h"
 
 namespace rondo::train {
 
-/// A directory, or a Hub id in the local Hugging Face cache (HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub;
-/// revision main). Errors: InvalidArgument naming what was looked for and where.
-absl::StatusOr<std::filesystem::path> find_model(const std::string& name_or_path);
-
-/// A model directory's files that turn conversations into tokens.
+/// A model's files that turn conversations into tokens.
 struct TextParts {
   data::Tokenizer tokenizer;
   std::optional<data::ChatTemplate> chat_template;
   data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr}; }
 };
-absl::StatusOr<TextParts> open_text(const std::filesystem::path& folder);
+absl::StatusOr<TextParts> open_text(const Documents& documents);
 
 /// The run's data as the keys say: training set and evaluation set (empty when there is none).
 struct RunData {
@@ -53,7 +50,8 @@ enum class Purpose : std::uint8_t { kTrain, kEvaluate };
 /// The model and its files, no weights read yet. With `need_weights` the files are opened and every tensor is checked;
 /// without, a model of known_models() need not be there (`folder` is empty then).
 struct OpenModel {
-  std::filesystem::path folder;
+  std::filesystem::path folder;  // or the GGUF file
+  Documents documents;
   std::optional<model::TensorFiles> files;
   std::optional<model::TensorFiles> adapter_files;
   std::optional<model::Architecture> architecture;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "rondo/base/documents.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/architecture.h"
 #include "rondo/model/safetensors.h"
@@ -28,10 +29,10 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
                           const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store);
 
 /// Writes what the method trains into `folder`: a whole model, or an adapter in PEFT's layout with its configuration.
-absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store,
-                          const std::filesystem::path& base_model, const std::filesystem::path& folder);
+absl::Status write_result(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
+                          const std::filesystem::path& folder);
 
 /// Copies every tokenizer file of the base model that is there, unchanged.
-absl::Status copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+absl::Status copy_tokenizer_files(const Documents& from, const std::filesystem::path& to);
 
 }  // namespace rondo::train

@@ -1,16 +1,20 @@
-// The text of a model's chat template, for those who hand it on without running it.
+// A model's chat template out of documents: a folder's files, or what another format was turned into.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/documents.h"
+#include "rondo/data/chat_template.h"
 
 namespace rondo::data {
 
-/// The template that ChatTemplate::load() takes, unparsed. Nothing when the model has none. Errors: InvalidArgument
-/// naming the file.
-absl::StatusOr<std::optional<std::string>> chat_template_source(const std::filesystem::path& folder);
+/// ChatTemplate::load() of any documents.
+absl::StatusOr<std::optional<ChatTemplate>> load_chat_template(const Documents& documents, TemplateLimits limits = {});
+
+/// The template that it takes, unparsed, for those who hand it on without running it. Nothing when the model has none.
+/// Errors: InvalidArgument naming the place.
+absl::StatusOr<std::optional<std::string>> chat_template_source(const Documents& documents);
 
 }  // namespace rondo::data

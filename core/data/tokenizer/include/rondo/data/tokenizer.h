@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/documents.h"
 
 namespace rondo::data {
 
@@ -35,9 +35,9 @@ struct Encoded {
 
 class Tokenizer {
  public:
-  /// Reads `folder`/tokenizer.json and, for the names of the special tokens, tokenizer_config.json and config.json.
+  /// Reads tokenizer.json and, for the names of the special tokens, tokenizer_config.json and config.json.
   /// Errors: InvalidArgument naming the file and the key or component that is missing, malformed or not supported.
-  static absl::StatusOr<Tokenizer> load(const std::filesystem::path& folder);
+  static absl::StatusOr<Tokenizer> load(const Documents& documents);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

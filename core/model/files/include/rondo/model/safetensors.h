@@ -28,10 +28,13 @@ namespace rondo::model {
 /// One tensor inside a mapped file. The view lives as long as the TensorFiles it came from.
 struct TensorView {
   std::string name;
-  WeightType type = WeightType::kFloat32;
-  std::vector<std::uint64_t> shape;  // row-major, outermost first
-  std::span<const std::byte> data;   // product(shape) * size(type) bytes, little-endian
-  std::string file;                  // for messages
+  WeightType type = WeightType::kFloat32;  // of the numbers; with `decode`: the type that suits them when written
+  std::vector<std::uint64_t> shape;        // row-major, outermost first
+  std::span<const std::byte> data;         // product(shape) * size(type) bytes, little-endian; with `decode` any
+  std::string file;                        // for messages
+  /// For tensors that do not lie plainly in `data` (blocks of quantized numbers, rows in another order): puts the
+  /// numbers from `first` on as fp32. Empty: they lie plainly.
+  std::function<void(std::uint64_t first, std::span<float> out)> decode;
   std::uint64_t elements() const;
 };
 
@@ -44,12 +47,16 @@ class TensorFiles {
   /// missing.
   static absl::StatusOr<TensorFiles> open_model(const std::filesystem::path& folder);
   static absl::StatusOr<TensorFiles> open_file(const std::filesystem::path& file);
+  /// The tensors of a file of another format, each name once, their data inside `file`.
+  static TensorFiles from_views(MappedFile file, std::vector<TensorView> views);
 
   /// Null when there is none of that name.
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
   /// Copies a tensor as fp32; `out` holds elements() numbers. fp16 and bf16 widen exactly.
   static void read_as_float32(const TensorView& tensor, std::span<float> out);
+  /// The same of out.size() numbers from `first` on, which the tensor has.
+  static void read_as_float32(const TensorView& tensor, std::uint64_t first, std::span<float> out);
   /// Copies a tensor as bf16 bits (to nearest, ties to even).
   static void read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out);
   /// The pages of this tensor need not stay in memory.

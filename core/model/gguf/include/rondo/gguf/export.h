@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "rondo/base/documents.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/config.h"
 #include "rondo/model/safetensors.h"
@@ -16,17 +17,16 @@
 namespace rondo::gguf {
 
 /// `quantization`: f32, f16, bf16, q8_0, or auto: the type that the files have. The tensors were checked against
-/// `config`; `folder` is the model's, for its tokenizer. `output` must not exist; it is whole or not there. Errors:
+/// `config`; `base` are the model's, for its tokenizer. `output` must not exist; it is whole or not there. Errors:
 /// InvalidArgument naming file and key of what GGUF cannot express, the tensor of a number that is not finite or too
 /// large for the type, or the output that exists; Internal when it cannot be written.
-absl::Status export_model(const std::filesystem::path& folder, const model::ModelConfig& config,
-                          const model::TensorFiles& files, const std::string& quantization,
-                          const std::filesystem::path& output);
+absl::Status export_model(const Documents& base, const model::ModelConfig& config, const model::TensorFiles& files,
+                          const std::string& quantization, const std::filesystem::path& output);
 
-/// The same of a LoRA adapter for a model with this `config` in `folder`. Readers scale by alpha / rank: with rsLoRA
-/// alpha is written so that this gives the adapter's scale.
-absl::Status export_adapter(const std::filesystem::path& folder, const model::ModelConfig& config,
-                            const model::LoraConfig& lora, const model::TensorFiles& files,
-                            const std::string& quantization, const std::filesystem::path& output);
+/// The same of a LoRA adapter for a model with this `config` and these documents. Readers scale by alpha / rank: with
+/// rsLoRA alpha is written so that this gives the adapter's scale.
+absl::Status export_adapter(const Documents& base, const model::ModelConfig& config, const model::LoraConfig& lora,
+                            const model::TensorFiles& files, const std::string& quantization,
+                            const std::filesystem::path& output);
 
 }  // namespace rondo::gguf

@@ -25,6 +25,15 @@ struct CudaOptions {
 /// Whether this build has kernels for cards (RONDO_CUDA).
 bool has_kernels();
 
+/// What the driver says of itself, whether or not this build has kernels for it.
+struct DriverInfo {
+  std::uint32_t major = 0;  // of the CUDA interface that it knows
+  std::uint32_t minor = 0;
+  std::uint32_t cards = 0;
+};
+/// Errors: Unimplemented when there is no driver, or one that is too old; Unavailable when it does not start.
+absl::StatusOr<DriverInfo> describe_driver();
+
 /// Cards that the driver shows. Errors: Unimplemented saying what is missing (driver, kernels in this build).
 absl::StatusOr<std::uint32_t> count_cuda();
 

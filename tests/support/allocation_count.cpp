@@ -40,8 +40,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace rondo::devices::contract {
+namespace rondo::allocation {
 
 std::uint64_t allocations_so_far() { return allocations.load(std::memory_order_relaxed); }
 
-}  // namespace rondo::devices::contract
+}  // namespace rondo::allocation

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-namespace rondo::devices::contract {
+namespace rondo::allocation {
 
 std::uint64_t allocations_so_far();
 
-}  // namespace rondo::devices::contract
+}  // namespace rondo::allocation

@@ -1,0 +1,94 @@
+// A file's tensors as views that decode themselves.
+#include "rondo/gguf/import.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "import_config.h"
+#include "import_tokenizer.h"
+#include "names.h"
+#include "rondo/base/status.h"
+
+namespace rondo::gguf {
+namespace {
+
+/// Rows of `width` numbers, `heads` of them interleaved (0: none).
+struct Rows {
+  const Coding* coding;
+  std::span<const std::byte> data;
+  std::uint64_t rows;
+  std::uint64_t width;
+  std::uint32_t heads;
+
+  void read(std::uint64_t first, std::span<float> out) const {
+    if (heads == 0) return decode_stretch(*coding, data, first, out);
+    while (!out.empty()) {
+      const std::uint64_t inside = first % width;
+      const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(width - inside, out.size()));
+      decode_stretch(*coding, data, stored_row(first / width, rows, heads) * width + inside, out.first(taken));
+      first += taken;
+      out = out.subspan(taken);
+    }
+  }
+};
+
+std::string generation_text(const model::ModelConfig& config) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  if (config.bos_token_id) out["bos_token_id"] = *config.bos_token_id;
+  if (!config.eos_token_ids.empty()) out["eos_token_id"] = config.eos_token_ids;
+  if (config.pad_token_id) out["pad_token_id"] = *config.pad_token_id;
+  return out.dump(2) + "\n";
+}
+
+}  // namespace
+
+bool is_gguf(const std::filesystem::path& file) {
+  std::array<char, 4> begin{};
+  std::ifstream in(file, std::ios::binary);
+  return in.read(begin.data(), begin.size()) && std::memcmp(begin.data(), "GGUF", begin.size()) == 0;
+}
+
+absl::StatusOr<Documents> import_documents(const std::filesystem::path& path) {
+  RONDO_ASSIGN_OR_RETURN(const StoredFile file, open_stored_file(path));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, import_config(file));
+  std::map<std::string, std::string> texts;
+  texts["config.json"] = model::format_config(config);
+  texts["generation_config.json"] = generation_text(config);
+  RONDO_RETURN_IF_ERROR(import_tokenizer(file, config, texts));
+  return Documents(path, std::move(texts));
+}
+
+absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& path) {
+  RONDO_ASSIGN_OR_RETURN(StoredFile file, open_stored_file(path));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, import_config(file));
+  std::vector<model::TensorView> views;
+  for (auto& [name, tensor] : file.tensors) {
+    if (name == "rope_freqs.weight") continue;  // is in the configuration
+    model::TensorView view;
+    view.name = model_tensor_name(name).value_or(name);
+    view.type = config.weight_type;
+    view.data = tensor.data;
+    view.file = file.origin();
+    const std::uint32_t heads = interleaved_heads(config, view.name);
+    view.shape = std::move(tensor.shape);
+    const std::uint64_t rows = view.shape.front();
+    if (heads != 0 && rows % (2 * heads) != 0) {
+      return invalid_input("{}: tensor {}: expected rows in pairs for {} heads, found {}", view.file,
+                           name_in_quotes(name), heads, rows);
+    }
+    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, heads}](
+                      std::uint64_t first, std::span<float> out) { rows_of.read(first, out); };
+    views.push_back(std::move(view));
+  }
+  // The tokenizer's part need not stay in memory while the weights are read.
+  file.file.release_pages(file.head);
+  return model::TensorFiles::from_views(std::move(file.file), std::move(views));
+}
+
+}  // namespace rondo::gguf

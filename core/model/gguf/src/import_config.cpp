@@ -1,0 +1,251 @@
+// What is read here is written out as a config.json and read again by the room `model_files`: its limits hold too.
+#include "import_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "key_reader.h"
+#include "names.h"
+#include "rondo/base/status.h"
+
+namespace rondo::gguf {
+namespace {
+
+using model::Family;
+using model::RopeKind;
+
+constexpr std::uint32_t kMaxSize = 1U << 24U;
+constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
+constexpr std::uint32_t kMaxToken = 1U << 26U;
+
+/// What readers take as different models under an architecture's name.
+void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
+  if (const std::string kind = keys.text("general.type", "model"); kind != "model") {
+    keys.refuse("general.type", fmt::format("expected model, found {}", name_in_quotes(kind)));
+  }
+  if (keys.integer("split.count", 0, kMaxSize, 0) > 1) {
+    keys.refuse("split.count", "a file of several parts is not supported; join the parts first");
+  }
+  if (keys.integer(prefix + "expert_count", 0, kMaxSize, 0) != 0) {
+    keys.refuse(prefix + "expert_count", "mixtures of experts are not supported; expected a dense model");
+  }
+  for (const char* scale : {"attention.scale", "logit_scale", "embedding_scale", "residual_scale"}) {
+    if (keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
+      keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
+    }
+  }
+}
+
+void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
+  config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
+  config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
+  config.intermediate_size = keys.integer(prefix + "feed_forward_length", 1, kMaxSize);
+  config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
+  config.num_kv_heads = keys.integer(prefix + "attention.head_count_kv", 1, kMaxSize, config.num_heads);
+  const std::uint32_t derived = std::max<std::uint32_t>(config.hidden_size / config.num_heads, 1);
+  config.head_dim = keys.integer(prefix + "attention.key_length", 1, kMaxSize, derived);
+  for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
+    const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
+    if (found == config.head_dim) continue;
+    keys.refuse(prefix + same, fmt::format("expected {}, the width of a head, found {}", config.head_dim, found));
+  }
+  config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
+}
+
+void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  model::RopeConfig& rope = config.rope;
+  rope.theta = keys.number(prefix + "rope.freq_base", 1.0, 1e18, 10000.0);
+  const std::string kind = keys.text(prefix + "rope.scaling.type", "none");
+  const double factor = keys.number(prefix + "rope.scaling.factor", 0.0, 1e6, 0.0);
+  if (kind == "linear") {
+    rope.kind = factor > 1.0 ? RopeKind::kLinear : RopeKind::kDefault;
+  } else if (kind == "yarn") {
+    rope.kind = RopeKind::kYarn;
+    rope.original_max_positions =
+        keys.integer(prefix + "rope.scaling.original_context_length", 1, kMaxPositions, config.max_positions);
+    const double attention = keys.number(prefix + "rope.scaling.attn_factor", 0.0, 1e6, 1.0);
+    if (factor < 1.0) keys.refuse(prefix + "rope.scaling.factor", "expected at least 1, as yarn needs");
+    if (attention != 1.0) rope.attention_factor = attention * (0.1 * std::log(std::max(factor, 1.0)) + 1.0);
+    for (const char* own :
+         {"yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier"}) {
+      const std::string key = prefix + "rope.scaling." + own;
+      if (keys.has(key)) keys.refuse(key, "yarn with settings of its own is not supported");
+    }
+  } else if (kind != "none") {
+    keys.refuse(prefix + "rope.scaling.type",
+                fmt::format("{} is not supported; supported: none, linear, yarn", name_in_quotes(kind)));
+  }
+  if (factor >= 1.0) rope.factor = factor;
+}
+
+void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  const std::string key = prefix + "attention.sliding_window";
+  const std::uint32_t window = keys.integer(key, 0, kMaxPositions, 0);
+  config.sliding_window.assign(config.num_layers, window < config.max_positions ? window : 0);
+  if (window == 0 || window >= config.max_positions) return;
+  if (config.family != Family::kLlama) {
+    keys.refuse(key, "which layers slide is not known from the file; expected none to do so");
+    return;
+  }
+  config.family = Family::kMistral;
+}
+
+/// Which optional tensors the file has says which features the model has.
+void read_features(const StoredFile& file, model::ModelConfig& config) {
+  const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
+  config.tie_word_embeddings = !has("output.weight");
+  if (config.family == Family::kLlama) {
+    config.attention_bias = has("blk.0.attn_q.bias");
+    config.attention_output_bias = config.attention_bias;
+    config.mlp_bias = has("blk.0.ffn_gate.bias");
+  }
+}
+
+void read_tokens(KeyReader& keys, model::ModelConfig& config) {
+  const auto token = [&](const char* name) -> std::optional<std::int32_t> {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    if (!keys.has(key)) return std::nullopt;
+    // Writers put an id of all ones where there is none.
+    const std::uint32_t id = keys.integer(key, 0, 0xffffffffU);
+    if (id == 0xffffffffU) return std::nullopt;
+    if (id < config.vocab_size && id < kMaxToken) return static_cast<std::int32_t>(id);
+    keys.refuse(key, fmt::format("expected a token below {}, found {}", config.vocab_size, id));
+    return std::nullopt;
+  };
+  config.bos_token_id = token("bos");
+  config.pad_token_id = token("padding");
+  for (const char* name : {"eos", "eot", "eom"}) {
+    const auto id = token(name);
+    if (id && std::ranges::count(config.eos_token_ids, *id) == 0) config.eos_token_ids.push_back(*id);
+  }
+}
+
+model::WeightType weight_type_of(const StoredTensor& tensor) {
+  if (tensor.coding->name == "f32") return model::WeightType::kFloat32;
+  return tensor.coding->name == "f16" ? model::WeightType::kFloat16 : model::WeightType::kBfloat16;
+}
+
+std::optional<Family> family_of(const std::string& architecture) {
+  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3}) {
+    if (architecture == architecture_name(family)) return family;
+  }
+  return std::nullopt;
+}
+
+/// rope_freqs.weight, which llama's files have where frequencies are divided one by one.
+absl::Status read_divisors(const StoredFile& file, model::ModelConfig& config) {
+  const auto found = file.tensors.find("rope_freqs.weight");
+  if (found == file.tensors.end()) return absl::OkStatus();
+  const StoredTensor& tensor = found->second;
+  if (tensor.shape != std::vector<std::uint64_t>{config.head_dim / 2}) {
+    return invalid_input("{}: tensor {}: expected [{}] numbers, half the width of a head", file.origin(), found->first,
+                         config.head_dim / 2);
+  }
+  std::vector<float> divisors(config.head_dim / 2);
+  decode_stretch(*tensor.coding, tensor.data, 0, divisors);
+  const auto rope = rope_of_divisors(divisors, config.rope.theta, config.max_positions);
+  if (!rope || (config.rope.kind != RopeKind::kDefault && rope->kind != RopeKind::kDefault)) {
+    return invalid_input("{}: tensor {}: its divisors of frequencies are not those of a llama3 scaling", file.origin(),
+                         found->first);
+  }
+  if (rope->kind != RopeKind::kDefault) config.rope = *rope;
+  return absl::OkStatus();
+}
+
+bool gives(const model::RopeConfig& rope, const std::vector<float>& divisors) {
+  model::ModelConfig config;
+  config.rope = rope;
+  config.head_dim = static_cast<std::uint32_t>(2 * divisors.size());
+  const std::vector<float> made = frequency_divisors(config);
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    if (!(std::abs(made[i] - divisors[i]) <= 1e-5F * divisors[i])) return false;
+  }
+  return true;
+}
+
+/// Between the clamped ends the share that is kept is a line over the frequency: original / (2 pi (high - low)) times
+/// it, less low / (high - low). Two points give both, up to a common factor of all three, for which `low` is taken 1.
+std::optional<model::RopeConfig> solve(model::RopeConfig rope, const std::vector<float>& divisors) {
+  std::vector<std::pair<double, double>> points;  // frequency, share
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    const double divisor = divisors[i];
+    if (divisor <= 1.0 || divisor >= rope.factor) continue;
+    const double frequency = std::pow(rope.theta, -static_cast<double>(i) / static_cast<double>(divisors.size()));
+    points.emplace_back(frequency, (1.0 / divisor - 1.0 / rope.factor) / (1.0 - 1.0 / rope.factor));
+  }
+  if (points.size() < 2) return std::nullopt;
+  const auto [x0, y0] = points.front();
+  const auto [x1, y1] = points.back();
+  const double slope = (y1 - y0) / (x1 - x0);
+  const double below = slope * x0 - y0;  // low / (high - low)
+  if (!(slope > 0.0 && below > 0.0)) return std::nullopt;
+  const double original = std::round(slope * 2.0 * std::numbers::pi / below);
+  if (!(original >= 1.0 && original <= kMaxPositions)) return std::nullopt;
+  rope.original_max_positions = static_cast<std::uint32_t>(original);
+  rope.low_frequency_factor = 1.0;
+  rope.high_frequency_factor = std::round((1.0 + 1.0 / below) * 1e4) / 1e4;
+  return rope;
+}
+
+}  // namespace
+
+std::optional<model::RopeConfig> rope_of_divisors(const std::vector<float>& divisors, double theta,
+                                                  std::uint32_t max_positions) {
+  model::RopeConfig rope;
+  rope.theta = theta;
+  const bool finite = std::ranges::all_of(divisors, [](float d) { return d >= 1.0F && d <= 1e6F; });
+  if (!finite || divisors.empty()) return std::nullopt;
+  rope.factor = *std::ranges::max_element(divisors);
+  if (rope.factor == 1.0) return rope;
+  rope.kind = RopeKind::kLlama3;
+  // The published settings first: from few frequencies several would follow.
+  rope.low_frequency_factor = 1.0;
+  rope.high_frequency_factor = 4.0;
+  for (const std::uint32_t original : std::array<std::uint32_t, 2>{8192, max_positions}) {
+    rope.original_max_positions = original;
+    if (gives(rope, divisors)) return rope;
+  }
+  const auto solved = solve(rope, divisors);
+  return solved && gives(*solved, divisors) ? solved : std::nullopt;
+}
+
+absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
+  KeyReader keys(file);
+  const std::string architecture = keys.text("general.architecture");
+  RONDO_RETURN_IF_ERROR(keys.status());
+  const std::optional<Family> family = family_of(architecture);
+  if (!family) {
+    return invalid_input("{}: general.architecture: {} is not supported; supported: llama, qwen2, qwen3", file.origin(),
+                         name_in_quotes(architecture));
+  }
+  const std::string prefix = architecture + ".";
+  refuse_unsupported(keys, prefix);
+  RONDO_RETURN_IF_ERROR(keys.status());
+  const auto embedding = file.tensors.find("token_embd.weight");
+  if (embedding == file.tensors.end() || embedding->second.shape.size() != 2) {
+    return invalid_input("{}: tensor token_embd.weight: expected a matrix, found none", file.origin());
+  }
+  if (embedding->second.shape[0] > kMaxToken) {
+    return invalid_input("{}: tensor token_embd.weight: expected at most {} rows, found {}", file.origin(), kMaxToken,
+                         embedding->second.shape[0]);
+  }
+  model::ModelConfig config;
+  config.family = *family;
+  config.vocab_size = static_cast<std::uint32_t>(embedding->second.shape[0]);
+  config.weight_type = weight_type_of(embedding->second);
+  read_sizes(keys, prefix, config);
+  RONDO_RETURN_IF_ERROR(keys.status());  // from here on the sizes are used to allocate and to divide
+  read_scaling(keys, prefix, config);
+  read_window(keys, prefix, config);
+  if (config.family == Family::kLlama && config.hidden_size % config.num_heads != 0) config.family = Family::kMistral;
+  read_features(file, config);
+  read_tokens(keys, config);
+  RONDO_RETURN_IF_ERROR(keys.status());
+  RONDO_RETURN_IF_ERROR(read_divisors(file, config));
+  return model::parse_config(model::format_config(config), file.origin() + " as config.json");
+}
+
+}  // namespace rondo::gguf

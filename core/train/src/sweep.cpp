@@ -1,0 +1,166 @@
+// The key sweep of the verbs plan and profile: the same run over several global batches and pools, where its throughput
+// bends, and a picture of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "config_sweep.h"
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+#include "rondo/train/run.h"
+#include "rondo/train/session.h"
+#include "sweep_plot.h"
+
+namespace rondo::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kKnee = 0.95;  // share of a pool's best throughput
+
+std::string text_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+/// Opens once what all points share.
+class PlanSweep {
+ public:
+  absl::Status open(const Config& config) {
+    RONDO_ASSIGN_OR_RETURN(model_, open_model(config, Purpose::kTrain, false));
+    if (config.dataset.empty()) return absl::OkStatus();
+    if (model_.folder.empty()) {
+      return find_model(config.model_name_or_path, config.model_revision).status();  // data needs its tokenizer
+    }
+    RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
+    RONDO_ASSIGN_OR_RETURN(data_, load_data(config, text));
+    return absl::OkStatus();
+  }
+
+  absl::Status open_pool(const Config& config) {
+    RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Json> point(const Config& config) const {
+    Loader::Lengths lengths = assumed_lengths(config);
+    if (data_) {
+      Loader loader(data_->train, {config.per_device_train_batch_size, config.gradient_accumulation_steps,
+                                   config.shuffle, config.seed});
+      lengths = loader.lengths(loader.steps_per_epoch());
+    }
+    RONDO_ASSIGN_OR_RETURN(const PlannedRun run,
+                           plan_run(config, *model_.architecture, *machine_, lengths, Purpose::kTrain));
+    const partition::Prediction& predicted = run.plan.predicted;
+    return Json{{"step_seconds", predicted.step_seconds},
+                {"tokens_per_second", predicted.tokens_per_second},
+                {"bubble", predicted.bubble},
+                {"limited_by", predicted.limited_by}};
+  }
+
+ private:
+  OpenModel model_;
+  std::optional<RunData> data_;
+  std::optional<Machine> machine_;
+};
+
+/// What was measured, what was predicted beside it.
+absl::StatusOr<Json> profile_point(const Config& config, const StopFlag& stop, std::vector<std::string>& notes) {
+  RONDO_ASSIGN_OR_RETURN(ProfileView view, run_profile(config, stop));
+  for (std::string& note : view.notes) notes.push_back(std::move(note));
+  const Json& measured = view.json.at("measured");
+  const Json& predicted = view.json.at("predicted");
+  return Json{{"step_seconds", measured.at("step_seconds")},
+              {"tokens_per_second", measured.at("tokens_per_second")},
+              {"bubble", measured.at("bubble")},
+              {"limited_by", predicted.at("limited_by")},
+              {"predicted_step_seconds", predicted.at("step_seconds")},
+              {"predicted_tokens_per_second", predicted.at("tokens_per_second")}};
+}
+
+Config config_of(const Config& config, const std::string& devices, std::uint32_t batch) {
+  Config one = config;
+  one.devices = devices;
+  one.gradient_accumulation_steps = batch / config.per_device_train_batch_size;
+  return one;
+}
+
+/// The plans of one pool, by global batch: independent of each other, so that every processor may make one.
+std::vector<absl::StatusOr<Json>> plan_points(const PlanSweep& plans, const Config& config, const std::string& devices,
+                                              const std::vector<std::uint32_t>& batches) {
+  std::vector<absl::StatusOr<Json>> points(batches.size(), absl::StatusOr<Json>(Json()));
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < batches.size(); i = next++) {
+      points[i] = plans.point(config_of(config, devices, batches[i]));
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t wanted = std::min<std::size_t>(batches.size(), std::max(std::thread::hardware_concurrency(), 1U));
+  for (std::size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return points;
+}
+
+/// The first global batch from which on more of it brings little.
+std::uint32_t knee_of(const SweepLine& line) {
+  double best = 0;
+  for (const auto& [batch, tokens] : line.points) best = std::max(best, tokens);
+  for (const auto& [batch, tokens] : line.points) {
+    if (tokens >= kKnee * best) return batch;
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const StopFlag& stop) {
+  RONDO_ASSIGN_OR_RETURN(const config::Sweep sweep, config::parse_sweep(config));
+  PlanSweep plans;
+  if (!measured) RONDO_RETURN_IF_ERROR(plans.open(config));
+  SweepView view;
+  Json points = Json::array();
+  Json knees = Json::array();
+  std::vector<SweepLine> lines;
+  absl::Status refusal;
+  for (const std::string& devices : sweep.devices) {
+    std::vector<absl::StatusOr<Json>> planned;
+    if (!measured) {
+      RONDO_RETURN_IF_ERROR(plans.open_pool(config_of(config, devices, sweep.global_batches.front())));
+      planned = plan_points(plans, config, devices, sweep.global_batches);
+    }
+    SweepLine line{devices, {}, 0};
+    for (std::size_t i = 0; i < sweep.global_batches.size(); ++i) {
+      const std::uint32_t batch = sweep.global_batches[i];
+      const Config one = config_of(config, devices, batch);
+      Json point = {{"devices", devices},
+                    {"global_batch", batch},
+                    {"gradient_accumulation_steps", one.gradient_accumulation_steps}};
+      const absl::StatusOr<Json> found = measured ? profile_point(one, stop, view.notes) : planned[i];
+      if (found.ok()) {
+        point.update(*found);
+        line.points.emplace_back(batch, found->at("tokens_per_second").get<double>());
+      } else if (found.status().code() == absl::StatusCode::kResourceExhausted) {
+        point["error"] = text_of(found.status());
+        refusal = found.status();
+      } else {
+        return found.status();
+      }
+      points.push_back(std::move(point));
+    }
+    line.knee = knee_of(line);
+    if (line.knee > 0) knees.push_back({{"devices", devices}, {"global_batch", line.knee}});
+    lines.push_back(std::move(line));
+  }
+  if (knees.empty()) return refusal;
+  view.json = {{"sweep", std::move(points)}, {"knees", std::move(knees)}};
+  if (!config.plot.empty()) {
+    const std::string title = fmt::format("{}, {}: {} tokens/s", config.model_name_or_path, config.finetuning_type,
+                                          measured ? "measured" : "predicted");
+    RONDO_RETURN_IF_ERROR(write_file_atomically(config.plot, sweep_svg(title, lines)));
+  }
+  return view;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,147 @@
+#include "rondo/train/trainer_state.h"
+
+#include "rondo/base/file.h"
+#include "rondo/base/status.h"
+
+namespace rondo::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// transformers takes no key that it does not know, but any callback.
+Json callbacks_json(const TrainerState& state) {
+  Json callbacks = {{"Rondo",
+                     {{"args", Json::object()},
+                      {"attributes",
+                       {{"updates", state.updates},
+                        {"skipped_steps", state.skipped_steps},
+                        {"samples", state.samples},
+                        {"evaluations_not_better", state.best.not_better},
+                        {"numerics_class", state.numerics_class},
+                        {"settings", state.settings}}}}}};
+  if (state.early_stopping.patience > 0) {
+    callbacks["EarlyStoppingCallback"] = {{"args",
+                                           {{"early_stopping_patience", state.early_stopping.patience},
+                                            {"early_stopping_threshold", state.early_stopping.threshold}}},
+                                          {"attributes", {{"early_stopping_patience_counter", state.best.not_better}}}};
+  }
+  return callbacks;
+}
+
+Json to_json(const TrainerState& state) {
+  const BestEvaluation& best = state.best;
+  return {{"best_global_step", best.step != 0 ? Json(best.step) : Json()},
+          {"best_metric", best.metric ? Json(*best.metric) : Json()},
+          {"best_model_checkpoint", best.checkpoint.empty() ? Json() : Json(best.checkpoint)},
+          {"epoch", state.epoch},
+          {"eval_steps", state.eval_steps},
+          {"global_step", state.global_step},
+          {"is_hyper_param_search", false},
+          {"is_local_process_zero", true},
+          {"is_world_process_zero", true},
+          {"log_history", state.log_history},
+          {"logging_steps", state.logging_steps},
+          {"max_steps", state.max_steps},
+          {"num_train_epochs", state.num_train_epochs},
+          {"save_steps", state.save_steps},
+          {"stateful_callbacks", callbacks_json(state)},
+          {"train_batch_size", state.train_batch_size}};
+}
+
+const Json* member(const Json* object, const char* key) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(key);
+  return found == object->end() ? nullptr : &*found;
+}
+
+/// What only this program writes; early versions wrote it under a key of its own. Null: there is none.
+const Json* own_part(const Json& json) {
+  const Json* own = member(member(member(&json, "stateful_callbacks"), "Rondo"), "attributes");
+  if (own == nullptr) own = member(&json, "rondo");
+  return own != nullptr && own->is_object() ? own : nullptr;
+}
+
+/// A missing key and null are 0; anything but a number that is not negative is refused.
+absl::StatusOr<std::uint64_t> optional_number(const std::string& path, const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return 0;
+  if (!found->is_number_unsigned())
+    return invalid_input("{}: key {}: expected a number that is not negative", path, key);
+  return found->get<std::uint64_t>();
+}
+
+absl::StatusOr<BestEvaluation> read_best(const std::string& path, const Json& json, const Json& own) {
+  BestEvaluation best;
+  RONDO_ASSIGN_OR_RETURN(best.step, optional_number(path, json, "best_global_step"));
+  RONDO_ASSIGN_OR_RETURN(best.not_better, optional_number(path, own, "evaluations_not_better"));
+  if (const auto metric = json.find("best_metric"); metric != json.end() && !metric->is_null()) {
+    if (!metric->is_number()) return invalid_input("{}: key best_metric: expected a number or null", path);
+    best.metric = metric->get<double>();
+  }
+  if (const auto folder = json.find("best_model_checkpoint"); folder != json.end() && folder->is_string()) {
+    best.checkpoint = folder->get<std::string>();
+  }
+  return best;
+}
+
+}  // namespace
+
+void take_evaluation(TrainerState& state, double eval_loss, std::uint64_t step) {
+  BestEvaluation& best = state.best;
+  const bool better = !best.metric || *best.metric - eval_loss > state.early_stopping.threshold;
+  best.not_better = better ? 0 : best.not_better + 1;
+  if (best.metric && eval_loss >= *best.metric) return;
+  best.metric = eval_loss;
+  best.step = step;
+  best.checkpoint.clear();
+}
+
+bool is_stopped_early(const TrainerState& state) {
+  return state.early_stopping.patience > 0 && state.best.not_better >= state.early_stopping.patience;
+}
+
+bool is_evaluated(const TrainerState& state, std::uint64_t step) {
+  for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend(); ++entry) {
+    if (!entry->is_object() || !entry->contains("step") || (*entry)["step"] != step) return false;
+    if (entry->contains("eval_loss")) return true;
+  }
+  return false;
+}
+
+absl::Status write_trainer_state(const std::filesystem::path& folder, const TrainerState& state) {
+  return write_file_atomically(folder / kStateFile, to_json(state).dump(2) + "\n");
+}
+
+absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& folder) {
+  const std::string path = (folder / kStateFile).string();
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  const auto json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return invalid_input("{}: not a JSON object", path);
+  const Json* own = own_part(json);
+  if (own == nullptr) {
+    return invalid_input("{}: key stateful_callbacks.Rondo is missing: not a checkpoint of this program", path);
+  }
+  const auto number = [&](const Json& object, const char* key) -> absl::StatusOr<std::uint64_t> {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_number_unsigned()) {
+      return invalid_input("{}: key {}: expected a number that is not negative", path, key);
+    }
+    return found->get<std::uint64_t>();
+  };
+  TrainerState state;
+  RONDO_ASSIGN_OR_RETURN(state.global_step, number(json, "global_step"));
+  RONDO_ASSIGN_OR_RETURN(state.max_steps, number(json, "max_steps"));
+  RONDO_ASSIGN_OR_RETURN(state.updates, number(*own, "updates"));
+  RONDO_ASSIGN_OR_RETURN(state.skipped_steps, number(*own, "skipped_steps"));
+  RONDO_ASSIGN_OR_RETURN(state.samples, number(*own, "samples"));
+  RONDO_ASSIGN_OR_RETURN(state.best, read_best(path, json, *own));
+  if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
+  if (json.contains("log_history") && json["log_history"].is_array()) state.log_history = json["log_history"];
+  if (own->contains("settings")) state.settings = (*own)["settings"];
+  if (own->contains("numerics_class") && (*own)["numerics_class"].is_string()) {
+    state.numerics_class = (*own)["numerics_class"].get<std::string>();
+  }
+  return state;
+}
+
+}  // namespace rondo::train

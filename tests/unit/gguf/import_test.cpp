@@ -1,0 +1,244 @@
+// Models as directories, exported and read back: the same configuration, the same numbers; and what is refused.
+#include "rondo/gguf/import.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "container.h"
+#include "files.h"
+#include "import_config.h"
+#include "names.h"
+#include "rondo/base/file.h"
+#include "rondo/gguf/export.h"
+#include "rondo/model/config_documents.h"
+#include "rondo/model/init.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::gguf {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using test::expect_refused;
+using test::fresh_folder;
+
+struct Model {
+  fs::path folder;
+  model::ModelConfig config;
+  model::TensorFiles files;
+};
+
+/// A random model of this architecture; `edit` changes its config.json before it is read.
+Model make_model(const std::string& arch, const fs::path& folder, const std::function<void(Json&)>& edit = {}) {
+  model::InitOptions options;
+  options.arch = arch;
+  options.hidden_size = 64;
+  options.intermediate_size = 96;
+  options.tie_word_embeddings = arch == "qwen2";
+  EXPECT_TRUE(model::init_model(options, folder).ok());
+  if (edit) {
+    Json config = Json::parse(*read_file(folder / "config.json"), nullptr, false);
+    edit(config);
+    test::put(folder / "config.json", config.dump());
+  }
+  return {folder, *model::load_config(folder), *model::TensorFiles::open_model(folder)};
+}
+
+std::vector<float> values_of(const model::TensorFiles& files, const std::string& name) {
+  const model::TensorView* view = files.find(name);
+  EXPECT_NE(view, nullptr) << name;
+  std::vector<float> values(view == nullptr ? 0 : view->elements());
+  if (view != nullptr) model::TensorFiles::read_as_float32(*view, values);
+  return values;
+}
+
+fs::path exported(const Model& m, const std::string& quantization) {
+  fs::path file = m.folder.parent_path() / (quantization + ".gguf");
+  const absl::Status status = export_model(m.folder, m.config, m.files, quantization, file);
+  EXPECT_TRUE(status.ok()) << status;
+  return file;
+}
+
+class ImportModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(ImportModel, Exported_ComesBackBitForBit) {
+  const Model m = make_model(GetParam(), fresh_folder() / "model");
+  const fs::path file = exported(m, "f32");
+  EXPECT_TRUE(is_gguf(file));
+  EXPECT_FALSE(is_gguf(m.folder / "config.json"));
+  const auto documents = import_documents(file);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const auto config = model::load_config(*documents);
+  ASSERT_TRUE(config.ok()) << config.status();
+  model::ModelConfig expected = m.config;
+  if (expected.family == model::Family::kMistral) {  // the file calls both llama
+    expected.family = model::Family::kLlama;
+    expected.model_type = "llama";
+  }
+  expected.eos_token_ids = model::load_stop_ids(m.folder, m.config);  // one list in the file
+  expected.pad_token_id = config->pad_token_id;  // the tokenizer's configuration has one, the model's need not
+  EXPECT_EQ(model::format_config(*config), model::format_config(expected));
+  EXPECT_EQ(model::load_stop_ids(*documents, *config), model::load_stop_ids(m.folder, m.config));
+  const auto tensors = import_tensors(file);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_TRUE(model::check_model_tensors(*config, *tensors).ok());
+  for (const model::ParameterSpec& spec : model::model_parameters(m.config)) {
+    EXPECT_EQ(values_of(*tensors, spec.name), values_of(m.files, spec.name)) << spec.name;
+  }
+}
+
+TEST_P(ImportModel, Q8_IsNear) {
+  const Model m = make_model(GetParam(), fresh_folder() / "model");
+  const auto tensors = import_tensors(exported(m, "q8_0"));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  for (const model::ParameterSpec& spec : model::model_parameters(m.config)) {
+    const std::vector<float> theirs = values_of(m.files, spec.name);
+    const std::vector<float> ours = values_of(*tensors, spec.name);
+    float largest = 0;
+    for (const float value : theirs) largest = std::max(largest, std::abs(value));
+    // Half a step of the largest block, and fp16's rounding of its scale.
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      ASSERT_NEAR(ours[i], theirs[i], largest * (0.5 / 127 + 0x1p-11)) << spec.name << " " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ImportModel, testing::Values("llama", "mistral", "qwen2", "qwen3"),
+                         [](const auto& test_info) { return std::string(test_info.param); });
+
+TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
+  const Model m = make_model("llama", fresh_folder() / "model");
+  const auto tensors = *import_tensors(exported(m, "f32"));
+  const model::TensorView& view = *tensors.find("model.layers.0.self_attn.k_proj.weight");
+  const std::vector<float> whole = values_of(m.files, view.name);
+  for (const std::uint64_t first : {0U, 1U, 63U, 64U, 700U}) {
+    std::vector<float> piece(201);
+    model::TensorFiles::read_as_float32(view, first, piece);
+    EXPECT_TRUE(std::equal(piece.begin(), piece.end(), whole.begin() + static_cast<std::ptrdiff_t>(first))) << first;
+  }
+  std::vector<std::uint16_t> ours(view.elements());
+  std::vector<std::uint16_t> theirs(view.elements());
+  model::TensorFiles::read_as_bfloat16(view, ours);
+  model::TensorFiles::read_as_bfloat16(*m.files.find(view.name), theirs);
+  EXPECT_EQ(ours, theirs);
+}
+
+TEST(ImportConfig, RotaryScaling_ComesBack) {
+  const std::pair<const char*, Json> kSettings[] = {
+      {"linear", {{"rope_type", "linear"}, {"factor", 2.5}}},
+      {"yarn", {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}}},
+      {"llama31",
+       {{"rope_type", "llama3"},
+        {"factor", 8.0},
+        {"low_freq_factor", 1.0},
+        {"high_freq_factor", 4.0},
+        {"original_max_position_embeddings", 8192}}},
+      {"own",
+       {{"rope_type", "llama3"},
+        {"factor", 5.5},
+        {"low_freq_factor", 1.0},
+        {"high_freq_factor", 6.0},
+        {"original_max_position_embeddings", 640}}}};
+  const fs::path folder = fresh_folder();
+  for (const auto& setting : kSettings) {
+    const std::string name = setting.first;
+    const Model m = make_model("llama", folder / name / "model", [&](Json& config) {
+      // Frequencies lie at both ends and, for what is solved, several between them.
+      config["rope_theta"] = name == "own" ? 500.0 : 500000.0;
+      config["rope_scaling"] = setting.second;
+    });
+    const auto documents = import_documents(exported(m, "f32"));
+    ASSERT_TRUE(documents.ok()) << name << documents.status();
+    const model::RopeConfig ours = model::load_config(*documents)->rope;
+    const model::RopeConfig& theirs = m.config.rope;
+    EXPECT_EQ(ours.kind, theirs.kind) << name;
+    EXPECT_EQ(ours.theta, theirs.theta) << name;
+    EXPECT_EQ(ours.factor, theirs.factor) << name;
+    EXPECT_EQ(ours.low_frequency_factor, theirs.low_frequency_factor) << name;
+    EXPECT_EQ(ours.high_frequency_factor, theirs.high_frequency_factor) << name;
+    EXPECT_EQ(ours.original_max_positions, theirs.original_max_positions) << name;
+  }
+}
+
+TEST(RopeOfDivisors, WhatNoSettingGives_IsNone) {
+  EXPECT_EQ(rope_of_divisors({1, 1, 1, 1}, 10000.0, 2048)->kind, model::RopeKind::kDefault);
+  EXPECT_FALSE(rope_of_divisors({1, 3, 2, 8}, 10000.0, 2048));
+  EXPECT_FALSE(rope_of_divisors({1, 0.5F, 2, 8}, 10000.0, 2048));
+  EXPECT_FALSE(rope_of_divisors({1, NAN, 2, 8}, 10000.0, 2048));
+  EXPECT_FALSE(rope_of_divisors({}, 10000.0, 2048));
+}
+
+TEST(StoredRow, UndoesSourceRow) {
+  for (const std::uint32_t heads : {0U, 1U, 3U}) {
+    for (std::uint64_t row = 0; row < 24; ++row) EXPECT_EQ(stored_row(source_row(row, 24, heads), 24, heads), row);
+  }
+}
+
+TEST(ModelTensorName, UndoesTensorName) {
+  model::ModelConfig config = make_model("qwen3", fresh_folder() / "model").config;
+  for (const model::ParameterSpec& spec : model::model_parameters(config)) {
+    EXPECT_EQ(model_tensor_name(tensor_name(spec.name)), spec.name);
+  }
+  for (const char* other : {"blk.0.attn_sinks.weight", "blk.0", "nothing", "blk.attn_q.weight", ""}) {
+    EXPECT_FALSE(model_tensor_name(other)) << other;
+  }
+}
+
+/// A file of one small matrix and the keys that `add` gives beside a whole set.
+absl::Status read_with(const std::function<void(Keys&)>& add, const std::vector<std::string>& without = {},
+                       const std::string& embedding = "token_embd.weight") {
+  Keys keys;
+  const auto with = [&](const std::string& name, auto value) {
+    if (std::find(without.begin(), without.end(), name) == without.end()) keys.add(name, value);
+  };
+  with("general.architecture", std::string_view("llama"));
+  for (const char* size :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"}) {
+    with(std::string("llama.") + size, std::uint32_t{4});
+  }
+  with("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  add(keys);
+  const fs::path file = fresh_folder() / "m.gguf";
+  const absl::Status written = write_container(file, keys, {{embedding, {8, 4}, TensorType::kF32}},
+                                               [](std::size_t, std::span<std::byte>) { return absl::OkStatus(); });
+  EXPECT_TRUE(written.ok()) << written;
+  return import_documents(file).status();
+}
+
+TEST(ImportConfig, WhatIsMissing_IsNamed) {
+  const auto nothing = [](Keys&) {};
+  for (const char* key :
+       {"general.architecture", "llama.block_count", "llama.context_length", "llama.embedding_length",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"}) {
+    expect_refused(read_with(nothing, {key}), {"m.gguf", key, "missing"});
+  }
+  expect_refused(read_with(nothing, {}, "token_embed.weight"), {"m.gguf", "token_embd.weight"});
+}
+
+TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
+  const auto refused = [](const char* key, auto value, const std::string& part,
+                          const std::vector<std::string>& without = {}) {
+    expect_refused(read_with([&](Keys& keys) { keys.add(key, value); }, without), {"m.gguf", key, part});
+  };
+  refused("general.architecture", "gpt-oss", "llama, qwen2, qwen3", {"general.architecture"});
+  refused("general.type", "adapter", "expected model");
+  refused("split.count", std::uint32_t{3}, "parts");
+  refused("llama.expert_count", std::uint32_t{8}, "experts");
+  refused("llama.block_count", std::uint32_t{0}, "1 to", {"llama.block_count"});
+  refused("llama.embedding_length", "wide", "integer", {"llama.embedding_length"});
+  refused("llama.feed_forward_length", std::vector<std::int32_t>{4, 8}, "array", {"llama.feed_forward_length"});
+  refused("llama.attention.layer_norm_rms_epsilon", NAN, "nan", {"llama.attention.layer_norm_rms_epsilon"});
+  refused("llama.attention.value_length", std::uint32_t{3}, "width of a head");
+  refused("llama.rope.dimension_count", std::uint32_t{8}, "width of a head");
+  refused("llama.rope.scaling.type", "longrope", "longrope");
+  refused("llama.rope.freq_base", 0.0F, "expected 1 to");
+  refused("llama.attention.scale", 0.5F, "scaled");
+  refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
+}
+
+}  // namespace
+}  // namespace rondo::gguf
