@@ -113,28 +113,30 @@ absl::Status show_data(const Config& config, const Streams& streams) {
   return absl::OkStatus();
 }
 
-absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
-  RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
-  for (const std::string& note : view.notes) {
+void put_notes(const std::vector<std::string>& notes, const Streams& streams) {
+  for (const std::string& note : notes) {
     const std::string line = labelled("note", note);
     std::fwrite(line.data(), 1, line.size(), streams.err);
   }
+}
+
+absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
+  RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
+  put_notes(view.notes, streams);
   if (config.json) return put_json(streams.out, view.json);
   return put(streams.out, describe_sweep(view.json));
 }
 
 absl::Status show_plan(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const train::PlanView view, train::run_plan(config));
+  put_notes(view.notes, streams);
   if (config.json) return put_json(streams.out, view.json);
   return put(streams.out, describe_plan(view.plan) + describe_schedules(view.schedules));
 }
 
 absl::Status show_profile(const Config& config, const Streams& streams, const train::StopFlag& stop) {
   RONDO_ASSIGN_OR_RETURN(const train::ProfileView view, train::run_profile(config, stop));
-  for (const std::string& note : view.notes) {
-    const std::string line = labelled("note", note);
-    std::fwrite(line.data(), 1, line.size(), streams.err);
-  }
+  put_notes(view.notes, streams);
   if (config.json) return put_json(streams.out, view.json);
   return put(streams.out, describe_profile(view.json));
 }

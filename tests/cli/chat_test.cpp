@@ -48,6 +48,15 @@ TEST(ChatPipe, FirstTurn_IsWhatGenerateSays) {
   EXPECT_EQ(said.err, "");
 }
 
+TEST(ChatPipe, GgufFile_IsTalkedToAsItsDirectory) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run({"export", "--model=model", "--output=m.gguf", "--quantization=f32"}).status, 0);
+  const Outcome folder = piped(workspace, chat({"--json"}), "Name a colour.\nAnd a fruit?\n");
+  const Outcome file = piped(workspace, chat({"--json", "--model=m.gguf"}), "Name a colour.\nAnd a fruit?\n");
+  EXPECT_EQ(file.status, 0) << file.err;
+  EXPECT_EQ(file.out, folder.out);
+}
+
 TEST(ChatPipe, LaterTurns_HoldTheEarlierOnesAndReuseThem) {
   const Workspace workspace;
   const Json json = json_of(piped(workspace, chat({"--json"}), "Name a colour.\n\nAnd a fruit?\nA tree?"));
@@ -210,7 +219,7 @@ TEST(ChatTerminal, CtrlC_StopsTheAnswerAndNotTheProgram) {
   ASSERT_TRUE(terminal.shows("> "));
   terminal.type("Name a colour.\r");
   ASSERT_TRUE(terminal.shows("Name a colour."));
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("note: stopped"));
   ASSERT_TRUE(terminal.shows("> "));

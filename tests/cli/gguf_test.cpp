@@ -46,6 +46,8 @@ TEST(Gguf, EveryVerb_GivesWhatTheDirectoryGives) {
   const Workspace workspace;
   make_gguf(workspace, "folder/only.gguf");
   const std::vector<Words> kVerbs = {{"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"},
+                                     {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json",
+                                      "--exact_match", "--max_new_tokens=8"},
                                      {"data", "--dataset=chats.jsonl", "--samples=3", "--json"}};
   for (Words words : kVerbs) {
     words.emplace_back("--model=model");

@@ -67,7 +67,8 @@ TEST(Install, IntoAPrefix_RunsFromThere) {
 }
 
 TEST(Package, ForDebian_NamesTheLibrariesThatItNeeds) {
-  if (shell("command -v dpkg-shlibdeps && command -v dpkg-deb").status != 0) GTEST_SKIP() << "no Debian tools";
+  if (shell("command -v dpkg-shlibdeps && command -v dpkg-deb && command -v file").status != 0)
+    GTEST_SKIP() << "no Debian tools";
   const Folder folder;
   const Shown packed =
       shell(std::string("cpack --config ") + RONDO_BUILD + "/CPackConfig.cmake -G DEB -B " + folder.path().string());

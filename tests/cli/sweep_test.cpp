@@ -19,6 +19,10 @@ tiny: {flops: {bf16: 2e9, fp32: 2e9}, memory_bytes: 65536, memory_bandwidth: 1e1
        link_latency: 1e-5, efficiency: 0.5, jitter: 0}
 )";
 
+constexpr const char* kHosts =
+    "even: {memory_bytes: 17179869184, memory_bandwidth: 2e10, optimizer_parameters_per_second: 1e9, disk_bandwidth: "
+    "0}\n";
+
 Json json_of(const Outcome& outcome) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return Json::parse(outcome.out, nullptr, false);
@@ -27,17 +31,18 @@ Json json_of(const Outcome& outcome) {
 TEST(Sweep, PlanOverBatchesAndPools_IsThePlansOfItsPoints) {
   const Workspace workspace;
   workspace.write("cards.yaml", kCards);
-  const Json json =
-      json_of(workspace.run({"plan", "--model=model", "--cutoff_len=64", "--json", "--plot=sweep.svg", "--sweep",
-                             "global_batch=1,4,16;devices=timed:cards.yaml#sluggish|timed:cards.yaml#sluggish*2"}));
+  workspace.write("hosts.yaml", kHosts);
+  const Json json = json_of(
+      workspace.run({"plan", "--model=model", "--cutoff_len=64", "--host=hosts.yaml#even", "--json", "--plot=sweep.svg",
+                     "--sweep", "global_batch=1,4,16;devices=timed:cards.yaml#sluggish|timed:cards.yaml#sluggish*2"}));
   ASSERT_EQ(json["sweep"].size(), 6U);
   ASSERT_EQ(json["knees"].size(), 2U);
   for (const Json& point : json["sweep"]) {
-    const Json alone = json_of(workspace.run({"plan", "--model=model", "--cutoff_len=64", "--json",
-                                              "--devices=" + point["devices"].get<std::string>(),
+    const Json alone = json_of(workspace.run({"plan", "--model=model", "--cutoff_len=64", "--host=hosts.yaml#even",
+                                              "--json", "--devices=" + point["devices"].get<std::string>(),
                                               "--gradient_accumulation_steps=" + point["global_batch"].dump()}));
     for (const char* key : {"tokens_per_second", "step_seconds", "bubble"}) {
-      EXPECT_NEAR(point[key].get<double>(), alone[key].get<double>(), 0.02 * alone[key].get<double>() + 1e-9) << point;
+      EXPECT_DOUBLE_EQ(point[key].get<double>(), alone[key].get<double>()) << point;
     }
   }
   for (const Json& knee : json["knees"]) {

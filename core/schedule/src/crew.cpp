@@ -238,7 +238,7 @@ absl::Status Crew::finish() {
     const MutexLock lock(mutex_);
     if (!error_.ok()) return error_;
     if (losses_handled_ < losses_.size()) continue;
-    std::ranges::rotate(under_way_, under_way_.begin() + 1);
+    std::rotate(under_way_.begin(), under_way_.begin() + 1, under_way_.end());
     --count_under_way_;
     return absl::OkStatus();
   }

@@ -103,7 +103,7 @@ class StepExecutor::Impl {
       }
       if (keeps_pace_) watch_pace(jobs_[begun_[0].which]);
     }
-    std::ranges::rotate(begun_, begun_.begin() + 1);
+    std::rotate(begun_.begin(), begun_.begin() + 1, begun_.end());
     --count_begun_;
     return result;
   }

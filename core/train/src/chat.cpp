@@ -42,13 +42,13 @@ class Chat::Impl {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
     if (machine_.phantom) return invalid_input("devices: {} does no arithmetic: it cannot answer", config_.devices);
     RONDO_ASSIGN_OR_RETURN(open_, open_model(config_, Purpose::kEvaluate, true));
-    RONDO_ASSIGN_OR_RETURN(text_, open_text(open_.folder));
+    RONDO_ASSIGN_OR_RETURN(text_, open_text(open_.documents));
     if (!text_->chat_template) {
       return invalid_input("model_name_or_path: {} has no chat template; `rondo generate --raw` continues plain text",
                            config_.model_name_or_path);
     }
     const model::ModelConfig& model = open_.architecture->config();
-    stop_ids_ = model::load_stop_ids(open_.folder, model);
+    stop_ids_ = model::load_stop_ids(open_.documents, model);
     capacity_ = capacity_of(config_, model);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, open_, machine_));
     devices::Device& device = *machine_.pool.front().device;

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "config_import.h"
+#include "config_keys.h"
 
 namespace rondo::train::config {
 
@@ -45,6 +46,11 @@ void translate_report(Import& import, const std::string& theirs) {
 void translate_strategy(Import& import, const std::string& theirs) {
   const std::string value = import.text(theirs);
   const bool saves = theirs.starts_with("save");
+  const std::string ours = saves ? "save_strategy" : "eval_strategy";
+  if (find_key(kTrain, ours) != nullptr && !is_off(value)) {
+    import.take(theirs, ours, value);
+    return;
+  }
   if (value == "steps") return import.leave_out(theirs, "steps are the only kind");
   if (is_off(value)) {
     if (!saves) return import.leave_out(theirs, "there is an evaluation where there is data for it");

@@ -120,6 +120,9 @@ const Key* bare_key(Verbs verb) {
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
   for (const Key& key : keys()) {
     if (key.name != spelled) continue;
+    if ((key.verbs & kTrain) != 0) {
+      return invalid_input("{}: a key of `rondo train`, which `rondo {}` does not have; leave it out", origin, verb);
+    }
     for (const std::string& other : verbs()) {
       if ((key.verbs & verb_bit(other)) == 0) continue;
       return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,

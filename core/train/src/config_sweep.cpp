@@ -75,8 +75,8 @@ absl::StatusOr<Sweep> parse_sweep(const Config& config) {
     sweep.global_batches = {config.gradient_accumulation_steps * config.per_device_train_batch_size};
   }
   std::ranges::sort(sweep.global_batches);
-  const auto [first, last] = std::ranges::unique(sweep.global_batches);
-  sweep.global_batches.erase(first, last);
+  const auto last = std::unique(sweep.global_batches.begin(), sweep.global_batches.end());
+  sweep.global_batches.erase(last, sweep.global_batches.end());
   for (const std::string_view list : split(values_of(text, kDevices, kBatch), '|')) {
     if (find_axis(text, kDevices) == std::string_view::npos) break;
     if (list.empty()) return invalid_input("devices: expected lists between '|', found an empty one");

@@ -1,5 +1,7 @@
 #include "plan_document.h"
 
+#include <fmt/format.h>
+
 #include "rondo/partition/layout.h"
 
 namespace rondo::train {
@@ -55,6 +57,13 @@ Json slots_json(const partition::Plan& plan) {
 }
 
 }  // namespace
+
+std::string dataset_not_read(const Config& config) {
+  return fmt::format(
+      "{} is not read, for the files of {} are not here and so no tokenizer: every sequence counts as {} "
+      "tokens",
+      config.dataset, config.model_name_or_path, config.cutoff_len);
+}
 
 Json plan_document(const PlannedRun& run) {
   const partition::Plan& plan = run.plan;

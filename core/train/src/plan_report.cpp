@@ -63,9 +63,10 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const Machine machine, open_machine(config));
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
-  if (!config.dataset.empty()) {
-    if (open.folder.empty())
-      return find_model(config.model_name_or_path, config.model_revision).status();  // data needs its tokenizer
+  PlanView view;
+  if (!config.dataset.empty() && open.folder.empty()) {
+    view.notes.push_back(dataset_not_read(config));
+  } else if (!config.dataset.empty()) {
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
     Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
@@ -73,7 +74,6 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     lengths = loader.lengths(loader.steps_per_epoch());
   }
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
-  PlanView view;
   view.plan = run.plan;
   view.json = plan_document(run);
   if (config.compare) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "config_sweep.h"
+#include "plan_document.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/train/run.h"
@@ -28,14 +29,14 @@ class PlanSweep {
  public:
   absl::Status open(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(model_, open_model(config, Purpose::kTrain, false));
-    if (config.dataset.empty()) return absl::OkStatus();
-    if (model_.folder.empty()) {
-      return find_model(config.model_name_or_path, config.model_revision).status();  // data needs its tokenizer
-    }
+    if (config.dataset.empty() || !reads_data()) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config, text));
     return absl::OkStatus();
   }
+
+  /// False when the model is known by its name alone.
+  bool reads_data() const { return !model_.folder.empty(); }
 
   absl::Status open_pool(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
@@ -120,6 +121,7 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
   PlanSweep plans;
   if (!measured) RONDO_RETURN_IF_ERROR(plans.open(config));
   SweepView view;
+  if (!measured && !config.dataset.empty() && !plans.reads_data()) view.notes.push_back(dataset_not_read(config));
   Json points = Json::array();
   Json knees = Json::array();
   std::vector<SweepLine> lines;

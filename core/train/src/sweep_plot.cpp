@@ -59,8 +59,8 @@ class Axes {
       }
     }
     std::ranges::sort(batches_);
-    const auto [first, last] = std::ranges::unique(batches_);
-    batches_.erase(first, last);
+    const auto last = std::unique(batches_.begin(), batches_.end());
+    batches_.erase(last, batches_.end());
     if (most_ <= 0) most_ = 1;
     most_ *= 1.05;
   }

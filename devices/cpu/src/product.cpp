@@ -222,7 +222,8 @@ absl::Status RowProduct::walk(std::int64_t rows, const EnterRows& enter_rows, co
 
 absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                              std::byte* scratch) const {
-  const auto& [a, b, side_a, side_b] = operands;
+  const ConstArray a = operands.a;
+  const ConstArray b = operands.b;
   if (few_rows(shape_)) {
     few_rows_product(pool, a, b, finish, rows, shape_.columns, shape_.inner, scratch);
     return absl::OkStatus();
@@ -231,10 +232,10 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
   const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
     to_float32(pool, static_cast<const std::uint16_t*>(from.data), to, count);
   };
-  if (convert_side_b_) copy_side_b(pool, side_b, parts);
+  if (convert_side_b_) copy_side_b(pool, operands.side_b, parts);
   const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
     if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
-    if (convert_side_a_) widen(side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
+    if (convert_side_a_) widen(operands.side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
   };
   const auto enter_block = [&](const Block& block) {
     if (convert_b_ && shape_.b_transposed) {

@@ -142,7 +142,7 @@ TEST(TensorFiles, WrongIndex_IsRefused) {
       {{{"weight_map", {{"a", "../s1"}}}}, {"\"a\"", "../s1"}},
       {{{"weight_map", {{"a", "/etc/passwd"}}}}, {"/etc/passwd"}},
       {{{"weight_map", {{"a", ".."}}}}, {"\"..\""}},
-      {{{"weight_map", {{"a", "s1"}, {"b", "s3"}}}}, {"s3", "No such file"}},
+      {{{"weight_map", {{"a", "s1"}, {"b", "s3"}}}}, {"s3", "is missing"}},
       {{{"weight_map", {{"a", "s1"}, {"c", "s2"}}}}, {"\"c\"", "no shard"}},
       {{{"weight_map", {{"a", "s2"}, {"b", "s1"}}}}, {"\"a\"", "s1", "s2"}},
   };

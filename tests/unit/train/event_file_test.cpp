@@ -157,7 +157,8 @@ TEST(Tensorboard, ResumedRun_IsWrittenStepByStepUnderTheTagsOfTransformers) {
   for (const std::size_t i : {2U, 3U}) {
     EXPECT_EQ(events[i].field(2), "41");
     EXPECT_GT(number_of<double>(events[i].field(1)), 1.7e9);
-    for (const std::string& value : Message(events[i].field(5)).fields.at(1)) {
+    const Message summary(events[i].field(5));
+    for (const std::string& value : summary.fields.at(1)) {
       scalars[Message(value).field(1)] = number_of<float>(Message(value).field(2));
     }
   }

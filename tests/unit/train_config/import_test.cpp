@@ -202,12 +202,11 @@ micro_batch_size: 1
 optimizer: shampoo
 learning_rate: 0.0001
 rl: dpo
-early_stopping_patience: 3
 some_new_key: 7
 fsdp_config:
   fsdp_offload_params: true
 )");
-  for (const char* key : {"lora_modules_to_save", "optimizer", "rl", "early_stopping_patience", "some_new_key"}) {
+  for (const char* key : {"lora_modules_to_save", "optimizer", "rl", "some_new_key"}) {
     EXPECT_EQ(imported.by_key.at(key).outcome, "not understood") << key;
   }
   EXPECT_EQ(imported.by_key.at("fsdp_config").outcome, "left out");

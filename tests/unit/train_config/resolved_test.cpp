@@ -74,6 +74,10 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     config.warmup_steps = std::min(config.warmup_steps, config.timescale);
     config.val_size = 0;
     config.overwrite_output_dir = false;
+    // These need evaluations in the course of the run.
+    if (config.save_strategy == "best") config.save_strategy = "steps";
+    config.early_stopping_patience = 0;
+    config.load_best_model_at_end = false;
     if (config.finetuning_type != "lora") config.adapter_name_or_path.clear();
     const YamlFile file(format_resolved(config));
     const auto again = parse_arguments("train", {file.path()});

@@ -19,8 +19,9 @@ class Documents {
  public:
   /// A folder's files, read when they are asked for. Implicit: wherever documents are wanted a folder will do.
   template <typename Folder>
-  requires std::convertible_to<Folder, std::filesystem::path> Documents(const Folder& folder)
-      : origin_(folder) {}  // NOLINT(google-explicit-constructor)
+  requires std::convertible_to<Folder, std::filesystem::path>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Documents(const Folder& folder) : origin_(folder) {}
   /// `texts` by name, made from the file `origin`.
   Documents(std::filesystem::path origin, std::map<std::string, std::string> texts)
       : origin_(std::move(origin)), texts_(std::move(texts)), made_(true) {}

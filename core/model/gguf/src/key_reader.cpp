@@ -111,7 +111,7 @@ double KeyReader::number(const std::string& key, double low, double high, std::o
   return number;
 }
 
-std::string KeyReader::text(const std::string& key, std::optional<std::string> fallback) {
+std::string KeyReader::text(const std::string& key, const std::optional<std::string>& fallback) {
   const Value* value = find(key, false, "a text", [](ValueType type) { return type == ValueType::kString; });
   if (value == nullptr) {
     if (!fallback && !has(key)) refuse(key, "is missing; expected a text");

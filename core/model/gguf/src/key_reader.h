@@ -24,7 +24,7 @@ class KeyReader {
                         std::optional<std::uint32_t> fallback = std::nullopt);
   /// Of a floating type; the shortest decimal that gives the same fp32 number: 1e-05, as it stood in config.json.
   double number(const std::string& key, double low, double high, std::optional<double> fallback = std::nullopt);
-  std::string text(const std::string& key, std::optional<std::string> fallback = std::nullopt);
+  std::string text(const std::string& key, const std::optional<std::string>& fallback = std::nullopt);
   bool flag(const std::string& key, bool fallback);
   /// Each of these is empty when the key is absent. Texts are UTF-8.
   std::vector<std::string_view> texts(const std::string& key);

@@ -122,6 +122,7 @@ struct PlanView {
   nlohmann::ordered_json json;
   partition::Plan plan;
   std::vector<partition::ComparedSchedule> schedules;  // with config.compare
+  std::vector<std::string> notes;
 };
 absl::StatusOr<PlanView> run_plan(const Config& config);
 
