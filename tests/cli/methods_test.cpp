@@ -75,8 +75,9 @@ TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {
   const Workspace workspace;
   const auto words = [](const char* out, const char* steps) {
     return train({std::string("--optim=") + GetParam(), "--momentum=0.5", "--finetuning_type=full", "--lr=1e-3",
-                  "--lr_scheduler_type=cosine_with_restarts", "--num_cycles=2", std::string("--output_dir=") + out,
-                  std::string("--max_steps=") + steps, "--save_steps=2", "--dtype=bf16"});
+                  "--lr_scheduler_type=cosine_with_restarts", "--lr_scheduler_kwargs=num_cycles=2",
+                  std::string("--output_dir=") + out, std::string("--max_steps=") + steps, "--save_steps=2",
+                  "--dtype=bf16"});
   };
   expect_run(workspace, words("whole", "4"));
   expect_run(workspace, words("part", "4"));

@@ -138,7 +138,9 @@ TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {
     EXPECT_EQ(model.layers()[first].block, model.config().num_layers - 1);
     EXPECT_EQ(model.layers()[first].kind, model::LayerKind::kAttention);
     for (const partition::Slot& slot : (*run)->plan().slots) {
-      if (slot.phase == partition::SlotPhase::kBackward) EXPECT_GE(slot.first_layer, first);
+      if (slot.phase == partition::SlotPhase::kBackward) {
+        EXPECT_GE(slot.first_layer, first);
+      }
     }
     for (model::LayerIndex layer = 0; layer < first; ++layer) {
       for (const model::ParameterId id : model.layers()[layer].parameters) {

@@ -5,6 +5,7 @@
 #include "config_sweep.h"
 #include "config_text.h"
 #include "rondo/base/status.h"
+#include "rondo/train/rate.h"
 
 namespace rondo::train::config {
 namespace {
@@ -60,28 +61,10 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
 }
 
 absl::Status check_rate(const Config& config, const Origins& origins) {
-  const std::string& kind = config.lr_scheduler_type;
-  if (kind == "cosine_with_min_lr" && (config.min_lr > 0) == (config.min_lr_rate > 0)) {
-    return invalid_input("{}: cosine_with_min_lr needs min_lr or min_lr_rate above 0, found {}; give one of them",
-                         place(origins, "lr_scheduler_type"), config.min_lr > 0 ? "both" : "neither");
-  }
-  if (kind == "cosine_with_min_lr" && config.min_lr > config.learning_rate) {
-    return invalid_input("{}: expected at most the learning_rate of {}, found {}", place(origins, "min_lr"),
-                         config.learning_rate, config.min_lr);
-  }
-  if (kind == "polynomial" && config.lr_end >= config.learning_rate) {
-    return invalid_input("{}: expected less than the learning_rate of {}, found {}", place(origins, "lr_end"),
-                         config.learning_rate, config.lr_end);
-  }
-  if (kind == "warmup_stable_decay" && config.num_decay_steps == 0) {
-    return invalid_input("{}: warmup_stable_decay needs the number of its last steps, found 0; give --num_decay_steps",
-                         place(origins, "num_decay_steps"));
-  }
-  if (kind == "inverse_sqrt" && config.timescale != 0 && config.timescale < config.warmup_steps) {
-    return invalid_input("{}: expected at least the {} steps of the warmup, found {}", place(origins, "timescale"),
-                         config.warmup_steps, config.timescale);
-  }
-  return absl::OkStatus();
+  RateSchedule schedule;
+  schedule.kind = config.lr_scheduler_type;
+  schedule.peak = config.learning_rate;
+  return with_context(schedule.set_arguments(config.lr_scheduler_kwargs), place(origins, "lr_scheduler_kwargs"));
 }
 
 /// What looks at evaluations needs some in the course of the run.

@@ -163,21 +163,12 @@ std::vector<Entry> optimizer_keys() {
                    "polynomial", "warmup_stable_decay"})
           .written({{"constant_with_warmup", "constant"}})
           .refused({"reduce_lr_on_plateau", "cosine_warmup_with_min_lr", "greedy"}),
+      Entry(kRun, "lr_scheduler_kwargs", &Config::lr_scheduler_kwargs,
+            "its further arguments, as transformers names them: min_lr=1e-6,num_cycles=2")
+          .mapped(),
       Entry(kRun, "warmup_ratio", &Config::warmup_ratio, "share of the steps in which the rate rises").to(1),
       Entry(kRun, "warmup_steps", &Config::warmup_steps, "the same as a number of steps; wins over warmup_ratio")
           .to(kManySteps),
-      Entry(kRun, "min_lr", &Config::min_lr, "cosine_with_min_lr: the last rate (or min_lr_rate)").to(1e3),
-      Entry(kRun, "min_lr_rate", &Config::min_lr_rate, "the same as a share of learning_rate").to(1),
-      Entry(kRun, "lr_end", &Config::lr_end, "polynomial: the last rate").to(1e3),
-      Entry(kRun, "power", &Config::power, "polynomial: its exponent").above(0).to(1e3),
-      Entry(kRun, "num_cycles", &Config::num_cycles, "waves of a cosine; 0: a half, with restarts one").to(1e6),
-      Entry(kRun, "timescale", &Config::timescale, "inverse_sqrt: its steps; 0: those of the warmup").to(kManySteps),
-      Entry(kRun, "num_decay_steps", &Config::num_decay_steps, "warmup_stable_decay: steps of the decay at the end")
-          .to(kManySteps),
-      Entry(kRun, "min_lr_ratio", &Config::min_lr_ratio, "warmup_stable_decay: share of learning_rate at both ends")
-          .to(1),
-      Entry(kRun, "decay_type", &Config::decay_type, "warmup_stable_decay: form of the decay")
-          .one_of({"cosine", "linear", "1-sqrt"}),
       Entry(kRun, "weight_decay", &Config::weight_decay, "decoupled decay of matrices").to(1e3),
       Entry(kRun, "momentum", &Config::momentum, "sgd: of its buffer; 0: it keeps none").below(1),
       Entry(kRun, "adam_beta1", &Config::adam_beta1, "decay of the first moment; of lion's mixture").below(1),

@@ -69,7 +69,7 @@ absl::StatusOr<std::string> text_of_map(const YAML::Node& map, const std::string
   std::string joined;
   for (const auto& entry : map) {
     if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
-      return invalid_input("{}: expected a map of names and numbers, found {} in it", origin,
+      return invalid_input("{}: expected a map of names and values, found {} in it", origin,
                            kind_of(entry.first.IsScalar() ? entry.second : entry.first));
     }
     if (!joined.empty()) joined += ',';

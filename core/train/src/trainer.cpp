@@ -37,21 +37,13 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"reduction_group", config.reduction_group}};
 }
 
-RateSchedule rate_of(const Config& config, std::uint64_t total_steps) {
+absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_steps) {
   RateSchedule rate;
   rate.kind = config.lr_scheduler_type;
   rate.peak = config.learning_rate;
   rate.warmup_steps = resolve_warmup(config.warmup_ratio, config.warmup_steps, total_steps);
   rate.total_steps = total_steps;
-  rate.num_cycles = config.num_cycles;
-  rate.min_rate = rate.kind == "warmup_stable_decay" ? config.min_lr_ratio
-                  : config.min_lr > 0                ? config.min_lr / config.learning_rate
-                                                     : config.min_lr_rate;
-  rate.end = config.lr_end;
-  rate.power = config.power;
-  rate.timescale = config.timescale;
-  rate.decay_steps = config.num_decay_steps;
-  rate.decay_type = config.decay_type;
+  RONDO_RETURN_IF_ERROR(rate.set_arguments(config.lr_scheduler_kwargs));
   return rate;
 }
 
@@ -140,7 +132,7 @@ absl::Status Trainer::plan() {
     lengths.buckets.erase(std::unique(lengths.buckets.begin(), lengths.buckets.end()), lengths.buckets.end());
   }
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
-  rate_ = rate_of(config_, total_steps_);
+  RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
   state_.num_train_epochs = config_.num_train_epochs;
   state_.samples = data_.train.samples.size();

@@ -33,6 +33,9 @@ CASES = [
     ("warmup_stable_decay", 3, 14, {"num_decay_steps": 5}),
     ("warmup_stable_decay", 0, 9, {"num_decay_steps": 4, "min_lr_ratio": 0.1, "decay_type": "linear"}),
     ("warmup_stable_decay", 4, 16, {"num_decay_steps": 6, "min_lr_ratio": 0.05, "decay_type": "1-sqrt"}),
+    ("warmup_stable_decay", 4, 16, {"num_decay_steps": 5, "num_stable_steps": 3, "warmup_type": "cosine",
+                                    "min_lr_ratio": 0.2}),
+    ("warmup_stable_decay", 5, 14, {"num_decay_steps": 3, "warmup_type": "1-sqrt", "num_cycles": 0.25}),
     ("warmup_stable_decay", 5, 9, {"num_decay_steps": 6, "decay_type": "linear"}),  # no stable part
 ]
 MAKERS = {

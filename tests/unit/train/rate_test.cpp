@@ -18,15 +18,13 @@ RateSchedule schedule_of(const nlohmann::json& known, double peak) {
   schedule.peak = peak;
   schedule.warmup_steps = known["warmup"].get<std::uint64_t>();
   schedule.total_steps = known["total"].get<std::uint64_t>();
-  const nlohmann::json& with = known["arguments"];
-  schedule.num_cycles = with.value("num_cycles", 0.0);
-  schedule.min_rate = with.value("min_lr_rate", with.value("min_lr", 0.0) / peak);
-  if (with.contains("min_lr_ratio")) schedule.min_rate = with["min_lr_ratio"].get<double>();
-  schedule.end = with.value("lr_end", schedule.end);
-  schedule.power = with.value("power", schedule.power);
-  schedule.timescale = with.value("timescale", schedule.timescale);
-  schedule.decay_steps = with.value("num_decay_steps", schedule.decay_steps);
-  schedule.decay_type = with.value("decay_type", schedule.decay_type);
+  std::string arguments;
+  for (const auto& [name, value] : known["arguments"].items()) {
+    arguments +=
+        (arguments.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  const absl::Status set = schedule.set_arguments(arguments);
+  EXPECT_TRUE(set.ok()) << set;
   return schedule;
 }
 

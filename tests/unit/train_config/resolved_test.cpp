@@ -67,11 +67,8 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
       config.finetuning_type = "lora";
       config.dtype = "bf16";
     }
-    config.min_lr = 0;
-    config.min_lr_rate = 0.5;
-    config.lr_end = config.learning_rate / 2;
-    config.num_decay_steps += 1;
-    config.warmup_steps = std::min(config.warmup_steps, config.timescale);
+    config.lr_scheduler_type = "warmup_stable_decay";
+    config.lr_scheduler_kwargs = "num_decay_steps=3,decay_type=1-sqrt";
     config.val_size = 0;
     config.overwrite_output_dir = false;
     // These need evaluations in the course of the run.

@@ -61,15 +61,7 @@ struct Config {
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0.0;
   std::uint64_t warmup_steps = 0;
-  double min_lr = 0.0;  // cosine_with_min_lr: one of the two; 0: not given
-  double min_lr_rate = 0.0;
-  double lr_end = 1e-7;  // polynomial
-  double power = 1.0;
-  double num_cycles = 0.0;            // 0: as the schedule has it
-  std::uint64_t timescale = 0;        // inverse_sqrt; 0: warmup_steps
-  std::uint64_t num_decay_steps = 0;  // warmup_stable_decay
-  double min_lr_ratio = 0.0;
-  std::string decay_type = "cosine";
+  std::string lr_scheduler_kwargs;  // name=value,name=value: rate.h
   double weight_decay = 0.0;
   double momentum = 0.0;  // sgd
   double adam_beta1 = 0.9;

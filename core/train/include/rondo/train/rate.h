@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "absl/status/status.h"
 
 namespace rondo::train {
 
@@ -13,13 +16,21 @@ struct RateSchedule {
   double peak = 0;
   std::uint64_t warmup_steps = 0;
   std::uint64_t total_steps = 0;
-  double num_cycles = 0;              // of the cosine ones; 0: half a wave, with restarts one
-  double min_rate = 0;                // share of the peak: cosine_with_min_lr, warmup_stable_decay
-  double end = 1e-7;                  // polynomial: the last rate
-  double power = 1;                   // polynomial
-  std::uint64_t timescale = 0;        // inverse_sqrt; 0: the warmup's steps, without any 10000
-  std::uint64_t decay_steps = 0;      // warmup_stable_decay: the last so many steps
-  std::string decay_type = "cosine";  // warmup_stable_decay: linear, cosine, 1-sqrt
+  double num_cycles = 0;   // of the cosine ones; 0: half a wave, with restarts one
+  double min_rate = 0;     // share of the peak: cosine_with_min_lr, warmup_stable_decay
+  double end = 1e-7;       // polynomial: the last rate
+  double power = 1;        // polynomial
+  double timescale = 0;    // inverse_sqrt; 0: the warmup's steps, without any 10000
+  double decay_steps = 0;  // warmup_stable_decay: the last so many steps
+  /// Of warmup_stable_decay: between warmup and decay; none: what the run has left.
+  std::optional<double> stable_steps = {};
+  std::string warmup_type = "linear";  // warmup_stable_decay: linear, cosine, 1-sqrt
+  std::string decay_type = "cosine";   // the same
+
+  /// Takes transformers' lr_scheduler_kwargs, "min_lr=1e-6,num_cycles=2", for the kind and the peak that stand.
+  /// Errors: InvalidArgument naming the argument: one that this kind does not have, a value that it cannot have, one
+  /// that it needs.
+  absl::Status set_arguments(const std::string& arguments);
 
   /// The rate of the update of 0-based step `step`: peak times the factor of transformers' schedule.
   double at(std::uint64_t step) const;
