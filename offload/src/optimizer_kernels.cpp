@@ -144,8 +144,7 @@ struct LionRule {
     const auto mixed = hn::MulAdd(g, hn::Set(d, f.rest1), hn::Mul(x.first, hn::Set(d, f.beta1)));
     // The rate with the sign of what is mixed; nothing where that is 0.
     const auto step = hn::CopySign(hn::Set(d, f.learning_rate), mixed);
-    x.master = hn::Mul(x.master, hn::Set(d, keep));
-    x.master = hn::Sub(x.master, hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
+    x.master = hn::MulSub(x.master, hn::Set(d, keep), hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
     x.first = hn::MulAdd(g, hn::Set(d, f.rest2), hn::Mul(x.first, hn::Set(d, f.beta2)));
   }
 };
