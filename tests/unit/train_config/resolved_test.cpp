@@ -70,6 +70,8 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     config.lr_scheduler_type = "warmup_stable_decay";
     config.lr_scheduler_kwargs = "num_decay_steps=3,decay_type=1-sqrt";
     config.val_size = 0;
+    config.dataset_weights = "2,0.5";
+    config.mask_history = config.mask_history && !config.train_on_prompt;
     config.overwrite_output_dir = false;
     // These need evaluations in the course of the run.
     if (config.save_strategy == "best") config.save_strategy = "steps";
