@@ -32,17 +32,6 @@ partition::Keep keep_of(const std::string& recompute) {
   return recompute == "none" ? partition::Keep::kAll : partition::Keep::kSelective;
 }
 
-/// Of a comma-separated list.
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    words.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
 absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::ModelConfig& model) {
   model::LoraConfig lora;
   lora.rank = config.lora_rank;
@@ -58,7 +47,7 @@ absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::Mod
     }
     lora.rank_pattern.emplace_back(name, static_cast<std::uint32_t>(rank));
   }
-  for (const std::string& word : words_of(config.layers_to_transform)) {
+  for (const std::string& word : config::elements_of(config.layers_to_transform)) {
     std::uint32_t layer = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layer);
     if (error != std::errc() || end != word.data() + word.size() || layer >= model.num_layers) {
@@ -68,7 +57,7 @@ absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::Mod
     if (std::ranges::count(lora.layers, layer) == 0) lora.layers.push_back(layer);
   }
   std::ranges::sort(lora.layers);
-  for (const std::string& word : words_of(config.modules_to_save)) {
+  for (const std::string& word : config::elements_of(config.modules_to_save)) {
     if (word != "embed_tokens" && word != "lm_head") {
       return invalid_input("modules_to_save: expected names out of embed_tokens, lm_head, found {}", word);
     }
