@@ -1,4 +1,4 @@
-# The configuration's sources: part of the room `train`, and compiled into its own light test.
+# The configuration's sources, and what its checks need: part of the room `train`, and compiled into its own light test.
 set(RONDO_TRAIN_CONFIG_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/src/config.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_check.cpp
@@ -14,4 +14,5 @@ set(RONDO_TRAIN_CONFIG_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/src/config_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_text.cpp
   ${CMAKE_CURRENT_LIST_DIR}/src/config_value.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/src/config_yaml.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/src/config_yaml.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/src/rate.cpp)

@@ -8,19 +8,27 @@
 namespace rondo::offload {
 namespace {
 
-Bytes section_bytes(std::uint64_t elements) { return round_up(elements * sizeof(float), kDiskBlock); }
+Bytes section_bytes(MomentFormat format, std::uint64_t elements) {
+  return round_up(moment_bytes(format, elements), kDiskBlock);
+}
+
+Bytes sections_bytes(const std::vector<MomentFormat>& arrays, std::uint64_t elements) {
+  Bytes bytes = 0;
+  for (const MomentFormat format : arrays) bytes += section_bytes(format, elements);
+  return bytes;
+}
 
 }  // namespace
 
-Bytes DiskTier::bytes_for(std::uint64_t elements, std::uint32_t arrays) {
+Bytes DiskTier::bytes_for(std::uint64_t elements, const std::vector<MomentFormat>& arrays) {
   const std::uint64_t chunk = DiskTierOptions().chunk_elements;
-  return (elements / chunk * section_bytes(chunk) + section_bytes(elements % chunk)) * arrays;
+  return elements / chunk * sections_bytes(arrays, chunk) + sections_bytes(arrays, elements % chunk);
 }
 
-Bytes DiskTier::buffer_bytes(std::uint32_t arrays) {
+Bytes DiskTier::buffer_bytes(const std::vector<MomentFormat>& arrays) {
   const DiskTierOptions defaults;
-  return (section_bytes(defaults.chunk_elements) * arrays + kDiskBlock) * defaults.depth +
-         section_bytes(defaults.chunk_elements) + kDiskBlock;
+  return (sections_bytes(arrays, defaults.chunk_elements) + kDiskBlock) * defaults.depth +
+         section_bytes(MomentFormat::kFloat32, defaults.chunk_elements) + kDiskBlock;
 }
 
 void DiskTier::cut() {
@@ -30,25 +38,35 @@ void DiskTier::cut() {
     const std::uint64_t elements = options_.elements[parameter];
     for (std::uint64_t first = 0; first < elements; first += options_.chunk_elements) {
       const std::uint64_t n = std::min(options_.chunk_elements, elements - first);
-      pieces_.push_back({parameter, first, n, offset, section_bytes(n)});
-      offset += pieces_.back().section * options_.arrays;
+      pieces_.push_back({parameter, first, n, offset, sections_bytes(options_.arrays[parameter], n)});
+      offset += pieces_.back().size;
     }
   }
+}
+
+Bytes DiskTier::offset_of(const Piece& piece, std::size_t array) const {
+  const std::vector<MomentFormat>& arrays = options_.arrays[piece.parameter];
+  return sections_bytes({arrays.begin(), arrays.begin() + static_cast<std::ptrdiff_t>(array)}, piece.elements);
 }
 
 absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::make(const DiskTierOptions& options) {
   auto tier = std::unique_ptr<DiskTier>(new DiskTier(options));
   tier->cut();
-  const Bytes size =
-      tier->pieces_.empty() ? 0 : tier->pieces_.back().offset + tier->pieces_.back().section * options.arrays;
+  const Bytes size = tier->pieces_.empty() ? 0 : tier->pieces_.back().offset + tier->pieces_.back().size;
   RONDO_ASSIGN_OR_RETURN(tier->file_, ScratchFile::make(options.folder, size));
-  const Bytes section = section_bytes(options.chunk_elements);
-  RONDO_ASSIGN_OR_RETURN(tier->copy_, allocate_disk_buffer(section));
+  RONDO_ASSIGN_OR_RETURN(tier->copy_,
+                         allocate_disk_buffer(section_bytes(MomentFormat::kFloat32, options.chunk_elements)));
+  Bytes largest = 0;
+  std::size_t most = 0;
+  for (const std::vector<MomentFormat>& arrays : options.arrays) {
+    largest = std::max(largest, sections_bytes(arrays, options.chunk_elements));
+    most = std::max(most, arrays.size());
+  }
   const MutexLock lock(tier->mutex_);
   for (std::uint32_t i = 0; i < options.depth; ++i) {
     Slot& slot = tier->slots_.emplace_back();
-    RONDO_ASSIGN_OR_RETURN(slot.memory, allocate_disk_buffer(section * options.arrays));
-    slot.chunk.arrays.resize(options.arrays);
+    RONDO_ASSIGN_OR_RETURN(slot.memory, allocate_disk_buffer(largest));
+    slot.chunk.arrays.reserve(most);
   }
   return tier;
 }
@@ -66,10 +84,22 @@ std::size_t DiskTier::piece_of(std::size_t parameter, std::uint64_t first) const
   return first_piece_[parameter] + static_cast<std::size_t>(first / options_.chunk_elements);
 }
 
+std::span<std::byte> DiskTier::section_of(const Piece& piece, std::uint32_t array) const {
+  return copy_.bytes.first(section_bytes(options_.arrays[piece.parameter][array], piece.elements));
+}
+
+absl::Status DiskTier::read_piece(const Piece& piece, std::uint32_t array) {
+  return file_->read(piece.offset + offset_of(piece, array), section_of(piece, array));
+}
+
+absl::Status DiskTier::write_piece(const Piece& piece, std::uint32_t array) {
+  return file_->write(piece.offset + offset_of(piece, array), section_of(piece, array));
+}
+
 absl::Status DiskTier::read(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<float> to) {
   while (!to.empty()) {
     const Piece& part = pieces_[piece_of(parameter, first)];
-    RONDO_RETURN_IF_ERROR(file_->read(part.offset + array * part.section, copy_.bytes.first(part.section)));
+    RONDO_RETURN_IF_ERROR(read_piece(part, array));
     const std::uint64_t within = first - part.first;
     const std::size_t n = std::min<std::size_t>(to.size(), part.elements - within);
     std::memcpy(to.data(), copy_.bytes.data() + within * sizeof(float), n * sizeof(float));
@@ -83,15 +113,45 @@ absl::Status DiskTier::write(std::size_t parameter, std::uint32_t array, std::ui
                              std::span<const float> from) {
   while (!from.empty()) {
     const Piece& part = pieces_[piece_of(parameter, first)];
-    const Bytes offset = part.offset + array * part.section;
-    const std::span<std::byte> memory = copy_.bytes.first(part.section);
     const std::uint64_t within = first - part.first;
     const std::size_t n = std::min<std::size_t>(from.size(), part.elements - within);
-    if (n < part.elements) RONDO_RETURN_IF_ERROR(file_->read(offset, memory));
-    std::memcpy(memory.data() + within * sizeof(float), from.data(), n * sizeof(float));
-    RONDO_RETURN_IF_ERROR(file_->write(offset, memory));
+    if (n < part.elements) RONDO_RETURN_IF_ERROR(read_piece(part, array));
+    std::memcpy(copy_.bytes.data() + within * sizeof(float), from.data(), n * sizeof(float));
+    RONDO_RETURN_IF_ERROR(write_piece(part, array));
     from = from.subspan(n);
     first += n;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<DiskTier::Part> DiskTier::parts_of(const Piece& piece, MomentFormat format) const {
+  if (format != MomentFormat::kBlocks8) {
+    return {{0, piece.first * sizeof(float), piece.elements * sizeof(float)}};
+  }
+  const Bytes codes = round_up(piece.elements, 4);
+  const Bytes scales = moment_bytes(format, piece.elements) - codes;
+  const Bytes all_codes = round_up(options_.elements[piece.parameter], 4);
+  return {{0, piece.first, piece.elements}, {codes, all_codes + piece.first / kMomentBlock * sizeof(float), scales}};
+}
+
+absl::Status DiskTier::read_whole(std::size_t parameter, std::uint32_t array, std::span<std::byte> to) {
+  const MomentFormat format = options_.arrays[parameter][array];
+  for (std::size_t i = first_piece_[parameter]; i < pieces_.size() && pieces_[i].parameter == parameter; ++i) {
+    RONDO_RETURN_IF_ERROR(read_piece(pieces_[i], array));
+    for (const Part& part : parts_of(pieces_[i], format)) {
+      std::memcpy(to.data() + part.in_whole, copy_.bytes.data() + part.in_piece, part.size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DiskTier::write_whole(std::size_t parameter, std::uint32_t array, std::span<const std::byte> from) {
+  const MomentFormat format = options_.arrays[parameter][array];
+  for (std::size_t i = first_piece_[parameter]; i < pieces_.size() && pieces_[i].parameter == parameter; ++i) {
+    for (const Part& part : parts_of(pieces_[i], format)) {
+      std::memcpy(copy_.bytes.data() + part.in_piece, from.data() + part.in_whole, part.size);
+    }
+    RONDO_RETURN_IF_ERROR(write_piece(pieces_[i], array));
   }
   return absl::OkStatus();
 }
@@ -139,12 +199,16 @@ void DiskTier::work_loop() {
       if (stopping_ && !writes) return;
     }
     const Piece& part = piece(slot->number);
-    const std::span<std::byte> memory = memory_of(*slot, part);
+    const std::span<std::byte> memory = slot->memory.bytes.first(part.size);
     const absl::Status status = writes ? file_->write(part.offset, memory) : file_->read(part.offset, memory);
     if (status.ok() && !writes) {
       slot->chunk.first = part.first;
-      for (std::uint32_t i = 0; i < options_.arrays; ++i) {
-        slot->chunk.arrays[i] = {reinterpret_cast<float*>(memory.data() + i * part.section), part.elements};
+      slot->chunk.elements = part.elements;
+      slot->chunk.arrays.clear();
+      Bytes offset = 0;
+      for (const MomentFormat format : options_.arrays[part.parameter]) {
+        slot->chunk.arrays.push_back(memory.subspan(offset, moment_bytes(format, part.elements)));
+        offset += section_bytes(format, part.elements);
       }
     }
     const MutexLock lock(mutex_);

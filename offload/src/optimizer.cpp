@@ -6,27 +6,98 @@
 #include <cstring>
 #include <thread>
 
+#include "moment_codes.h"
 #include "optimizer_kernels.h"
 #include "rondo/base/status.h"
 
 namespace rondo::offload {
+namespace {
 
-StepFactors make_factors(const AdamWSettings& settings, double learning_rate, std::uint64_t update,
+using Kernel = void (*)(const UpdateArrays&, std::size_t, const StepFactors&, float, std::uint32_t);
+
+Kernel kernel_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd:
+      return sgd;
+    case OptimizerKind::kLion:
+      return lion;
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdamW8Bit:
+      return adamw;
+  }
+  return adamw;
+}
+
+/// Codes and scales of one moment of consecutive elements, as moment_bytes() lays them out.
+struct CodedMoment {
+  CodedMoment(std::byte* begin, std::uint64_t elements)
+      : codes(reinterpret_cast<std::uint8_t*>(begin)),
+        scales(reinterpret_cast<float*>(begin + round_up(elements, 4))) {}
+  std::uint8_t* codes;
+  float* scales;
+};
+
+/// `n` elements from `begin` on: block by block decoded, updated as ever, and encoded.
+void update_coded(const UpdateArrays& arrays, CodedMoment first, CodedMoment second, std::size_t begin, std::size_t n,
+                  const StepFactors& factors, float decay, std::uint32_t key) {
+  float decoded[2][kMomentBlock];
+  for (std::size_t done = 0; done < n; done += kMomentBlock) {
+    const std::size_t count = std::min<std::size_t>(kMomentBlock, n - done);
+    const std::size_t at = begin + done;
+    const std::span<std::uint8_t> codes[] = {{first.codes + at, count}, {second.codes + at, count}};
+    float* const scales[] = {first.scales + at / kMomentBlock, second.scales + at / kMomentBlock};
+    for (const std::size_t i : {0U, 1U}) decode_moments(codes[i], *scales[i], i == 0, {decoded[i], count});
+    adamw({arrays.master + done, decoded[0], decoded[1], arrays.gradient + done,
+           arrays.published == nullptr ? nullptr : arrays.published + done},
+          count, factors, decay, rounding_key_from(key, done));
+    for (const std::size_t i : {0U, 1U}) *scales[i] = encode_moments({decoded[i], count}, i == 0, codes[i]);
+  }
+}
+
+}  // namespace
+
+StateLayout state_layout(const OptimizerSettings& settings, std::uint64_t elements) {
+  switch (settings.kind) {
+    case OptimizerKind::kSgd:
+      return {settings.momentum > 0 ? MomentFormat::kFloat32 : MomentFormat::kNone, MomentFormat::kNone};
+    case OptimizerKind::kLion:
+      return {MomentFormat::kFloat32, MomentFormat::kNone};
+    case OptimizerKind::kAdamW8Bit:
+      if (elements >= kLeastBlocks8) return {MomentFormat::kBlocks8, MomentFormat::kBlocks8};
+      break;
+    case OptimizerKind::kAdamW:
+      break;
+  }
+  return {};
+}
+
+std::vector<MomentFormat> disk_arrays(const StateLayout& state, bool separate_master) {
+  std::vector<MomentFormat> arrays;
+  if (separate_master) arrays.push_back(MomentFormat::kFloat32);
+  for (const MomentFormat format : {state.first, state.second}) {
+    if (format != MomentFormat::kNone) arrays.push_back(format);
+  }
+  return arrays;
+}
+
+StepFactors make_factors(const OptimizerSettings& settings, double learning_rate, std::uint64_t update,
                          double gradient_factor) {
   const auto t = static_cast<double>(update);
   StepFactors factors;
   factors.gradient_factor = static_cast<float>(gradient_factor);
   factors.learning_rate = static_cast<float>(learning_rate);
+  factors.beta1 = static_cast<float>(settings.beta1);
   factors.beta2 = static_cast<float>(settings.beta2);
   factors.rest1 = static_cast<float>(1.0 - settings.beta1);
   factors.rest2 = static_cast<float>(1.0 - settings.beta2);
   factors.epsilon = static_cast<float>(settings.epsilon);
   factors.step_size = static_cast<float>(learning_rate / (1.0 - std::pow(settings.beta1, t)));
   factors.inverse_correction2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t)));
+  factors.momentum = static_cast<float>(settings.momentum);
   return factors;
 }
 
-HostOptimizer::HostOptimizer(const AdamWSettings& settings, ParameterStore& parameters, GradientHome& gradients,
+HostOptimizer::HostOptimizer(const OptimizerSettings& settings, ParameterStore& parameters, GradientHome& gradients,
                              devices::ThreadPool& threads, const devices::HostProfile& timing)
     : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
 
@@ -37,11 +108,11 @@ void HostOptimizer::take_time(ParameterId id) {
   constexpr std::chrono::microseconds kShortest(100);
   constexpr std::chrono::milliseconds kLate(1);
 
-  const std::uint64_t elements = parameters_.specs()[id].elements;
-  double seconds = timing_.update_seconds(static_cast<double>(elements));
+  const ParameterSpec& spec = parameters_.specs()[id];
+  double seconds = timing_.update_seconds(static_cast<double>(spec.elements));
   if (parameters_.on_disk(id) && timing_.disk_bandwidth > 0) {
-    const std::uint32_t arrays = parameters_.dtype() == devices::DType::kFloat32 ? 2 : 3;
-    const auto carried = 2.0 * static_cast<double>(DiskTier::bytes_for(elements, arrays));
+    const auto arrays = disk_arrays(spec.state, parameters_.dtype() != devices::DType::kFloat32);
+    const auto carried = 2.0 * static_cast<double>(DiskTier::bytes_for(spec.elements, arrays));
     seconds = std::max(seconds, carried / timing_.disk_bandwidth);
   }
   const Clock::time_point now = Clock::now();
@@ -50,28 +121,35 @@ void HostOptimizer::take_time(ParameterId id) {
   if (busy_until_ - now > kShortest) std::this_thread::sleep_until(busy_until_);
 }
 
-absl::Status HostOptimizer::update(ParameterId id, const StepFactors& factors, std::uint64_t version) {
+absl::Status HostOptimizer::update(ParameterId id, const StepFactors& shared, std::uint64_t version) {
   if (parameters_.phantom()) {
     take_time(id);
     return absl::OkStatus();
   }
+  StepFactors factors = shared;
+  const float rate_factor = parameters_.specs()[id].rate_factor;
+  factors.learning_rate *= rate_factor;
+  factors.step_size *= rate_factor;
   if (parameters_.on_disk(id)) return update_on_disk(id, factors, version);
-  update_range(id,
-               {0, parameters_.specs()[id].elements, parameters_.master(id).data(), parameters_.first_moment(id).data(),
-                parameters_.second_moment(id).data()},
-               factors, version);
+  update_range(
+      id,
+      {0, parameters_.specs()[id].elements, parameters_.master(id).data(),
+       parameters_.state(id, StateArray::kFirstMoment).data(), parameters_.state(id, StateArray::kSecondMoment).data()},
+      factors, version);
   return absl::OkStatus();
 }
 
 absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version) {
   DiskTier& disk = *parameters_.disk();
-  const bool master_in_memory = parameters_.dtype() == devices::DType::kFloat32;
+  const auto at = [&](StateArray which) { return parameters_.disk_array(id, which); };
   for (std::uint64_t done = 0; done < parameters_.specs()[id].elements;) {
     RONDO_ASSIGN_OR_RETURN(const DiskTier::Chunk* chunk, disk.next());
-    const std::size_t moments = chunk->arrays.size() - 2;
-    Range range{chunk->first, chunk->arrays[0].size(), chunk->arrays[0].data(), chunk->arrays[moments].data(),
-                chunk->arrays[moments + 1].data()};
-    if (master_in_memory) range.master = parameters_.master(id).data() + chunk->first;
+    const auto place = [&](StateArray which) {
+      return at(which) < 0 ? nullptr : chunk->arrays[static_cast<std::size_t>(at(which))].data();
+    };
+    Range range{chunk->first, chunk->elements, reinterpret_cast<float*>(place(StateArray::kMaster)),
+                place(StateArray::kFirstMoment), place(StateArray::kSecondMoment)};
+    if (range.master == nullptr) range.master = parameters_.master(id).data() + chunk->first;
     update_range(id, range, factors, version);
     done += range.elements;
     disk.done();
@@ -81,6 +159,7 @@ absl::Status HostOptimizer::update_on_disk(ParameterId id, const StepFactors& fa
 
 void HostOptimizer::update_range(ParameterId id, const Range& range, const StepFactors& factors,
                                  std::uint64_t version) {
+  const ParameterSpec& spec = parameters_.specs()[id];
   const float* gradient = gradients_.gradient(id).data() + range.first;
   auto* published = parameters_.dtype() == devices::DType::kFloat32
                         ? nullptr
@@ -88,17 +167,32 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
   // fp32 with two published versions: the master is none of them.
   const bool copies = published == nullptr && parameters_.published_versions() > 1;
   auto* copy = reinterpret_cast<float*>(parameters_.published(id, version).host()) + range.first;
-  const float decay = parameters_.specs()[id].decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
+  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
   const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;
+  const bool coded = spec.state.first == MomentFormat::kBlocks8;
+  const Kernel kernel = kernel_of(settings_.kind);
+  const auto moment = [](std::byte* array, std::size_t begin) {
+    return array == nullptr ? nullptr : reinterpret_cast<float*>(array) + begin;
+  };
   threads_.parallel_for(static_cast<std::int64_t>((range.elements + kUpdateBlock - 1) / kUpdateBlock),
                         [&](std::int64_t task, std::uint32_t) {
                           const auto block = static_cast<std::size_t>(task);
                           const std::size_t begin = block * kUpdateBlock;
                           const std::size_t n =
                               std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
-                          adamw(range.master + begin, range.first_moment + begin, range.second_moment + begin,
-                                gradient + begin, published == nullptr ? nullptr : published + begin, n, factors, decay,
-                                rounding_key(id, version, first_block + block));
+                          const std::uint32_t key = rounding_key(id, version, first_block + block);
+                          UpdateArrays arrays;
+                          arrays.master = range.master + begin;
+                          arrays.gradient = gradient + begin;
+                          if (published != nullptr) arrays.published = published + begin;
+                          if (coded) {
+                            update_coded(arrays, {range.first_moment, range.elements},
+                                         {range.second_moment, range.elements}, begin, n, factors, decay, key);
+                          } else {
+                            arrays.first = moment(range.first_moment, begin);
+                            arrays.second = moment(range.second_moment, begin);
+                            kernel(arrays, n, factors, decay, key);
+                          }
                           if (copies) std::memcpy(copy + begin, range.master + begin, n * sizeof(float));
                         });
 }

@@ -97,56 +97,92 @@ void RoundStochastically(const float* x, std::uint16_t* y, std::size_t n, std::u
   Round(x, y, n, Stochastically{key});
 }
 
-/// One vector's update; the arithmetic and its order are PyTorch's.
+/// Vectors of one update: the gradient as it came home in, the others changed.
 template <class D>
 struct Updated {
-  hn::Vec<D> master, first, second;
-};
-template <class D>
-Updated<D> Update(D d, hn::Vec<D> p, hn::Vec<D> m, hn::Vec<D> v, hn::Vec<D> gradient, const StepFactors& f,
-                  float keep) {
-  const auto g = hn::Mul(gradient, hn::Set(d, f.gradient_factor));
-  m = hn::MulAdd(hn::Sub(g, m), hn::Set(d, f.rest1), m);
-  v = hn::MulAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(v, hn::Set(d, f.beta2)));
-  const auto denominator = hn::MulAdd(hn::Sqrt(v), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
-  p = hn::Mul(p, hn::Set(d, keep));
-  p = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(m, denominator), p);
-  return {p, m, v};
-}
-
-/// The arrays of one update, and what is published of it.
-struct Arrays {
-  float* master;
-  float* first;
-  float* second;
-  const float* gradient;
-  std::uint16_t* published;  // null: nothing is rounded
+  hn::Vec<D> master, first, second, gradient;
 };
 
-template <class D>
-void UpdateAt(D d, const Arrays& to, std::size_t i, const StepFactors& factors, float keep,
-              const Stochastically& rounding) {
-  const auto updated = Update(d, hn::LoadU(d, to.master + i), hn::LoadU(d, to.first + i), hn::LoadU(d, to.second + i),
-                              hn::LoadU(d, to.gradient + i), factors, keep);
-  hn::StoreU(updated.master, d, to.master + i);
-  hn::StoreU(updated.first, d, to.first + i);
-  hn::StoreU(updated.second, d, to.second + i);
+/// The arithmetic and its order are PyTorch's.
+struct AdamWRule {
+  static constexpr int kMoments = 2;
+  const StepFactors& f;
+  float keep;  // 1 - learning rate * decay
+  template <class D>
+  void operator()(D d, Updated<D>& x) const {
+    const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
+    x.first = hn::MulAdd(hn::Sub(g, x.first), hn::Set(d, f.rest1), x.first);
+    x.second = hn::MulAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(x.second, hn::Set(d, f.beta2)));
+    const auto denominator = hn::MulAdd(hn::Sqrt(x.second), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
+    x.master = hn::Mul(x.master, hn::Set(d, keep));
+    x.master = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(x.first, denominator), x.master);
+  }
+};
+
+/// The buffer begins at 0, so that the first step's is the gradient, as PyTorch has it.
+template <int kHeld>
+struct SgdRule {
+  static constexpr int kMoments = kHeld;
+  const StepFactors& f;
+  float decay;
+  template <class D>
+  void operator()(D d, Updated<D>& x) const {
+    auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
+    g = hn::MulAdd(x.master, hn::Set(d, decay), g);
+    if (kHeld > 0) g = x.first = hn::MulAdd(x.first, hn::Set(d, f.momentum), g);
+    x.master = hn::NegMulAdd(hn::Set(d, f.learning_rate), g, x.master);
+  }
+};
+
+struct LionRule {
+  static constexpr int kMoments = 1;
+  const StepFactors& f;
+  float keep;
+  template <class D>
+  void operator()(D d, Updated<D>& x) const {
+    const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
+    const auto mixed = hn::MulAdd(g, hn::Set(d, f.rest1), hn::Mul(x.first, hn::Set(d, f.beta1)));
+    // The rate with the sign of what is mixed; nothing where that is 0.
+    const auto step = hn::CopySign(hn::Set(d, f.learning_rate), mixed);
+    x.master = hn::MulSub(x.master, hn::Set(d, keep), hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
+    x.first = hn::MulAdd(g, hn::Set(d, f.rest2), hn::Mul(x.first, hn::Set(d, f.beta2)));
+  }
+};
+
+template <class D, class Rule>
+void UpdateAt(D d, const UpdateArrays& to, std::size_t i, const Rule& rule, const Stochastically& rounding) {
+  Updated<D> x{hn::LoadU(d, to.master + i), hn::Zero(d), hn::Zero(d), hn::LoadU(d, to.gradient + i)};
+  if (Rule::kMoments > 0) x.first = hn::LoadU(d, to.first + i);
+  if (Rule::kMoments > 1) x.second = hn::LoadU(d, to.second + i);
+  rule(d, x);
+  hn::StoreU(x.master, d, to.master + i);
+  if (Rule::kMoments > 0) hn::StoreU(x.first, d, to.first + i);
+  if (Rule::kMoments > 1) hn::StoreU(x.second, d, to.second + i);
   if (to.published != nullptr) {
     const hn::Rebind<std::uint16_t, D> d16;
-    hn::StoreU(hn::TruncateTo(d16, rounding(d, updated.master, i)), d16, to.published + i);
+    hn::StoreU(hn::TruncateTo(d16, rounding(d, x.master, i)), d16, to.published + i);
   }
 }
 
-void AdamW(float* master, float* first, float* second, const float* gradient, std::uint16_t* published, std::size_t n,
-           const StepFactors& factors, float weight_decay, std::uint32_t key) {
-  const Arrays arrays{master, first, second, gradient, published};
+template <class Rule>
+void UpdateAll(const UpdateArrays& arrays, std::size_t n, const Rule& rule, std::uint32_t key) {
   const Stochastically rounding{key};
-  const float keep = 1.0F - factors.learning_rate * weight_decay;
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) UpdateAt(d, arrays, i, factors, keep, rounding);
-  for (; i < n; ++i) UpdateAt(hn::CappedTag<float, 1>(), arrays, i, factors, keep, rounding);
+  for (; i + lanes <= n; i += lanes) UpdateAt(d, arrays, i, rule, rounding);
+  for (; i < n; ++i) UpdateAt(hn::CappedTag<float, 1>(), arrays, i, rule, rounding);
+}
+
+void AdamW(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  UpdateAll(arrays, n, AdamWRule{factors, 1.0F - factors.learning_rate * decay}, key);
+}
+void Sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  if (arrays.first == nullptr) return UpdateAll(arrays, n, SgdRule<0>{factors, decay}, key);
+  UpdateAll(arrays, n, SgdRule<1>{factors, decay}, key);
+}
+void Lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  UpdateAll(arrays, n, LionRule{factors, 1.0F - factors.learning_rate * decay}, key);
 }
 
 }  // namespace rondo::offload::HWY_NAMESPACE
@@ -160,6 +196,8 @@ HWY_EXPORT(AddTo);
 HWY_EXPORT(RoundToNearest);
 HWY_EXPORT(RoundStochastically);
 HWY_EXPORT(AdamW);
+HWY_EXPORT(Sgd);
+HWY_EXPORT(Lion);
 
 double sum_of_squares(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n); }
 void add_to(float* y, const float* x, std::size_t n) { HWY_DYNAMIC_DISPATCH(AddTo)(y, x, n); }
@@ -169,10 +207,14 @@ void round_to_nearest(const float* x, std::uint16_t* y, std::size_t n) {
 void round_stochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key) {
   HWY_DYNAMIC_DISPATCH(RoundStochastically)(x, y, n, rounding_key);
 }
-void adamw(float* master, float* first_moment, float* second_moment, const float* gradient, std::uint16_t* published,
-           std::size_t n, const StepFactors& factors, float weight_decay, std::uint32_t rounding_key) {
-  HWY_DYNAMIC_DISPATCH(AdamW)
-  (master, first_moment, second_moment, gradient, published, n, factors, weight_decay, rounding_key);
+void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(AdamW)(arrays, n, factors, decay, key);
+}
+void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(Sgd)(arrays, n, factors, decay, key);
+}
+void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(Lion)(arrays, n, factors, decay, key);
 }
 
 }  // namespace rondo::offload

@@ -24,11 +24,29 @@ inline constexpr std::size_t kUpdateBlock = 16384;
 constexpr std::uint32_t rounding_key(ParameterId id, std::uint64_t version, std::size_t block) {
   return static_cast<std::uint32_t>(devices::combine_keys(devices::combine_keys(id, version), block));
 }
+/// For elements from `first` on of such a block.
+constexpr std::uint32_t rounding_key_from(std::uint32_t key, std::size_t first) {
+  return key + static_cast<std::uint32_t>(first);
+}
 
-/// One AdamW update of n elements (PyTorch's, decoupled decay) and the stochastic rounding into `published` (null:
-/// fp32, the master itself).
-void adamw(float* master, float* first_moment, float* second_moment, const float* gradient, std::uint16_t* published,
-           std::size_t n, const StepFactors& factors, float weight_decay, std::uint32_t rounding_key);
+/// The arrays of one update of n consecutive elements; moments that a rule does not have are not touched.
+struct UpdateArrays {
+  float* master = nullptr;
+  float* first = nullptr;
+  float* second = nullptr;
+  const float* gradient = nullptr;
+  std::uint16_t* published = nullptr;  // stochastically rounded; null: fp32, the master itself
+};
+
+/// AdamW (PyTorch's, decoupled decay).
+void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float weight_decay,
+           std::uint32_t rounding_key);
+/// SGD (PyTorch's: the decay is part of the gradient). `first`: the momentum buffer, null without momentum.
+void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float weight_decay,
+         std::uint32_t rounding_key);
+/// Lion (decoupled decay). `first`: the momentum.
+void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float weight_decay,
+          std::uint32_t rounding_key);
 
 /// To nearest, ties to even; NaN stays NaN.
 void round_to_nearest(const float* x, std::uint16_t* y, std::size_t n);

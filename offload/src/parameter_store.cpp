@@ -54,8 +54,16 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
           allocate(n * sizeof(float), dtype == devices::DType::kFloat32 ? "weights" : "master weights", phantom));
     }
     if (entry.disk_place >= 0) continue;
-    RONDO_ASSIGN_OR_RETURN(entry.first_moment, allocate(n * sizeof(float), "optimizer moments", phantom));
-    RONDO_ASSIGN_OR_RETURN(entry.second_moment, allocate(n * sizeof(float), "optimizer moments", phantom));
+    const auto moments = [&](MomentFormat format) {
+      return allocate(moment_bytes(format, n), "optimizer moments", phantom);
+    };
+    const StateLayout& state = parameters[i].state;
+    if (state.first != MomentFormat::kNone) {
+      RONDO_ASSIGN_OR_RETURN(entry.first_moment, moments(state.first));
+    }
+    if (state.second != MomentFormat::kNone) {
+      RONDO_ASSIGN_OR_RETURN(entry.second_moment, moments(state.second));
+    }
   }
   return store;
 }
@@ -64,31 +72,63 @@ absl::Status ParameterStore::place_on_disk(const DiskPlacement& disk) {
   if (disk.parameters.empty()) return absl::OkStatus();
   DiskTierOptions options;
   options.folder = disk.folder;
-  options.arrays = dtype_ == devices::DType::kFloat32 ? 2 : 3;
   for (const ParameterId id : disk.parameters) {
     entries_[id].disk_place = static_cast<std::int32_t>(options.elements.size());
     options.elements.push_back(specs_[id].elements);
+    options.arrays.push_back(disk_arrays(specs_[id].state, dtype_ != devices::DType::kFloat32));
   }
   if (phantom_) return absl::OkStatus();
   RONDO_ASSIGN_OR_RETURN(disk_, DiskTier::make(options));
   return absl::OkStatus();
 }
 
-std::int32_t ParameterStore::disk_array(ParameterId id, StateArray which) const {
-  if (!on_disk(id)) return -1;
-  return static_cast<std::int32_t>(which) - (dtype_ == devices::DType::kFloat32 ? 1 : 0);
+MomentFormat ParameterStore::format_of(ParameterId id, StateArray which) const {
+  if (which == StateArray::kMaster) return MomentFormat::kFloat32;
+  return which == StateArray::kFirstMoment ? specs_[id].state.first : specs_[id].state.second;
 }
 
-std::span<float> ParameterStore::span_of(ParameterId id, StateArray which) {
+std::int32_t ParameterStore::disk_array(ParameterId id, StateArray which) const {
+  if (!on_disk(id) || format_of(id, which) == MomentFormat::kNone) return -1;
+  const std::int32_t masters = dtype_ == devices::DType::kFloat32 ? 0 : 1;
   switch (which) {
     case StateArray::kMaster:
-      return master(id);
+      return masters - 1;
     case StateArray::kFirstMoment:
-      return first_moment(id);
+      return masters;
     case StateArray::kSecondMoment:
-      return second_moment(id);
+      return masters + (specs_[id].state.first == MomentFormat::kNone ? 0 : 1);
   }
-  return {};
+  return -1;
+}
+
+std::span<std::byte> ParameterStore::state(ParameterId id, StateArray which) {
+  const Entry& entry = entries_[id];
+  const devices::Buffer& moment = which == StateArray::kFirstMoment ? entry.first_moment : entry.second_moment;
+  const devices::Buffer& buffer =
+      which == StateArray::kMaster ? (entry.master ? entry.master : entry.published) : moment;
+  if (!buffer) return {};
+  return {buffer.view().host(), buffer.size()};
+}
+
+Bytes ParameterStore::moment_size(ParameterId id, StateArray which) const {
+  return moment_bytes(format_of(id, which), specs_[id].elements);
+}
+
+absl::Status ParameterStore::read_moment(ParameterId id, StateArray which, std::span<std::byte> to) {
+  if (const std::int32_t array = disk_array(id, which); array >= 0) {
+    return disk_->read_whole(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array), to);
+  }
+  if (!to.empty()) std::memcpy(to.data(), state(id, which).data(), to.size());
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::write_moment(ParameterId id, StateArray which, std::span<const std::byte> from) {
+  if (const std::int32_t array = disk_array(id, which); array >= 0) {
+    return disk_->write_whole(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array),
+                              from);
+  }
+  if (!from.empty()) std::memcpy(state(id, which).data(), from.data(), from.size());
+  return absl::OkStatus();
 }
 
 absl::Status ParameterStore::read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to) {
@@ -96,7 +136,7 @@ absl::Status ParameterStore::read(ParameterId id, StateArray which, std::uint64_
   if (array >= 0) {
     return disk_->read(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array), first, to);
   }
-  std::memcpy(to.data(), span_of(id, which).data() + first, to.size_bytes());
+  std::memcpy(to.data(), state(id, which).data() + first * sizeof(float), to.size_bytes());
   return absl::OkStatus();
 }
 
@@ -107,7 +147,7 @@ absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64
     RONDO_RETURN_IF_ERROR(disk_->write(static_cast<std::size_t>(entries_[id].disk_place),
                                        static_cast<std::uint32_t>(array), first, from));
   } else {
-    std::memcpy(span_of(id, which).data() + first, from.data(), from.size_bytes());
+    std::memcpy(state(id, which).data() + first * sizeof(float), from.data(), from.size_bytes());
   }
   if (which == StateArray::kMaster && (dtype_ != devices::DType::kFloat32 || entries_[id].master)) {
     publish(id, first, from, version);

@@ -85,11 +85,15 @@ namespace {
 
 void move_to_disk(const ModelShape& model, LayerIndex first, MemoryTable& table) {
   std::uint64_t parameters = 0;
-  for (LayerIndex i = first; i < model.layers.size(); ++i) parameters += model.layers[i].trained_parameters;
+  Bytes moments = 0;
+  for (LayerIndex i = first; i < model.layers.size(); ++i) {
+    parameters += model.layers[i].trained_parameters;
+    moments += model.layers[i].moment_bytes;
+  }
   if (parameters == 0) return;
   for (auto& [purpose, bytes] : table) {
     if (purpose == kMasterWeights) bytes -= std::min(bytes, parameters * 4);
-    if (purpose == kMoments) bytes -= std::min(bytes, parameters * 8);
+    if (purpose == kMoments) bytes -= std::min(bytes, moments);
   }
   table.emplace_back("disk buffers", model.disk_buffer_bytes);
 }

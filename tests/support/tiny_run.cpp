@@ -91,7 +91,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     machine.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
     parts.devices.push_back({member.device.get(), member.profile});
   }
-  shape_ = schedule::describe_model(model_, longest, longest, job_.staleness);
+  shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer);
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
   work_.staleness = job_.staleness;
   RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
@@ -102,7 +102,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     RONDO_RETURN_IF_ERROR(partition::validate(plan_, shape_, work_, machine));
   }
   RONDO_ASSIGN_OR_RETURN(store_, offload::ParameterStore::make(
-                                     schedule::parameter_specs(model_), model_.method().dtype, false,
+                                     schedule::parameter_specs(model_, job_.optimizer), model_.method().dtype, false,
                                      {disk_folder(), schedule::parameters_on_disk(model_, plan_)}, 1 + job_.staleness));
   job_.fill(model_, *store_);
   parts.model = &model_;

@@ -62,13 +62,14 @@ Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
 }
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
-                                     std::uint32_t sequence_length, std::uint32_t staleness) {
+                                     std::uint32_t sequence_length, std::uint32_t staleness,
+                                     const offload::OptimizerSettings& optimizer) {
   const std::uint32_t bucket = devices::token_bucket(tokens);
   partition::ModelShape shape;
   std::map<std::uint32_t, LayerShape> classes;
   std::set<model::ParameterId> seen;
   const bool separate_master = model.method().dtype != devices::DType::kFloat32;
-  const std::uint32_t arrays = separate_master ? 3 : 2;
+  Bytes moments = 0;
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
     const model::Layer& layer = model.layers()[i];
     auto found = classes.find(layer.program_class);
@@ -89,8 +90,12 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
       entry.parameters += parameter.elements();
       if (!parameter.trained) continue;
       entry.trained_parameters += parameter.elements();
-      entry.state_disk_bytes += offload::DiskTier::bytes_for(parameter.elements(), arrays);
+      const offload::StateLayout state = offload::state_layout(optimizer, parameter.elements());
+      entry.moment_bytes += state.moments(parameter.elements());
+      entry.state_disk_bytes +=
+          offload::DiskTier::bytes_for(parameter.elements(), offload::disk_arrays(state, separate_master));
     }
+    moments += entry.moment_bytes;
     shape.layers.push_back(std::move(entry));
   }
   Bytes weights = 0;
@@ -105,10 +110,12 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   for (const offload::GradientSpec& spec : gradient_specs(model)) {
     if (spec.dense && spec.sparse) apart += spec.elements * sizeof(float);
   }
-  shape.disk_buffer_bytes = offload::DiskTier::buffer_bytes(arrays);
+  // The widest state has as many arrays as any parameter may have: small ones are kept in fp32.
+  shape.disk_buffer_bytes =
+      offload::DiskTier::buffer_bytes(offload::disk_arrays(offload::state_layout(optimizer, 0), separate_master));
   shape.host_bytes = {{"weights", weights},
                       {partition::kMasterWeights, separate_master ? trained * 4 : 0},
-                      {partition::kMoments, trained * 8},
+                      {partition::kMoments, moments},
                       {"gradients", (trained * 4 + apart) * (1 + staleness)}};
   return shape;
 }
@@ -153,10 +160,13 @@ std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& mo
   return on_disk;
 }
 
-std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model) {
+std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model,
+                                                    const offload::OptimizerSettings& optimizer) {
   std::vector<offload::ParameterSpec> specs;
   for (const model::Parameter& parameter : model.parameters()) {
-    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays(), parameter.encoding});
+    specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays(), parameter.encoding,
+                     offload::state_layout(optimizer, parameter.elements()),
+                     static_cast<float>(parameter.rate_factor)});
   }
   return specs;
 }

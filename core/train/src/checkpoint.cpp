@@ -18,23 +18,28 @@ namespace {
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStaleFile = "stale_weights.safetensors";
 
-/// One fp32 array of the store and its name in the file.
+/// One array of the store and its name in the file.
 struct StoredArray {
   std::string name;
   model::ParameterId parameter = 0;
   offload::StateArray which = offload::StateArray::kMaster;
-  std::uint64_t elements = 0;
+  std::uint64_t elements = 0;  // fp32 ones, or bytes by four
 };
 
-std::vector<StoredArray> stored_arrays(const model::Architecture& model) {
+std::vector<StoredArray> stored_arrays(const model::Architecture& model, const offload::ParameterStore& store) {
   std::vector<StoredArray> arrays;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
-    const std::uint64_t n = parameter.elements();
-    arrays.push_back({parameter.name, id, offload::StateArray::kMaster, n});
-    arrays.push_back({parameter.name + ".exp_avg", id, offload::StateArray::kFirstMoment, n});
-    arrays.push_back({parameter.name + ".exp_avg_sq", id, offload::StateArray::kSecondMoment, n});
+    arrays.push_back({parameter.name, id, offload::StateArray::kMaster, parameter.elements()});
+    const auto add_moment = [&](const char* suffix, offload::StateArray which, offload::MomentFormat format) {
+      const char* coded = format == offload::MomentFormat::kBlocks8 ? ".blocks8" : "";
+      const std::uint64_t words = store.moment_size(id, which) / sizeof(float);
+      if (words > 0) arrays.push_back({parameter.name + suffix + coded, id, which, words});
+    };
+    const offload::StateLayout& state = store.specs()[id].state;
+    add_moment(".exp_avg", offload::StateArray::kFirstMoment, state.first);
+    add_moment(".exp_avg_sq", offload::StateArray::kSecondMoment, state.second);
   }
   return arrays;
 }
@@ -109,14 +114,16 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
                              const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
   RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
-  const std::vector<StoredArray> arrays = stored_arrays(model);
+  const std::vector<StoredArray> arrays = stored_arrays(model, store);
   std::vector<model::TensorToWrite> tensors;
   for (const StoredArray& array : arrays) {
     tensors.push_back({array.name, model::WeightType::kFloat32, {array.elements}});
   }
   RONDO_RETURN_IF_ERROR(
       model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
-        return store.read(arrays[i].parameter, arrays[i].which, 0,
+        const StoredArray& array = arrays[i];
+        if (array.which != offload::StateArray::kMaster) return store.read_moment(array.parameter, array.which, out);
+        return store.read(array.parameter, array.which, 0,
                           {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
       }));
   if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
@@ -149,7 +156,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
                                              offload::ParameterStore& store) {
   RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(folder / kOptimizerFile));
-  for (const StoredArray& array : stored_arrays(model)) {
+  for (const StoredArray& array : stored_arrays(model, store)) {
     const model::TensorView* tensor = files.find(array.name);
     if (tensor == nullptr) {
       return invalid_input("{}: tensor {} is missing: another method or model", (folder / kOptimizerFile).string(),
@@ -158,6 +165,11 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     if (tensor->elements() != array.elements || tensor->type != model::WeightType::kFloat32) {
       return invalid_input("{}: tensor {} has {} elements, expected {} in fp32", tensor->file, array.name,
                            tensor->elements(), array.elements);
+    }
+    if (array.which != offload::StateArray::kMaster) {
+      RONDO_RETURN_IF_ERROR(store.write_moment(array.parameter, array.which, tensor->data));
+      files.release(*tensor);
+      continue;
     }
     RONDO_RETURN_IF_ERROR(for_pieces(*tensor, [&](std::uint64_t first, std::span<const float> values) {
       return store.write(array.parameter, array.which, first, values, state.updates);

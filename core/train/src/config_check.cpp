@@ -6,6 +6,7 @@
 #include "config_sweep.h"
 #include "config_text.h"
 #include "rondo/base/status.h"
+#include "rondo/train/rate.h"
 
 namespace rondo::train::config {
 namespace {
@@ -76,12 +77,19 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
   if (bits != 0 && bits != 4 && bits != 8) {
     return invalid_input("{}: expected 8, 4 or 0, found {}", place(origins, "quantization_bit"), bits);
   }
-  if (bits != 0 && trains && config.finetuning_type == "full") {
+  if (bits != 0 && trains && config.finetuning_type != "lora") {
     return invalid_input(
-        "{}: expected 0 beside finetuning_type full, which leaves no weight frozen, found {}; set lora",
-        place(origins, "quantization_bit"), bits);
+        "{}: expected 0 beside finetuning_type {}, whose result is a whole model without codes, found {}; set lora",
+        place(origins, "quantization_bit"), config.finetuning_type, bits);
   }
   return absl::OkStatus();
+}
+
+absl::Status check_rate(const Config& config, const Origins& origins) {
+  RateSchedule schedule;
+  schedule.kind = config.lr_scheduler_type;
+  schedule.peak = config.learning_rate;
+  return with_context(schedule.set_arguments(config.lr_scheduler_kwargs), place(origins, "lr_scheduler_kwargs"));
 }
 
 /// What looks at evaluations needs some in the course of the run.
@@ -100,6 +108,7 @@ absl::Status check_best(const Config& config, const Origins& origins) {
 }
 
 absl::Status check_training(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(check_rate(config, origins));
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
     return invalid_input("{}: expected 0 beside eval_dataset, found {}; leave one of them out",
@@ -113,9 +122,10 @@ absl::Status check_training(const Config& config, const Origins& origins) {
     return invalid_input("{}: expected data to evaluate on, found none; give eval_dataset or val_size",
                          place(origins, "eval_strategy"));
   }
-  if (config.finetuning_type == "full" && !config.adapter_name_or_path.empty()) {
-    return invalid_input("{}: expected no adapter beside finetuning_type full, found {}; leave one of them out",
-                         place(origins, "adapter_name_or_path"), in_quotes(config.adapter_name_or_path));
+  if (config.finetuning_type != "lora" && !config.adapter_name_or_path.empty()) {
+    return invalid_input("{}: expected no adapter beside finetuning_type {}, found {}; leave one of them out",
+                         place(origins, "adapter_name_or_path"), config.finetuning_type,
+                         in_quotes(config.adapter_name_or_path));
   }
   if (config.overwrite_output_dir && !config.resume_from_checkpoint.empty()) {
     return invalid_input("{}: expected false beside resume_from_checkpoint, found true; leave one of them out",

@@ -25,6 +25,15 @@ std::string joined_text(const YAML::Node& node) {
   return text;
 }
 
+std::string map_text(const YAML::Node& map) {
+  std::string text;
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar() || !entry.second.IsScalar()) return {};
+    text += (text.empty() ? "" : ",") + entry.first.Scalar() + "=" + entry.second.Scalar();
+  }
+  return text;
+}
+
 bool is_off(const std::string& text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -132,11 +141,12 @@ void apply(Import& import, const std::string& theirs, const ImportRule& rule) {
 
 /// A key without a rule: ours when it has a name of ours.
 void apply_unknown(Import& import, const std::string& theirs) {
-  const std::string value = joined_text(import.given(theirs));
   const Key* key = find_key(kTrain, normalised(theirs));
+  const YAML::Node node = import.given(theirs);
+  const std::string value = key != nullptr && key->map && node.IsMap() ? map_text(node) : joined_text(node);
   if (key != nullptr && !value.empty()) {
     import.take(theirs, key->name, value);
-  } else if (is_off(value) && !import.given(theirs).IsMap()) {
+  } else if (is_off(value) && (!node.IsMap() || node.size() == 0)) {
     import.leave_out(theirs, "it is off");
   } else {
     import.refuse(theirs, "there is no such key here");

@@ -140,11 +140,25 @@ void translate_finetuning(Import& import, const std::string& theirs) {
   import.take(theirs, "finetuning_type", import.text(theirs));
 }
 
+/// Theirs counts from the first block where it is negative, and may name parts of a block.
+void translate_frozen(Import& import, const std::string& theirs) {
+  if (import.text("finetuning_type") != "freeze") return import.leave_out(theirs, "finetuning_type is not freeze");
+  const std::string value = joined_text(import.given(theirs));
+  if (theirs == "freeze_trainable_layers") {
+    import.take(theirs, theirs, value);
+  } else if (value == "all") {
+    import.leave_out(theirs, "blocks are trained whole");
+  } else {
+    import.refuse(theirs, "blocks are trained whole: the result would be another");
+  }
+}
+
 void finish(Import& import) {
   import.assume("per_device_train_batch_size", "8", "LLaMA-Factory's default");
   import.assume("gradient_accumulation_steps", "1", "LLaMA-Factory's default");
   const std::string rank = import.text("lora_rank");
-  if (!import.has("lora_alpha") && import.text("finetuning_type") != "full") {
+  const std::string method = import.text("finetuning_type");
+  if (!import.has("lora_alpha") && method != "full" && method != "freeze") {
     const int doubled = rank.empty() ? 16 : 2 * std::max(std::atoi(rank.c_str()), 1);
     import.assume("lora_alpha", std::to_string(doubled), "LLaMA-Factory's default, twice the rank");
   }
@@ -159,10 +173,10 @@ std::vector<ImportRule> rules() {
       {Kind::kRefuse, {"do_eval", "do_predict", "predict_with_generate"}, "", "`rondo eval` does it"},
       {Kind::kBy, {"finetuning_type"}, "", "", &translate_finetuning},
       {Kind::kBy, {"lora_target"}, "", "", &translate_target},
-      {Kind::kRefuse,
-       {"additional_target", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"},
-       "",
-       "an adapter covers linear layers of all blocks, and nothing else is trained with it"},
+      {Kind::kTake, {"additional_target"}, "modules_to_save"},
+      {Kind::kBy, {"freeze_trainable_layers"}, "", "", &translate_frozen},
+      {Kind::kBy, {"freeze_trainable_modules"}, "", "", &translate_frozen},
+      {Kind::kRefuse, {"freeze_extra_modules"}, "", "freeze trains blocks and nothing beside them"},
       {Kind::kRefuse,
        {"ref_model", "reward_model", "pref_beta", "pref_loss", "pref_ftx", "kto_chosen_weight", "ppo_epochs"},
        "",

@@ -68,6 +68,7 @@ struct Key {
   /// Known values that this build refuses; "*": any but the default.
   std::vector<std::string> unavailable = {};
   bool list = false;  // comma-separated; a YAML list is joined by commas
+  bool map = false;   // a list of name=value; a YAML map is written so
   bool bare = false;  // a word without a flag is its value, for verbs that read no configuration file
 };
 

@@ -31,6 +31,7 @@ struct Entry : Key {
   Entry above(double low) && { return range.low = low, range.above_low = true, std::move(*this); }
   Entry below(double high) && { return range.high = high, range.below_high = true, std::move(*this); }
   Entry listed() && { return list = true, std::move(*this); }
+  Entry mapped() && { return list = map = true, std::move(*this); }
   Entry as_word() && { return bare = true, std::move(*this); }
 };
 
@@ -88,8 +89,9 @@ std::vector<Entry> model_and_data_keys() {
 
 std::vector<Entry> method_keys() {
   return {
-      Entry(kRun, "finetuning_type", &Config::finetuning_type, "train an adapter or every weight")
-          .one_of({"lora", "full"}),
+      Entry(kRun, "finetuning_type", &Config::finetuning_type,
+            "train an adapter, every weight, or those of the last blocks")
+          .one_of({"lora", "full", "freeze"}),
       Entry(kRun, "lora_rank", &Config::lora_rank, "rank of the adapter's factors")
           .also({"lora_r", "r"})
           .from(1)
@@ -105,6 +107,23 @@ std::vector<Entry> method_keys() {
           .listed(),
       Entry(kRun, "use_rslora", &Config::use_rslora, "scale by lora_alpha / sqrt(lora_rank) instead"),
       Entry(kRun, "use_dora", &Config::use_dora, "decompose weights into magnitude and direction").refused({"true"}),
+      Entry(kRun, "rank_pattern", &Config::rank_pattern, "other ranks by name: q_proj=16,layers.0.mlp.up_proj=4")
+          .mapped(),
+      Entry(kRun, "alpha_pattern", &Config::alpha_pattern, "other values of lora_alpha by name").mapped(),
+      Entry(kRun, "layers_to_transform", &Config::layers_to_transform,
+            "blocks that get adapters, from 0: 14,15; none: all")
+          .listed(),
+      Entry(kRun, "modules_to_save", &Config::modules_to_save,
+            "trained whole beside the adapter and saved in it: embed_tokens, lm_head")
+          .also({"additional_target"})
+          .listed(),
+      Entry(kRun, "loraplus_lr_ratio", &Config::loraplus_lr_ratio, "LoRA+: rate of the factors B over learning_rate")
+          .above(0)
+          .to(1e6),
+      Entry(kRun, "freeze_trainable_layers", &Config::freeze_trainable_layers,
+            "freeze: the last so many blocks are trained")
+          .from(1)
+          .to(65536),
   };
 }
 
@@ -135,19 +154,35 @@ std::vector<Entry> batch_keys() {
 std::vector<Entry> optimizer_keys() {
   return {
       Entry(kRun, "optim", &Config::optim, "the optimizer")
-          .one_of({"adamw"})
-          .written({{"adamw_torch", "adamw"}, {"adamw_torch_fused", "adamw"}})
-          .refused({"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd", "lion", "adafactor", "muon"}),
+          .one_of({"adamw", "adamw_8bit", "sgd", "lion"})
+          .written({{"adamw_torch", "adamw"},
+                    {"adamw_torch_fused", "adamw"},
+                    {"adamw_hf", "adamw"},
+                    {"paged_adamw", "adamw"},
+                    {"paged_adamw_32bit", "adamw"},
+                    {"adamw_bnb_8bit", "adamw_8bit"},
+                    {"paged_adamw_8bit", "adamw_8bit"},
+                    {"lion_32bit", "lion"},
+                    {"paged_lion", "lion"},
+                    {"paged_lion_32bit", "lion"}})
+          .refused({"lion_8bit", "paged_lion_8bit", "adafactor", "muon", "galore_adamw", "apollo_adamw", "adagrad",
+                    "rmsprop", "schedule_free_adamw"}),
       Entry(kRun, "learning_rate", &Config::learning_rate, "the peak rate").also({"lr"}).to(1e3),
       Entry(kRun, "lr_scheduler_type", &Config::lr_scheduler_type, "course of the rate after the warmup")
-          .one_of({"linear", "cosine", "constant"})
-          .written({{"constant_with_warmup", "constant"}}),
+          .one_of({"linear", "cosine", "constant", "cosine_with_restarts", "cosine_with_min_lr", "inverse_sqrt",
+                   "polynomial", "warmup_stable_decay"})
+          .written({{"constant_with_warmup", "constant"}})
+          .refused({"reduce_lr_on_plateau", "cosine_warmup_with_min_lr", "greedy"}),
+      Entry(kRun, "lr_scheduler_kwargs", &Config::lr_scheduler_kwargs,
+            "its further arguments, as transformers names them: min_lr=1e-6,num_cycles=2")
+          .mapped(),
       Entry(kRun, "warmup_ratio", &Config::warmup_ratio, "share of the steps in which the rate rises").to(1),
       Entry(kRun, "warmup_steps", &Config::warmup_steps, "the same as a number of steps; wins over warmup_ratio")
           .to(kManySteps),
       Entry(kRun, "weight_decay", &Config::weight_decay, "decoupled decay of matrices").to(1e3),
-      Entry(kRun, "adam_beta1", &Config::adam_beta1, "decay of the first moment").below(1),
-      Entry(kRun, "adam_beta2", &Config::adam_beta2, "decay of the second moment").below(1),
+      Entry(kRun, "momentum", &Config::momentum, "sgd: of its buffer; 0: it keeps none").below(1),
+      Entry(kRun, "adam_beta1", &Config::adam_beta1, "decay of the first moment; of lion's mixture").below(1),
+      Entry(kRun, "adam_beta2", &Config::adam_beta2, "decay of the second moment; of lion's momentum").below(1),
       Entry(kRun, "adam_epsilon", &Config::adam_epsilon, "added to the root of the second moment").above(0).to(1),
       Entry(kRun, "max_grad_norm", &Config::max_grad_norm, "gradients are clipped to this global L2 norm; 0: never")
           .to(1e30),

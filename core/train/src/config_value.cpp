@@ -179,6 +179,7 @@ std::string expectation(const Key& key) {
         } else if constexpr (std::is_same_v<Value, std::string>) {
           if (!key.choices.empty()) return alternatives(key.choices) + (key.list ? ", or a list of them" : "");
           if (!key.unavailable.empty()) return "none: leave the key out";
+          if (key.map) return "a map of names and values, or name=value with a comma between them";
           return key.list ? "names with a comma between them" : "text";
         } else {
           if (key.range.low == key.range.high) return fmt::format("{}", key.range.low);

@@ -64,9 +64,24 @@ const char* kind_of(const YAML::Node& node) {
   return "nothing";
 }
 
+/// "name=value" of every entry, with commas between them.
+absl::StatusOr<std::string> text_of_map(const YAML::Node& map, const std::string& origin) {
+  std::string joined;
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
+      return invalid_input("{}: expected a map of names and values, found {} in it", origin,
+                           kind_of(entry.first.IsScalar() ? entry.second : entry.first));
+    }
+    if (!joined.empty()) joined += ',';
+    joined += entry.first.Scalar() + "=" + entry.second.Scalar();
+  }
+  return joined;
+}
+
 /// A scalar's text, or a list's elements with commas between them.
 absl::StatusOr<std::string> text_of(const Key& key, const YAML::Node& value, const std::string& origin) {
   if (value.IsScalar()) return value.Scalar();
+  if (value.IsMap() && key.map) return text_of_map(value, origin);
   const bool is_text = std::holds_alternative<std::string Config::*>(key.member);
   if (value.IsNull() && is_text) return std::string();
   if (!value.IsSequence() || !key.list) {

@@ -1,7 +1,9 @@
 #include "rondo/train/session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <tuple>
 
@@ -39,6 +41,30 @@ absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::Mod
   lora.dropout = config.lora_dropout;
   lora.use_rslora = config.use_rslora;
   RONDO_ASSIGN_OR_RETURN(lora.targets, model::resolve_targets(model, config.lora_target));
+  RONDO_ASSIGN_OR_RETURN(lora.alpha_pattern, model::parse_pattern(model, "alpha_pattern", config.alpha_pattern));
+  RONDO_ASSIGN_OR_RETURN(const auto ranks, model::parse_pattern(model, "rank_pattern", config.rank_pattern));
+  for (const auto& [name, rank] : ranks) {
+    if (rank != std::floor(rank) || rank > 65536) {
+      return invalid_input("rank_pattern: expected a whole number from 1 to 65536 for {}, found {}", name, rank);
+    }
+    lora.rank_pattern.emplace_back(name, static_cast<std::uint32_t>(rank));
+  }
+  for (const std::string& word : config::elements_of(config.layers_to_transform)) {
+    std::uint32_t layer = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layer);
+    if (error != std::errc() || end != word.data() + word.size() || layer >= model.num_layers) {
+      return invalid_input("layers_to_transform: expected numbers of blocks from 0 to {}, found {}",
+                           model.num_layers - 1, word);
+    }
+    if (std::ranges::count(lora.layers, layer) == 0) lora.layers.push_back(layer);
+  }
+  std::ranges::sort(lora.layers);
+  for (const std::string& word : config::elements_of(config.modules_to_save)) {
+    if (word != "embed_tokens" && word != "lm_head") {
+      return invalid_input("modules_to_save: expected names out of embed_tokens, lm_head, found {}", word);
+    }
+    if (!lora.saves(word)) lora.modules_to_save.push_back(word);
+  }
   return lora;
 }
 
@@ -144,6 +170,20 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   return run;
 }
 
+offload::OptimizerSettings optimizer_of(const Config& config) {
+  offload::OptimizerSettings settings{config.adam_beta1, config.adam_beta2, config.adam_epsilon, config.weight_decay};
+  constexpr std::pair<const char*, offload::OptimizerKind> kKinds[] = {
+      {"adamw", offload::OptimizerKind::kAdamW},
+      {"adamw_8bit", offload::OptimizerKind::kAdamW8Bit},
+      {"sgd", offload::OptimizerKind::kSgd},
+      {"lion", offload::OptimizerKind::kLion}};
+  for (const auto& [name, kind] : kKinds) {
+    if (config.optim == name) settings.kind = kind;
+  }
+  settings.momentum = config.momentum;
+  return settings;
+}
+
 LoaderOptions loader_options(const Config& config) {
   LoaderOptions options;
   options.batch_size = config.per_device_train_batch_size;
@@ -178,8 +218,9 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
   model::MethodSpec method;
   method.dtype = dtype_of(config.dtype);
   if (!config.adapter_name_or_path.empty()) {
-    if (training && config.finetuning_type == "full") {
-      return invalid_input("adapter_name_or_path: an adapter cannot be trained with finetuning_type: full, set lora");
+    if (training && config.finetuning_type != "lora") {
+      return invalid_input("adapter_name_or_path: an adapter cannot be trained with finetuning_type: {}, set lora",
+                           config.finetuning_type);
     }
     RONDO_ASSIGN_OR_RETURN(method.lora, model::load_adapter_config(config.adapter_name_or_path));
     const fs::path file = fs::path(config.adapter_name_or_path) / "adapter_model.safetensors";
@@ -190,7 +231,15 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     RONDO_ASSIGN_OR_RETURN(method.lora, lora_of(config, model_config));
     method.train_lora = true;
   }
-  method.train_weights = training && config.finetuning_type == "full";
+  method.lora_b_rate = config.loraplus_lr_ratio;
+  method.train_weights = training && config.finetuning_type != "lora";
+  if (config.finetuning_type == "freeze") {
+    if (training && config.freeze_trainable_layers > model_config.num_layers) {
+      return invalid_input("freeze_trainable_layers: expected at most the {} blocks of the model, found {}",
+                           model_config.num_layers, config.freeze_trainable_layers);
+    }
+    method.trained_blocks = config.freeze_trainable_layers;
+  }
   if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
   if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (need_weights) {
@@ -270,8 +319,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                     const Loader::Lengths& lengths, Purpose purpose) {
   PlannedRun run;
   run.buckets = lengths.buckets;
+  run.optimizer = optimizer_of(config);
   const std::uint32_t staleness = purpose == Purpose::kTrain ? config.staleness : 0;
-  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness);
+  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness, run.optimizer);
   const std::uint32_t microbatches = purpose == Purpose::kTrain ? config.gradient_accumulation_steps : 1;
   const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
                                                           : std::min<std::uint32_t>(microbatches, 16);
@@ -291,8 +341,8 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
   const offload::DiskPlacement disk{config.nvme_path, schedule::parameters_on_disk(architecture, plan)};
   RONDO_ASSIGN_OR_RETURN(
       offload::ParameterStore store,
-      offload::ParameterStore::make(schedule::parameter_specs(architecture), architecture.method().dtype,
-                                    machine.phantom, disk, 1 + config.staleness));
+      offload::ParameterStore::make(schedule::parameter_specs(architecture, optimizer_of(config)),
+                                    architecture.method().dtype, machine.phantom, disk, 1 + config.staleness));
   if (!machine.phantom) {
     const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
     RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, config.seed, store));
@@ -307,6 +357,7 @@ schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& ma
   parts.plan = &run.plan;
   parts.shape = &run.shape;
   parts.work = run.work;
+  parts.optimizer = run.optimizer;
   for (const devices::PoolMember& member : machine.pool) parts.devices.push_back({member.device.get(), member.profile});
   parts.parameters = &store;
   parts.threads = machine.threads.get();

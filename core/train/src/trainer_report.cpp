@@ -99,7 +99,7 @@ RunSummary Trainer::summary() {
     summary.method = fmt::format("LoRA of rank {} on {}: {} trained parameters", model.method().lora->rank,
                                  fmt::join(model.method().lora->targets, ", "), millions(trained));
   } else {
-    summary.method = fmt::format("full: {} trained parameters", millions(trained));
+    summary.method = fmt::format("{}: {} trained parameters", config_.finetuning_type, millions(trained));
   }
   summary.data = data_.train.report;
   summary.evaluation = data_.evaluation.report;

@@ -20,6 +20,11 @@ bool is_factor(const model::Parameter& parameter) {
   return parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
 }
 
+/// Its tensor's name in adapter_model.safetensors.
+std::string adapter_name_of(const model::Parameter& parameter) {
+  return is_factor(parameter) ? parameter.name : model::saved_tensor_name(parameter.name);
+}
+
 void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::span<float> out) {
   if (parameter.kind == model::WeightKind::kLoraB) {
     std::memset(out.data(), 0, out.size_bytes());
@@ -88,8 +93,8 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
   std::vector<model::ParameterId> ids;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
-    if (!is_factor(parameter)) continue;
-    tensors.push_back({parameter.name, model::WeightType::kFloat32, file_shape(parameter.shape)});
+    if (!is_factor(parameter) && !parameter.of_adapter) continue;
+    tensors.push_back({adapter_name_of(parameter), model::WeightType::kFloat32, file_shape(parameter.shape)});
     ids.push_back(id);
   }
   RONDO_RETURN_IF_ERROR(model::write_safetensors(
@@ -151,8 +156,9 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
       RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
       continue;
     }
-    const model::TensorFiles& source = is_factor(parameter) ? *adapter : files;
-    const model::TensorView* tensor = source.find(parameter.name);
+    const bool from_adapter = adapter != nullptr && (is_factor(parameter) || parameter.of_adapter);
+    const model::TensorFiles& source = from_adapter ? *adapter : files;
+    const model::TensorView* tensor = source.find(from_adapter ? adapter_name_of(parameter) : parameter.name);
     if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", parameter.name);
     RONDO_RETURN_IF_ERROR(fill(parameter, *tensor, id, store));
     source.release(*tensor);

@@ -71,9 +71,13 @@ absl::Status show_tensors(const Arguments& arguments) {
 
 absl::Status show_adapter(const Arguments& arguments) {
   RONDO_ASSIGN_OR_RETURN(const LoraConfig lora, load_adapter_config(arguments.at(0)));
-  const Json out = {
-      {"r", lora.rank},          {"alpha", lora.alpha},     {"dropout", lora.dropout}, {"rslora", lora.use_rslora},
-      {"targets", lora.targets}, {"base", lora.base_model}, {"scale", lora.scale()}};
+  const Json out = {{"r", lora.rank},
+                    {"alpha", lora.alpha},
+                    {"dropout", lora.dropout},
+                    {"rslora", lora.use_rslora},
+                    {"targets", lora.targets},
+                    {"base", lora.base_model},
+                    {"scale", lora.scale_of("q_proj")}};
   std::cout << out.dump() << '\n';
   if (arguments.size() < 2) return absl::OkStatus();
   RONDO_ASSIGN_OR_RETURN(const ModelConfig config, load_config(arguments.at(1)));

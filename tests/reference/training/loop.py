@@ -59,9 +59,9 @@ def make_optimizer(model, learning_rate, weight_decay, betas=(0.9, 0.999), epsil
 
 
 def train(model, steps, *, learning_rate, weight_decay, schedule, warmup, max_grad_norm, betas=(0.9, 0.999),
-          epsilon=1e-8, padded=False, on_first_gradients=None):
+          epsilon=1e-8, padded=False, on_first_gradients=None, build_optimizer=make_optimizer):
     """Runs the steps and returns one record for each: loss, grad_norm (before clipping), learning_rate, targets."""
-    optimizer = make_optimizer(model, learning_rate, weight_decay, betas, epsilon)
+    optimizer = build_optimizer(model, learning_rate, weight_decay, betas, epsilon)
     scheduler = make_schedule(optimizer, schedule, warmup, len(steps))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     records = []

@@ -53,7 +53,7 @@ TEST(LoadAdapterConfig, WhatPeftWrites_IsRead) {
   EXPECT_EQ(config->dropout, 0.05);
   EXPECT_EQ(config->base_model, "org/name");
   EXPECT_THAT(config->targets, testing::ElementsAre("q_proj", "v_proj"));
-  EXPECT_EQ(config->scale(), 2.0);
+  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.q_proj"), 2.0);
 }
 
 TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
@@ -69,7 +69,7 @@ TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   Json adapter = good_adapter();
   adapter["use_rslora"] = true;
-  EXPECT_DOUBLE_EQ(load(adapter)->scale(), 16.0 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(load(adapter)->scale_of("q_proj"), 16.0 / std::sqrt(8.0));
 }
 
 struct Wrong {
@@ -102,12 +102,18 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"dropout_one", {{"lora_dropout", 1.0}}, {"lora_dropout", "less than 1"}},
         Wrong{"dropout_negative", {{"lora_dropout", -0.1}}, {"lora_dropout"}},
         Wrong{"bias", {{"bias", "all"}}, {"bias", "none", "all"}}, Wrong{"dora", {{"use_dora", true}}, {"use_dora"}},
-        Wrong{"ranks", {{"rank_pattern", {{"q_proj", 4}}}}, {"rank_pattern", "q_proj"}},
-        Wrong{"alphas", {{"alpha_pattern", {{"q_proj", 4}}}}, {"alpha_pattern"}},
-        Wrong{"saved", {{"modules_to_save", {"lm_head"}}}, {"modules_to_save", "lm_head"}},
+        Wrong{"rank_regex", {{"rank_pattern", {{".*q_proj", 4}}}}, {"rank_pattern", "plain", ".*q_proj"}},
+        Wrong{"rank_half", {{"rank_pattern", {{"q_proj", 4.5}}}}, {"rank_pattern", "q_proj", "65536"}},
+        Wrong{"rank_none", {{"rank_pattern", {{"q_proj", 0}}}}, {"rank_pattern", "q_proj"}},
+        Wrong{"rank_list", {{"rank_pattern", {4}}}, {"rank_pattern", "an object"}},
+        Wrong{"alpha_negative", {{"alpha_pattern", {{"q_proj", -4}}}}, {"alpha_pattern", "q_proj"}},
+        Wrong{"saved_norm", {{"modules_to_save", {"norm"}}}, {"modules_to_save", "lm_head", "norm"}},
         Wrong{"transposed", {{"fan_in_fan_out", true}}, {"fan_in_fan_out"}},
-        Wrong{"some_layers", {{"layers_to_transform", {0}}}, {"layers_to_transform"}},
-        Wrong{"layer_zero", {{"layers_to_transform", 0}}, {"layers_to_transform"}},
+        Wrong{"layer_negative", {{"layers_to_transform", {-1}}}, {"layers_to_transform", "numbers"}},
+        Wrong{"layer_word", {{"layers_to_transform", "last"}}, {"layers_to_transform", "numbers"}},
+        Wrong{"layers_elsewhere",
+              {{"layers_to_transform", {0}}, {"layers_pattern", "h"}},
+              {"layers_pattern", "\"layers\""}},
         Wrong{"pissa", {{"init_lora_weights", "pissa_niter_4"}}, {"init_lora_weights", "pissa_niter_4"}},
         Wrong{"target_regex", {{"target_modules", ".*_proj"}}, {"target_modules", ".*_proj"}},
         Wrong{"target_none", {{"target_modules", Json::array()}}, {"target_modules", "[]"}},
@@ -134,6 +140,10 @@ TEST(FormatAdapterConfig, ReadAgain_IsTheSame) {
   config.use_rslora = true;
   config.targets = {"k_proj", "down_proj"};
   config.base_model = "a/b\xff";  // a path need not be UTF-8
+  config.rank_pattern = {{"layers.1.self_attn.k_proj", 2}, {"k_proj", 3}};
+  config.alpha_pattern = {{"down_proj", 0.5}};
+  config.layers = {1, 3};
+  config.modules_to_save = {"lm_head"};
   const Json document = Json::parse(format_adapter_config(config), nullptr, false);
   ASSERT_TRUE(document.is_object());
   const auto again = load(document);
@@ -143,6 +153,25 @@ TEST(FormatAdapterConfig, ReadAgain_IsTheSame) {
   EXPECT_EQ(again->dropout, config.dropout);
   EXPECT_EQ(again->use_rslora, config.use_rslora);
   EXPECT_EQ(again->targets, config.targets);
+  EXPECT_EQ(again->alpha_pattern, config.alpha_pattern);
+  EXPECT_EQ(again->layers, config.layers);
+  EXPECT_EQ(again->modules_to_save, config.modules_to_save);
+}
+
+TEST(LoraConfigOfModule, FirstPatternThatFits_Decides) {
+  LoraConfig config;
+  config.rank = 8;
+  config.alpha = 16;
+  config.rank_pattern = {{"layers.1.self_attn.k_proj", 2}, {"k_proj", 4}};
+  config.alpha_pattern = {{"v_proj", 3}};
+  EXPECT_EQ(config.rank_of("model.layers.1.self_attn.k_proj"), 2U);
+  EXPECT_EQ(config.rank_of("model.layers.11.self_attn.k_proj"), 4U);
+  EXPECT_EQ(config.rank_of("model.layers.1.self_attn.v_proj"), 8U);
+  EXPECT_EQ(config.rank_of("model.layers.1.self_attn.block_proj"), 8U) << "a part of a name is no fit";
+  EXPECT_DOUBLE_EQ(config.scale_of("model.layers.0.self_attn.k_proj"), 4.0);
+  EXPECT_DOUBLE_EQ(config.scale_of("model.layers.0.self_attn.v_proj"), 3.0 / 8.0);
+  config.use_rslora = true;
+  EXPECT_DOUBLE_EQ(config.scale_of("model.layers.0.self_attn.k_proj"), 8.0);
 }
 
 TEST(FormatAdapterConfig, WholeAlpha_IsAnInteger) {

@@ -59,7 +59,8 @@ std::vector<double> magnitudes(const Case& c, const std::string& name, std::size
   const std::size_t in = a.size() / rank;
   for (std::size_t i = 0; i < elements; ++i) {
     for (std::size_t k = 0; k < rank; ++k) {
-      sums[i] += c.lora.scale() * std::abs(double{b[i / in * rank + k]} * double{a[k * in + i % in]});
+      sums[i] += c.lora.scale_of("model.layers.0.self_attn.q_proj") *
+                 std::abs(double{b[i / in * rank + k]} * double{a[k * in + i % in]});
     }
   }
   return sums;

@@ -14,6 +14,8 @@ namespace {
 
 using testing::HasSubstr;
 
+const std::vector<MomentFormat> kThree(3, MomentFormat::kFloat32);
+
 class Disk : public testing::Test {
  protected:
   Disk() { std::filesystem::remove_all(folder_); }
@@ -23,6 +25,7 @@ class Disk : public testing::Test {
     DiskTierOptions options;
     options.folder = folder_ / "tier";
     options.elements = elements;
+    options.arrays.assign(elements.size(), kThree);
     options.depth = depth;
     options.requests = 3;
     options.chunk_elements = 2048;
@@ -50,9 +53,10 @@ absl::Status pass(DiskTier& tier, const std::vector<std::uint64_t>& elements) {
       if (!chunk.ok()) return chunk.status();
       EXPECT_EQ((*chunk)->first, first);
       for (std::size_t a = 0; a < 3; ++a) {
-        for (float& x : (*chunk)->arrays[a]) x += static_cast<float>(a + 1);
+        auto* numbers = reinterpret_cast<float*>((*chunk)->arrays[a].data());
+        for (std::uint64_t i = 0; i < (*chunk)->elements; ++i) numbers[i] += static_cast<float>(a + 1);
       }
-      first += (*chunk)->arrays[0].size();
+      first += (*chunk)->elements;
       tier.done();
     }
   }
@@ -107,11 +111,37 @@ TEST_F(Disk, BytesFor_IsWhatTheFileTakes) {
   DiskTierOptions options;
   options.folder = folder_;
   options.elements = {3, 600000, std::uint64_t{1} << 18U};
+  const std::vector<MomentFormat> coded = {MomentFormat::kFloat32, MomentFormat::kBlocks8, MomentFormat::kBlocks8};
+  options.arrays = {kThree, coded, {}};
   const auto tier = DiskTier::make(options);
   ASSERT_TRUE(tier.ok()) << tier.status();
   Bytes bytes = 0;
-  for (const std::uint64_t n : options.elements) bytes += DiskTier::bytes_for(n, 3);
+  for (std::size_t i = 0; i < 3; ++i) bytes += DiskTier::bytes_for(options.elements[i], options.arrays[i]);
   EXPECT_EQ((*tier)->disk_bytes(), bytes);
+  EXPECT_LT(DiskTier::bytes_for(600000, coded), 600000 * 6.1);
+}
+
+TEST_F(Disk, WholeArrays_OfAnyFormat_ComeBack) {
+  DiskTierOptions options;
+  options.folder = folder_;
+  options.elements = {5001, 700};
+  options.arrays = {{MomentFormat::kFloat32, MomentFormat::kBlocks8}, {MomentFormat::kBlocks8}};
+  options.chunk_elements = 2048;
+  const auto tier = DiskTier::make(options);
+  ASSERT_TRUE(tier.ok()) << tier.status();
+  for (std::size_t parameter = 0; parameter < 2; ++parameter) {
+    for (std::uint32_t array = 0; array < options.arrays[parameter].size(); ++array) {
+      std::vector<std::byte> bytes(moment_bytes(options.arrays[parameter][array], options.elements[parameter]));
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + parameter + array + 1);
+      // The bytes that pad codes to four stand nowhere.
+      const bool coded = options.arrays[parameter][array] == MomentFormat::kBlocks8;
+      for (std::size_t i = options.elements[parameter]; coded && i % 4 != 0; ++i) bytes[i] = std::byte{0};
+      ASSERT_TRUE((*tier)->write_whole(parameter, array, bytes).ok());
+      std::vector<std::byte> again(bytes.size());
+      ASSERT_TRUE((*tier)->read_whole(parameter, array, again).ok());
+      EXPECT_EQ(again, bytes) << parameter << " " << array;
+    }
+  }
 }
 
 TEST_F(Disk, MoreThanIsFree_IsRefusedBeforeAnythingIsWritten) {

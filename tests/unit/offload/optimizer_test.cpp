@@ -8,44 +8,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "one_parameter.h"
+
 namespace rondo::offload {
 namespace {
 
-/// One parameter, its gradients and its optimizer.
-class Trainer {
- public:
-  Trainer(std::uint64_t elements, const AdamWSettings& settings, bool decays = true,
-          devices::DType dtype = devices::DType::kFloat32, std::uint32_t threads = 1)
-      : settings_(settings),
-        threads_(threads),
-        store_(*ParameterStore::make({{"p", elements, true, decays}}, dtype, false)),
-        home_(*GradientHome::make({{0, elements, true, false, 0, -1}}, 1, false, threads_)),
-        optimizer_(settings, store_, *home_, threads_, {}) {}
-
-  void step(const std::vector<float>& gradient, double learning_rate, double factor = 1) {
-    home_->begin_step(1, 1);
-    std::memcpy(home_->sum(0).host(), gradient.data(), gradient.size() * sizeof(float));
-    home_->complete_first(0);
-    home_->finish(0);
-    ++updates_;
-    EXPECT_TRUE(optimizer_.update(0, make_factors(settings_, learning_rate, updates_, factor), updates_).ok());
-  }
-  ParameterStore& store() { return store_; }
-  /// The bf16 weights' bits.
-  std::vector<std::uint16_t> published() {
-    std::vector<std::uint16_t> bits(store_.specs()[0].elements);
-    std::memcpy(bits.data(), store_.published(0).host(), 2 * bits.size());
-    return bits;
-  }
-
- private:
-  const AdamWSettings settings_;
-  devices::ThreadPool threads_;
-  ParameterStore store_;
-  std::unique_ptr<GradientHome> home_;
-  HostOptimizer optimizer_;
-  std::uint64_t updates_ = 0;
-};
+using Trainer = OneParameter;
 
 void expect_near(std::span<const float> found, const std::vector<double>& expected, double relative) {
   ASSERT_EQ(found.size(), expected.size());
@@ -81,7 +49,7 @@ TEST(AdamW, ThreeSteps_ArePyTorchs) {
 
 TEST(AdamW, FiftySteps_FollowTheFormulaInDoublePrecision) {
   constexpr std::size_t kElements = 16384 + 37;  // more than a block, and no whole number of vectors
-  const AdamWSettings settings{0.85, 0.98, 1e-6, 0.05};
+  const OptimizerSettings settings{0.85, 0.98, 1e-6, 0.05};
   for (const bool decays : {true, false}) {
     Trainer trainer(kElements, settings, decays);
     std::vector<double> p(kElements);

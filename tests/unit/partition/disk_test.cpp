@@ -14,7 +14,10 @@ class DiskPlan : public testing::Test {
  protected:
   DiskPlan() {
     add_device(scene_, 1e12);
-    for (LayerShape& layer : scene_.model.layers) layer.state_disk_bytes = 12'001'280;
+    for (LayerShape& layer : scene_.model.layers) {
+      layer.moment_bytes = 8'000'000;
+      layer.state_disk_bytes = 12'001'280;
+    }
     scene_.model.host_bytes.emplace_back(kMasterWeights, 24'000'000);
     scene_.model.host_bytes.emplace_back(kMoments, 48'000'000);
     scene_.model.disk_buffer_bytes = kMiB;

@@ -3,49 +3,48 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 namespace rondo::train {
 namespace {
 
-struct Known {
-  const char* kind;
-  std::uint64_t warmup;
-  std::uint64_t total;
-  std::vector<double> factors;  // of steps 0, 1, ...; from transformers 5.23, get_scheduler
-};
-
-void PrintTo(const Known& known, std::ostream* stream) {
-  *stream << known.kind << ", " << known.warmup << " of " << known.total;
-}
-
-class Rate : public testing::TestWithParam<Known> {};
-
-TEST_P(Rate, EveryStep_IsThatOfTransformers) {
-  const Known& known = GetParam();
-  const RateSchedule schedule{known.kind, 3e-4, known.warmup, known.total};
-  for (std::size_t step = 0; step < known.factors.size(); ++step) {
-    EXPECT_NEAR(schedule.at(step), 3e-4 * known.factors[step], 1e-18) << "step " << step;
+/// A case of tests/data/rates/rates.json.
+RateSchedule schedule_of(const nlohmann::json& known, double peak) {
+  RateSchedule schedule;
+  schedule.kind = known["kind"].get<std::string>();
+  schedule.peak = peak;
+  schedule.warmup_steps = known["warmup"].get<std::uint64_t>();
+  schedule.total_steps = known["total"].get<std::uint64_t>();
+  std::string arguments;
+  for (const auto& [name, value] : known["arguments"].items()) {
+    arguments +=
+        (arguments.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
   }
+  const absl::Status set = schedule.set_arguments(arguments);
+  EXPECT_TRUE(set.ok()) << set;
+  return schedule;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, Rate,
-    testing::Values(
-        Known{"constant", 0, 5, {1, 1, 1, 1, 1, 1, 1}},
-        Known{"constant", 3, 10, {0, 1.0 / 3, 2.0 / 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
-        Known{"linear", 0, 5, {1, 0.8, 0.6, 0.4, 0.2, 0, 0}},
-        Known{"linear",
-              3,
-              10,
-              {0, 1.0 / 3, 2.0 / 3, 1, 0.8571428571428571, 0.7142857142857143, 0.5714285714285714, 0.42857142857142855,
-               0.2857142857142857, 0.14285714285714285, 0, 0}},
-        Known{"cosine", 0, 5, {1, 0.9045084971874737, 0.6545084971874737, 0.34549150281252633, 0.09549150281252633, 0}},
-        Known{"cosine",
-              3,
-              10,
-              {0, 1.0 / 3, 2.0 / 3, 1, 0.9504844339512095, 0.8117449009293668, 0.6112604669781572, 0.38873953302184283,
-               0.18825509907063326, 0.04951556604879048, 0}}));
+TEST(Rate, EveryStepOfEverySchedule_IsThatOfTransformers) {
+  std::ifstream file(RONDO_TEST_DATA "/rates/rates.json");
+  const nlohmann::json golden = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(golden.is_object());
+  const auto peak = golden["learning_rate"].get<double>();
+  std::set<std::string> kinds;
+  for (const nlohmann::json& known : golden["cases"]) {
+    SCOPED_TRACE(known["kind"].dump() + known["arguments"].dump() + " warmup " + known["warmup"].dump());
+    kinds.insert(known["kind"].get<std::string>());
+    const RateSchedule schedule = schedule_of(known, peak);
+    const auto expected = known["rates"].get<std::vector<double>>();
+    for (std::size_t step = 0; step < expected.size(); ++step) {
+      EXPECT_NEAR(schedule.at(step), expected[step], 1e-15 * peak) << "step " << step;
+    }
+  }
+  EXPECT_EQ(kinds.size(), 8U);
+}
 
 TEST(Rate, WarmupLongerThanTheRun_StillRises) {
   const RateSchedule schedule{"linear", 1.0, 10, 4};

@@ -133,7 +133,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
                                         "--dtype=fp8",
                                         "--dtype=",
                                         "--finetuning_type=qlora",
-                                        "--lr_scheduler_type=polynomial",
+                                        "--lr_scheduler_type=step",
                                         "--recompute=some",
                                         "--shuffle=maybe",
                                         "--logging_steps=0",
@@ -149,7 +149,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
   for (const char* flag :
-       {"--use_dora", "--greater_is_better", "--optim=adamw_8bit", "--schedule=1f1b", "--report_to=wandb"}) {
+       {"--use_dora", "--greater_is_better", "--optim=lion_8bit", "--schedule=1f1b", "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_TRUE(parse_arguments("plan", {"--model=m", "--compare"}).ok());

@@ -197,7 +197,7 @@ datasets:
 output_dir: out
 sequence_len: 512
 adapter: lora
-lora_modules_to_save: [embed_tokens, lm_head]
+unfrozen_parameters: ["^lm_head.weight$"]
 micro_batch_size: 1
 optimizer: shampoo
 learning_rate: 0.0001
@@ -206,13 +206,53 @@ some_new_key: 7
 fsdp_config:
   fsdp_offload_params: true
 )");
-  for (const char* key : {"lora_modules_to_save", "optimizer", "rl", "some_new_key"}) {
+  for (const char* key : {"unfrozen_parameters", "optimizer", "rl", "some_new_key"}) {
     EXPECT_EQ(imported.by_key.at(key).outcome, "not understood") << key;
   }
   EXPECT_EQ(imported.by_key.at("fsdp_config").outcome, "left out");
   EXPECT_THAT(imported.by_key.at("datasets").note, HasSubstr("conversation is not read"));
   EXPECT_EQ(imported.by_key.at("datasets").outcome, "changed");
   EXPECT_EQ(imported.by_key.at("optimizer").line, 16);
+}
+
+TEST(ImportAxolotl, PartsOfAnAdapterAndARate_KeepWhatTheyMean) {
+  const Imported imported = import(R"(
+base_model: meta-llama/Llama-3.2-1B
+datasets:
+  - path: chats.jsonl
+    type: chat_template
+output_dir: out
+sequence_len: 512
+adapter: lora
+lora_modules_to_save: [embed_tokens, lm_head]
+peft_layers_to_transform: [14, 15]
+loraplus_lr_ratio: 16
+micro_batch_size: 1
+optimizer: adamw_bnb_8bit
+learning_rate: 0.0001
+lr_scheduler: cosine_with_min_lr
+lr_scheduler_kwargs:
+  min_lr: 1.0e-6
+  num_cycles: 0.5
+)");
+  EXPECT_EQ(imported.config.modules_to_save, "embed_tokens,lm_head");
+  EXPECT_EQ(imported.config.layers_to_transform, "14,15");
+  EXPECT_EQ(imported.config.loraplus_lr_ratio, 16.0);
+  EXPECT_EQ(imported.config.optim, "adamw_8bit");
+  EXPECT_EQ(imported.config.lr_scheduler_type, "cosine_with_min_lr");
+  EXPECT_EQ(imported.config.lr_scheduler_kwargs, "min_lr=1.0e-6,num_cycles=0.5");
+}
+
+TEST(ImportLlamaFactory, LastBlocks_AreTrainedAlone) {
+  const std::string start = "model_name_or_path: m\nstage: sft\nfinetuning_type: freeze\ndataset: d\ntemplate: qwen\n";
+  const Imported last = import(start + "output_dir: o\nfreeze_trainable_layers: 3\nfreeze_trainable_modules: all\n");
+  EXPECT_EQ(last.config.finetuning_type, "freeze");
+  EXPECT_EQ(last.config.freeze_trainable_layers, 3U);
+  EXPECT_EQ(last.by_key.at("freeze_trainable_modules").outcome, "left out");
+  EXPECT_EQ(last.result.yaml.find("lora_alpha"), std::string::npos) << last.result.yaml;
+  const Imported first = import(start + "output_dir: o\nfreeze_trainable_layers: -3\nfreeze_trainable_modules: mlp\n");
+  EXPECT_EQ(first.by_key.at("freeze_trainable_layers").outcome, "not understood");
+  EXPECT_EQ(first.by_key.at("freeze_trainable_modules").outcome, "not understood");
 }
 
 TEST(ImportLlamaFactory, LoraSupervised_KeepsWhatItMeans) {
@@ -347,7 +387,7 @@ warmup_steps: 0.1
   EXPECT_EQ(quantized.config.lora_alpha, 128.0);
   EXPECT_EQ(quantized.config.lora_target, "q_proj,v_proj");
   EXPECT_EQ(quantized.config.dtype, "fp16");
-  EXPECT_EQ(quantized.by_key.at("additional_target").outcome, "not understood");
+  EXPECT_EQ(quantized.config.modules_to_save, "embed_tokens");
   EXPECT_EQ(quantized.by_key.at("warmup_steps").outcome, "not understood");
   const Imported text = import(R"(
 model_name_or_path: models/base

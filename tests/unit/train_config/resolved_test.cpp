@@ -67,6 +67,8 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
       config.finetuning_type = "lora";
       config.dtype = "bf16";
     }
+    config.lr_scheduler_type = "warmup_stable_decay";
+    config.lr_scheduler_kwargs = "num_decay_steps=3,decay_type=1-sqrt";
     config.val_size = 0;
     config.dataset_weights = "2,0.5";
     config.mask_history = config.mask_history && !config.train_on_prompt;
@@ -75,7 +77,7 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     if (config.save_strategy == "best") config.save_strategy = "steps";
     config.early_stopping_patience = 0;
     config.load_best_model_at_end = false;
-    if (config.finetuning_type == "full") config.adapter_name_or_path.clear();
+    if (config.finetuning_type != "lora") config.adapter_name_or_path.clear();
     const YamlFile file(format_resolved(config));
     const auto again = parse_arguments("train", {file.path()});
     ASSERT_TRUE(again.ok()) << again.status().ToString() << "\n" << format_resolved(config);

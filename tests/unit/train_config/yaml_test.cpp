@@ -48,6 +48,20 @@ TEST(Yaml, ScalarsWithColonsAndLists_StayWhole) {
   EXPECT_EQ(read("\xef\xbb\xbfmax_steps: 5\r\nseed: 6\r\n").max_steps, 5U);
 }
 
+TEST(Yaml, KeysThatMap_TakeMapsAndText) {
+  const std::string kind = "lr_scheduler_type: cosine_with_min_lr\n";
+  EXPECT_EQ(read(kind + "lr_scheduler_kwargs: {min_lr: 1e-6, num_cycles: 2}\n").lr_scheduler_kwargs,
+            "min_lr=1e-6,num_cycles=2");
+  EXPECT_EQ(read(kind + "lr_scheduler_kwargs:\n  min_lr_rate: 0.1\n").lr_scheduler_kwargs, "min_lr_rate=0.1");
+  EXPECT_EQ(read(kind + "lr_scheduler_kwargs: min_lr_rate=0.1\n").lr_scheduler_kwargs, "min_lr_rate=0.1");
+  EXPECT_EQ(read("lr_scheduler_kwargs: {}\n").lr_scheduler_kwargs, "");
+  EXPECT_EQ(read("rank_pattern: {q_proj: 16, layers.0.mlp.up_proj: 4}\n").rank_pattern,
+            "q_proj=16,layers.0.mlp.up_proj=4");
+  EXPECT_THAT(refusal("lr_scheduler_kwargs: {min_lr: 1e-6}\n"),
+              HasSubstr("run.yaml:1: lr_scheduler_kwargs: linear has no argument 'min_lr'"));
+  EXPECT_THAT(refusal("lr_scheduler_kwargs: {min_lr: [1]}\n"), HasSubstr("names and values, found a list in it"));
+}
+
 TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
   EXPECT_THAT(refusal("seed: 1\nlearning_rate: fast\n"),
               HasSubstr("run.yaml:2: learning_rate: expected a number from 0 to 1000, found 'fast'"));

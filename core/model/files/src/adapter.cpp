@@ -12,6 +12,7 @@
 #include <set>
 
 #include "json_fields.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -22,11 +23,12 @@ constexpr std::size_t kMaxConfigBytes = 16U << 20U;
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
-constexpr std::array<const char*, 19> kUnsupported = {
-    "use_dora",        "rank_pattern",    "alpha_pattern",           "modules_to_save",         "lora_bias",
-    "fan_in_fan_out",  "exclude_modules", "layers_to_transform",     "layer_replication",       "target_parameters",
-    "megatron_config", "use_qalora",      "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",
-    "arrow_config",    "kasa_config",     "velora_config",           "monteclora_config"};
+constexpr std::array<const char*, 16> kUnsupported = {
+    "use_dora",           "lora_bias",       "fan_in_fan_out", "exclude_modules",         "layer_replication",
+    "target_parameters",  "megatron_config", "use_qalora",     "alora_invocation_tokens", "trainable_token_indices",
+    "use_bdlora",         "arrow_config",    "kasa_config",    "velora_config",           "monteclora_config",
+    "ensure_weight_tying"};
+constexpr std::array<const char*, 2> kSavable = {"embed_tokens", "lm_head"};
 
 bool is_off(const Json& value) {
   if (value.is_null()) return true;
@@ -126,6 +128,81 @@ std::vector<std::string> parse_targets(Fields& fields) {
   return targets;
 }
 
+/// PEFT matches patterns as regular expressions against the ends of paths: plain names mean themselves.
+bool is_plain(std::string_view pattern) {
+  return !pattern.empty() && std::ranges::all_of(pattern, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  });
+}
+
+bool fits(const std::string& pattern, const std::string& module) {
+  return module == pattern || module.ends_with("." + pattern);
+}
+
+template <typename Value>
+const Value* first_fit(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& module) {
+  for (const auto& [pattern, value] : patterns) {
+    if (fits(pattern, module)) return &value;
+  }
+  return nullptr;
+}
+
+/// `ordered`: the same document in the file's order, on which it depends which of two patterns is first.
+template <typename Value>
+std::vector<std::pair<std::string, Value>> parse_patterns(Fields& fields, const OrderedJson& ordered, const char* key,
+                                                          double low, double high) {
+  std::vector<std::pair<std::string, Value>> patterns;
+  if (!fields.has(key)) return patterns;
+  if (!fields.at(key).is_object()) {
+    fields.expected(key, "an object of module names and numbers");
+    return patterns;
+  }
+  for (const auto& [pattern, value] : ordered[key].items()) {
+    const bool right = std::is_integral_v<Value> ? value.is_number_integer() : value.is_number();
+    if (!is_plain(pattern)) {
+      fields.refuse(key, fmt::format("expected plain module names, found {}; regular expressions are not supported",
+                                     quoted_name(pattern)));
+    } else if (!right || value.template get<double>() < low || value.template get<double>() > high) {
+      fields.refuse(key, fmt::format("{}: expected a number from {} to {}", quoted_name(pattern), low, high));
+    } else {
+      patterns.emplace_back(pattern, value.template get<Value>());
+    }
+  }
+  return patterns;
+}
+
+std::vector<std::uint32_t> parse_layers(Fields& fields) {
+  const Json& value = fields.at("layers_to_transform");
+  if (value.is_null() || (value.is_array() && value.empty())) return {};
+  const Json& pattern = fields.at("layers_pattern");
+  const bool usual = is_off(pattern) || pattern == "layers" || pattern == Json::array({"layers"});
+  if (!usual) fields.expected("layers_pattern", "null or \"layers\"");
+  std::set<std::uint32_t> layers;
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kMaxRank) {
+      fields.expected("layers_to_transform", "numbers of blocks");
+      return {};
+    }
+    layers.insert(one.get<std::uint32_t>());
+  }
+  return {layers.begin(), layers.end()};
+}
+
+std::vector<std::string> parse_saved(Fields& fields) {
+  const Json& value = fields.at("modules_to_save");
+  if (is_off(value)) return {};
+  std::vector<std::string> saved;
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    if (!one.is_string() || std::ranges::none_of(kSavable, [&](const char* name) { return one == name; })) {
+      fields.refuse("modules_to_save",
+                    fmt::format("expected names out of {}, found {}", fmt::join(kSavable, ", "), excerpt(one)));
+      return {};
+    }
+    saved.push_back(one.get<std::string>());
+  }
+  return saved;
+}
+
 std::string trimmed(std::string_view word) {
   const auto first = word.find_first_not_of(" \t");
   if (first == std::string_view::npos) return "";
@@ -134,9 +211,53 @@ std::string trimmed(std::string_view word) {
 
 }  // namespace
 
-double LoraConfig::scale() const {
-  const double divisor = static_cast<double>(rank);
-  return alpha / (use_rslora ? std::sqrt(divisor) : divisor);
+bool LoraConfig::adapts(const std::string& name, std::uint32_t layer) const {
+  return std::ranges::count(targets, name) > 0 && (layers.empty() || std::ranges::count(layers, layer) > 0);
+}
+
+std::uint32_t LoraConfig::rank_of(const std::string& module) const {
+  const std::uint32_t* other = first_fit(rank_pattern, module);
+  return other != nullptr ? *other : rank;
+}
+
+double LoraConfig::alpha_of(const std::string& module) const {
+  const double* other = first_fit(alpha_pattern, module);
+  return other != nullptr ? *other : alpha;
+}
+
+double LoraConfig::scale_of(const std::string& module) const {
+  const double divisor = static_cast<double>(rank_of(module));
+  return alpha_of(module) / (use_rslora ? std::sqrt(divisor) : divisor);
+}
+
+bool LoraConfig::saves(const std::string& module) const { return std::ranges::count(modules_to_save, module) > 0; }
+
+absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const ModelConfig& model,
+                                                                          const std::string& key,
+                                                                          const std::string& text) {
+  std::vector<std::pair<std::string, double>> entries;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string entry = trimmed(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1;
+    const std::size_t equals = std::min(entry.find('='), entry.size());
+    const std::string name = trimmed(std::string_view(entry).substr(0, equals));
+    const std::string number = equals < entry.size() ? trimmed(std::string_view(entry).substr(equals + 1)) : "";
+    double value = 0;
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (error != std::errc() || stop != number.data() + number.size() || value <= 0 || value > 1e6) {
+      return invalid_input("{}: expected entries such as q_proj=16, found \"{}\"", key, entry);
+    }
+    const auto modules = linear_modules(model);
+    if (std::ranges::none_of(modules, [&](const LinearModule& linear) { return fits(name, linear.path); })) {
+      return invalid_input(
+          "{}: \"{}\" is no linear layer of {}; expected names such as q_proj or "
+          "layers.0.mlp.up_proj",
+          key, name, model.model_type);
+    }
+    entries.emplace_back(name, value);
+  }
+  return entries;
 }
 
 absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words) {
@@ -182,11 +303,28 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.dropout = fields.number("lora_dropout", {0.0, 1.0}, 0.0);
   config.use_rslora = fields.flag("use_rslora", false);
   config.targets = parse_targets(fields);
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));
+  const OrderedJson ordered = OrderedJson::parse(text, nullptr, false);
+  config.rank_pattern = parse_patterns<std::uint32_t>(fields, ordered, "rank_pattern", 1, kMaxRank);
+  config.alpha_pattern = parse_patterns<double>(fields, ordered, "alpha_pattern", 1e-9, 1e9);
+  config.layers = parse_layers(fields);
+  config.modules_to_save = parse_saved(fields);
   config.base_model = fields.word("base_model_name_or_path", "");
   if (config.dropout >= 1.0) fields.expected("lora_dropout", "less than 1");
   RONDO_RETURN_IF_ERROR(fields.status());
   return config;
 }
+
+namespace {
+
+/// PEFT declares an integer; a fraction is written only when it is one.
+OrderedJson alpha_number(double alpha) {
+  constexpr double kExactIntegers = 9e15;
+  const bool whole = std::floor(alpha) == alpha && std::abs(alpha) < kExactIntegers;
+  return whole ? OrderedJson(static_cast<std::int64_t>(alpha)) : OrderedJson(alpha);
+}
+
+}  // namespace
 
 std::string format_adapter_config(const LoraConfig& config) {
   OrderedJson out;
@@ -195,10 +333,7 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["base_model_name_or_path"] = config.base_model.empty() ? OrderedJson(nullptr) : OrderedJson(config.base_model);
   out["inference_mode"] = true;
   out["r"] = config.rank;
-  // PEFT declares an integer; a fraction is written only when it is one.
-  constexpr double kExactIntegers = 9e15;
-  const bool whole = std::floor(config.alpha) == config.alpha && std::abs(config.alpha) < kExactIntegers;
-  out["lora_alpha"] = whole ? OrderedJson(static_cast<std::int64_t>(config.alpha)) : OrderedJson(config.alpha);
+  out["lora_alpha"] = alpha_number(config.alpha);
   out["lora_dropout"] = config.dropout;
   out["target_modules"] = config.targets;
   out["use_rslora"] = config.use_rslora;
@@ -206,11 +341,13 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["bias"] = "none";
   out["fan_in_fan_out"] = false;
   out["init_lora_weights"] = true;
-  out["modules_to_save"] = nullptr;
-  out["layers_to_transform"] = nullptr;
+  out["modules_to_save"] = config.modules_to_save.empty() ? OrderedJson(nullptr) : OrderedJson(config.modules_to_save);
+  out["layers_to_transform"] = config.layers.empty() ? OrderedJson(nullptr) : OrderedJson(config.layers);
   out["layers_pattern"] = nullptr;
   out["rank_pattern"] = OrderedJson::object();
+  for (const auto& [pattern, rank] : config.rank_pattern) out["rank_pattern"][pattern] = rank;
   out["alpha_pattern"] = OrderedJson::object();
+  for (const auto& [pattern, alpha] : config.alpha_pattern) out["alpha_pattern"][pattern] = alpha_number(alpha);
   out["revision"] = nullptr;
   return to_text(out);
 }

@@ -10,19 +10,31 @@ std::string adapter_tensor_name(const std::string& module, char factor) {
   return fmt::format("base_model.model.{}.lora_{}.weight", module, factor);
 }
 
+std::string saved_tensor_name(const std::string& name) { return "base_model.model." + name; }
+
 std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<ParameterSpec> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (std::find(lora.targets.begin(), lora.targets.end(), linear.name) == lora.targets.end()) continue;
-    out.push_back(
-        {adapter_tensor_name(linear.path, 'A'), {lora.rank, linear.in}, ParameterKind::kMatrix, linear.layer});
-    out.push_back(
-        {adapter_tensor_name(linear.path, 'B'), {linear.out, lora.rank}, ParameterKind::kMatrix, linear.layer});
+    if (!lora.adapts(linear.name, linear.layer)) continue;
+    const std::uint64_t rank = lora.rank_of(linear.path);
+    out.push_back({adapter_tensor_name(linear.path, 'A'), {rank, linear.in}, ParameterKind::kMatrix, linear.layer});
+    out.push_back({adapter_tensor_name(linear.path, 'B'), {linear.out, rank}, ParameterKind::kMatrix, linear.layer});
+  }
+  for (ParameterSpec& spec : model_parameters(config)) {
+    const bool saved = (spec.name == "lm_head.weight" && lora.saves("lm_head")) ||
+                       (spec.kind == ParameterKind::kEmbedding && lora.saves("embed_tokens"));
+    if (!saved) continue;
+    spec.name = saved_tensor_name(spec.name);
+    out.push_back(std::move(spec));
   }
   return out;
 }
 
 absl::Status check_adapter_tensors(const ModelConfig& config, const LoraConfig& lora, const TensorFiles& files) {
+  if (config.tie_word_embeddings && !lora.modules_to_save.empty()) {
+    return invalid_input("{}: modules_to_save: {} of a model whose head is its embedding are not supported",
+                         files.origin(), fmt::join(lora.modules_to_save, ", "));
+  }
   return check_tensors(adapter_parameters(config, lora), files, [](const std::string&) { return false; });
 }
 

@@ -41,7 +41,7 @@ struct Factors {
 class Merger {
  public:
   Merger(const LoraConfig& lora, const TensorFiles& base, const TensorFiles& adapter)
-      : base_(base), adapter_(adapter), rank_(lora.rank), scale_(static_cast<float>(lora.scale())) {}
+      : base_(base), adapter_(adapter), lora_(lora) {}
 
   /// Puts the merged tensor `name` into `out`, in its own type.
   absl::Status put(const std::string& name, std::span<std::byte> out) {
@@ -51,18 +51,26 @@ class Merger {
     const TensorView* a = adapter_.find(adapter_tensor_name(module, 'A'));
     const TensorView* b = adapter_.find(adapter_tensor_name(module, 'B'));
     const bool adapted = a != nullptr && b != nullptr;
-    if (adapted) RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
+    if (adapted) {
+      RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
+      rank_ = lora_.rank_of(module);
+      scale_ = static_cast<float>(lora_.scale_of(module));
+    }
+    // Of modules_to_save the adapter has the whole weight.
+    const TensorView* saved = adapter_.find(saved_tensor_name(name));
+    const TensorView& source = saved != nullptr ? *saved : *tensor;
+    const bool changed = adapted || saved != nullptr;
     const std::uint64_t width = tensor->shape.back();
     const std::uint64_t rows = tensor->elements() / width;
     const std::size_t row_bytes = out.size() / rows;
     row_.resize(width);
     for (std::uint64_t r = 0; r < rows; ++r) {
-      TensorFiles::read_as_float32(*tensor, r * width, row_);
-      if (!all_finite(row_)) return not_finite(*tensor);
+      TensorFiles::read_as_float32(source, r * width, row_);
+      if (!all_finite(row_)) return not_finite(source);
       if (adapted) add_product(r);
       const std::span<std::byte> place = out.subspan(r * row_bytes, row_bytes);
       store_float32(row_, tensor->type, place);
-      if (adapted && !stored_finite(place, tensor->type, scratch_)) {
+      if (changed && !stored_finite(place, tensor->type, scratch_)) {
         return invalid_input("{}: tensor {}: merging gives a number that its type cannot hold; convert the base first",
                              tensor->file, tensor->name);
       }
@@ -94,8 +102,9 @@ class Merger {
 
   const TensorFiles& base_;
   const TensorFiles& adapter_;
-  std::size_t rank_;
-  float scale_;
+  const LoraConfig& lora_;
+  std::size_t rank_ = 0;
+  float scale_ = 0;
   Factors factors_;
   std::vector<float> row_;
   std::vector<float> scratch_;

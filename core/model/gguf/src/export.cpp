@@ -117,6 +117,24 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
   });
 }
 
+/// The file has one alpha for all modules, by which readers divide each one's rank.
+absl::StatusOr<double> common_alpha(const model::ModelConfig& config, const model::LoraConfig& lora) {
+  if (!lora.modules_to_save.empty()) {
+    return invalid_input("modules_to_save: the format has no place for them in an adapter; merge it first");
+  }
+  std::optional<double> alpha;
+  for (const model::LinearModule& linear : model::linear_modules(config)) {
+    if (!lora.adapts(linear.name, linear.layer)) continue;
+    const double own = lora.scale_of(linear.path) * lora.rank_of(linear.path);
+    if (alpha && *alpha != own) {
+      return invalid_input("{}: the format has one alpha for all modules, this adapter {} and {}; merge it first",
+                           linear.path, *alpha, own);
+    }
+    alpha = own;
+  }
+  return alpha.value_or(lora.alpha);
+}
+
 absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
   const model::TensorView* view = files.find(name);
   if (view == nullptr) return internal_error("tensor {} is not in the checked files", name);
@@ -155,9 +173,10 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
   Draft draft;
   add_general_keys(base.origin(), config, "adapter", type, draft.keys);
   draft.keys.add("adapter.type", "lora");
-  draft.keys.add("adapter.lora.alpha", static_cast<float>(lora.scale() * lora.rank));
+  RONDO_ASSIGN_OR_RETURN(const double alpha, common_alpha(config, lora));
+  draft.keys.add("adapter.lora.alpha", static_cast<float>(alpha));
   for (const model::LinearModule& linear : model::linear_modules(config)) {
-    if (std::find(lora.targets.begin(), lora.targets.end(), linear.name) == lora.targets.end()) continue;
+    if (!lora.adapts(linear.name, linear.layer)) continue;
     const std::string weight = linear.path + ".weight";
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));

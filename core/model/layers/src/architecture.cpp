@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <tuple>
 
 #include "block.h"
 #include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
 #include "rope.h"
 
 namespace rondo::model {
@@ -40,7 +40,34 @@ class Assembler {
   std::map<std::string, ParameterId> ids_;
 };
 
+/// What of a parameter enters the programs that use it.
+std::string signature_of(const Parameter& parameter) {
+  return fmt::format(";{} {} {} [{}]", static_cast<int>(parameter.kind), parameter.trained,
+                     static_cast<int>(parameter.encoding), fmt::join(parameter.shape, ","));
+}
+
+/// The factors of the layer's adapters.
+std::string scales_of(const ModelConfig& config, const LoraConfig& lora, const Layer& layer) {
+  std::string text;
+  if (layer.kind != LayerKind::kAttention && layer.kind != LayerKind::kMlp) return text;
+  for (const LinearModule& linear : linear_modules(config)) {
+    const bool here = linear.layer == layer.block && linear.path.starts_with(layer.name + ".");
+    if (here && lora.adapts(linear.name, linear.layer)) text += fmt::format(";{}", lora.scale_of(linear.path));
+  }
+  return text;
+}
+
 }  // namespace
+
+bool MethodSpec::trains_block(std::uint32_t block, std::uint32_t blocks) const {
+  if (!train_weights || !trained_blocks) return train_weights;
+  return std::uint64_t{block} + *trained_blocks >= blocks;
+}
+
+bool MethodSpec::trains_end(const char* module) const {
+  if (train_lora && lora && lora->saves(module)) return true;
+  return train_weights && !trained_blocks;
+}
 
 const char* name_of(Phase phase) {
   switch (phase) {
@@ -64,11 +91,19 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   model.method_ = method;
   model.rope_ = rope_attributes(config);
   const std::int64_t hidden = config.hidden_size;
-  const bool trains = method.train_weights;
-  const Parameter embedding{kEmbeddingName, {config.vocab_size, hidden}, WeightKind::kEmbedding, trains};
-  const Parameter head = config.tie_word_embeddings
-                             ? embedding
-                             : Parameter{"lm_head.weight", {config.vocab_size, hidden}, WeightKind::kMatrix, trains};
+  if (config.tie_word_embeddings && method.lora && !method.lora->modules_to_save.empty()) {
+    return invalid_input("modules_to_save: {} of a model whose head is its embedding are not supported; leave it out",
+                         fmt::join(method.lora->modules_to_save, ", "));
+  }
+  const auto saved = [&](const char* module) { return method.lora && method.lora->saves(module); };
+  Parameter embedding{
+      kEmbeddingName, {config.vocab_size, hidden}, WeightKind::kEmbedding, method.trains_end("embed_tokens")};
+  embedding.of_adapter = saved("embed_tokens");
+  Parameter head = embedding;
+  if (!config.tie_word_embeddings) {
+    head = {"lm_head.weight", {config.vocab_size, hidden}, WeightKind::kMatrix, method.trains_end("lm_head")};
+    head.of_adapter = saved("lm_head");
+  }
   Assembler assembler(model.parameters_, model.layers_);
   assembler.add("model.embed_tokens", LayerKind::kEmbedding, 0, {embedding});
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
@@ -78,16 +113,20 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
                   mlp_parts(config, method, block).parameters);
   }
   assembler.add("lm_head", LayerKind::kHead, 0,
-                {Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, trains}, head});
+                {Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head});
 
-  std::map<std::tuple<LayerKind, std::uint32_t, bool, bool>, std::uint32_t> classes;
+  std::map<std::string, std::uint32_t> classes;
   bool trained_below = false;
   for (Layer& layer : model.layers_) {
     layer.gives_input_gradient = trained_below;
     for (const ParameterId id : layer.parameters) trained_below = trained_below || model.parameters_[id].trained;
     layer.has_backward = trained_below;
     const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
-    const auto key = std::tuple(layer.kind, window, layer.gives_input_gradient, layer.has_backward);
+    std::string key = fmt::format("{} {} {} {}", static_cast<int>(layer.kind), window, layer.gives_input_gradient,
+                                  layer.has_backward);
+    // Blocks may differ in what is trained, what is adapted and by how much.
+    for (const ParameterId id : layer.parameters) key += signature_of(model.parameters_[id]);
+    if (method.lora) key += scales_of(config, *method.lora, layer);
     layer.program_class = classes.try_emplace(key, static_cast<std::uint32_t>(classes.size())).first->second;
   }
   model.program_classes_ = static_cast<std::uint32_t>(classes.size());

@@ -11,24 +11,27 @@ namespace {
 
 class PartsBuilder {
  public:
-  explicit PartsBuilder(const MethodSpec& method) : method_(method) {}
+  PartsBuilder(const ModelConfig& config, const MethodSpec& method, std::uint32_t block)
+      : method_(method), block_(block), trains_(method.trains_block(block, config.num_layers)) {}
 
   std::uint32_t add(std::string name, devices::Shape shape, WeightKind kind, bool trained) {
     parts_.parameters.push_back({std::move(name), std::move(shape), kind, trained});
     return static_cast<std::uint32_t>(parts_.parameters.size() - 1);
   }
   std::uint32_t norm(const std::string& module, std::int64_t width) {
-    return add(module + ".weight", {width}, WeightKind::kNorm, method_.train_weights);
+    return add(module + ".weight", {width}, WeightKind::kNorm, trains_);
   }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}};
-    use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, method_.train_weights);
-    if (!method_.train_weights) parts_.parameters.back().encoding = method_.base_encoding;
-    if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, method_.train_weights);
-    if (method_.lora && std::ranges::count(method_.lora->targets, word) > 0) {
-      const auto rank = static_cast<std::int64_t>(method_.lora->rank);
-      use.lora_a = add(adapter_tensor_name(use.module, 'A'), {rank, in}, WeightKind::kLoraA, method_.train_lora);
-      use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, rank}, WeightKind::kLoraB, method_.train_lora);
+    use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, trains_);
+    if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;
+    if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, trains_);
+    if (method_.lora && method_.lora->adapts(word, block_)) {
+      use.rank = method_.lora->rank_of(use.module);
+      use.scale = method_.lora->scale_of(use.module);
+      use.lora_a = add(adapter_tensor_name(use.module, 'A'), {use.rank, in}, WeightKind::kLoraA, method_.train_lora);
+      use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, use.rank}, WeightKind::kLoraB, method_.train_lora);
+      parts_.parameters.back().rate_factor = method_.lora_b_rate;
     }
     parts_.linears.push_back(std::move(use));
   }
@@ -36,6 +39,8 @@ class PartsBuilder {
 
  private:
   const MethodSpec& method_;
+  const std::uint32_t block_;
+  const bool trains_;
   LayerParts parts_;
 };
 
@@ -66,9 +71,8 @@ TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSp
     input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
   }
   const TensorId low =
-      recorder.matmul(input, weights.get(*use.lora_a), {}, {}, 1.0,
-                      {recorder.tokens(), static_cast<std::int64_t>(method.lora->rank)}, word + ".low");
-  return recorder.matmul(low, weights.get(*use.lora_b), {}, y, method.lora->scale(), shape, word + ".adapted");
+      recorder.matmul(input, weights.get(*use.lora_a), {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
+  return recorder.matmul(low, weights.get(*use.lora_b), {}, y, use.scale, shape, word + ".adapted");
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t q_width = static_cast<std::int64_t>(config.num_heads) * config.head_dim;
   const std::int64_t kv_width = static_cast<std::int64_t>(config.num_kv_heads) * config.head_dim;
-  PartsBuilder builder(method);
+  PartsBuilder builder(config, method, block);
   builder.parts().norm = builder.norm(prefix + ".input_layernorm", hidden);
   builder.linear(attention, "q_proj", q_width, hidden, config.attention_bias);
   builder.linear(attention, "k_proj", kv_width, hidden, config.attention_bias);
@@ -96,7 +100,7 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   const std::string prefix = fmt::format("model.layers.{}", block);
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
-  PartsBuilder builder(method);
+  PartsBuilder builder(config, method, block);
   builder.parts().norm = builder.norm(prefix + ".post_attention_layernorm", hidden);
   builder.linear(prefix + ".mlp", "gate_proj", inner, hidden, config.mlp_bias);
   builder.linear(prefix + ".mlp", "up_proj", inner, hidden, config.mlp_bias);

@@ -18,6 +18,8 @@ struct LinearUse {
   std::int64_t in = 0;
   std::uint32_t site = 0;                                     // of dropout's random numbers within the layer
   std::optional<std::uint32_t> weight, bias, lora_a, lora_b;  // index among the layer's parameters
+  std::int64_t rank = 0;                                      // of the adapter
+  double scale = 0;
 };
 
 /// The parameters of one layer in order, and where its modules find them.

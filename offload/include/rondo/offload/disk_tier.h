@@ -1,9 +1,9 @@
 // Masters and moments on disk, and the stream in which the optimizer passes over them.
 //
-// A parameter's state is cut into chunks; a chunk's arrays (master, first and second moment) lie one behind the other,
-// so that one request brings them and one takes them back. Passes go over all chunks in the order in which parameters
-// are updated; chunks are read ahead, over the end of a pass too, and written behind, several at a time.
-// Thread rule: one caller; the threads within are its own. Nothing allocates after start().
+// A parameter's state is cut into chunks; a chunk's arrays (master, moments) lie one behind the other, so that one
+// request brings them and one takes them back. Passes go over all chunks in the order in which parameters are updated;
+// chunks are read ahead, over the end of a pass too, and written behind, several at a time. Thread rule: one caller;
+// the threads within are its own. Nothing allocates after start().
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rondo/base/mutex.h"
+#include "rondo/offload/optimizer_state.h"
 #include "rondo/offload/scratch_file.h"
 
 namespace rondo::offload {
 
 struct DiskTierOptions {
   std::filesystem::path folder;
-  std::vector<std::uint64_t> elements;  // of each parameter, in the order of updates
-  std::uint32_t arrays = 3;             // fp32 arrays a parameter
-  std::uint32_t depth = 8;              // chunks in memory
-  std::uint32_t requests = 4;           // in flight at most: a thread each
+  std::vector<std::uint64_t> elements;            // of each parameter, in the order of updates
+  std::vector<std::vector<MomentFormat>> arrays;  // of each parameter; see disk_arrays()
+  std::uint32_t depth = 8;                        // chunks in memory
+  std::uint32_t requests = 4;                     // in flight at most: a thread each
   std::uint64_t chunk_elements = std::uint64_t{1} << 18U;
 };
 
@@ -34,24 +35,28 @@ class DiskTier {
   /// Errors: those of ScratchFile::make; ResourceExhausted for the chunks' memory.
   static absl::StatusOr<std::unique_ptr<DiskTier>> make(const DiskTierOptions& options);
   /// Bytes on disk of a parameter of so many elements.
-  static Bytes bytes_for(std::uint64_t elements, std::uint32_t arrays);
-  /// Memory of the chunks held.
-  static Bytes buffer_bytes(std::uint32_t arrays);
+  static Bytes bytes_for(std::uint64_t elements, const std::vector<MomentFormat>& arrays);
+  /// Memory of the chunks held, of parameters with no more than these arrays.
+  static Bytes buffer_bytes(const std::vector<MomentFormat>& arrays);
   ~DiskTier();
 
   Bytes disk_bytes() const { return file_->size(); }
   const ScratchFile& file() const { return *file_; }
 
-  /// Copies of one array from element `first` on; by themselves, not part of a pass. REQUIRES: no pass under way.
+  /// Copies of one fp32 array from element `first` on; by themselves, not part of a pass. REQUIRES: no pass under way.
   absl::Status read(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<float> to);
   /// REQUIRES: before start().
   absl::Status write(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<const float> from);
+  /// The same of a whole array of any format, as moment_bytes() lays it out.
+  absl::Status read_whole(std::size_t parameter, std::uint32_t array, std::span<std::byte> to);
+  absl::Status write_whole(std::size_t parameter, std::uint32_t array, std::span<const std::byte> from);
 
   /// Begins to read ahead.
   void start();
   struct Chunk {
-    std::uint64_t first = 0;               // element of the parameter
-    std::vector<std::span<float>> arrays;  // to be changed in place
+    std::uint64_t first = 0;  // element of the parameter
+    std::uint64_t elements = 0;
+    std::vector<std::span<std::byte>> arrays;  // to be changed in place, each as moment_bytes() lays out its elements
   };
   /// The next chunk of the pass, waiting for it; chunks of a parameter come in rising order. Errors: the first of any
   /// request; it stays.
@@ -68,8 +73,8 @@ class DiskTier {
     std::size_t parameter = 0;
     std::uint64_t first = 0;
     std::uint64_t elements = 0;
-    Bytes offset = 0;   // in the file
-    Bytes section = 0;  // bytes of one array, padded
+    Bytes offset = 0;  // in the file
+    Bytes size = 0;    // of all arrays, each padded
   };
   enum class State : std::uint8_t { kFree, kReading, kReady, kInUse, kToWrite, kWriting };
   struct Slot {
@@ -83,9 +88,20 @@ class DiskTier {
   const Piece& piece(std::uint64_t number) const { return pieces_[number % pieces_.size()]; }
   /// The part of a parameter's pieces that holds element `first`.
   std::size_t piece_of(std::size_t parameter, std::uint64_t first) const;
-  std::span<std::byte> memory_of(Slot& slot, const Piece& piece) const {
-    return slot.memory.bytes.first(piece.section * options_.arrays);
-  }
+  /// Bytes of a piece before one of its arrays.
+  Bytes offset_of(const Piece& piece, std::size_t array) const;
+  /// Brings a piece's array into copy_, or takes it from there.
+  absl::Status read_piece(const Piece& piece, std::uint32_t array);
+  absl::Status write_piece(const Piece& piece, std::uint32_t array);
+  std::span<std::byte> section_of(const Piece& piece, std::uint32_t array) const;
+  /// Calls `take(part, offset)` for the pieces of an array, with where each lies in the array's whole layout: codes (or
+  /// numbers), and scales.
+  struct Part {
+    Bytes in_piece = 0;
+    Bytes in_whole = 0;
+    Bytes size = 0;
+  };
+  std::vector<Part> parts_of(const Piece& piece, MomentFormat format) const;
   Slot* take_work() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool may_read(std::uint64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void work_loop();

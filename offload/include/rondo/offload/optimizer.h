@@ -1,7 +1,8 @@
-// The host optimizer: AdamW in one pass over memory a parameter (unscale, divide by the targets, clip, update, cast,
-// publish).
+// The host optimizers: one pass over memory a parameter (unscale, divide by the targets, clip, update, cast, publish).
 //
-// Source: Loshchilov and Hutter (arXiv 1711.05101); arithmetic in PyTorch's order, in fp32.
+// AdamW: Loshchilov and Hutter (arXiv 1711.05101); SGD with momentum; both with PyTorch's arithmetic and order, in
+// fp32. Lion: Chen et al. (arXiv 2302.06675). AdamW with moments of 8 bits: Dettmers et al. (arXiv 2110.02861), see
+// moment_codes.h.
 #pragma once
 
 #include <chrono>
@@ -11,43 +12,40 @@
 #include "rondo/devices/profile.h"
 #include "rondo/devices/thread_pool.h"
 #include "rondo/offload/gradient_home.h"
+#include "rondo/offload/optimizer_state.h"
 #include "rondo/offload/parameter_store.h"
 
 namespace rondo::offload {
-
-struct AdamWSettings {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0.0;
-};
 
 /// What one step's updates share.
 struct StepFactors {
   float gradient_factor = 1;  // clip / (loss scale * targets)
   float learning_rate = 0;
+  float beta1 = 0;
   float beta2 = 0;
   float rest1 = 0;  // 1 - beta1, rounded once: 1 - 0.999F is off by 1e-5 of itself
   float rest2 = 0;  // 1 - beta2
   float epsilon = 0;
   float step_size = 0;            // learning rate / (1 - beta1^t)
   float inverse_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
+  float momentum = 0;
 };
 
 /// `update`: t, from 1.
-StepFactors make_factors(const AdamWSettings& settings, double learning_rate, std::uint64_t update,
+StepFactors make_factors(const OptimizerSettings& settings, double learning_rate, std::uint64_t update,
                          double gradient_factor);
 
 class HostOptimizer {
  public:
-  /// All outlive the optimizer. `timing`: with phantom memory an update takes this machine's time instead of working.
-  HostOptimizer(const AdamWSettings& settings, ParameterStore& parameters, GradientHome& gradients,
+  /// All outlive the optimizer. `timing`: with phantom memory an update takes this machine's time instead of working
+  /// (AdamW's, whatever the optimizer).
+  HostOptimizer(const OptimizerSettings& settings, ParameterStore& parameters, GradientHome& gradients,
                 devices::ThreadPool& threads, const devices::HostProfile& timing);
 
-  const AdamWSettings& settings() const { return settings_; }
+  const OptimizerSettings& settings() const { return settings_; }
   /// Updates one parameter and publishes it as `version` (ParameterStore::publish_from_master). Single-threaded caller;
   /// the work runs on the pool, in fixed blocks. Parameters on disk are updated in the order of their placement, all of
-  /// them in every step. Errors: those of the disk.
+  /// them in every step. Errors: those of the disk. REQUIRES: the parameter's state is laid out as state_layout() says.
   absl::Status update(ParameterId id, const StepFactors& factors, std::uint64_t version);
 
  private:
@@ -56,14 +54,14 @@ class HostOptimizer {
     std::uint64_t first = 0;
     std::uint64_t elements = 0;
     float* master = nullptr;
-    float* first_moment = nullptr;
-    float* second_moment = nullptr;
+    std::byte* first_moment = nullptr;  // in the parameter's format; null: none
+    std::byte* second_moment = nullptr;
   };
   void update_range(ParameterId id, const Range& range, const StepFactors& factors, std::uint64_t version);
   absl::Status update_on_disk(ParameterId id, const StepFactors& factors, std::uint64_t version);
   void take_time(ParameterId id);
 
-  const AdamWSettings settings_;
+  const OptimizerSettings settings_;
   ParameterStore& parameters_;
   GradientHome& gradients_;
   devices::ThreadPool& threads_;

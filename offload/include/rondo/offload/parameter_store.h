@@ -34,6 +34,8 @@ struct ParameterSpec {
   bool trained = false;
   bool decays = true;                                      // weight decay applies
   devices::Encoding encoding = devices::Encoding::kPlain;  // of frozen ones: how they are kept and sent
+  StateLayout state = {};                                  // of trained ones
+  float rate_factor = 1;                                   // of the learning rate
 };
 
 /// What training keeps of a parameter beside its weights.
@@ -73,18 +75,27 @@ class ParameterStore {
   /// Null without a disk, and with phantom memory.
   DiskTier* disk() { return disk_.get(); }
 
-  /// Copies of a trained parameter's state from element `first` on, wherever it lies. A master that is written is
+  /// Its array among those that the disk keeps of the parameter (disk_arrays()); -1 where it lies in memory or nowhere.
+  std::int32_t disk_array(ParameterId id, StateArray which) const;
+
+  /// Copies of a trained parameter's fp32 state from element `first` on, wherever it lies. A master that is written is
   /// published too, as `version` (publish_from_master). Errors: those of the disk. REQUIRES: no update under way; for
   /// write(): before the first, and parts of a master begin at multiples of 2^14.
   absl::Status read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to);
   absl::Status write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
                      std::uint64_t version = 0);
+  /// Bytes of a moment of any format, whole, as moment_bytes() lays it out; 0: the parameter has none.
+  Bytes moment_size(ParameterId id, StateArray which) const;
+  absl::Status read_moment(ParameterId id, StateArray which, std::span<std::byte> to);
+  absl::Status write_moment(ParameterId id, StateArray which, std::span<const std::byte> from);
 
   /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 and one version is published, master
   /// and published are one.
   std::span<float> master(ParameterId id);
   std::span<float> first_moment(ParameterId id);
   std::span<float> second_moment(ParameterId id);
+  /// The bytes of an array in memory, in its own format; empty: there is none.
+  std::span<std::byte> state(ParameterId id, StateArray which);
 
   /// Rounds the master into the published weights; for use after a master was filled. `version` 0: to nearest, as other
   /// programs load. Later ones stochastically, from (id, version, element) alone: a step often moves a master by less
@@ -118,9 +129,7 @@ class ParameterStore {
   ParameterStore() = default;
   absl::Status place_on_disk(const DiskPlacement& disk);
   void publish(ParameterId id, std::uint64_t first, std::span<const float> values, std::uint64_t version);
-  /// Of an array among those that the disk keeps; -1 where it lies in memory.
-  std::int32_t disk_array(ParameterId id, StateArray which) const;
-  std::span<float> span_of(ParameterId id, StateArray which);
+  MomentFormat format_of(ParameterId id, StateArray which) const;
 
   std::vector<ParameterSpec> specs_;
   devices::DType dtype_ = devices::DType::kFloat32;

@@ -38,6 +38,7 @@ struct LayerShape {
   Bytes trained_weight_bytes = 0;        // of these: weights that every step changes
   std::uint64_t trained_parameters = 0;  // their gradients: 4 bytes each
   Bytes gradient_bytes = 0;              // sent home per reduction group
+  Bytes moment_bytes = 0;                // what the optimizer keeps of them, in memory
   Bytes state_disk_bytes = 0;            // of masters and moments, were they on disk
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
   bool has_backward = false;

@@ -59,7 +59,7 @@ struct ExecutorParts {
   std::vector<ExecutorDevice> devices;  // in the plan's order
   offload::ParameterStore* parameters = nullptr;
   devices::ThreadPool* threads = nullptr;
-  offload::AdamWSettings optimizer;
+  offload::OptimizerSettings optimizer;
   devices::HostProfile host;           // times of the optimizer on pools without arithmetic
   std::vector<std::uint32_t> buckets;  // that microbatches may have; sorted
   std::size_t trace_spans = 0;         // kept for each device; 0: no trace

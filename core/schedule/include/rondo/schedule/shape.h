@@ -13,9 +13,11 @@
 namespace rondo::schedule {
 
 /// `tokens`: of the longest microbatch (its bucket is taken); `sequence_length`: of its sequences, for attention's
-/// costs; `staleness`: 1 takes weights and gradients of two steps on the host.
+/// costs; `staleness`: 1 takes weights and gradients of two steps on the host; `optimizer`: for what it keeps of
+/// trained parameters.
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
-                                     std::uint32_t sequence_length, std::uint32_t staleness = 0);
+                                     std::uint32_t sequence_length, std::uint32_t staleness = 0,
+                                     const offload::OptimizerSettings& optimizer = {});
 
 partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
                                       std::uint32_t microbatches, std::uint32_t reduction_group);
@@ -26,7 +28,8 @@ std::vector<model::ParameterId> update_order(const model::Architecture& model);
 std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& model, const partition::Plan& plan);
 
 /// Parameters in the order of model.parameters().
-std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model);
+std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model,
+                                                    const offload::OptimizerSettings& optimizer = {});
 /// Of the trained ones.
 std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model);
 

@@ -1,8 +1,10 @@
 // Checkpoints: everything that a run needs to go on bit for bit, whole or absent.
 //
 //   checkpoint-<step>/  the result as it would be written at the end (a model or an adapter) and the tokenizer files
-//     optimizer.safetensors   fp32: <parameter> (master), <parameter>.exp_avg, <parameter>.exp_avg_sq of what is
-//     trained trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
+//     optimizer.safetensors   of trained parameters, fp32: <parameter> (master), and what the optimizer keeps:
+//                             <parameter>.exp_avg, <parameter>.exp_avg_sq (momentum buffers are exp_avg); moments in
+//                             8 bits are <parameter>.exp_avg.blocks8 and so on, four bytes to a number
+//     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
 //
 // A checkpoint is built in .checkpoint-<step>.part beside its place, synced and renamed.
 #pragma once

@@ -46,6 +46,12 @@ struct Config {
   std::string lora_target = "all";
   bool use_rslora = false;
   bool use_dora = false;
+  std::string rank_pattern;  // name=8,name=16
+  std::string alpha_pattern;
+  std::string layers_to_transform;
+  std::string modules_to_save;
+  double loraplus_lr_ratio = 1.0;
+  std::uint32_t freeze_trainable_layers = 2;
   // Batch and length of the run.
   std::uint32_t per_device_train_batch_size = 1;
   std::uint32_t gradient_accumulation_steps = 8;
@@ -58,7 +64,9 @@ struct Config {
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0.0;
   std::uint64_t warmup_steps = 0;
+  std::string lr_scheduler_kwargs;  // name=value,name=value: rate.h
   double weight_decay = 0.0;
+  double momentum = 0.0;  // sgd
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;

@@ -16,6 +16,7 @@
 #include "rondo/model/architecture.h"
 #include "rondo/model/config.h"
 #include "rondo/model/safetensors.h"
+#include "rondo/offload/optimizer_state.h"
 #include "rondo/offload/parameter_store.h"
 #include "rondo/partition/plan.h"
 #include "rondo/schedule/executor.h"
@@ -41,6 +42,8 @@ struct RunData {
 };
 absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
 
+/// The optimizer that the keys name.
+offload::OptimizerSettings optimizer_of(const Config& config);
 /// How the run's steps go through its training data.
 LoaderOptions loader_options(const Config& config);
 /// The same for evaluation: in file order.
@@ -77,6 +80,7 @@ struct PlannedRun {
   partition::PlanRequest request;
   partition::Plan plan;
   std::vector<std::uint32_t> buckets;
+  offload::OptimizerSettings optimizer;
 };
 /// `lengths`: of the run's microbatches. Errors: InvalidArgument / ResourceExhausted as make_plan says.
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
@@ -90,8 +94,7 @@ data::Dataset assumed_data(const Config& config);
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
                                                    const partition::Plan& plan = {});
 
-/// The parts of an executor that follow from these, all of which outlive it. AdamW's settings and traces are for the
-/// caller to add.
+/// The parts of an executor that follow from these, all of which outlive it. Traces are for the caller to add.
 schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,
                                        offload::ParameterStore& store);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,20 +22,41 @@ struct LoraConfig {
   bool use_rslora = false;
   std::vector<std::string> targets;  // module names: q_proj, ... ; never empty once resolved
   std::string base_model;            // path or Hub id, for adapter_config.json
+  /// Other ranks and alphas by the end of the module's path (q_proj, layers.3.self_attn.q_proj): the first that fits.
+  std::vector<std::pair<std::string, std::uint32_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<std::uint32_t> layers;         // blocks that are adapted, rising; empty: all
+  std::vector<std::string> modules_to_save;  // out of embed_tokens, lm_head: trained and saved whole
+
+  /// `name`: q_proj, ...
+  bool adapts(const std::string& name, std::uint32_t layer) const;
+  /// `module`: its path, model.layers.3.self_attn.q_proj.
+  std::uint32_t rank_of(const std::string& module) const;
+  double alpha_of(const std::string& module) const;
   /// Factor of B A x: alpha / r, with rsLoRA alpha / sqrt(r).
-  double scale() const;
+  double scale_of(const std::string& module) const;
+  bool saves(const std::string& module) const;
 };
 
 /// `all` is every linear layer of the blocks but not the head; other words must be module names of the model.
 /// Errors: InvalidArgument naming the word and the possible ones.
 absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words);
 
+/// "q_proj=8,layers.3.mlp.up_proj=16": what rank_pattern and alpha_pattern mean as text, checked against the model.
+/// `key` begins messages. Errors: InvalidArgument naming the entry; one that fits no module of the model.
+absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const ModelConfig& model,
+                                                                          const std::string& key,
+                                                                          const std::string& text);
+
 /// Reads adapter_config.json. Errors: InvalidArgument naming file and key; adapters of another kind, and features that
-/// are not supported (DoRA, per-module ranks, biases), are refused by name.
+/// are not supported (DoRA, biases, patterns that are regular expressions), are refused by name.
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder);
 
 /// The text of an adapter_config.json that PEFT loads.
 std::string format_adapter_config(const LoraConfig& config);
+
+/// Name in adapter_model.safetensors of a weight that modules_to_save names. `name`: lm_head.weight, ...
+std::string saved_tensor_name(const std::string& name);
 
 /// Name of a factor's tensor in adapter_model.safetensors. `module`: e.g. model.layers.0.self_attn.q_proj; `factor`:
 /// 'A', 'B'.

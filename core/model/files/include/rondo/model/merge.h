@@ -1,4 +1,4 @@
-// A LoRA adapter folded into its base: W' = W + scale() (B A), computed in fp32, stored in the base's number type.
+// A LoRA adapter folded into its base: W' = W + scale_of() (B A), computed in fp32, stored in the base's number type.
 //
 // The sum over the rank is taken first, in the order of the rank, then scaled, then added; each number is rounded once,
 // when it is stored. PEFT's merge_and_unload() of the base loaded in fp32 agrees within fp32's rounding.

@@ -23,11 +23,18 @@ using LayerIndex = std::uint32_t;
 /// How the model is trained (or not at all).
 struct MethodSpec {
   devices::DType dtype = devices::DType::kBfloat16;  // of activations and of weights on the device
-  bool train_weights = false;                        // full fine-tuning
+  bool train_weights = false;                        // full fine-tuning, or of parts (trained_blocks)
+  /// Of the model's own weights only those of the last so many blocks are trained; none: all are.
+  std::optional<std::uint32_t> trained_blocks;
   std::optional<LoraConfig> lora;
-  bool train_lora = false;  // false: the adapter is applied but frozen
+  bool train_lora = false;   // false: the adapter is applied but frozen
+  double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
+
+  bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
+  /// `module`: embed_tokens, norm or lm_head, outside the blocks.
+  bool trains_end(const char* module) const;
 };
 
 enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
@@ -38,6 +45,8 @@ struct Parameter {
   WeightKind kind = WeightKind::kMatrix;
   bool trained = false;
   devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
+  double rate_factor = 1.0;                                // of the learning rate
+  bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
   /// Weight decay applies to matrices, not to biases and norm weights.
   bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }

@@ -1,0 +1,151 @@
+// Methods and optimizers from the outside: what a run leaves, how it goes on, and every way to be refused.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+void expect_run(const Workspace& workspace, const Words& words) {
+  const Outcome outcome = workspace.run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+double eval_loss(const Workspace& workspace, const Words& of) {
+  Words words = {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"};
+  words.insert(words.end(), of.begin(), of.end());
+  const Outcome outcome = workspace.run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  return json.is_object() ? json.value("eval_loss", 0.0) : 0.0;
+}
+
+TEST(LoraByParts, Adapter_SaysWhatItIs_AndMergesToTheSameModel) {
+  const Workspace workspace;
+  expect_run(workspace, {"init", "--arch=llama", "--output_dir=untied", "--tie_word_embeddings=false", "--dtype=fp32"});
+  workspace.write("run.yaml",
+                  "model: untied\nlr: 1e-2\nmax_steps: 3\nsave_steps: 0\nloraplus_lr_ratio: 4\n"
+                  "rank_pattern:\n  layers.1.mlp.up_proj: 2\n  q_proj: 16\nalpha_pattern: {v_proj: 4.5}\n"
+                  "layers_to_transform: [1]\nmodules_to_save: [embed_tokens, lm_head]\n");
+  Words words = train();
+  words.erase(words.begin() + 1, words.begin() + 3);
+  words.insert(words.begin() + 1, "run.yaml");
+  words.push_back("--max_steps=3");
+  expect_run(workspace, words);
+  const Json config = Json::parse(workspace.read("out/adapter_config.json"), nullptr, false);
+  EXPECT_EQ(config["rank_pattern"], (Json{{"layers.1.mlp.up_proj", 2}, {"q_proj", 16}}));
+  EXPECT_EQ(config["alpha_pattern"], (Json{{"v_proj", 4.5}}));
+  EXPECT_EQ(config["layers_to_transform"], Json::array({1}));
+  EXPECT_EQ(config["modules_to_save"], Json::array({"embed_tokens", "lm_head"}));
+  const std::string adapter = workspace.read("out/adapter_model.safetensors");
+  EXPECT_THAT(adapter, HasSubstr("base_model.model.lm_head.weight"));
+  EXPECT_THAT(adapter, HasSubstr("base_model.model.model.embed_tokens.weight"));
+  EXPECT_THAT(adapter, testing::Not(HasSubstr("layers.0.")));
+  const double adapted = eval_loss(workspace, {"--model=untied", "--adapter_name_or_path=out"});
+  EXPECT_GT(eval_loss(workspace, {"--model=untied"}) - adapted, 1e-2);
+  expect_run(workspace, {"merge", "--model=untied", "--adapter_name_or_path=out", "--output_dir=merged"});
+  EXPECT_NEAR(eval_loss(workspace, {"--model=merged"}), adapted, 1e-5 * adapted);
+  const Outcome exported =
+      workspace.run({"export", "--model=untied", "--adapter_name_or_path=out", "--output=adapter.gguf"});
+  EXPECT_EQ(exported.status, 2);
+  EXPECT_THAT(exported.err, HasSubstr("merge it first"));
+}
+
+TEST(Freeze, Result_IsAModelThatDiffersInTheLastBlocksAlone) {
+  const Workspace workspace;
+  expect_run(workspace, train({"--finetuning_type=freeze", "--freeze_trainable_layers=1", "--lr=1e-2", "--max_steps=3",
+                               "--save_steps=0"}));
+  EXPECT_GT(eval_loss(workspace, {"--model=model"}) - eval_loss(workspace, {"--model=out"}), 1e-3);
+  const std::string before = workspace.read("model/model.safetensors");
+  const std::string after = workspace.read("out/model.safetensors");
+  ASSERT_EQ(before.size(), after.size());
+  // The embedding comes first in the file, then block 0.
+  EXPECT_EQ(before.compare(0, before.size() / 3, after, 0, before.size() / 3), 0);
+  EXPECT_NE(before, after);
+}
+
+class Optimizers : public testing::TestWithParam<const char*> {};
+
+TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {
+  const Workspace workspace;
+  const auto words = [](const char* out, const char* steps) {
+    return train({std::string("--optim=") + GetParam(), "--momentum=0.5", "--finetuning_type=full", "--lr=1e-3",
+                  "--lr_scheduler_type=cosine_with_restarts", "--lr_scheduler_kwargs=num_cycles=2",
+                  std::string("--output_dir=") + out, std::string("--max_steps=") + steps, "--save_steps=2",
+                  "--dtype=bf16"});
+  };
+  expect_run(workspace, words("whole", "4"));
+  expect_run(workspace, words("part", "4"));
+  for (const char* file : {"part/checkpoint-4", "part/model.safetensors"}) workspace.remove(file);
+  Words again = words("part", "4");
+  again.push_back("--resume_from_checkpoint=auto");
+  expect_run(workspace, again);
+  EXPECT_TRUE(workspace.read("part/model.safetensors") == workspace.read("whole/model.safetensors"));
+  EXPECT_TRUE(workspace.read("part/checkpoint-4/optimizer.safetensors") ==
+              workspace.read("whole/checkpoint-4/optimizer.safetensors"));
+  Words other = words("part", "6");
+  other.insert(other.end(), {"--resume_from_checkpoint=auto", "--optim=adamw"});
+  const Outcome outcome = workspace.run(other);
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Optimizers, testing::Values("adamw_8bit", "sgd", "lion"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST(OptimizerPlan, PlannedMoments_AreThoseOfTheOptimizer) {
+  const Workspace workspace;
+  const auto host_peak = [&](const char* optim) {
+    const Outcome outcome =
+        workspace.run({"plan", "--model=model", "--finetuning_type=full", "--devices=cpu", "--cutoff_len=64",
+                       "--dtype=fp32", std::string("--optim=") + optim, "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Json json = Json::parse(outcome.out, nullptr, false);
+    return json.is_object() ? json["host_peak_bytes"].get<std::int64_t>() : 0;
+  };
+  const std::int64_t adamw = host_peak("adamw");
+  const std::int64_t lion = host_peak("lion");
+  const std::int64_t sgd = host_peak("sgd");
+  const std::int64_t coded = host_peak("adamw_8bit");
+  EXPECT_EQ(adamw - lion, lion - sgd) << "a moment each";
+  EXPECT_GT(lion, coded);
+  EXPECT_GT(coded, sgd);
+}
+
+class BadMethod : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadMethod, Refused_WithNothingLeftBehind) { expect_refusal(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, BadMethod,
+    testing::Values(
+        command("UnknownName", train({"--rank_pattern=c_attn=4"}), {"rank_pattern", "\"c_attn\"", "q_proj"}),
+        command("NoNumber", train({"--rank_pattern=q_proj"}), {"rank_pattern", "\"q_proj\"", "q_proj=16"}),
+        command("RankAndAHalf", train({"--rank_pattern=q_proj=1.5"}), {"rank_pattern", "whole number", "1.5"}),
+        command("AlphaZero", train({"--alpha_pattern=q_proj=0"}), {"alpha_pattern", "q_proj=0"}),
+        command("LayerPastTheLast", train({"--layers_to_transform=0,99"}), {"layers_to_transform", "99"}),
+        command("LayerWord", train({"--layers_to_transform=last"}), {"layers_to_transform", "last"}),
+        command("SavedNorm", train({"--modules_to_save=norm"}), {"modules_to_save", "embed_tokens", "norm"}),
+        BadInput{"SavedTiedHead",
+                 [](const Workspace& workspace) {
+                   const Outcome made =
+                       workspace.run({"init", "--arch=llama", "--output_dir=tied", "--tie_word_embeddings"});
+                   EXPECT_EQ(made.status, 0) << made.err;
+                   return train({"--model=tied", "--modules_to_save=lm_head"});
+                 },
+                 {"modules_to_save", "lm_head", "embedding"}},
+        command("RatioZero", train({"--loraplus_lr_ratio=0"}), {"--loraplus_lr_ratio"}),
+        command("FreezeNothing", train({"--finetuning_type=freeze", "--freeze_trainable_layers=0"}),
+                {"--freeze_trainable_layers"}),
+        command("FreezeTooMany", train({"--finetuning_type=freeze", "--freeze_trainable_layers=99"}),
+                {"freeze_trainable_layers", "99"}),
+        command("MomentumOne", train({"--optim=sgd", "--momentum=1"}), {"--momentum"})),
+    name_of);
+
+}  // namespace
+}  // namespace rondo::cli

@@ -1,0 +1,160 @@
+// Every optimizer and method obeys the first law: the same bits over cards, stages and disk, and when a run is resumed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "rondo/train/checkpoint.h"
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+using offload::OptimizerKind;
+
+struct Method {
+  const char* name;
+  model::MethodSpec spec;
+  offload::OptimizerSettings optimizer;
+  bool tied = false;
+  bool wide = false;  // matrices large enough for moments in 8 bits
+};
+void PrintTo(const Method& method, std::ostream* stream) { *stream << method.name; }
+
+offload::OptimizerSettings optimizer(OptimizerKind kind, double momentum = 0) {
+  return {0.9, 0.99, 1e-8, 0.01, kind, momentum};
+}
+
+model::MethodSpec last_block(DType dtype) {
+  model::MethodSpec spec = full(dtype);
+  spec.trained_blocks = 1;
+  return spec;
+}
+
+model::MethodSpec lora_by_parts() {
+  model::MethodSpec spec = lora(DType::kBfloat16);
+  spec.lora->rank_pattern = {{"layers.2.self_attn.q_proj", 1}, {"up_proj", 5}};
+  spec.lora->alpha_pattern = {{"v_proj", 3.0}};
+  spec.lora->layers = {1, 2};
+  spec.lora_b_rate = 4.0;
+  return spec;
+}
+
+model::MethodSpec lora_with_ends() {
+  model::MethodSpec spec = lora(DType::kBfloat16);
+  spec.lora->modules_to_save = {"embed_tokens", "lm_head"};
+  return spec;
+}
+
+std::vector<Method> methods() {
+  return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
+          {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
+          {"lion_lora_by_parts", lora_by_parts(), optimizer(OptimizerKind::kLion)},
+          {"sgd_last_block", last_block(DType::kFloat32), optimizer(OptimizerKind::kSgd), true},
+          {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)}};
+}
+
+model::ModelConfig config_of(const Method& method) {
+  model::ModelConfig config = small_config(method.tied);
+  if (method.wide) config.intermediate_size = 184;
+  return config;
+}
+
+class Methods : public testing::TestWithParam<Method> {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    job_.steps = steps_of(dataset_, {4, 4, 3});
+    job_.reduction_group = 2;
+    job_.optimizer = GetParam().optimizer;
+    job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void expect_same(const Trace& found, const Trace& expected) {
+    EXPECT_EQ(found.loss_sums, expected.loss_sums);
+    EXPECT_EQ(found.norms, expected.norms);
+    EXPECT_TRUE(found.bytes == expected.bytes);
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / ("rondo_methods_" + std::to_string(::getpid()));
+  const std::string fast_ = "emulated:" + card_file().string() + "#fast*";
+  const data::Dataset dataset_ = random_samples(61, 5, 64, 24);
+  const model::Architecture model_ = *model::Architecture::make(config_of(GetParam()), GetParam().spec);
+  Job job_;
+};
+
+TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
+  const Trace reference = trace_of(model_, job_, {"reference"});
+  ASSERT_EQ(reference.loss_sums.size(), 3U);
+  EXPECT_NE(reference.loss_sums[0], reference.loss_sums[1]);
+  expect_same(trace_of(model_, job_, {"planned", fast_ + "3"}), reference);
+  Placement placement{"stages", fast_ + "2,cpu", 2};
+  placement.stages = one_layer_each(model_);
+  placement.microbatches_per_round = 2;
+  expect_same(trace_of(model_, job_, placement), reference);
+  Placement disk{"disk", "cpu"};
+  disk.disk_from = 0;
+  expect_same(trace_of(model_, job_, disk), reference);
+}
+
+TEST_P(Methods, Resumed_GoesOnBitForBit) {
+  const Trace whole = trace_of(model_, job_, {"uninterrupted"});
+  {
+    auto first = TinyRun::make(model_, job_, {"before"});
+    ASSERT_TRUE(first.ok()) << first.status();
+    for (const std::size_t step : {0U, 1U}) ASSERT_TRUE((*first)->train(step).ok());
+    (*first)->executor().drain_and_wait();
+    train::TrainerState state;
+    state.global_step = 2;
+    state.updates = (*first)->executor().updates();
+    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), folder_);
+    ASSERT_TRUE(written.ok()) << written;
+  }
+  Placement placement{"after", fast_ + "2"};
+  placement.disk_from = 2;
+  // The state is read before the disk's passes begin, as a run does it.
+  Job resumed = job_;
+  resumed.fill = [this](const model::Architecture& model, offload::ParameterStore& store) {
+    fill_weights(model, 9, store);
+    const auto state = train::read_checkpoint(folder_ / "checkpoint-2", model, store);
+    ASSERT_TRUE(state.ok()) << state.status();
+  };
+  auto second = TinyRun::make(model_, resumed, placement);
+  ASSERT_TRUE(second.ok()) << second.status();
+  (*second)->executor().set_updates(2);
+  const auto result = (*second)->train(2);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->loss_sum, whole.loss_sums[2]);
+  EXPECT_EQ(result->grad_norm, whole.norms[2]);
+  EXPECT_TRUE((*second)->bytes() == whole.bytes);
+}
+
+TEST(Moments8, Loss_StaysNearThatOfFp32Moments) {
+  const data::Dataset dataset = random_samples(61, 5, 64, 24);
+  const Method wide{"", full(DType::kFloat32), {}, true, true};
+  const model::Architecture model = *model::Architecture::make(config_of(wide), wide.spec);
+  double last[2] = {};
+  double first = 0;
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdamW8Bit}) {
+    Job job;
+    const auto steps = steps_of(dataset, {4, 4});
+    for (int i = 0; i < 20; ++i) job.steps.push_back(steps[0]);
+    job.optimizer = optimizer(kind);
+    job.fill = [](const model::Architecture& of, offload::ParameterStore& store) { fill_weights(of, 9, store); };
+    const Trace trace = trace_of(model, job, {"run"});
+    ASSERT_EQ(trace.loss_sums.size(), 20U);
+    first = trace.loss_sums.front();
+    last[kind == OptimizerKind::kAdamW8Bit ? 1 : 0] = trace.loss_sums.back();
+  }
+  EXPECT_LT(last[0], 0.8 * first) << "there must be something to learn";
+  EXPECT_NE(last[1], last[0]);
+  EXPECT_NEAR(last[1], last[0], 0.02 * last[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Methods, testing::ValuesIn(methods()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace rondo::tiny
