@@ -17,9 +17,6 @@ std::string printable(std::string_view text);
 /// The same in single quotes.
 std::string in_quotes(std::string_view text);
 
-/// Whole, shortest-form UTF-8 without surrogates.
-bool is_utf8(std::string_view text);
-
 /// A YAML double-quoted scalar.
 std::string yaml_quoted(const std::string& text);
 
