@@ -34,7 +34,7 @@ struct Trace {
 
 // The picture's own units; the page scales it.
 constexpr double kWidth = 960;
-constexpr double kLeft = 150;
+constexpr double kLetter = 6.3;  // of a label, wide ones included
 constexpr double kRow = 16;
 constexpr double kBottom = 24;
 constexpr double kResolution = 3000;  // of the step's length: shorter gaps between like pieces do not show
@@ -99,14 +99,27 @@ Extent extent_of(const Trace& trace, std::uint64_t step) {
   return extent;
 }
 
-std::string time_axis(const Extent& extent, double bottom) {
+std::string label_of(Trace& trace, const Row& row) {
+  return fmt::format("{} {}", trace.devices[row.first], trace.queues[row]);
+}
+
+/// Where the bars begin: right of the longest label.
+double left_of(Trace& trace) {
+  std::size_t letters = 0;
+  for (const auto& [row, list] : trace.rows) letters = std::max(letters, label_of(trace, row).size());
+  return std::min(kLetter * static_cast<double>(letters) + 10, kWidth / 2);
+}
+
+std::string time_axis(const Extent& extent, double left, double bottom) {
   std::string text;
   const double length = (extent.end - extent.begin) * 1e-6;
   for (const double mark : axis_marks(0, length)) {
-    const double at = kLeft + mark / length * (kWidth - kLeft);
+    const double at = left + mark / length * (kWidth - left);
+    const std::string label = format_duration(mark);
     text += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" y1=\"0\" x2=\"{0:.1f}\" y2=\"{1:.1f}\"/>", at, bottom);
-    text += fmt::format("<text class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", at + 3, bottom + 15,
-                        escaped(format_duration(mark)));
+    if (at + 3 + kLetter * static_cast<double>(label.size()) > kWidth) continue;
+    text +=
+        fmt::format("<text class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", at + 3, bottom + 15, escaped(label));
   }
   return text;
 }
@@ -128,18 +141,19 @@ absl::StatusOr<std::string> timeline_figure(std::string_view trace_text, const s
   const std::uint64_t step = *std::next(steps.begin(), static_cast<std::ptrdiff_t>(steps.size() / 2));
   const Extent extent = extent_of(trace, step);
   const double length = extent.end - extent.begin;
+  const double left = left_of(trace);
   std::map<std::string, int> colours;
   std::string shapes;
   double top = 0;
   for (const auto& [row, list] : trace.rows) {
     const std::vector<Event> shown = of_step(list, step, length / kResolution);
     if (shown.empty()) continue;
-    shapes += fmt::format("<text class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{} {}</text>", kLeft - 6,
-                          top + kRow - 4, escaped(trace.devices[row.first]), escaped(trace.queues[row]));
+    shapes += fmt::format("<text class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 6,
+                          top + kRow - 4, escaped(label_of(trace, row)));
     for (const Event& event : shown) {
       const int colour = colours.emplace(event.name, static_cast<int>(colours.size())).first->second;
-      const double x = kLeft + (event.begin - extent.begin) / length * (kWidth - kLeft);
-      const double width = std::max((event.end - event.begin) / length * (kWidth - kLeft), 0.3);
+      const double x = left + (event.begin - extent.begin) / length * (kWidth - left);
+      const double width = std::max((event.end - event.begin) / length * (kWidth - left), 0.3);
       shapes += fmt::format(
           "<rect class=\"f{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: "
           "{}{}</title></rect>",
@@ -156,7 +170,8 @@ absl::StatusOr<std::string> timeline_figure(std::string_view trace_text, const s
   return fmt::format(
       "<figure class=\"wide\"><figcaption>Step {} of the trace, {}</figcaption>"
       "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"time line of a step\">{}{}</svg>{}</ul></figure>\n",
-      step, escaped(format_duration(length * 1e-6)), kWidth, top + kBottom, time_axis(extent, top), shapes, legend);
+      step, escaped(format_duration(length * 1e-6)), kWidth, top + kBottom, time_axis(extent, left, top), shapes,
+      legend);
 }
 
 }  // namespace rondo::apps

@@ -103,9 +103,11 @@ absl::Status show_data(const Config& config, const Streams& streams) {
     for (std::size_t i = 0; i < shown; ++i) list.push_back(data::sample_json(samples[i]));
     Json document;
     document["samples"] = std::move(list);
+    if (view.packing) document["packing"] = data::packing_json(*view.packing);
     return put_json(streams.out, document);
   }
-  const std::string report = data::describe_report(view.dataset.report) + "\n";
+  std::string report = data::describe_report(view.dataset.report) + "\n";
+  if (view.packing) report += data::describe_packing(*view.packing) + "\n";
   std::fwrite(report.data(), 1, report.size(), streams.err);
   for (std::size_t i = 0; i < std::min(shown, view.texts.size()); ++i) {
     RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples[i].index, view.texts[i])));

@@ -44,10 +44,12 @@ INSTANTIATE_TEST_SUITE_P(
                     yaml("NotANumber", "learning_rate: .nan\n", {"run.yaml:4", "'.nan'"}),
                     yaml("NothingForANumber", "learning_rate:\n", {"run.yaml:4", "nothing"}),
                     yaml("ListForANumber", "seed: [1, 2]\n", {"run.yaml:4", "a list"}),
-                    yaml("ListForAPath", "eval_dataset: [a, b]\n", {"run.yaml:4", "a list"}),
+                    yaml("ListForAPath", "nvme_path: [a, b]\n", {"run.yaml:4", "a list"}),
                     yaml("MapInAList", "lora_target: [{a: 1}]\n", {"run.yaml:4", "lora_target"}),
                     yaml("OutOfRange", "warmup_ratio: 1.5\n", {"run.yaml:4", "warmup_ratio", "'1.5'"}),
-                    yaml("NotInThisBuild", "packing: true\n", {"run.yaml:4", "packing"}),
+                    yaml("NotInThisBuild", "use_dora: true\n", {"run.yaml:4", "use_dora"}),
+                    yaml("WeightsOfAnotherNumberOfSets", "dataset_weights: [2, 1]\n",
+                         {"run.yaml:4", "dataset_weights", "found 2"}),
                     yaml("Contradiction", "eval_steps: 3\n", {"run.yaml:4", "eval_steps"})),
     name_of);
 

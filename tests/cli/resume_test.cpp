@@ -29,13 +29,27 @@ struct Setting {
   const char* method;
   std::uint64_t steps;  // of a run that takes longer than its interruption
   bool stale = false;
+  bool packed = false;  // two weighted data sets in packed sequences
 };
 
 void PrintTo(const Setting& setting, std::ostream* stream) { *stream << setting.name; }
 
 class ResumedRun : public testing::TestWithParam<Setting> {
  protected:
-  void SetUp() override { workspace_.write("cards.yaml", kCards); }
+  void SetUp() override {
+    workspace_.write("cards.yaml", kCards);
+    workspace_.write("more.jsonl", more_chats());
+  }
+
+  /// Of many lengths.
+  static std::string more_chats() {
+    std::string chats;
+    for (std::size_t i = 0; i < 24; ++i) {
+      chats += R"({"messages":[{"role":"user","content":"Count."},{"role":"assistant","content":")" +
+               std::string(i % 9 + 1, static_cast<char>('a' + i)) + "\"}]}\n";
+    }
+    return chats;
+  }
 
   /// Dropout and shuffling, so that positions of all random numbers count; an epoch has two steps.
   Words words(const char* output_dir, std::uint64_t steps, const Words& more = {}) const {
@@ -55,6 +69,10 @@ class ResumedRun : public testing::TestWithParam<Setting> {
                  "--max_steps=" + std::to_string(steps),
                  GetParam().stale ? "--staleness=1" : "--staleness=0"};
     if (std::string(GetParam().method) == "lora") all.push_back("--lora_dropout=0.1");
+    if (GetParam().packed) {
+      all[2] = "--dataset=chats.jsonl,more.jsonl";
+      all.insert(all.end(), {"--packing", "--dataset_weights=2,0.4"});
+    }
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -156,6 +174,7 @@ TEST_P(ResumedRun, AfterAnInterruption_EndsAsTheUninterruptedOne) {
 INSTANTIATE_TEST_SUITE_P(
     Pools, ResumedRun,
     testing::Values(Setting{"CpuLora", "cpu", "lora", 200}, Setting{"CpuFull", "cpu", "full", 200},
+                    Setting{"CpuPackedMixture", "cpu", "lora", 200, false, true},
                     Setting{"UnlikeCardsLora", "emulated:cards.yaml#fast,emulated:cards.yaml#slow", "lora", 12},
                     Setting{"UnlikeCardsFull", "emulated:cards.yaml#fast,emulated:cards.yaml#slow", "full", 12},
                     Setting{"CpuFullStale", "cpu", "full", 200, true},

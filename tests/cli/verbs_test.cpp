@@ -59,6 +59,45 @@ TEST(Data, Json_HoldsIdsAndLabelsAsTheTrainerSeesThem) {
   }
 }
 
+TEST(Data, SeveralSetsPacked_AreReportedApartWithTheFill) {
+  const Workspace workspace;
+  workspace.write("texts.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three\"}\n");
+  const Words words = {"data",      "--model=model",   "--dataset=chats.jsonl,texts.jsonl", "--dataset_weights=1,2",
+                       "--packing", "--cutoff_len=256"};
+  const Outcome shown = workspace.run(words);
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.err, HasSubstr("weight 2, "));
+  EXPECT_THAT(shown.err, HasSubstr("texts.jsonl: text, JSON lines, 2 records"));
+  EXPECT_THAT(shown.err, HasSubstr("packing: 7 samples in "));
+  Words asked = words;
+  asked.push_back("--json");
+  const Json packing = json_of(workspace.run(asked))["packing"];
+  EXPECT_EQ(packing["samples"], 7);
+  EXPECT_DOUBLE_EQ(packing["fill"].get<double>(),
+                   packing["tokens"].get<double>() / (256 * packing["sequences"].get<double>()));
+}
+
+TEST(Train, PackedRun_HasTheUnpackedLossAndSaysHowFullItIs) {
+  const Workspace workspace;
+  const auto loss = [&](const char* folder, Words more) {
+    more.insert(more.end(),
+                {"--cutoff_len=256", "--gradient_accumulation_steps=3", std::string("--output_dir=") + folder});
+    Words words = train();
+    words.resize(5);  // the model and its data
+    words.insert(words.end(), {"--devices=cpu", "--dtype=fp32", "--max_steps=1"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = workspace.run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("packing: 3 samples in ") != std::string::npos, more[0] == "--packing") << outcome.err;
+    std::ifstream metrics(workspace.path(folder) / "metrics.jsonl");
+    std::string line;
+    std::getline(metrics, line);
+    return Json::parse(line, nullptr, false)["loss"].get<double>();
+  };
+  const double apart = loss("apart", {"--packing=false"});
+  EXPECT_NEAR(loss("packed", {"--packing"}), apart, 1e-6 * apart);
+}
+
 TEST(Train, ShortRun_LeavesTheFilesOfARun) {
   const Workspace workspace;
   const Outcome trained = workspace.run(train({"--max_steps=3", "--lr=1e-2", "--batch_size=3", "--json"}));

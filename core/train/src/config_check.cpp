@@ -1,4 +1,5 @@
 // What a verb cannot do without, and values that contradict each other.
+#include <algorithm>
 #include <cmath>
 
 #include "config_keys.h"
@@ -35,6 +36,30 @@ absl::Status check_val_size(const Config& config, const Origins& origins) {
                          place(origins, "val_size"), config.val_size);
   }
   return absl::OkStatus();
+}
+
+absl::Status check_weights(const Config& config, const Origins& origins) {
+  if (config.dataset_weights.empty()) return absl::OkStatus();
+  constexpr double kMost = 1000;
+  const std::string key = place(origins, "dataset_weights");
+  const auto weights = numbers_of(config.dataset_weights);
+  const auto is_weight = [](double weight) { return weight > 0 && weight <= kMost; };
+  if (!weights || !std::ranges::all_of(*weights, is_weight)) {
+    return invalid_input("{}: expected numbers above 0 and at most {} with a comma between them, found {}", key, kMost,
+                         in_quotes(config.dataset_weights));
+  }
+  const std::size_t sets = elements_of(config.dataset).size();
+  if (weights->size() == sets || sets == 0) return absl::OkStatus();
+  return invalid_input("{}: expected one for each of the {} data sets {}, found {} in {}", key, sets,
+                       in_quotes(config.dataset), weights->size(), in_quotes(config.dataset_weights));
+}
+
+absl::Status check_data(const Config& config, const Origins& origins) {
+  if (config.mask_history && config.train_on_prompt) {
+    return invalid_input("{}: expected false beside train_on_prompt, which makes every token a target, found true",
+                         place(origins, "mask_history"));
+  }
+  return check_weights(config, origins);
 }
 
 /// Tokens of a microbatch are counted in 32 bits.
@@ -186,6 +211,7 @@ absl::Status check_report(const Config& config, const Origins& origins) {
 absl::Status check_together(const std::string& verb, const Config& config, const Origins& origins) {
   RONDO_RETURN_IF_ERROR(check_val_size(config, origins));
   RONDO_RETURN_IF_ERROR(check_microbatch(config, origins));
+  RONDO_RETURN_IF_ERROR(check_data(config, origins));
   const bool trains = (verb_bit(verb) & (kTrain | kPlan | kProfile)) != 0;
   RONDO_RETURN_IF_ERROR(check_quantization(config, origins, trains));
   switch (verb_bit(verb)) {

@@ -51,9 +51,14 @@ std::vector<Entry> model_and_data_keys() {
           .also({"revision"}),
       Entry(kOfModel | kMerge | kExport, "adapter_name_or_path", &Config::adapter_name_or_path,
             "directory of a PEFT adapter to start from, to apply, to merge or to export"),
-      Entry(kOfData, "dataset", &Config::dataset, "file or folder of samples: JSON lines, a JSON array, or plain text")
-          .also({"data", "train_file"}),
-      Entry(kRun | kEval, "eval_dataset", &Config::eval_dataset, "the same for evaluation"),
+      Entry(kOfData, "dataset", &Config::dataset,
+            "file or folder of samples: JSON lines, a JSON array, or plain text; several: a.jsonl,b.jsonl")
+          .also({"data", "train_file"})
+          .listed(),
+      Entry(kRun | kEval, "eval_dataset", &Config::eval_dataset, "the same for evaluation").listed(),
+      Entry(kOfData, "dataset_weights", &Config::dataset_weights,
+            "passes an epoch through each data set: 2,0.5; empty: one each")
+          .listed(),
       Entry(kOfData, "val_size", &Config::val_size, "share (below 1) or number of the samples held out for evaluation")
           .to(1e9),
       Entry(kOfData, "data_format", &Config::data_format, "layout of the records; auto looks at the first ones")
@@ -65,12 +70,15 @@ std::vector<Entry> model_and_data_keys() {
           .also({"sequence_len", "max_seq_len", "seq_len"})
           .from(2)
           .to(kWide),
-      Entry(kRun, "packing", &Config::packing, "several samples in one sequence")
-          .also({"sample_packing"})
-          .refused({"true"}),
+      Entry(kOfData, "packing", &Config::packing,
+            "several samples in a sequence of cutoff_len tokens, kept apart; batch sizes count sequences")
+          .also({"sample_packing"}),
       Entry(kOfData, "train_on_prompt", &Config::train_on_prompt, "every token is a target, the prompt's too")
           .also({"train_on_inputs"}),
-      Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records; 0: all").to(kManySteps),
+      Entry(kOfData, "mask_history", &Config::mask_history,
+            "of a conversation's answers only the last one is a target"),
+      Entry(kOfData, "max_samples", &Config::max_samples, "read no more than so many records of each set; 0: all")
+          .to(kManySteps),
       Entry(kRun, "shuffle", &Config::shuffle, "a new order in every epoch; false keeps file order"),
       Entry(kRun | kAnswers | kInit, "seed", &Config::seed, "of every random number").to(9007199254740991.0),
   };

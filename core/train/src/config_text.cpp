@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
 #include "rondo/base/utf8.h"
 
 namespace rondo::train::config {
@@ -35,6 +39,28 @@ std::string printable(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) { return "'" + printable(text) + "'"; }
+
+std::vector<std::string> elements_of(std::string_view list) {
+  std::vector<std::string> elements;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    elements.emplace_back(trimmed(list.substr(0, comma)));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return elements;
+}
+
+std::optional<std::vector<double>> numbers_of(std::string_view list) {
+  std::vector<double> numbers;
+  for (const std::string& element : elements_of(list)) {
+    double number = 0;
+    const char* end = element.data() + element.size();
+    const std::from_chars_result read = std::from_chars(element.data(), end, number);
+    if (read.ec != std::errc() || read.ptr != end || !std::isfinite(number)) return std::nullopt;
+    numbers.push_back(number);
+  }
+  return numbers;
+}
 
 std::string yaml_quoted(const std::string& text) {
   std::string result = "\"";

@@ -1,8 +1,10 @@
 // Small helpers for text in values and messages. Private to the configuration.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -16,6 +18,12 @@ std::string printable(std::string_view text);
 
 /// The same in single quotes.
 std::string in_quotes(std::string_view text);
+
+/// The elements of a list with commas between them; none of an empty one.
+std::vector<std::string> elements_of(std::string_view list);
+
+/// The same as numbers; nothing when one of them is none.
+std::optional<std::vector<double>> numbers_of(std::string_view list);
 
 /// A YAML double-quoted scalar.
 std::string yaml_quoted(const std::string& text);

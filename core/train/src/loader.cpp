@@ -1,26 +1,89 @@
 #include "rondo/train/loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "rondo/data/mixture.h"
 #include "rondo/devices/op.h"
 #include "rondo/devices/random.h"
 
 namespace rondo::train {
 
-Loader::Loader(const data::Dataset& dataset, const LoaderOptions& options) : dataset_(dataset), options_(options) {
-  const std::uint64_t per_step = std::uint64_t{options.batch_size} * options.accumulation;
-  steps_per_epoch_ = (dataset.samples.size() + per_step - 1) / per_step;
+Loader::Loader(const data::Dataset& dataset, const LoaderOptions& options)
+    : dataset_(dataset),
+      options_(options),
+      // Best fit decreasing gives as many sequences for the same lengths, whatever their order.
+      alike_(options.packing == 0 || data::epochs_are_alike(dataset)) {
+  go_to(0);
+  starts_ = {0, steps_in(sequences_.size())};
+}
+
+data::Sequences Loader::sequences_of(std::uint64_t epoch) const {
+  std::vector<std::uint32_t> order = data::epoch_samples(dataset_, options_.shuffle, options_.seed, epoch);
+  if (options_.packing == 0) return data::single_sequences(std::move(order));
+  if (!options_.shuffle) return data::pack_in_order(dataset_, std::move(order), options_.packing);
+  return data::pack_best_fit(dataset_, order, options_.packing, options_.seed, epoch);
+}
+
+std::uint64_t Loader::steps_in(std::size_t sequences) const {
+  const std::uint64_t per_step = std::uint64_t{options_.batch_size} * options_.accumulation;
+  return (sequences + per_step - 1) / per_step;
+}
+
+void Loader::go_to(std::uint64_t epoch) {
+  if (epoch == epoch_) return;
+  sequences_ = sequences_of(epoch);
+  epoch_ = epoch;
+}
+
+std::uint64_t Loader::start_of(std::uint64_t epoch) {
+  if (alike_) return epoch * steps_per_epoch();
+  while (starts_.size() <= epoch) {
+    go_to(starts_.size() - 1);
+    starts_.push_back(starts_.back() + steps_in(sequences_.size()));
+  }
+  return starts_[static_cast<std::size_t>(epoch)];
+}
+
+std::uint64_t Loader::epoch_at(std::uint64_t step) {
+  if (alike_) return step / steps_per_epoch();
+  while (starts_.back() <= step) start_of(starts_.size());
+  const auto after = std::ranges::upper_bound(starts_, step);
+  return static_cast<std::uint64_t>(after - starts_.begin()) - 1;
+}
+
+std::uint64_t Loader::steps_of(double epochs, std::uint64_t most) {
+  if (alike_) {
+    const double steps = std::ceil(epochs * static_cast<double>(steps_per_epoch()));
+    return steps < static_cast<double>(most) ? static_cast<std::uint64_t>(steps) : most;
+  }
+  std::uint64_t whole = 0;
+  while (static_cast<double>(whole + 1) <= epochs && start_of(whole + 1) < most) ++whole;
+  const double rest = std::min(epochs - static_cast<double>(whole), 1.0);
+  const std::uint64_t begin = start_of(whole);
+  const auto length = static_cast<double>(start_of(whole + 1) - begin);
+  return std::min(most, begin + static_cast<std::uint64_t>(std::ceil(rest * length)));
+}
+
+double Loader::epochs_of(std::uint64_t step) {
+  if (alike_) return static_cast<double>(step) / static_cast<double>(steps_per_epoch());
+  const std::uint64_t epoch = epoch_at(step);
+  const std::uint64_t begin = start_of(epoch);
+  const auto length = static_cast<double>(start_of(epoch + 1) - begin);
+  return static_cast<double>(epoch) + static_cast<double>(step - begin) / length;
+}
+
+data::PackingReport Loader::packing() {
+  go_to(0);
+  return data::packing_report(dataset_, sequences_, options_.packing);
 }
 
 std::vector<std::vector<std::uint32_t>> Loader::samples_of(std::uint64_t step) {
-  const std::uint64_t epoch = step / steps_per_epoch_;
-  if (epoch != epoch_) {
-    order_ = data::epoch_order(dataset_.samples.size(), options_.shuffle, options_.seed, epoch);
-    epoch_ = epoch;
-  }
-  const std::uint64_t cursor = (step % steps_per_epoch_) * options_.batch_size * options_.accumulation;
-  return data::step_samples(order_, cursor, options_.batch_size, options_.accumulation);
+  const std::uint64_t epoch = epoch_at(step);
+  const std::uint64_t cursor = (step - start_of(epoch)) * options_.batch_size * options_.accumulation;
+  go_to(epoch);
+  return data::step_samples(sequences_, cursor, options_.batch_size, options_.accumulation);
 }
 
 std::vector<schedule::Microbatch> Loader::step(std::uint64_t step) {
@@ -36,7 +99,8 @@ Loader::Lengths Loader::lengths(std::uint64_t steps) {
   std::set<std::uint32_t> buckets;
   double sum = 0;
   std::uint64_t count = 0;
-  const std::uint64_t distinct = options_.shuffle ? steps : std::min(steps, steps_per_epoch_);
+  const bool repeats = !options_.shuffle && data::epochs_are_alike(dataset_);
+  const std::uint64_t distinct = repeats ? std::min(steps, steps_per_epoch()) : steps;
   for (std::uint64_t step = 0; step < distinct; ++step) {
     for (const auto& samples : samples_of(step)) {
       std::uint32_t tokens = 0;

@@ -69,8 +69,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   } else if (!config.dataset.empty()) {
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
-    Loader loader(data.train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
-                               config.seed});
+    Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
   }
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));

@@ -75,8 +75,8 @@ class Profiler {
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, text));
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
-    loader_.emplace(data_.train, LoaderOptions{config_.per_device_train_batch_size, config_.gradient_accumulation_steps,
-                                               config_.shuffle, config_.seed});
+    loader_.emplace(data_.train, loader_options(config_));
+    if (config_.packing) notes_.push_back(data::describe_packing(loader_->packing()));
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);
     RONDO_ASSIGN_OR_RETURN(run_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));

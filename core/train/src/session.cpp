@@ -5,7 +5,9 @@
 #include <cstring>
 #include <tuple>
 
+#include "config_text.h"
 #include "rondo/base/status.h"
+#include "rondo/data/mixture.h"
 #include "rondo/data/template_source.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/model/known_models.h"
@@ -36,6 +38,21 @@ absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::Mod
   lora.use_rslora = config.use_rslora;
   RONDO_ASSIGN_OR_RETURN(lora.targets, model::resolve_targets(model, config.lora_target));
   return lora;
+}
+
+/// The sets that a key names. A file whose own name holds a comma is one.
+std::vector<data::DataSource> sources_of(const std::string& names, const std::string& weights) {
+  std::error_code ignored;
+  std::vector<data::DataSource> sources;
+  if (fs::exists(names, ignored)) {
+    sources.push_back({names});
+  } else {
+    for (const std::string& name : config::elements_of(names)) sources.push_back({name});
+  }
+  // As many as names: the configuration was checked.
+  const std::vector<double> numbers = config::numbers_of(weights).value_or(std::vector<double>());
+  for (std::size_t i = 0; i < std::min(numbers.size(), sources.size()); ++i) sources[i].weight = numbers[i];
+  return sources;
 }
 
 /// Bytes/s that reading and writing reach together, from a short copy on the pool.
@@ -78,6 +95,7 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   data::DataOptions options;
   options.cutoff_len = config.cutoff_len;
   options.train_on_prompt = config.train_on_prompt;
+  options.mask_history = config.mask_history;
   options.max_samples = config.max_samples;
   constexpr std::pair<const char*, data::DataFormat> kFormats[] = {
       {"auto", data::DataFormat::kAuto},
@@ -92,16 +110,35 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   }
   RunData run;
   if (!config.dataset.empty()) {
-    RONDO_ASSIGN_OR_RETURN(run.train, data::load_dataset(config.dataset, text.renderer(), options));
+    RONDO_ASSIGN_OR_RETURN(
+        run.train, data::load_datasets(sources_of(config.dataset, config.dataset_weights), text.renderer(), options));
   }
   if (!config.eval_dataset.empty()) {
-    RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_dataset(config.eval_dataset, text.renderer(), options));
+    RONDO_ASSIGN_OR_RETURN(run.evaluation,
+                           data::load_datasets(sources_of(config.eval_dataset, ""), text.renderer(), options));
   } else if (config.val_size > 0 && !run.train.samples.empty()) {
     auto parts = data::split_dataset(std::move(run.train), config.val_size, config.seed);
     if (!parts.ok()) return with_context(parts.status(), "val_size");
     std::tie(run.train, run.evaluation) = *std::move(parts);
   }
   return run;
+}
+
+LoaderOptions loader_options(const Config& config) {
+  LoaderOptions options;
+  options.batch_size = config.per_device_train_batch_size;
+  options.accumulation = config.gradient_accumulation_steps;
+  options.shuffle = config.shuffle;
+  options.seed = config.seed;
+  options.packing = config.packing ? config.cutoff_len : 0;
+  return options;
+}
+
+LoaderOptions evaluation_options(const Config& config) {
+  LoaderOptions options = loader_options(config);
+  options.shuffle = false;
+  options.seed = 0;
+  return options;
 }
 
 absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool need_weights) {

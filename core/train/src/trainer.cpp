@@ -29,6 +29,10 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"seed", config.seed},
           {"shuffle", config.shuffle},
           {"cutoff_len", config.cutoff_len},
+          {"packing", config.packing},
+          {"dataset_weights", config.dataset_weights},
+          {"mask_history", config.mask_history},
+          {"train_on_prompt", config.train_on_prompt},
           {"per_device_train_batch_size", config.per_device_train_batch_size},
           {"gradient_accumulation_steps", config.gradient_accumulation_steps},
           {"reduction_group", config.reduction_group}};
@@ -80,9 +84,10 @@ absl::Status Trainer::open() {
     for (const data::Sample& sample : set->samples) {
       const auto largest = std::ranges::max_element(sample.ids);
       if (largest != sample.ids.end() && *largest >= vocabulary) {
+        const data::DataReport& report = set->report.parts.empty() ? set->report : set->report.parts[sample.source];
         return invalid_input(
             "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
-            set->report.path, sample.index, *largest, vocabulary);
+            report.path, sample.index, *largest, vocabulary);
       }
     }
   }
@@ -96,21 +101,17 @@ absl::Status Trainer::plan() {
   if (config_.reduction_group == 0) {
     config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
   }
-  const LoaderOptions options{config_.per_device_train_batch_size, config_.gradient_accumulation_steps, config_.shuffle,
-                              config_.seed};
-  loader_.emplace(data_.train, options);
-  total_steps_ = config_.max_steps;
-  if (total_steps_ == 0) {
-    total_steps_ = static_cast<std::uint64_t>(
-        std::ceil(config_.num_train_epochs * static_cast<double>(loader_->steps_per_epoch())));
-  }
   constexpr std::uint64_t kMostSteps = 10'000'000;
+  loader_.emplace(data_.train, loader_options(config_));
+  total_steps_ = config_.max_steps;
+  if (total_steps_ == 0) total_steps_ = loader_->steps_of(config_.num_train_epochs, kMostSteps + 1);
   if (total_steps_ > kMostSteps) {
-    return invalid_input("max_steps: the run would have {} steps, at most {} are possible", total_steps_, kMostSteps);
+    return invalid_input("max_steps: the run would have more than {} steps, which is the most; take fewer epochs",
+                         kMostSteps);
   }
   Loader::Lengths lengths = loader_->lengths(total_steps_);
   if (!data_.evaluation.samples.empty()) {
-    evaluation_loader_.emplace(data_.evaluation, LoaderOptions{options.batch_size, options.accumulation, false, 0});
+    evaluation_loader_.emplace(data_.evaluation, evaluation_options(config_));
     const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
     lengths.longest = std::max(lengths.longest, other.longest);
     lengths.longest_sequence = std::max(lengths.longest_sequence, other.longest_sequence);
@@ -214,7 +215,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     const Clock::time_point now = Clock::now();
     state_.global_step = step + 1;
     state_.updates = executor_->updates();
-    state_.epoch = epoch_of(step + 1);
+    state_.epoch = loader_->epochs_of(step + 1);
     if (result->skipped) ++state_.skipped_steps;
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
     last_end_ = now;

@@ -52,7 +52,6 @@ class Trainer {
   double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
   double necessary_flops(double tokens) const;
   devices::DType dtype() const { return model_.architecture->method().dtype; }
-  double epoch_of(std::uint64_t step) const;
 
   Config config_;
   RunObserver& observer_;

@@ -41,10 +41,6 @@ nlohmann::ordered_json to_json(const StepReport& report) {
           {"memory", std::move(memory)}};
 }
 
-double Trainer::epoch_of(std::uint64_t step) const {
-  return static_cast<double>(step) / static_cast<double>(loader_->steps_per_epoch());
-}
-
 /// Forward once and the gradients, nothing computed twice.
 double Trainer::necessary_flops(double tokens) const {
   double flops = 0;
@@ -131,6 +127,7 @@ RunSummary Trainer::summary() {
   host.emplace_back("tokenizer and data", text_bytes_);
   summary.memory.emplace_back("host", std::move(host));
   summary.predicted = planned_.plan.predicted;
+  if (config_.packing) summary.notes.push_back(data::describe_packing(loader_->packing()));
   return summary;
 }
 

@@ -33,6 +33,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   Config one = config;
   one.dataset = config.eval_dataset;
   one.eval_dataset.clear();
+  one.dataset_weights.clear();
   one.val_size = 0;
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
@@ -40,7 +41,9 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, text));
   observer.on_note(data::describe_report(data.train.report));
-  Loader loader(data.train, {config.per_device_train_batch_size, 1, false, 0});
+  LoaderOptions options = evaluation_options(config);
+  options.accumulation = 1;
+  Loader loader(data.train, options);
   const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
@@ -116,6 +119,7 @@ absl::StatusOr<DataView> run_data(const Config& config, bool colour) {
   for (std::size_t i = 0; i < count; ++i) {
     view.texts.push_back(data::describe_sample(text.tokenizer, data.train.samples[i], colour));
   }
+  if (config.packing) view.packing = Loader(data.train, loader_options(config)).packing();
   view.dataset = std::move(data.train);
   return view;
 }

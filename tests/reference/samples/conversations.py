@@ -1,9 +1,14 @@
-"""Thirty-six conversations that are hard on an answer mask: the input of generate.py."""
+"""Forty-one conversations that are hard on an answer mask: the input of generate.py."""
 
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Köln"}}}
 CALL_TEXT = {"type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "today's weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}}}}]
+CALL_DEEP = {"type": "function", "id": "c1", "function": {"name": "plan", "arguments": {
+    "stops": [{"city": "Łódź", "nights": 2}, {"city": "日本", "nights": None}], "cheap": True, "limit": 12.5, "note": "a \"b\" <c> & 'd'"}}}
+TOOLS_DEEP = TOOLS + [{"type": "function", "function": {"name": "plan", "description": "a journey – any", "parameters": {
+    "type": "object", "required": ["stops"], "properties": {"stops": {"type": "array", "items": {"type": "object"}},
+                                                              "cheap": {"type": "boolean", "default": False}}}}}]
 
 
 def chat(*turns, **extra):
@@ -50,6 +55,14 @@ CONVERSATIONS = [
     chat("s:System text.", "u:q1", "a:r1", "u:q2", "a:r2", "u:q3", "a:r3", "u:q4", "a:r4", "u:q5", "a:r5"),
     chat("u: ", "a: "),
     chat("u:tags <think> open", "a:a <think> that never closes", "u:and", "a:</think> alone"),
+    chat("s:Plan.", "u:a journey?", {"role": "assistant", "content": "", "tool_calls": [CALL_DEEP, CALL]}, "t:planned",
+         "t:rain", "a:Done.", tools=TOOLS_DEEP),
+    chat("u:weather?", {"role": "assistant", "content": "", "reasoning_content": "which city?", "tool_calls": [CALL]},
+         {"role": "tool", "name": "weather", "tool_call_id": "c1", "content": "{\"sun\": true}"},
+         {"role": "assistant", "content": "Sun.", "reasoning_content": "it says so"}, tools=TOOLS),
+    chat("u:old name", {"role": "assistant", "content": "So.", "reasoning": "by another name"}),
+    chat("u:older name", {"role": "assistant", "content": "So too.", "thinking": "by a third name"}),
+    chat("u:tools at hand, none called", "a:Nothing to call.", tools=TOOLS_DEEP),
 ]
 
 PAIRS = [

@@ -2,7 +2,8 @@
 
 The mask is transformers' own: the templates in templates/ mark their answers with {% generation %}, and every token that
 overlaps a marked range is a target. The templates that are written out have the marks removed, so the code under test must
-find the answers by itself. Run: python3 generate.py (transformers 5.23.0, tokenizers 0.23.3, jinja2 3.1.6; nothing is random).
+find the answers by itself. Run: python3 generate.py (transformers 5.23.0, tokenizers 0.23.3, jinja2 3.1.6). Tokenizers that are
+there are kept: of merges that are equally frequent the trainer takes another one in another process.
 """
 import json
 import pathlib
@@ -139,7 +140,8 @@ def main():
         print(style)
         folder = OUT / style
         folder.mkdir(exist_ok=True)
-        tokenizer = with_processor(trained[kind], processor)
+        kept = folder / "tokenizer.json"
+        tokenizer = Tokenizer.from_file(str(kept)) if kept.exists() else with_processor(trained[kind], processor)
         config = {"bos_token": bos, "eos_token": eos, "tokenizer_class": "PreTrainedTokenizerFast"}
         marked = (HERE / "templates" / f"{style}.jinja").read_text()
         plain = re.sub(r"\s*\{%- (end)?generation -%\}\s*", "", marked)  # a mark trims the white space around it

@@ -153,14 +153,5 @@ TEST(MakeBatch, Keys_DependOnSampleAndPositionAlone) {
   EXPECT_EQ(seen.size(), tokens);
 }
 
-TEST(StepSamples, Epoch_IsCutIntoStepsAndTheLastMayBeShort) {
-  const std::vector<std::uint32_t> order = {4, 3, 2, 1, 0};
-  EXPECT_THAT(step_samples(order, 0, 2, 2), ElementsAre(ElementsAre(4, 3), ElementsAre(2, 1)));
-  EXPECT_THAT(step_samples(order, 4, 2, 2), ElementsAre(ElementsAre(0)));
-  EXPECT_THAT(step_samples(order, 1, 3, 2), ElementsAre(ElementsAre(3, 2, 1), ElementsAre(0)));
-  EXPECT_TRUE(step_samples(order, 5, 2, 2).empty());
-  EXPECT_TRUE(step_samples({}, 0, 2, 2).empty());
-}
-
 }  // namespace
 }  // namespace rondo::data

@@ -192,6 +192,42 @@ TEST(Mask, ExtraKeys_ReachTheTemplate) {
   EXPECT_EQ(whole, "<|im_start|>user Ann\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\ntools f tone dry");
 }
 
+TEST(Mask, History_IsMaskedWhenOnlyTheLastAnswerIsAskedFor) {
+  DataOptions options;
+  options.mask_history = true;
+  const Model model = load_model("chatml");
+  EXPECT_EQ(targets_of_record(model, kTwoRounds, options), "two<|im_end|>");
+  // A question left open after it changes nothing: the last answer stays the target.
+  EXPECT_EQ(targets_of_record(model,
+                              R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"one"},)"
+                              R"({"role":"user","content":"r"},{"role":"assistant","content":"two"},)"
+                              R"({"role":"user","content":"s"}]})",
+                              options),
+            "two<|im_end|>");
+  // What is no conversation has no history.
+  EXPECT_EQ(targets_of_record(model, R"({"prompt":"q","completion":" one"})", options),
+            targets_of_record(model, R"({"prompt":"q","completion":" one"})"));
+}
+
+TEST(Mask, History_WithACallOnTheWay_LeavesTheAnswerAfterIt) {
+  DataOptions options;
+  options.mask_history = true;
+  const char* record =
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"","tool_calls":[{"type":"function",)"
+      R"("function":{"name":"f","arguments":{"a":1}}}]},{"role":"tool","content":"t"},)"
+      R"({"role":"assistant","content":"two"}]})";
+  EXPECT_EQ(targets_of_record(load_model("thinker"), record, options), "<think>\n\n</think>\n\ntwo<|im_end|>");
+}
+
+TEST(Mask, HistoryMaskedAndTheLastAnswerCutOff_IsCountedNotSilent) {
+  // The mask would be silently empty: the record is counted, and named when it is the only one.
+  DataOptions options;
+  options.mask_history = true;
+  options.cutoff_len = 12;
+  EXPECT_THAT(targets_of_record(load_model("chatml"), kTwoRounds, options),
+              testing::HasSubstr("in 1 every target lies beyond cutoff_len 12"));
+}
+
 TEST(Mask, ModelRole_IsTheAssistant) {
   const Model model = model_with_template("chatml", R"(
 {%- for m in messages -%}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor -%}

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "rondo/devices/op.h"
@@ -154,6 +155,107 @@ TEST(Lengths, OfFewSteps_CountNoOthers) {
   EXPECT_LT(loader.lengths(2).longest, 500U);
   EXPECT_EQ(loader.lengths(3).longest, 500U);
   EXPECT_EQ(loader.lengths(3).longest_sequence, 500U);
+}
+
+/// Packed into sequences of 64 tokens.
+LoaderOptions packed(std::uint32_t batch_size, std::uint32_t accumulation, bool shuffle) {
+  return {batch_size, accumulation, shuffle, 42, 64};
+}
+
+TEST(PackedLoader, EveryEpoch_SeesEachSampleOnceAndFillsItsSequences) {
+  const data::Dataset dataset = samples(200);
+  for (const bool shuffle : {true, false}) {
+    Loader loader(dataset, packed(2, 3, shuffle));
+    std::set<std::vector<std::uint32_t>> orders;
+    for (std::uint64_t number = 0; number < 3; ++number) {
+      std::vector<std::uint32_t> seen = epoch(loader, number);
+      orders.insert(seen);
+      std::ranges::sort(seen);
+      ASSERT_EQ(seen.size(), 200U);
+      for (std::uint32_t i = 0; i < 200; ++i) EXPECT_EQ(seen[i], i);
+    }
+    EXPECT_EQ(orders.size(), shuffle ? 3U : 1U);
+    EXPECT_EQ(std::ranges::is_sorted(epoch(loader, 0)), !shuffle);
+    EXPECT_GT(loader.packing().fill(), shuffle ? 0.95 : 0.7);
+    EXPECT_EQ(loader.packing().samples, 200U);
+    EXPECT_EQ(loader.steps_per_epoch(), (loader.packing().sequences + 5) / 6);
+  }
+}
+
+/// The promise before the run: memory is laid out for `lengths`, so no step may be longer.
+TEST(PackedLoader, Lengths_HoldForEveryStepOfTheRun) {
+  const data::Dataset dataset = samples(150);
+  for (const bool shuffle : {true, false}) {
+    Loader loader(dataset, packed(3, 2, shuffle));
+    const std::uint64_t steps = 3 * loader.steps_per_epoch();
+    const Loader::Lengths lengths = loader.lengths(steps);
+    EXPECT_LE(lengths.longest, 3U * 64U);
+    EXPECT_GT(lengths.longest, 150U);
+    EXPECT_LE(lengths.longest_sequence, 30U);  // attention sees samples, not sequences
+    std::uint32_t longest = 0;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      for (const schedule::Microbatch& batch : loader.step(step)) {
+        const auto tokens = static_cast<std::uint32_t>(batch.ids.size());
+        longest = std::max(longest, tokens);
+        EXPECT_EQ(std::ranges::count(lengths.buckets, devices::token_bucket(tokens)), 1);
+      }
+    }
+    EXPECT_EQ(lengths.longest, longest);
+  }
+}
+
+TEST(PackedLoader, AnyStep_IsTheSameWhereverOneBegins) {
+  data::Dataset dataset = samples(60);
+  dataset.parts = {{0, 40, 0.35}, {40, 20, 1}};  // epochs of different samples, so of different numbers of steps
+  for (const bool shuffle : {true, false}) {
+    const LoaderOptions options = packed(1, 2, shuffle);
+    Loader straight(dataset, options);
+    std::vector<Samples> all;
+    for (std::uint64_t step = 0; step < 40; ++step) all.push_back(straight.samples_of(step));
+    for (const std::uint64_t step : {39U, 3U, 17U, 0U, 7U}) {
+      Loader fresh(dataset, options);
+      EXPECT_EQ(fresh.samples_of(step), all[step]) << step;
+      EXPECT_EQ(straight.samples_of(step), all[step]) << step;
+    }
+  }
+}
+
+TEST(Loader, EpochsOfUnlikeLengths_AreCountedStepByStep) {
+  data::Dataset dataset = samples(60);
+  dataset.parts = {{0, 40, 0.35}, {40, 20, 1}};
+  Loader loader(dataset, packed(1, 1, true));
+  std::vector<std::uint64_t> lengths;
+  std::uint64_t step = 0;
+  std::map<std::uint32_t, int> seen;
+  for (std::uint64_t number = 0; number < 20; ++number) {
+    std::size_t count = 0;
+    const std::uint64_t begin = step;
+    while (count < 34) {  // 14 of the first set, 20 of the second
+      for (const auto& batch : loader.samples_of(step)) {
+        for (const std::uint32_t sample : batch) ++seen[sample];
+        count += batch.size();
+      }
+      ++step;
+    }
+    EXPECT_EQ(count, 34U);  // epochs do not share a step
+    lengths.push_back(step - begin);
+    EXPECT_EQ(loader.steps_of(static_cast<double>(number + 1)), step);
+    EXPECT_DOUBLE_EQ(loader.epochs_of(step), static_cast<double>(number + 1));
+  }
+  EXPECT_NE(*std::ranges::min_element(lengths), *std::ranges::max_element(lengths));
+  EXPECT_EQ(loader.steps_of(1.5), lengths[0] + (lengths[1] + 1) / 2);
+  EXPECT_EQ(loader.steps_of(1e6, 1000), 1000U);
+  for (std::uint32_t i = 0; i < 40; ++i) EXPECT_EQ(seen[i], 7) << i;  // 20 epochs of 0.35 passes
+  for (std::uint32_t i = 40; i < 60; ++i) EXPECT_EQ(seen[i], 20) << i;
+}
+
+TEST(Loader, StepsOfEpochs_AreRoundedUp) {
+  const data::Dataset dataset = samples(23);
+  Loader loader(dataset, {2, 3, true, 42});
+  EXPECT_EQ(loader.steps_of(1), 4U);
+  EXPECT_EQ(loader.steps_of(2.1), 9U);
+  EXPECT_EQ(loader.steps_of(1e300, 77), 77U);
+  EXPECT_DOUBLE_EQ(loader.epochs_of(6), 1.5);
 }
 
 }  // namespace

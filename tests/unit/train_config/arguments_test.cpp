@@ -148,8 +148,8 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--packing", "--use_dora", "--greater_is_better", "--optim=adamw_8bit", "--schedule=1f1b",
-                           "--report_to=wandb"}) {
+  for (const char* flag :
+       {"--use_dora", "--greater_is_better", "--optim=adamw_8bit", "--schedule=1f1b", "--report_to=wandb"}) {
     EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_TRUE(parse_arguments("plan", {"--model=m", "--compare"}).ok());
@@ -162,6 +162,23 @@ TEST(Flags, Strings_TakeTheSpellingsOfOtherTools) {
   EXPECT_EQ(parsed({"--lora_target=all-linear"}).lora_target, "all");
   EXPECT_EQ(parsed({"--lora_target", "q_proj, v_proj"}).lora_target, "q_proj,v_proj");
   EXPECT_EQ(parsed({"--resume_from_checkpoint=false"}).resume_from_checkpoint, "");
+}
+
+TEST(Flags, DataSets_AreAListWithAWeightEach) {
+  const auto with_sets = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model=m", "--output_dir=o"});
+    return parse_arguments("train", flags);
+  };
+  const auto config = with_sets({"--dataset=a.jsonl, b.jsonl", "--dataset_weights", "2, 0.5", "--sample_packing"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->dataset, "a.jsonl,b.jsonl");
+  EXPECT_EQ(config->dataset_weights, "2,0.5");
+  EXPECT_TRUE(config->packing);
+  for (const char* weights : {"0,1", "-1,1", "1,", "1,x", "1001,1", "nan,1", "1", "1,2,3"}) {
+    EXPECT_THAT(message_of(with_sets({"--dataset=a,b", std::string("--dataset_weights=") + weights})),
+                StartsWith("--dataset_weights: expected "))
+        << weights;
+  }
 }
 
 TEST(Flags, BytesThatAreNoText_AreRefused) {
@@ -197,6 +214,7 @@ TEST(Together, Contradictions_AreRefused) {
   EXPECT_THAT(refusal({"--cutoff_len=16777216", "--batch_size=65536"}), StartsWith("--cutoff_len: "));
   EXPECT_THAT(refusal({"--eval_dataset=e", "--val_size=0.1"}), StartsWith("--val_size: "));
   EXPECT_THAT(refusal({"--eval_steps=5"}), HasSubstr("eval_dataset"));
+  EXPECT_THAT(refusal({"--mask_history", "--train_on_prompt"}), StartsWith("--mask_history: "));
   EXPECT_THAT(refusal({"--finetuning_type=full", "--adapter_name_or_path=a"}), StartsWith("--adapter_name_or_path"));
   EXPECT_THAT(refusal({"--overwrite_output_dir", "--resume_from_checkpoint=auto"}),
               HasSubstr("resume_from_checkpoint"));

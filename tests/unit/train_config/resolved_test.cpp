@@ -68,6 +68,8 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
       config.dtype = "bf16";
     }
     config.val_size = 0;
+    config.dataset_weights = "2,0.5";
+    config.mask_history = config.mask_history && !config.train_on_prompt;
     config.overwrite_output_dir = false;
     // These need evaluations in the course of the run.
     if (config.save_strategy == "best") config.save_strategy = "steps";

@@ -55,7 +55,7 @@ TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
   EXPECT_THAT(refusal("shuffle: 2\n"), HasSubstr("run.yaml:1: shuffle: expected true or false"));
   EXPECT_THAT(refusal("learning_rate: .nan\n"), HasSubstr("run.yaml:1: learning_rate"));
   EXPECT_THAT(refusal("learning_rate: .inf\n"), HasSubstr("'.inf'"));
-  EXPECT_THAT(refusal("packing: true\n"), HasSubstr("run.yaml:1: packing: 'true' is not available"));
+  EXPECT_THAT(refusal("use_dora: true\n"), HasSubstr("run.yaml:1: use_dora: 'true' is not available"));
 }
 
 TEST(Yaml, UnknownKey_IsToldWithTheNearest) {
@@ -71,7 +71,7 @@ TEST(Yaml, KeyTwice_IsRefusedWithBothPlaces) {
 TEST(Yaml, ValuesThatAreNoScalars_AreRefused) {
   EXPECT_THAT(refusal("learning_rate:\n"), HasSubstr("found nothing"));
   EXPECT_THAT(refusal("learning_rate: [1, 2]\n"), HasSubstr("found a list"));
-  EXPECT_THAT(refusal("dataset: [a, b]\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal("nvme_path: [a, b]\n"), HasSubstr("found a list"));
   EXPECT_THAT(refusal("optimizer:\n  lr: 3\n"), HasSubstr("run.yaml:1: optimizer: unknown key"));
   EXPECT_THAT(refusal("seed:\n  lr: 3\n"), HasSubstr("found a map"));
   EXPECT_THAT(refusal("lora_target: [[q_proj]]\n"), HasSubstr("found in it a list"));

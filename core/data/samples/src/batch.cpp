@@ -39,12 +39,44 @@ class CounterStream {
   std::uint64_t counter_ = 0;
 };
 
+void forget_kept(DataReport& report) {
+  report.kept = 0;
+  report.tokens = 0;
+  report.target_tokens = 0;
+  report.longest = 0;
+}
+
+/// Counts again what is there, and finds where each part's samples lie now.
 void recount(Dataset& dataset) {
-  dataset.report.kept = 0;
-  dataset.report.tokens = 0;
-  dataset.report.target_tokens = 0;
-  dataset.report.longest = 0;
-  for (const Sample& sample : dataset.samples) count_kept(dataset.report, sample);
+  forget_kept(dataset.report);
+  for (DataReport& part : dataset.report.parts) forget_kept(part);
+  for (DatasetPart& part : dataset.parts) part.first = part.count = 0;
+  for (const Sample& sample : dataset.samples) {
+    count_kept(dataset.report, sample);
+    if (dataset.parts.empty()) continue;
+    count_kept(dataset.report.parts[sample.source], sample);
+    ++dataset.parts[sample.source].count;
+  }
+  for (std::size_t i = 1; i < dataset.parts.size(); ++i) {
+    dataset.parts[i].first = dataset.parts[i - 1].first + dataset.parts[i - 1].count;
+  }
+}
+
+/// An empty data set that says of itself what `whole` does, each of its parts to be seen once.
+Dataset held_out_of(const Dataset& whole, std::size_t samples) {
+  const auto head_of = [](const DataReport& report) {
+    DataReport head;
+    head.path = report.path;
+    head.format = report.format;
+    head.container = report.container;
+    return head;
+  };
+  Dataset held;
+  held.report = head_of(whole.report);
+  held.report.records = samples;
+  for (const DataReport& part : whole.report.parts) held.report.parts.push_back(head_of(part));
+  held.parts.resize(whole.parts.size());
+  return held;
 }
 
 /// Samples to hold out of `dataset`.
@@ -80,11 +112,7 @@ absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, doubl
   const std::vector<std::uint32_t> order = epoch_order(count, true, seed, kSplitEpoch);
   std::vector<bool> is_held(count, false);
   for (std::size_t i = count - held; i < count; ++i) is_held[order[i]] = true;
-  Dataset second;
-  second.report.path = dataset.report.path;
-  second.report.format = dataset.report.format;
-  second.report.container = dataset.report.container;
-  second.report.records = held;
+  Dataset second = held_out_of(dataset, held);
   std::vector<Sample> first;
   first.reserve(count - held);
   second.samples.reserve(held);
@@ -94,6 +122,7 @@ absl::StatusOr<std::pair<Dataset, Dataset>> split_dataset(Dataset dataset, doubl
   dataset.samples = std::move(first);
   recount(dataset);
   recount(second);
+  for (DataReport& part : second.report.parts) part.records = part.kept;
   return std::pair(std::move(dataset), std::move(second));
 }
 
@@ -109,7 +138,7 @@ TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> ord
   for (const std::uint32_t index : order) {
     const Sample& sample = dataset.samples[index];
     batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
-    const std::uint64_t sample_key = mix64(sample.index);
+    const std::uint64_t sample_key = mix64(sample.index ^ (std::uint64_t{sample.source} << 48U));
     for (std::size_t t = 0; t < sample.ids.size(); ++t) {
       const std::int32_t target = t + 1 < sample.ids.size() ? sample.labels[t + 1] : kMasked;
       batch.ids.push_back(sample.ids[t]);
@@ -121,19 +150,6 @@ TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> ord
   }
   batch.bounds.push_back(static_cast<std::int32_t>(batch.ids.size()));
   return batch;
-}
-
-std::vector<std::vector<std::uint32_t>> step_samples(std::span<const std::uint32_t> order, std::uint64_t cursor,
-                                                     std::uint32_t batch_size, std::uint32_t accumulation) {
-  std::vector<std::vector<std::uint32_t>> microbatches;
-  if (batch_size == 0) return microbatches;
-  for (std::uint32_t m = 0; m < accumulation && cursor < order.size(); ++m) {
-    const std::size_t end = std::min<std::uint64_t>(order.size(), cursor + batch_size);
-    microbatches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(cursor),
-                              order.begin() + static_cast<std::ptrdiff_t>(end));
-    cursor = end;
-  }
-  return microbatches;
 }
 
 }  // namespace rondo::data

@@ -70,10 +70,13 @@ nlohmann::ordered_json sample_json(const Sample& sample) {
   return json;
 }
 
-std::string describe_report(const DataReport& report) {
+namespace {
+
+std::string describe_set(const DataReport& report) {
   std::string text = fmt::format("{}: {}, {}, {} records, {} kept; {} tokens, {} targets, longest sample {} tokens",
                                  report.path, report.format, report.container, report.records, report.kept,
                                  report.tokens, report.target_tokens, report.longest);
+  if (!report.parts.empty()) return text;  // the rest is said of each
   if (report.truncated > 0) text += fmt::format("\n{} samples were cut to cutoff_len", report.truncated);
   if (report.without_target > 0) {
     text += fmt::format("\n{} samples have no target and are left out: record {}", report.without_target,
@@ -82,6 +85,19 @@ std::string describe_report(const DataReport& report) {
   }
   if (report.dropped_symbols > 0) {
     text += fmt::format("\n{} symbols are not in the vocabulary and were left out", report.dropped_symbols);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_report(const DataReport& report) {
+  std::string text = describe_set(report);
+  double epoch = 0;  // tokens
+  for (const DataReport& part : report.parts) epoch += part.weight * static_cast<double>(part.tokens);
+  for (const DataReport& part : report.parts) {
+    const double share = epoch > 0 ? part.weight * static_cast<double>(part.tokens) / epoch : 0;
+    text += fmt::format("\nweight {}, {:.1f}% of the tokens: {}", part.weight, 100 * share, describe_set(part));
   }
   return text;
 }

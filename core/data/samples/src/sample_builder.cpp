@@ -49,6 +49,9 @@ absl::StatusOr<BuiltSample> SampleBuilder::build_conversation(const Conversation
   }
   RONDO_ASSIGN_OR_RETURN(RenderedConversation rendered, turns_->render(conversation, !options_.train_on_prompt));
   std::vector<bool> targets(rendered.encoded.ids.size(), options_.train_on_prompt);
+  if (options_.mask_history && rendered.turns.size() > 1) {
+    rendered.turns.erase(rendered.turns.begin(), rendered.turns.end() - 1);
+  }
   std::size_t turn = 0;
   for (std::size_t t = 0; t < targets.size() && !options_.train_on_prompt; ++t) {
     const TextRange& range = rendered.encoded.ranges[t];

@@ -58,7 +58,11 @@ class TurnFinder::Probe {
   std::optional<Located> locate(std::size_t message) const;
   /// The same for all of `plain` (messages without tool calls) by one rendering; nothing when they do not line up.
   std::optional<std::vector<Located>> locate_together(const std::vector<std::size_t>& plain) const;
-  enum class Stands { kForContent, kForCalls, kForContentWithoutCalls };
+  /// What a sentinel stands for: the content, or tool call `call`; `without_calls` takes the calls from the message.
+  struct Stands {
+    std::optional<std::size_t> call = std::nullopt;
+    bool without_calls = false;
+  };
   /// What follows the sentinel, which stands for a part of `message`, in the rendering that stops after `message`.
   std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, Stands stands) const;
   std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
@@ -67,7 +71,7 @@ class TurnFinder::Probe {
 
  private:
   std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
-  std::optional<Located> locate_call(std::size_t message, bool by_name) const;
+  std::optional<Located> locate_call(std::size_t message, std::size_t number, bool by_name) const;
   /// Lines `skeleton`, whose sentinels stand in [first, last), up with `text`.
   Located line_up(std::string_view skeleton, std::size_t first, std::size_t last) const;
 
@@ -121,7 +125,7 @@ std::optional<std::vector<TurnFinder::Located>> TurnFinder::Probe::locate_togeth
       if (end > whole.size() || whole.substr(at, form.size()) != form) continue;
       if (whole.substr(end, gaps[k + 1].size()) != gaps[k + 1]) continue;
       if (last && end + gaps[k + 1].size() != whole.size()) continue;
-      found.push_back({at, end, 0, false});
+      found.push_back({at, end, 0});
       at = end + gaps[k + 1].size();
       placed = true;
       break;
@@ -135,14 +139,17 @@ TurnFinder::Located TurnFinder::Probe::line_up(std::string_view skeleton, std::s
   const std::string_view after = skeleton.substr(last);
   const std::size_t shared = common_suffix(text, after);
   const std::size_t begin = common_prefix(text, skeleton.substr(0, first));
-  return {begin, std::max(begin, text.size() - shared), after.size() - shared, false};
+  return {begin, std::max(begin, text.size() - shared), after.size() - shared};
 }
 
 std::optional<TurnFinder::Located> TurnFinder::Probe::locate(std::size_t message) const {
   if (calls_tools(messages[message])) {
-    // Not every template writes calls; then the turn is its content.
-    for (const bool by_name : {false, true}) {
-      if (const auto call = locate_call(message, by_name)) return call;
+    // Not every template writes all calls (Llama 3's only the first one): the last that is written ends the turn. Not
+    // every template writes any; then the turn is its content.
+    for (std::size_t number = calls_of(messages[message]); number-- > 0;) {
+      for (const bool by_name : {false, true}) {
+        if (const auto call = locate_call(message, number, by_name)) return call;
+      }
     }
   }
   Json variant = messages;
@@ -154,19 +161,20 @@ std::optional<TurnFinder::Located> TurnFinder::Probe::locate(std::size_t message
   return line_up(*skeleton, first, skeleton->rfind(sentinel(0)) + sentinel(0).size());
 }
 
-std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t message, bool by_name) const {
+std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t message, std::size_t number,
+                                                                  bool by_name) const {
   Json variant = messages;
   const auto content = content_text(messages[message]);
   const bool has_content = content && !content->empty();
   if (has_content) replace_content(variant[message], sentinel(0));
-  replace_last_call(variant[message], sentinel(1), by_name);
+  replace_call(variant[message], number, sentinel(1), by_name);
   const auto skeleton = render(std::move(variant), false);
   if (!skeleton.ok()) return std::nullopt;
   const std::size_t call = skeleton->rfind(sentinel(1));
   if (call == kNone) return std::nullopt;
   const std::size_t first = std::min(skeleton->find(sentinel(0)), skeleton->find(sentinel(1)));
   Located located = line_up(*skeleton, first, call + sentinel(1).size());
-  located.calls = true;
+  located.call = number;
   return located;
 }
 
@@ -174,12 +182,12 @@ std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bo
                                                          Stands stands) const {
   Json variant = head(message + 1);
   Json& turn = variant[message];
-  if (stands == Stands::kForContentWithoutCalls) {
+  if (stands.without_calls) {
     turn.erase("tool_calls");
     turn.erase("function_call");
   }
-  if (stands == Stands::kForCalls) {
-    replace_last_call(turn, sentinel(0), false);
+  if (stands.call) {
+    replace_call(turn, *stands.call, sentinel(0), false);
   } else {
     replace_content(turn, sentinel(0));
   }
@@ -308,14 +316,13 @@ std::size_t TurnFinder::likeliest_header(const Probe& probe, std::size_t message
 std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower) {
   const std::size_t content_end = std::max(lower, located.end);
   const std::string_view tail = std::string_view(probe.text).substr(content_end);
-  if (!located.calls) {
+  if (!located.call) {
     for (const std::string& known : plain_tails_) {
       if (tail.substr(0, known.size()) == known) return content_end + known.size();
     }
   }
-  const auto stands = located.calls ? Probe::Stands::kForCalls : Probe::Stands::kForContent;
   const auto tail_of = [&](bool generation_prompt) {
-    auto alone = probe.tail_alone(message, generation_prompt, stands);
+    auto alone = probe.tail_alone(message, generation_prompt, {.call = located.call});
     if (alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
     return alone;
   };
@@ -343,7 +350,7 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
     if (controls.empty()) return end_of_last(probe, located, content_end);
   }
   if (controls.empty()) return bound;
-  if (located.calls) return end_of_calls(probe, message, controls);
+  if (located.call) return end_of_calls(probe, message, controls);
   const std::size_t end = end_of_run(controls);
   if (end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
   return end;
@@ -353,13 +360,13 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
 std::size_t TurnFinder::end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const {
   const auto controls = probe.control_tokens_in(content_end, probe.text.size());
   if (controls.empty()) return probe.text.size();
-  return located.calls ? end_of_calls(probe, probe.messages.size() - 1, controls) : end_of_run(controls);
+  return located.call ? end_of_calls(probe, probe.messages.size() - 1, controls) : end_of_run(controls);
 }
 
 /// Calls may be written with special tokens too: the one that ends the turn without calls decides, else the last.
 std::size_t TurnFinder::end_of_calls(const Probe& probe, std::size_t message,
                                      const std::vector<ControlToken>& controls) const {
-  const auto plain = probe.tail_alone(message, false, Probe::Stands::kForContentWithoutCalls);
+  const auto plain = probe.tail_alone(message, false, {.without_calls = true});
   const auto ends = controls_of(plain.value_or(""));
   for (const ControlToken& control : controls) {
     if (!ends.empty() && control.id == ends.front().id) return control.end;

@@ -42,10 +42,10 @@ class TurnFinder {
   class Probe;
   /// Where the content of a message stands in the text.
   struct Located {
-    std::size_t begin = 0;    // no later than the content
-    std::size_t end = 0;      // behind the content and its tool calls, but for closing brackets
-    std::size_t skipped = 0;  // bytes after a sentinel in its place that the text lacks
-    bool calls = false;       // the template writes the message's tool calls
+    std::size_t begin = 0;                           // no later than the content
+    std::size_t end = 0;                             // behind the content and its tool calls, but for closing brackets
+    std::size_t skipped = 0;                         // bytes after a sentinel in its place that the text lacks
+    std::optional<std::size_t> call = std::nullopt;  // the last of the message's tool calls that the template writes
   };
 
   std::size_t find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper);

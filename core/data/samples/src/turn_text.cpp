@@ -114,10 +114,15 @@ void replace_content(Json& message, const std::string& sentinel) {
   content.push_back(std::move(part));
 }
 
-void replace_last_call(Json& message, const std::string& sentinel, bool name) {
+std::size_t calls_of(const Json& message) {
+  const auto calls = message.find("tool_calls");
+  return calls != message.end() && calls->is_array() && !calls->empty() ? calls->size() : 1;
+}
+
+void replace_call(Json& message, std::size_t number, const std::string& sentinel, bool name) {
   const auto calls = message.find("tool_calls");
   const bool listed = calls != message.end() && calls->is_array() && !calls->empty();
-  Json* call = listed ? &calls->back() : &message["function_call"];
+  Json* call = listed ? &(*calls)[number] : &message["function_call"];
   if (call->contains("function") && (*call)["function"].is_object()) call = &(*call)["function"];
   if (name || !call->contains("arguments")) {
     (*call)["name"] = sentinel;

@@ -44,8 +44,10 @@ std::size_t before_white_space(std::string_view text, std::size_t end, std::size
 bool calls_tools(const Json& message);
 /// Puts `sentinel` in place of the content, as a string or as a list of one part, as it was.
 void replace_content(Json& message, const std::string& sentinel);
-/// Puts `sentinel` in place of the arguments of the last tool call; with `name` in place of the function's name.
-void replace_last_call(Json& message, const std::string& sentinel, bool name);
+/// Tool calls of a message that calls tools.
+std::size_t calls_of(const Json& message);
+/// Puts `sentinel` in place of the arguments of tool call `number`; with `name` in place of the function's name.
+void replace_call(Json& message, std::size_t number, const std::string& sentinel, bool name);
 
 /// Forms in which templates write a content, longest first: as it is, trimmed, or what follows its reasoning block.
 std::vector<std::string_view> content_forms(std::string_view content);

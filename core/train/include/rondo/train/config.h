@@ -25,13 +25,15 @@ struct Config {
   std::string model_revision = "main";
   std::string adapter_name_or_path;
   // Data.
-  std::string dataset;
-  std::string eval_dataset;
-  double val_size = 0.0;  // share (< 1) or number of samples held out for evaluation
+  std::string dataset;          // one, or several with commas between them
+  std::string eval_dataset;     // likewise
+  std::string dataset_weights;  // passes an epoch of each; empty: one
+  double val_size = 0.0;        // share (< 1) or number of samples held out for evaluation
   std::string data_format = "auto";
   std::uint32_t cutoff_len = 2048;
   bool packing = false;
   bool train_on_prompt = false;
+  bool mask_history = false;
   std::uint64_t max_samples = 0;
   bool shuffle = true;
   std::uint64_t seed = 42;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rondo/data/packing.h"
 #include "rondo/data/samples.h"
 #include "rondo/schedule/batch.h"
 
@@ -16,6 +17,7 @@ struct LoaderOptions {
   std::uint32_t accumulation = 1;
   bool shuffle = true;
   std::uint64_t seed = 42;
+  std::uint32_t packing = 0;  // tokens of a packed sequence; 0: each sample is a sequence
 };
 
 class Loader {
@@ -23,7 +25,12 @@ class Loader {
   /// `dataset` outlives the loader and holds at least one sample.
   Loader(const data::Dataset& dataset, const LoaderOptions& options);
 
-  std::uint64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Of the first epoch; later ones have as many unless a weight that is not whole meets packing.
+  std::uint64_t steps_per_epoch() const { return starts_[1]; }
+  /// Steps of that many epochs, rounded up; it stops counting at `most`.
+  std::uint64_t steps_of(double epochs, std::uint64_t most = ~std::uint64_t{0});
+  /// Epochs that `step` steps are.
+  double epochs_of(std::uint64_t step);
   /// Sample numbers (into dataset.samples) of each microbatch of 0-based step `step`.
   std::vector<std::vector<std::uint32_t>> samples_of(std::uint64_t step);
   /// The microbatches of 0-based step `step`.
@@ -38,12 +45,22 @@ class Loader {
   };
   Lengths lengths(std::uint64_t steps);
 
+  /// How full the sequences of the first epoch are.
+  data::PackingReport packing();
+
  private:
+  data::Sequences sequences_of(std::uint64_t epoch) const;
+  std::uint64_t steps_in(std::size_t sequences) const;
+  std::uint64_t start_of(std::uint64_t epoch);
+  std::uint64_t epoch_at(std::uint64_t step);
+  void go_to(std::uint64_t epoch);
+
   const data::Dataset& dataset_;
   const LoaderOptions options_;
-  std::uint64_t steps_per_epoch_ = 0;
+  bool alike_ = true;                  // every epoch has as many steps as the first
+  std::vector<std::uint64_t> starts_;  // first step of each epoch, as far as they were needed
   std::uint64_t epoch_ = ~std::uint64_t{0};
-  std::vector<std::uint32_t> order_;  // of epoch_
+  data::Sequences sequences_;  // of epoch_
 };
 
 /// The numbers mixed with the run's seed and the step, as OpKind::kDropout needs them.

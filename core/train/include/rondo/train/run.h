@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/data/packing.h"
 #include "rondo/data/samples.h"
 #include "rondo/devices/profile.h"
 #include "rondo/partition/plan.h"
@@ -114,6 +116,7 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
 struct DataView {
   data::Dataset dataset;           // the first `samples` ones are to be shown
   std::vector<std::string> texts;  // of these, coloured or plain
+  std::optional<data::PackingReport> packing;
 };
 absl::StatusOr<DataView> run_data(const Config& config, bool colour);
 

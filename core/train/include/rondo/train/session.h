@@ -40,6 +40,11 @@ struct RunData {
 };
 absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
 
+/// How the run's steps go through its training data.
+LoaderOptions loader_options(const Config& config);
+/// The same for evaluation: in file order.
+LoaderOptions evaluation_options(const Config& config);
+
 /// What a plan is for.
 enum class Purpose : std::uint8_t { kTrain, kEvaluate };
 

@@ -27,7 +27,8 @@ inline constexpr std::int32_t kMasked = -100;
 struct Sample {
   std::vector<TokenId> ids;          // [T]
   std::vector<std::int32_t> labels;  // [T], labels[t] == ids[t] where t is a target, else kMasked (not shifted)
-  std::uint64_t index = 0;           // record number in the file, from 0: the key of its random numbers
+  std::uint64_t index = 0;           // record number in the data set, from 0
+  std::uint32_t source = 0;          // which of the run's data sets; with `index` the key of its random numbers
 };
 
 enum class DataFormat { kAuto, kMessages, kPromptCompletion, kText, kAlpaca, kShareGpt, kPlainText };
@@ -35,6 +36,7 @@ enum class DataFormat { kAuto, kMessages, kPromptCompletion, kText, kAlpaca, kSh
 struct DataOptions {
   std::uint32_t cutoff_len = 2048;
   bool train_on_prompt = false;
+  bool mask_history = false;  // of a conversation's assistant turns only the last is a target
   DataFormat format = DataFormat::kAuto;
   std::uint64_t max_samples = 0;  // 0: all
 };
@@ -54,11 +56,21 @@ struct DataReport {
   std::uint64_t dropped_symbols = 0;                // see Encoded::dropped
   std::uint32_t longest = 0;                        // tokens
   std::vector<std::uint64_t> first_without_target;  // record numbers, 10 at most
+  double weight = 1;                                // passes an epoch
+  std::vector<DataReport> parts;                    // of each set, where several were joined
+};
+
+/// One of several joined data sets: samples [first, first + count).
+struct DatasetPart {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  double weight = 1;  // passes an epoch
 };
 
 struct Dataset {
   std::vector<Sample> samples;  // in file order, those with at least one target
   DataReport report;
+  std::vector<DatasetPart> parts;  // one after another; none: a single set, once an epoch
 };
 
 /// The shared pieces that turn a record into tokens.
@@ -96,10 +108,5 @@ struct TokenBatch {
 
 /// Samples `order[first] ...` as one microbatch.
 TokenBatch make_batch(const Dataset& dataset, std::span<const std::uint32_t> order);
-
-/// The microbatches of the optimizer step that begins at `cursor` samples into the epoch: up to `accumulation`
-/// microbatches of up to `batch_size` sequences; short only at the end of the epoch.
-std::vector<std::vector<std::uint32_t>> step_samples(std::span<const std::uint32_t> order, std::uint64_t cursor,
-                                                     std::uint32_t batch_size, std::uint32_t accumulation);
 
 }  // namespace rondo::data

@@ -1,0 +1,120 @@
+// "Packing leaks between samples": it must not. A packed step is its samples run apart, and what lies beside a sample
+// in its sequence does not reach its loss.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rondo/train/loader.h"
+#include "tiny_model.h"
+#include "tiny_run.h"
+
+namespace rondo::tiny {
+namespace {
+
+using devices::DType;
+
+constexpr double kLossTolerance = 1e-6;  // relative, fp32: other orders of the same sums
+constexpr double kNormTolerance = 1e-5;
+
+Job job_of(std::vector<std::vector<schedule::Microbatch>> steps) {
+  Job job;
+  job.steps = std::move(steps);
+  job.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 4, store); };
+  return job;
+}
+
+/// As many steps of `options` as an epoch has.
+Job epoch_of(const data::Dataset& dataset, const train::LoaderOptions& options) {
+  train::Loader loader(dataset, options);
+  std::vector<std::vector<schedule::Microbatch>> steps;
+  for (std::uint64_t step = 0; step < loader.steps_per_epoch(); ++step) steps.push_back(loader.step(step));
+  return job_of(std::move(steps));
+}
+
+/// The gradient of a run's only step, divided and clipped: the first moment of an optimizer that remembers nothing.
+std::vector<float> gradient_of(const model::Architecture& model, Job job) {
+  job.optimizer = {0.0, 0.999, 1e-8, 0.0};
+  std::vector<float> gradient;
+  auto run = TinyRun::make(model, job, {"gradient"});
+  EXPECT_TRUE(run.ok()) << run.status();
+  if (!run.ok()) return gradient;
+  const auto result = (*run)->train(0);
+  EXPECT_TRUE(result.ok()) << result.status();
+  (*run)->executor().drain_and_wait();
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    if (!model.parameters()[id].trained) continue;
+    const auto moment = (*run)->store().first_moment(id);
+    gradient.insert(gradient.end(), moment.begin(), moment.end());
+  }
+  return gradient;
+}
+
+class PackingLeaks : public testing::TestWithParam<bool> {
+ protected:
+  /// LoRA with dropout: the random numbers of a sample must not depend on what it is packed with either.
+  const model::Architecture model_ =
+      *model::Architecture::make(small_config(), GetParam() ? lora(DType::kFloat32) : full(DType::kFloat32));
+  const data::Dataset dataset_ = random_samples(61, 11, 30, 24);
+  const train::LoaderOptions packed_{1, 1000, true, 42, 64};  // the epoch is one step
+  const train::LoaderOptions apart_{1, 1000, true, 42, 0};
+};
+
+TEST_P(PackingLeaks, PackedStep_HasTheLossOfItsSamplesApart) {
+  const Job packed = epoch_of(dataset_, packed_);
+  const Job apart = epoch_of(dataset_, apart_);
+  ASSERT_EQ(packed.steps.size(), 1U);
+  ASSERT_LT(packed.steps[0].size(), apart.steps[0].size() / 3);
+  const Trace together = trace_of(model_, packed, {"packed"});
+  const Trace single = trace_of(model_, apart, {"apart"});
+  EXPECT_NEAR(together.loss_sums[0], single.loss_sums[0], kLossTolerance * single.loss_sums[0]);
+  EXPECT_NEAR(together.norms[0], single.norms[0], kNormTolerance * single.norms[0]);
+}
+
+TEST_P(PackingLeaks, PackedStep_HasTheGradientOfItsSamplesApart) {
+  const std::vector<float> packed = gradient_of(model_, epoch_of(dataset_, packed_));
+  const std::vector<float> apart = gradient_of(model_, epoch_of(dataset_, apart_));
+  ASSERT_EQ(packed.size(), apart.size());
+  ASSERT_FALSE(apart.empty());
+  float largest = 0;
+  for (const float value : apart) largest = std::max(largest, std::abs(value));
+  ASSERT_GT(largest, 0.0F);
+  for (std::size_t i = 0; i < apart.size(); ++i) ASSERT_NEAR(packed[i], apart[i], kNormTolerance * largest) << i;
+}
+
+/// Samples `first` (its labels masked) and `second` in one sequence.
+schedule::Microbatch beside(const data::Sample& first, const data::Sample& second) {
+  data::Dataset pair;
+  pair.samples = {first, second};
+  std::ranges::fill(pair.samples[0].labels, data::kMasked);
+  const data::Sequences sequences = data::pack_in_order(pair, {0, 1}, 64);
+  EXPECT_EQ(sequences.size(), 1U);
+  return train::to_microbatch(data::make_batch(pair, sequences[0]), 42, 0);
+}
+
+TEST_P(PackingLeaks, ChangedNeighbour_LeavesASamplesLossBitForBit) {
+  const data::Sample& own = dataset_.samples[1];
+  const data::Sample& neighbour = dataset_.samples[2];
+  data::Sample other = neighbour;
+  for (data::TokenId& id : other.ids) id = (id + 17) % 61;
+  schedule::Microbatch joined = beside(other, own);  // as a packer without bounds would lay them
+  joined.bounds = {0, static_cast<std::int32_t>(joined.ids.size())};
+  const Job job = job_of({{beside(neighbour, own)}, {beside(other, own)}, {joined}});
+  auto run = TinyRun::make(model_, job, {"neighbours"});
+  ASSERT_TRUE(run.ok()) << run.status();
+  std::vector<double> losses;
+  for (const auto& step : job.steps) {
+    const auto result = (*run)->executor().evaluate(step);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_GT(result->target_tokens, 0U);
+    losses.push_back(result->loss_sum);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_GT(std::abs(losses[2] - losses[0]), 1e-3 * losses[0]);  // where there is a leak it shows
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Bool(),
+                         [](const auto& one) { return std::string(one.param ? "lora" : "full"); });
+
+}  // namespace
+}  // namespace rondo::tiny
