@@ -49,7 +49,7 @@ run_checks() {
   local failed=0
   if command -v clang-format >/dev/null; then
     say "format"
-    (cd "$root" && git ls-files -z '*.h' '*.cpp' | xargs -0r clang-format --dry-run -Werror) || failed=1
+    (cd "$root" && git ls-files -z '*.h' '*.cpp' '*.comp' | xargs -0r clang-format --dry-run -Werror) || failed=1
   else
     say "format: not checked, clang-format is not installed (scripts/setup.sh --ci)"
   fi

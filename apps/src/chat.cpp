@@ -58,7 +58,7 @@ class Talk {
       const absl::Status status = take(line.text);
       if (status.ok()) continue;
       if (!lines_.interactive() || !output_.ok()) return output_.ok() ? status : output_;
-      print_error(streams_.err, std::string_view(status.message().data(), status.message().size()));
+      print_error(streams_.err, message_of(status));
     }
     if (lines_.interactive()) show("\n");
     return config_.json ? put_documents() : output_;

@@ -75,7 +75,7 @@ int run_command(const std::vector<std::string>& arguments, const Streams& stream
   const absl::Status status = dispatch(arguments, streams, stop);
   // An interrupted run has said so on the screen: it is no error.
   if (!status.ok() && status.code() != absl::StatusCode::kCancelled) {
-    print_error(streams.err, std::string_view(status.message().data(), status.message().size()));
+    print_error(streams.err, message_of(status));
   }
   return exit_status(status);
 }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "rondo/apps/text.h"
+#include "rondo/base/utf8.h"
 
 namespace rondo::apps {
 namespace {
@@ -42,25 +43,6 @@ struct Range {
 
 bool is_finite(const std::pair<double, double>& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
-}
-
-/// Length of the UTF-8 sequence at text[at], 0 when it is none (RFC 3629).
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2
-                             : first >= 0xE0 && first < 0xF0 ? 3
-                             : first >= 0xF0 && first < 0xF5 ? 4
-                                                             : 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  }
-  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) || (first == 0xF0 && byte(1) < 0x90) ||
-      (first == 0xF4 && byte(1) >= 0x90)) {
-    return 0;
-  }
-  return length;
 }
 
 struct Frame {

@@ -14,6 +14,7 @@
 #include "rondo/apps/output.h"
 #include "rondo/apps/report.h"
 #include "rondo/apps/screen.h"
+#include "rondo/apps/sweep_plot.h"
 #include "rondo/apps/text.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -33,8 +34,7 @@ absl::Status run_train(const Config& config, const Streams& streams, const train
   Screen screen(streams.err, terminal_kind(streams.err), log);
   const absl::StatusOr<train::RunOutcome> outcome = train::run_training(config, screen, stop);
   if (!outcome.ok()) {
-    screen.log("error: " +
-               one_line(std::string_view(outcome.status().message().data(), outcome.status().message().size())) + "\n");
+    screen.log("error: " + one_line(message_of(outcome.status())) + "\n");
     return outcome.status();
   }
   if (outcome->interrupted) {
@@ -125,6 +125,11 @@ void put_notes(const std::vector<std::string>& notes, const Streams& streams) {
 absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
   RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
   put_notes(view.notes, streams);
+  if (!config.plot.empty()) {
+    const std::string title = fmt::format("{}, {}: {} tokens/s", config.model_name_or_path, config.finetuning_type,
+                                          measured ? "measured" : "predicted");
+    RONDO_RETURN_IF_ERROR(write_file_atomically(config.plot, sweep_svg(title, view.lines)));
+  }
   if (config.json) return put_json(streams.out, view.json);
   return put(streams.out, describe_sweep(view.json));
 }
@@ -188,7 +193,7 @@ absl::Status make_report(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const std::string timeline, timeline_of(config, runs.front()));
   const absl::Status written = write_file_atomically(config.output, report_page(runs, timeline));
   if (!written.ok()) {
-    return invalid_input("output: {}", std::string_view(written.message().data(), written.message().size()));
+    return invalid_input("output: {}", message_of(written));
   }
   if (config.json) return put_json(streams.out, Json::object({{"output", config.output}}));
   return put(streams.out, config.output + "\n");

@@ -69,7 +69,7 @@ void HostTimeline::poison(const absl::Status& error) {
   const MutexLock lock(mutex_);
   if (error_code_ != absl::StatusCode::kOk || error.ok()) return;
   error_code_ = error.code();
-  error_message_.assign(error.message().data(), error.message().size());
+  error_message_ = message_of(error);
   changed_.notify_all();
 }
 

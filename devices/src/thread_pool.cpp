@@ -25,13 +25,6 @@ constexpr std::uint32_t kMaxThreads = 1024;
 // Kernels of one program follow each other within microseconds: a short spin saves two context switches a kernel.
 constexpr std::chrono::microseconds kSpin{30};
 
-std::uint32_t usable_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&set)));
-  return std::max(1U, std::thread::hardware_concurrency());
-}
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -54,6 +47,13 @@ bool spin_until(Condition condition) {
 }
 
 }  // namespace
+
+std::uint32_t usable_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&set)));
+  return std::max(1U, std::thread::hardware_concurrency());
+}
 
 class ThreadPool::Impl {
  public:

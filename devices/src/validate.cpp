@@ -1,5 +1,6 @@
 // Checks a recorded OpList: every op against its rule, and the order of reads and writes.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "op_rules.h"
@@ -72,6 +73,28 @@ absl::Status validate(const OpList& list) {
     }
     RONDO_RETURN_IF_ERROR(check_op(list, place));
     RONDO_RETURN_IF_ERROR(check_order(list, place, traffic));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::string_view backend) {
+  for (const auto& [ids, count] : {std::pair(op.reads.data(), op.reads.size()), {op.writes.data(), op.writes.size()}}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorDesc& tensor = list.tensors[ids[i]];
+      if (tensor.dtype != DType::kFloat16) continue;
+      return unimplemented("op {} has '{}' in fp16; on {} it takes fp32 and bf16", name_of(op.kind), tensor.name,
+                           backend);
+    }
+  }
+  const auto is_float = [](DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16; };
+  const TensorDesc& first = list.tensors[op.reads[0]];
+  if (mixes || !is_float(first.dtype)) return absl::OkStatus();
+  for (std::size_t i = 1; i < op.reads.size(); ++i) {
+    const TensorDesc& tensor = list.tensors[op.reads[i]];
+    const bool is_lse = op.kind == OpKind::kAttentionBackward && i == 4;
+    if (is_lse || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
+    return unimplemented("op {} reads '{}' in {} and '{}' in {}; on {} it takes one dtype only", name_of(op.kind),
+                         first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype), backend);
   }
   return absl::OkStatus();
 }

@@ -12,13 +12,6 @@ using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-Json json_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  Json json = Json::parse(outcome.out, nullptr, false);
-  EXPECT_TRUE(json.is_object()) << outcome.out;
-  return json;
-}
-
 TEST(ExactMatch, TrainedAnswers_AreCounted) {
   const Workspace workspace;
   ASSERT_EQ(workspace.run(train({"--max_steps=60", "--lr=3e-3", "--batch_size=3", "--finetuning_type=full"})).status,

@@ -31,13 +31,6 @@ Outcome piped(const Workspace& workspace, const Words& arguments, const std::str
   return process.wait();
 }
 
-Json json_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  Json json = Json::parse(outcome.out, nullptr, false);
-  EXPECT_TRUE(json.is_object()) << outcome.out;
-  return json;
-}
-
 TEST(ChatPipe, FirstTurn_IsWhatGenerateSays) {
   const Workspace workspace;
   const Outcome said = piped(workspace, chat(), "Name a colour.\n");

@@ -17,17 +17,11 @@ void make_gguf(const Workspace& workspace, const std::string& file = "m.gguf", c
   EXPECT_EQ(made.status, 0) << made.err;
 }
 
-Json json_of(const Workspace& workspace, const Words& words) {
-  const Outcome outcome = workspace.run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out, nullptr, false);
-}
-
 Json answer(const Workspace& workspace, const std::string& model, const Words& more = {}) {
   Words words = {"generate",      "--model=" + model,    "--prompt=Name a colour, na\u00efve \u4f60!",
                  "--devices=cpu", "--max_new_tokens=24", "--json"};
   words.insert(words.end(), more.begin(), more.end());
-  return json_of(workspace, words);
+  return json_of(workspace.run(words));
 }
 
 TEST(Gguf, Exported_AnswersAsTheDirectory) {
@@ -51,16 +45,16 @@ TEST(Gguf, EveryVerb_GivesWhatTheDirectoryGives) {
                                      {"data", "--dataset=chats.jsonl", "--samples=3", "--json"}};
   for (Words words : kVerbs) {
     words.emplace_back("--model=model");
-    const Json expected = json_of(workspace, words);
+    const Json expected = json_of(workspace.run(words));
     for (const char* place : {"folder/only.gguf", "folder"}) {
       words.back() = std::string("--model=") + place;
-      EXPECT_EQ(json_of(workspace, words), expected) << words[0] << place;
+      EXPECT_EQ(json_of(workspace.run(words)), expected) << words[0] << place;
     }
   }
   Words plan = {"plan", "--devices=timed:rtx4090", "--json", "--model=model"};
-  const Json expected = json_of(workspace, plan);
+  const Json expected = json_of(workspace.run(plan));
   plan.back() = "--model=folder/only.gguf";
-  EXPECT_EQ(json_of(workspace, plan)["layers"], expected["layers"]);
+  EXPECT_EQ(json_of(workspace.run(plan))["layers"], expected["layers"]);
 }
 
 TEST(Gguf, LoraTraining_LeavesTheSameAdapter) {

@@ -2,32 +2,19 @@
 // beside it.
 #include <gmock/gmock.h>
 
-#include <cstdio>
 #include <filesystem>
 
+#include "shell.h"
 #include "workspace.h"
 
 namespace rondo::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using test::shell;
+using test::Shown;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-struct Shown {
-  int status = -1;
-  std::string output;
-};
-
-Shown shell(const std::string& command) {
-  Shown shown;
-  std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
-  if (pipe == nullptr) return shown;
-  char buffer[4096];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) shown.output.append(buffer, got);
-  shown.status = ::pclose(pipe);
-  return shown;
-}
 
 /// A folder that is gone at the end.
 class Folder {

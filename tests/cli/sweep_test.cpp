@@ -23,11 +23,6 @@ constexpr const char* kHosts =
     "even: {memory_bytes: 17179869184, memory_bandwidth: 2e10, optimizer_parameters_per_second: 1e9, disk_bandwidth: "
     "0}\n";
 
-Json json_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out, nullptr, false);
-}
-
 TEST(Sweep, PlanOverBatchesAndPools_IsThePlansOfItsPoints) {
   const Workspace workspace;
   workspace.write("cards.yaml", kCards);

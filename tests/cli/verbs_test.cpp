@@ -16,13 +16,6 @@ using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-Json json_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  Json json = Json::parse(outcome.out, nullptr, false);
-  EXPECT_TRUE(json.is_object()) << outcome.out;
-  return json;
-}
-
 TEST(Program, VersionAndHelp_GoToStandardOutput) {
   const Workspace workspace;
   EXPECT_THAT(workspace.run({"--version"}).out, StartsWith("rondo "));

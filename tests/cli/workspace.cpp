@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace rondo::cli {
 namespace {
@@ -63,6 +64,13 @@ std::map<std::string, std::string> Workspace::snapshot() const {
     files[entry.path().string()] = entry.is_regular_file() ? slurp(entry.path().string()) : std::string("no file");
   }
   return files;
+}
+
+nlohmann::json json_of(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  nlohmann::json json = nlohmann::json::parse(outcome.out, nullptr, false);
+  EXPECT_TRUE(json.is_object()) << outcome.out;
+  return json;
 }
 
 Words train(const Words& more) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Workspace {
  private:
   std::filesystem::path folder_;
 };
+
+/// What a command that succeeds gives with --json.
+nlohmann::json json_of(const Outcome& outcome);
 
 /// `rondo train` on the workspace's model and data into `out`, one short step on the CPU.
 Words train(const Words& more = {});

@@ -6,20 +6,13 @@
 
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
 
 using devices::DType;
 using testing::HasSubstr;
-
-struct Variant {
-  const char* name;
-  bool lora = false;
-  DType dtype = DType::kBfloat16;
-  bool tied = false;
-};
-void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
 class OnDisk : public testing::TestWithParam<Variant> {
  protected:
@@ -31,8 +24,7 @@ class OnDisk : public testing::TestWithParam<Variant> {
   static std::string fast(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
 
   const data::Dataset dataset_ = random_samples(61, 5, 60, 24);
-  const model::Architecture model_ = *model::Architecture::make(
-      small_config(GetParam().tied), GetParam().lora ? lora(GetParam().dtype) : full(GetParam().dtype));
+  const model::Architecture model_ = model_of(GetParam());
   Job job_;
 };
 

@@ -6,21 +6,13 @@
 
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
 
 using devices::DType;
 using partition::Keep;
-
-struct Variant {
-  const char* name;
-  bool lora = false;
-  DType dtype = DType::kFloat32;
-  bool tied = false;
-  std::uint32_t group = 16;
-};
-void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
 constexpr std::uint32_t kMicrobatches = 7;
 
@@ -40,10 +32,7 @@ const std::vector<Variant>& variants() {
 /// What a variant's runs share.
 class Bench {
  public:
-  explicit Bench(const Variant& variant)
-      : dataset_(random_samples(61, 5, 64, 24)),
-        model_(*model::Architecture::make(small_config(variant.tied),
-                                          variant.lora ? lora(variant.dtype) : full(variant.dtype))) {
+  explicit Bench(const Variant& variant) : dataset_(random_samples(61, 5, 64, 24)), model_(model_of(variant)) {
     job_.steps = steps_of(dataset_, {kMicrobatches, kMicrobatches, 4});
     job_.reduction_group = variant.group;
     job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };

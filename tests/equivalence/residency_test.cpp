@@ -5,19 +5,12 @@
 
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
 
 using devices::DType;
-
-struct Variant {
-  const char* name;
-  bool lora = false;
-  DType dtype = DType::kBfloat16;
-  bool tied = false;
-  std::uint32_t group = 16;
-};
 
 class Residents : public testing::TestWithParam<Variant> {
  protected:
@@ -29,8 +22,7 @@ class Residents : public testing::TestWithParam<Variant> {
   static std::string cards(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
 
   const data::Dataset dataset_ = random_samples(61, 5, 72, 24);
-  const model::Architecture model_ = *model::Architecture::make(
-      small_config(GetParam().tied), GetParam().lora ? lora(GetParam().dtype) : full(GetParam().dtype));
+  const model::Architecture model_ = model_of(GetParam());
   Job job_;
   const Stages stages_ = {{0, 2, 3}, 6, {4, 1}};
 };

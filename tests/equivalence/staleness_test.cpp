@@ -6,19 +6,12 @@
 #include "rondo/train/checkpoint.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
 
 using devices::DType;
-
-struct Variant {
-  const char* name;
-  bool lora = false;
-  DType dtype = DType::kBfloat16;
-  bool tied = false;
-};
-void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
 class Staleness : public testing::TestWithParam<Variant> {
  protected:
@@ -55,8 +48,7 @@ class Staleness : public testing::TestWithParam<Variant> {
   const std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("rondo_stale_" + std::to_string(::getpid()));
   const data::Dataset dataset_ = random_samples(61, 7, 50, 24);
-  const model::Architecture model_ = *model::Architecture::make(
-      small_config(GetParam().tied), GetParam().lora ? lora(GetParam().dtype) : full(GetParam().dtype));
+  const model::Architecture model_ = model_of(GetParam());
   Job job_;
   Job exact_;
 };
@@ -128,7 +120,7 @@ TEST_P(Staleness, Resumed_GoesOnBitForBit) {
     train::TrainerState state;
     state.global_step = 3;
     state.updates = (*first)->executor().updates();
-    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), folder_);
+    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), Documents(folder_));
     ASSERT_TRUE(written.ok()) << written;
   }
   auto second = TinyRun::make(model_, job_, {"after"});
@@ -152,7 +144,7 @@ TEST_P(Staleness, CheckpointOfAnExactRun_IsRefusedByName) {
   (*exact)->executor().drain_and_wait();
   train::TrainerState written;
   written.global_step = written.updates = 1;
-  ASSERT_TRUE(train::write_checkpoint(folder_, written, model_, (*exact)->store(), folder_).ok());
+  ASSERT_TRUE(train::write_checkpoint(folder_, written, model_, (*exact)->store(), Documents(folder_)).ok());
   auto stale = TinyRun::make(model_, job_, {"stale"});
   ASSERT_TRUE(stale.ok()) << stale.status();
   const auto state = train::read_checkpoint(*train::newest_checkpoint(folder_), model_, (*stale)->store());

@@ -7,6 +7,7 @@
 #include "rondo/devices/vulkan/vulkan_device.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
@@ -23,23 +24,13 @@ std::optional<std::string> usable_card() {
   return std::nullopt;
 }
 
-struct Variant {
-  const char* name;
-  bool lora;
-  DType dtype;
-  bool tied;
-};
-void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
-
 class VulkanPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
     if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
     card_ = *usable_card();
-    const Variant& variant = GetParam();
     const data::Dataset dataset = random_samples(61, 5, 32, 24);
-    model_.emplace(*model::Architecture::make(small_config(variant.tied),
-                                              variant.lora ? lora(variant.dtype) : full(variant.dtype)));
+    model_.emplace(model_of(GetParam()));
     job_.steps = steps_of(dataset, {5, 5, 3});
     job_.reduction_group = 2;
     job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };

@@ -257,8 +257,8 @@ absl::Status Crew::take_over(const Loss& loss) {
     const MutexLock lock(mutex_);
     if (!error_.ok()) return error_;
   }
-  const std::string lost = fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name,
-                                       std::string_view(loss.why.message().data(), loss.why.message().size()));
+  const std::string lost =
+      fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name, message_of(loss.why));
   const std::vector<std::uint32_t> slots = unfinished_slots(loss.device);
   std::string note = lost;
   absl::Status status;

@@ -177,8 +177,6 @@ class StepExecutor::Impl {
   }
 
  private:
-  static std::string text_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
-
   /// A step that was begun and is not finished.
   struct Begun {
     std::uint64_t target_tokens = 0;  // 0: it is skipped
@@ -190,7 +188,7 @@ class StepExecutor::Impl {
   absl::Status finish_job(const UpdateSettings& settings, StepResult& result) {
     RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather());
     if (!gathered.finite.ok() && parts_.recovery.enabled()) {
-      notes_.push_back(fmt::format("{}; the step is repeated{}", text_of(gathered.finite),
+      notes_.push_back(fmt::format("{}; the step is repeated{}", message_of(gathered.finite),
                                    plan_.devices.size() > 1 ? ", each slot on another device" : ""));
       retries_ += plan_.slots.size();
       elsewhere_ = true;

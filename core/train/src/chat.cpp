@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "answer.h"
 #include "rondo/base/status.h"
 #include "rondo/train/generator.h"
 #include "rondo/train/session.h"
-#include "text_stream.h"
 
 namespace rondo::train {
 namespace {
@@ -93,17 +93,8 @@ class Chat::Impl {
 
  private:
   absl::StatusOr<std::vector<data::TokenId>> prompt_ids(const Json& messages) const {
-    Json context = data::template_context(text_->tokenizer);
-    context["messages"] = messages;
-    context["add_generation_prompt"] = true;
-    RONDO_ASSIGN_OR_RETURN(const std::string rendered, text_->chat_template->render(context));
-    std::vector<data::TokenId> ids = text_->tokenizer.encode(rendered, false).ids;
-    if (ids.empty()) return invalid_input("the turn: it gives no token");
-    const auto vocabulary = static_cast<std::int32_t>(open_.architecture->config().vocab_size);
-    if (std::ranges::max(ids) >= vocabulary) {
-      return invalid_input("the turn: token {} lies outside the model's vocabulary of {}", std::ranges::max(ids),
-                           vocabulary);
-    }
+    RONDO_ASSIGN_OR_RETURN(std::vector<data::TokenId> ids, conversation_ids(*text_, messages));
+    RONDO_RETURN_IF_ERROR(check_prompt("the turn", ids, open_.architecture->config()));
     return ids;
   }
 
@@ -118,27 +109,12 @@ class Chat::Impl {
 
   absl::Status generate(Side& side, const std::function<void(std::string_view)>& on_text, const std::atomic<bool>& stop,
                         ChatAnswer& answer) {
-    SamplingOptions options;
+    SamplingOptions options = sampling_options(config_, stop_ids_);
     const auto prompt_tokens = static_cast<std::uint32_t>(answer.prompt_ids.size());
     options.max_new_tokens = std::min(config_.max_new_tokens, capacity_ - prompt_tokens);
-    options.temperature = config_.temperature;
-    options.top_k = config_.top_k;
-    options.top_p = config_.top_p;
-    options.seed = config_.seed;
-    options.stop_ids = stop_ids_;
     options.stop = &stop;
-    TextStream stream(text_->tokenizer);
-    const auto show = [&](std::int32_t id) {
-      const std::string piece = stream.add(id);
-      if (on_text && !piece.empty()) on_text(piece);
-    };
-    RONDO_ASSIGN_OR_RETURN(answer.token_ids, side.generator->generate(answer.prompt_ids, options, show));
-    if (const std::string rest = stream.rest(); on_text && !rest.empty()) on_text(rest);
-    answer.text = stream.text();
+    RONDO_RETURN_IF_ERROR(give_answer(*side.generator, text_->tokenizer, options, on_text, answer));
     answer.reused_tokens = side.generator->reused_tokens();
-    const bool ended = !answer.token_ids.empty() && std::ranges::count(stop_ids_, answer.token_ids.back()) > 0;
-    const bool full = answer.token_ids.size() == options.max_new_tokens;
-    answer.finish_reason = ended ? "stop" : full ? "length" : "interrupted";
     return absl::OkStatus();
   }
 

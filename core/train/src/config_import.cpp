@@ -75,7 +75,7 @@ bool Import::take(const std::string& theirs, const std::string& ours, const std:
       key == nullptr ? invalid_input("{}: unknown", ours) : set_value(*key, value, ours, checked_);
   if (!status.ok()) {
     checked_ = std::move(before);
-    tell(theirs, "not understood", std::string(status.message()));
+    tell(theirs, "not understood", message_of(status));
     return false;
   }
   const std::string written = value_text(checked_, *key);
@@ -190,7 +190,7 @@ std::string missing_of(const Import& import) {
     if (key == nullptr || !set_value(*key, value, name, config).ok()) return name;
     origins[name] = name;
   }
-  return std::string(check_together("train", config, origins).message());
+  return message_of(check_together("train", config, origins));
 }
 
 absl::StatusOr<ImportedConfig> translate(const train::Config& config, const std::string& text) {

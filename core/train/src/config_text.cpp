@@ -1,4 +1,4 @@
-// Text in values and messages: trimming, quoting, checking that it is UTF-8.
+// Text in values and messages: trimming, quoting.
 #include "config_text.h"
 
 #include <fmt/format.h>
@@ -6,28 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
+
+#include "rondo/base/utf8.h"
 
 namespace rondo::train::config {
-namespace {
-
-/// Bytes of the UTF-8 sequence at `text[at]`; 0 when there is none.
-std::size_t sequence_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const std::uint8_t lead = byte(at);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || at + length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  const std::uint8_t second = byte(at + 1);
-  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90)) return 0;  // longer than needed
-  if ((lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f)) return 0;  // surrogates, past U+10FFFF
-  return length;
-}
-
-}  // namespace
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
@@ -43,7 +25,7 @@ std::string printable(std::string_view text) {
       result += "...";
       break;
     }
-    const std::size_t length = sequence_length(text, at);
+    const std::size_t length = utf8_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     if (length == 0 || byte < 0x20 || byte == 0x7f) {
       result += fmt::format("\\x{:02x}", byte);
@@ -57,15 +39,6 @@ std::string printable(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) { return "'" + printable(text) + "'"; }
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = sequence_length(text, at);
-    if (length == 0) return false;
-    at += length;
-  }
-  return true;
-}
 
 std::vector<std::string> elements_of(std::string_view list) {
   std::vector<std::string> elements;

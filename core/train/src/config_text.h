@@ -19,9 +19,6 @@ std::string printable(std::string_view text);
 /// The same in single quotes.
 std::string in_quotes(std::string_view text);
 
-/// Whole, shortest-form UTF-8 without surrogates.
-bool is_utf8(std::string_view text);
-
 /// The elements of a list with commas between them; none of an empty one.
 std::vector<std::string> elements_of(std::string_view list);
 

@@ -11,6 +11,7 @@
 #include "config_text.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/base/utf8.h"
 
 namespace rondo::train::config {
 namespace {

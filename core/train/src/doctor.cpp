@@ -3,32 +3,30 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "rondo/base/status.h"
 #include "rondo/base/units.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/pool.h"
+#include "rondo/devices/speed_cache.h"
+#include "rondo/devices/thread_pool.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
 #include "rondo/offload/scratch_file.h"
+#include "rondo/train/model_place.h"
 
 namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
 using Findings = std::vector<Finding>;
-
-std::string message_of(const absl::Status& status) {
-  return std::string(status.message().data(), status.message().size());
-}
 
 /// The text after "name :" of the first such line of a file of /proc; empty when there is none.
 std::string proc_line(const char* file, std::string_view name) {
@@ -47,13 +45,6 @@ bool has_word(const std::string& words, std::string_view word) {
   return (" " + words + " ").find(fmt::format(" {} ", word)) != std::string::npos;
 }
 
-std::size_t usable_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<std::size_t>(CPU_COUNT(&set));
-}
-
 void look_at_processor(Findings& findings) {
   const std::string flags = proc_line("/proc/cpuinfo", "flags");
   std::string units;
@@ -67,7 +58,8 @@ void look_at_processor(Findings& findings) {
                         fmt::format("{} has no AVX2 and FMA, which the host's arithmetic needs", name)});
     return;
   }
-  findings.push_back({Health::kOk, "processor", fmt::format("{}, {} threads,{}", name, usable_threads(), units)});
+  findings.push_back(
+      {Health::kOk, "processor", fmt::format("{}, {} threads,{}", name, devices::usable_threads(), units)});
 }
 
 /// The limit of this process's control group; 0: none.
@@ -261,18 +253,14 @@ void look_at_disk_speed(const std::string& nvme_path, Findings& findings) {
                       slow ? text + "; steps will wait for it: `rondo plan` tells how long" : text});
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 void look_at_caches(Findings& findings) {
-  const std::string home = variable("HOME").empty() ? "." : variable("HOME");
-  const std::string base = variable("XDG_CACHE_HOME").empty() ? home + "/.cache" : variable("XDG_CACHE_HOME");
-  look_at_folder("cache", base + "/rondo", Health::kAdvice,
-                 "measured speeds will not be remembered: name a folder in XDG_CACHE_HOME", findings);
-  std::string hub = variable("HF_HUB_CACHE");
-  if (hub.empty()) hub = (variable("HF_HOME").empty() ? home + "/.cache/huggingface" : variable("HF_HOME")) + "/hub";
+  const char* const forgets = "measured speeds will not be remembered: name a folder in XDG_CACHE_HOME";
+  if (const fs::path speeds = devices::SpeedCache::of_user().file(); speeds.empty()) {
+    findings.push_back({Health::kAdvice, "cache", forgets});
+  } else {
+    look_at_folder("cache", speeds.parent_path().string(), Health::kAdvice, forgets, findings);
+  }
+  const std::string hub = hub_cache().string();
   std::error_code error;
   std::size_t models = 0;
   for (const auto& entry : fs::directory_iterator(hub, error)) {

@@ -20,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path hub_cache() {
-  if (const char* cache = std::getenv("HF_HUB_CACHE"); cache != nullptr && *cache != '\0') return cache;
-  if (const char* home = std::getenv("HF_HOME"); home != nullptr && *home != '\0') return fs::path(home) / "hub";
-  const char* home = std::getenv("HOME");
-  return fs::path(home != nullptr ? home : ".") / ".cache" / "huggingface" / "hub";
-}
-
 std::string trimmed(std::string text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
   return text;
@@ -131,6 +124,13 @@ absl::StatusOr<fs::path> find_in_cache(const std::string& id, const std::string&
 }
 
 }  // namespace
+
+fs::path hub_cache() {
+  if (const char* cache = std::getenv("HF_HUB_CACHE"); cache != nullptr && *cache != '\0') return cache;
+  if (const char* home = std::getenv("HF_HOME"); home != nullptr && *home != '\0') return fs::path(home) / "hub";
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : ".") / ".cache" / "huggingface" / "hub";
+}
 
 absl::StatusOr<fs::path> find_model(const std::string& name_or_path, const std::string& revision) {
   std::error_code ignored;

@@ -87,7 +87,7 @@ absl::Status prepare_output_dir(const Config& config) {
   // It says that the run has come to its end.
   std::filesystem::remove(folder / kStateFile, error);
   const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));
-  if (!writable.ok()) return absl::InvalidArgumentError("output_dir: " + std::string(writable.message()));
+  if (!writable.ok()) return absl::InvalidArgumentError("output_dir: " + message_of(writable));
   return absl::OkStatus();
 }
 

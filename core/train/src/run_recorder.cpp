@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "rondo/base/status.h"
+
 namespace rondo::train {
 namespace {
 
@@ -66,8 +68,7 @@ void RunRecorder::end(const absl::StatusOr<RunOutcome>& outcome) {
 
 void RunRecorder::give_up(const absl::Status& status) {
   store_.reset();
-  next_.on_note(fmt::format("`rondo runs` will not know this run: {}",
-                            std::string_view(status.message().data(), status.message().size())));
+  next_.on_note(fmt::format("`rondo runs` will not know this run: {}", message_of(status)));
 }
 
 }  // namespace rondo::train

@@ -1,5 +1,5 @@
 // The key sweep of the verbs plan and profile: the same run over several global batches and pools, where its throughput
-// bends, and a picture of it.
+// bends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,11 +9,9 @@
 
 #include "config_sweep.h"
 #include "plan_document.h"
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
-#include "sweep_plot.h"
 
 namespace rondo::train {
 namespace {
@@ -21,8 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kKnee = 0.95;  // share of a pool's best throughput
-
-std::string text_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
 
 /// Opens once what all points share.
 class PlanSweep {
@@ -124,7 +120,6 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
   if (!measured && !config.dataset.empty() && !plans.reads_data()) view.notes.push_back(dataset_not_read(config));
   Json points = Json::array();
   Json knees = Json::array();
-  std::vector<SweepLine> lines;
   absl::Status refusal;
   for (const std::string& devices : sweep.devices) {
     std::vector<absl::StatusOr<Json>> planned;
@@ -144,7 +139,7 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
         point.update(*found);
         line.points.emplace_back(batch, found->at("tokens_per_second").get<double>());
       } else if (found.status().code() == absl::StatusCode::kResourceExhausted) {
-        point["error"] = text_of(found.status());
+        point["error"] = message_of(found.status());
         refusal = found.status();
       } else {
         return found.status();
@@ -153,15 +148,10 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
     }
     line.knee = knee_of(line);
     if (line.knee > 0) knees.push_back({{"devices", devices}, {"global_batch", line.knee}});
-    lines.push_back(std::move(line));
+    view.lines.push_back(std::move(line));
   }
   if (knees.empty()) return refusal;
   view.json = {{"sweep", std::move(points)}, {"knees", std::move(knees)}};
-  if (!config.plot.empty()) {
-    const std::string title = fmt::format("{}, {}: {} tokens/s", config.model_name_or_path, config.finetuning_type,
-                                          measured ? "measured" : "predicted");
-    RONDO_RETURN_IF_ERROR(write_file_atomically(config.plot, sweep_svg(title, lines)));
-  }
   return view;
 }
 

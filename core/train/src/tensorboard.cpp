@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "rondo/base/status.h"
+
 namespace rondo::train {
 
 bool reports_to_tensorboard(const Config& config) {
@@ -50,8 +52,7 @@ void TensorboardReporter::write(std::uint64_t step, const Scalars& scalars) {
 
 void TensorboardReporter::give_up(const absl::Status& status) {
   file_.reset();
-  next_.on_note(fmt::format("TensorBoard gets nothing more of this run: {}",
-                            std::string_view(status.message().data(), status.message().size())));
+  next_.on_note(fmt::format("TensorBoard gets nothing more of this run: {}", message_of(status)));
 }
 
 }  // namespace rondo::train

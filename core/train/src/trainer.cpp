@@ -272,14 +272,11 @@ absl::Status Trainer::stop_with(const absl::Status& error) {
   if (config_.dry_run || machine_.phantom || state_.global_step == first_step_) return error;
   executor_->drain_and_wait();
   if (!executor_->update_status().ok()) return error;  // the checkpoint before stands
-  const auto text = [](const absl::Status& status) {
-    return std::string_view(status.message().data(), status.message().size());
-  };
   if (state_.global_step != saved_step_) {
     const absl::Status saved = save(state_.global_step);
-    if (!saved.ok()) return absl::Status(error.code(), fmt::format("{}; and {}", text(error), text(saved)));
+    if (!saved.ok()) return absl::Status(error.code(), fmt::format("{}; and {}", message_of(error), message_of(saved)));
   }
-  return absl::Status(error.code(), fmt::format("{}; the state after step {} is in {}/checkpoint-{}", text(error),
+  return absl::Status(error.code(), fmt::format("{}; the state after step {} is in {}/checkpoint-{}", message_of(error),
                                                 state_.global_step, config_.output_dir, state_.global_step));
 }
 

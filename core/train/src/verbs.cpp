@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "answer.h"
 #include "exact_match.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
@@ -15,7 +16,6 @@
 #include "rondo/train/session.h"
 #include "run_recorder.h"
 #include "tensorboard.h"
-#include "text_stream.h"
 #include "trainer.h"
 
 namespace rondo::train {
@@ -81,11 +81,8 @@ absl::StatusOr<std::vector<data::TokenId>> prompt_ids(const Config& config, cons
     return invalid_input("model_name_or_path: {} has no chat template: use --raw to give the prompt as it is",
                          config.model_name_or_path);
   }
-  nlohmann::ordered_json context = data::template_context(text.tokenizer);
-  context["messages"] = {{{"role", "user"}, {"content", config.prompt}}};
-  context["add_generation_prompt"] = true;
-  RONDO_ASSIGN_OR_RETURN(const std::string rendered, text.chat_template->render(context));
-  return text.tokenizer.encode(rendered, false).ids;
+  const nlohmann::ordered_json turn = {{"role", "user"}, {"content", config.prompt}};
+  return conversation_ids(text, nlohmann::ordered_json::array({turn}));
 }
 
 }  // namespace
@@ -97,34 +94,14 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
   Generation generation;
   RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
-  if (generation.prompt_ids.empty()) return invalid_input("prompt: it gives no token");
-  const auto vocabulary = static_cast<std::int32_t>(open.architecture->config().vocab_size);
-  if (std::ranges::max(generation.prompt_ids) >= vocabulary) {
-    return invalid_input("prompt: token {} lies outside the model's vocabulary of {}",
-                         std::ranges::max(generation.prompt_ids), vocabulary);
-  }
+  RONDO_RETURN_IF_ERROR(check_prompt("prompt", generation.prompt_ids, open.architecture->config()));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
-  SamplingOptions options;
-  options.max_new_tokens = config.max_new_tokens;
-  options.temperature = config.temperature;
-  options.top_k = config.top_k;
-  options.top_p = config.top_p;
-  options.seed = config.seed;
-  options.stop_ids = model::load_stop_ids(open.documents, open.architecture->config());
+  const SamplingOptions options =
+      sampling_options(config, model::load_stop_ids(open.documents, open.architecture->config()));
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
                                                                prompt_tokens, prompt_tokens + config.max_new_tokens));
-  TextStream stream(text.tokenizer);
-  const auto show = [&](std::int32_t id) {
-    const std::string piece = stream.add(id);
-    if (on_text && !piece.empty()) on_text(piece);
-  };
-  RONDO_ASSIGN_OR_RETURN(generation.token_ids, generator->generate(generation.prompt_ids, options, show));
-  generation.text = stream.text();
-  if (const std::string rest = stream.rest(); on_text && !rest.empty()) on_text(rest);
-  const bool stopped =
-      !generation.token_ids.empty() && std::ranges::count(options.stop_ids, generation.token_ids.back()) > 0;
-  generation.finish_reason = stopped ? "stop" : "length";
+  RONDO_RETURN_IF_ERROR(give_answer(*generator, text.tokenizer, options, on_text, generation));
   return generation;
 }
 

@@ -67,6 +67,21 @@ class ABSL_SCOPED_LOCKABLE PermitLock {
   Permit& permit_;
 };
 
+/// Kernels that have a storage for each operand; others take one for all.
+bool mixes_storage(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+    case OpKind::kEmbeddingBackward:
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kMatMulWeightGradient:
+    case OpKind::kCrossEntropy:
+      return true;
+    default:
+      return false;
+  }
+}
+
 class CpuProgram final : public Program {
  public:
   CpuProgram(const OpList& list, const ArenaLayout& layout, std::uint32_t members)
@@ -82,7 +97,9 @@ class CpuProgram final : public Program {
   absl::Status run(ThreadPool& pool, const Bindings& bindings, const BufferView& scratch) const;
 
  private:
-  absl::Status check_storage(const Op& op) const;
+  absl::Status check_storage(const Op& op) const {
+    return devices::check_storage(list_, op, mixes_storage(op.kind), "the CPU");
+  }
   PreparedOr prepare_op(const Op& op, const Engines& engines) const;
   PreparedOr prepare_pair(const ProductPair& pair, const Engines& engines) const;
   absl::Status check(const Bindings& bindings) const;
@@ -93,42 +110,6 @@ class CpuProgram final : public Program {
   std::unique_ptr<TileEngine> narrow_;
   std::vector<std::unique_ptr<PreparedOp>> prepared_;
 };
-
-/// The kernels that take one storage for all their operands.
-bool mixes_storage(OpKind kind) {
-  switch (kind) {
-    case OpKind::kEmbedding:
-    case OpKind::kEmbeddingBackward:
-    case OpKind::kMatMul:
-    case OpKind::kMatMulInputGradient:
-    case OpKind::kMatMulWeightGradient:
-    case OpKind::kCrossEntropy:
-      return true;
-    default:
-      return false;
-  }
-}
-
-absl::Status CpuProgram::check_storage(const Op& op) const {
-  for (const auto& [ids, count] : {std::pair(op.reads.data(), op.reads.size()), {op.writes.data(), op.writes.size()}}) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const TensorDesc& tensor = list_.tensors[ids[i]];
-      if (tensor.dtype != DType::kFloat16) continue;
-      return unimplemented("op {} has '{}' in fp16; the CPU computes in fp32 and bf16", name_of(op.kind), tensor.name);
-    }
-  }
-  if (mixes_storage(op.kind)) return absl::OkStatus();
-  const TensorDesc& first = list_.tensors[op.reads[0]];
-  for (std::size_t i = 1; i < op.reads.size(); ++i) {
-    const TensorDesc& tensor = list_.tensors[op.reads[i]];
-    const bool is_lse = op.kind == OpKind::kAttentionBackward && i == 4;
-    const bool is_float = tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kBfloat16;
-    if (is_lse || !is_float || tensor.dtype == first.dtype) continue;
-    return unimplemented("op {} reads '{}' in {} and '{}' in {}; the CPU has it for one dtype only", name_of(op.kind),
-                         first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype));
-  }
-  return absl::OkStatus();
-}
 
 PreparedOr CpuProgram::prepare_pair(const ProductPair& pair, const Engines& engines) const {
   RONDO_RETURN_IF_ERROR(check_storage(list_.ops[pair.first]));

@@ -147,30 +147,30 @@ absl::Status RowProduct::prepare_block(const Block& block) const {
 }
 
 TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const {
-  TileShape tile;
-  tile.rows = rows;
-  tile.columns = columns;
+  TileShape tile = whole_tile(rows, columns, shape_.inner, shape_.b_transposed, convert_b_);
   tile.inner = block.inner;
-  tile.lda = shape_.inner;
-  tile.b_transposed = shape_.b_transposed;
-  tile.ldb = shape_.b_transposed ? shape_.inner : (convert_b_ ? columns : shape_.columns);
-  tile.ldc = shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns;
   tile.accumulate = block.k > 0;
   return tile;
 }
 
 TileShape RowProduct::side_tile_shape(std::int64_t rows, std::int64_t columns) const {
   const SideShape& side = shape_.side;
+  TileShape tile = whole_tile(rows, columns, side.inner, side.b_transposed, convert_side_b_);
+  tile.accumulate = true;
+  tile.alpha = side.alpha;
+  return tile;
+}
+
+TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed,
+                                 bool b_in_panel) const {
   TileShape tile;
   tile.rows = rows;
   tile.columns = columns;
-  tile.inner = side.inner;
-  tile.lda = side.inner;
-  tile.b_transposed = side.b_transposed;
-  tile.ldb = side.b_transposed ? side.inner : (convert_side_b_ ? columns : shape_.columns);
+  tile.inner = inner;
+  tile.lda = inner;
+  tile.b_transposed = b_transposed;
+  tile.ldb = b_transposed ? inner : (b_in_panel ? columns : shape_.columns);
   tile.ldc = shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns;
-  tile.accumulate = true;
-  tile.alpha = side.alpha;
   return tile;
 }
 

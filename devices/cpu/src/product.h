@@ -96,6 +96,9 @@ class RowProduct {
   std::byte* engine_scratch(const Scratch& scratch, std::uint32_t member) const;
   TileShape tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const;
   TileShape side_tile_shape(std::int64_t rows, std::int64_t columns) const;
+  /// A tile over all of `inner`, of the product or of its side.
+  TileShape whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed,
+                       bool b_in_panel) const;
   absl::Status prepare_block(const Block& block) const;
   absl::Status run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands, const Finish& finish,
                          const Scratch& scratch) const;

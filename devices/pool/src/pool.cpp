@@ -102,8 +102,7 @@ absl::StatusOr<Request> vulkan_request(const std::string& entry) {
   RONDO_ASSIGN_OR_RETURN(const std::size_t index, card_number(entry, "vulkan"));
   const auto cards = vulkan::list_cards();
   if (!cards.ok()) {
-    return invalid_input("devices: '{}': {}; {}", entry,
-                         std::string_view(cards.status().message().data(), cards.status().message().size()), kPossible);
+    return invalid_input("devices: '{}': {}; {}", entry, message_of(cards.status()), kPossible);
   }
   if (index >= cards->size()) {
     return invalid_input("devices: '{}': this machine has {} Vulkan device(s), the last is vulkan:{}", entry,

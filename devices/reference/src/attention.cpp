@@ -2,6 +2,7 @@
 //
 // Query head h reads key head h / (H / Hkv). A query at position i of its sequence sees the keys i - window + 1 ... i.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 

@@ -1,4 +1,5 @@
 // Norm, rotary embedding, gated activation, addition, dropout.
+#include <cmath>
 #include <numbers>
 #include <vector>
 

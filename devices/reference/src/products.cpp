@@ -2,6 +2,7 @@
 //
 // Sums over tokens run in double here, so that the chunks in which kernels add them make no difference.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 

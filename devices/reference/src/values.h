@@ -1,25 +1,15 @@
 // Tensors as the reference sees them: numbers in double, whatever they are stored as, and the sequences of a batch.
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "rondo/base/float16.h"
 #include "rondo/devices/device.h"
 #include "rondo/devices/op.h"
 
 namespace rondo::devices::reference {
-
-inline float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
-
-/// To nearest, ties to even; a NaN stays one.
-inline std::uint16_t to_bfloat16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (std::isnan(x)) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
-}
 
 /// A tensor's elements. Floating storage only; see integers() and keys() for the others.
 class Values {

@@ -5,7 +5,6 @@
 // Workgroups: tiles of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 #include "attention.glsl"
 
 shared vec4 query_tile[kTile * kPitch];

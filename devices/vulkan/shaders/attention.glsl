@@ -3,6 +3,7 @@
 //
 // Channels go by fours, the last filled up with zeros. 64 invocations share out the kTile rows of a tile, kLanes to a
 // row: `row`, and `lane` within it. A lane's fours are lane, lane + kLanes, ...; its columns of scores likewise.
+#include "common.glsl"
 #include "sequences.glsl"
 
 layout(local_size_x = 64) in;

@@ -5,14 +5,13 @@
 // Workgroups: tiles of keys, key heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 #include "attention.glsl"
 
 shared vec4 key_tile[kTile * kPitch];
 shared vec4 value_tile[kTile * kPitch];
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 output_tile[kTile * kPitch];  // do
-shared float chances[kTile * kTile];       // by key, then query
+shared float chances[kTile * kTile];      // by key, then query
 shared float slopes[kTile * kTile];
 shared int seen_from[kTile];  // by query
 

@@ -1,5 +1,5 @@
-// Encoded weights to numbers, see rondo/devices/encoding.h. An invocation eight elements of one block: codes are fetched
-// in words, so that no card has to read single bytes.
+// Encoded weights to numbers, see rondo/devices/encoding.h. An invocation eight elements of one block: codes are
+// fetched in words, so that no card has to read single bytes.
 //
 // slots: encoded, y, constants: the 16 values of NF4's codes, then the 256 of the dynamic map (int8: none, any slot).
 // sizes: elements, then where sections begin, in words. int8: scales. NF4: block codes, block scales, offset.

@@ -1,6 +1,6 @@
-// matmul.comp's products for processors that pose as cards: there memory is read a lane at a time, shared memory too, so
-// that what counts is how much is computed for each read. An invocation computes 8 x 8 elements by itself and reads four
-// at a time; eight of them, two by four, make a tile of 16 x 32.
+// matmul.comp's products for processors that pose as cards: there memory is read a lane at a time, shared memory too,
+// so that what counts is how much is computed for each read. An invocation computes 8 x 8 elements by itself and reads
+// four at a time; eight of them, two by four, make a tile of 16 x 32.
 //
 // Slots, sizes, factors and constants are those of matmul.comp, and so are the sums: rising order of K.
 // Whatever runs along memory (of A: M when transposed, else K; of B: K when transposed, else N) is a multiple of four.

@@ -48,17 +48,24 @@ void add_product(OpLowering& op, const Product& p) {
                      static_cast<std::uint32_t>(parts_of(p.rows, 8 * rows_each)), 1};
 }
 
-}  // namespace
-
-void lower_matmul(OpLowering& op) {
-  const auto& attributes = op.attributes<MatMulAttributes>();
-  const bool forward = op.op().kind == OpKind::kMatMul;
+/// The operands and the factor; what it is a product of is still to be said.
+Product product_of(OpLowering& op) {
   Product p;
   p.a = op.read(0);
   p.b = op.read(1);
   p.out = op.write(0);
   p.type_a = storage_of(op.in(0));
   p.type_b = storage_of(op.in(1));
+  p.alpha = op.attributes<MatMulAttributes>().alpha;
+  return p;
+}
+
+}  // namespace
+
+void lower_matmul(OpLowering& op) {
+  const auto& attributes = op.attributes<MatMulAttributes>();
+  const bool forward = op.op().kind == OpKind::kMatMul;
+  Product p = product_of(op);
   p.type_out = storage_of(op.out(0));
   p.rows = rows_of(op.in(0));
   p.depth = columns_of(op.in(0));
@@ -66,7 +73,6 @@ void lower_matmul(OpLowering& op) {
   p.stride_a = p.depth;
   p.stride_b = op.in(1).shape[1];
   p.transposed_b = forward;
-  p.alpha = attributes.alpha;
   if (attributes.has_bias) {
     p.has_bias = true;
     p.bias = op.read(2);
@@ -81,19 +87,13 @@ void lower_matmul(OpLowering& op) {
 }
 
 void lower_weight_gradient(OpLowering& op) {
-  Product p;
-  p.a = op.read(0);
-  p.b = op.read(1);
-  p.out = op.write(0);
-  p.type_a = storage_of(op.in(0));
-  p.type_b = storage_of(op.in(1));
+  Product p = product_of(op);
   p.rows = columns_of(op.in(0));
   p.columns = columns_of(op.in(1));
   p.depth = rows_of(op.in(0));
   p.stride_a = p.rows;
   p.stride_b = p.columns;
   p.transposed_a = true;
-  p.alpha = op.attributes<MatMulAttributes>().alpha;
   p.accumulate = true;
   add_product(op, p);
 }

@@ -15,9 +15,7 @@ constexpr std::int64_t kMostGroups = 65535;
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kWidestHead = 256;
 
-bool floating(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16; }
-
-/// Kernels with one storage for what they read and write; others have a constant for each operand.
+/// Kernels that have a storage for each operand; others take one for all.
 bool mixes_storage(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbedding:
@@ -81,27 +79,14 @@ bool attends(OpKind kind) {
 std::uint32_t storage_of(const TensorDesc& tensor) { return tensor.dtype == DType::kBfloat16 ? 1 : 0; }
 
 absl::Status Lowering::check(const Op& op) const {
-  const TensorDesc& first = list_.tensors[op.reads[0]];
-  const auto check_one = [&](TensorId id, std::size_t place) -> absl::Status {
+  RONDO_RETURN_IF_ERROR(check_storage(list_, op, mixes_storage(op.kind), "Vulkan"));
+  for (const TensorId id : op.reads) {
     const TensorDesc& tensor = list_.tensors[id];
-    if (tensor.dtype == DType::kFloat16) {
-      return unimplemented("op {} has '{}' in fp16; vulkan devices compute in fp32 and bf16", name_of(op.kind),
-                           tensor.name);
-    }
-    if (tensor.elements() > kMostElements) {
-      return unimplemented("op {} has '{}' of {} elements; vulkan devices take {} at most", name_of(op.kind),
-                           tensor.name, tensor.elements(), kMostElements);
-    }
-    const bool is_lse = op.kind == OpKind::kAttentionBackward && place == 4;
-    if (mixes_storage(op.kind) || is_lse || !floating(tensor.dtype) || !floating(first.dtype)) return absl::OkStatus();
-    if (tensor.dtype == first.dtype) return absl::OkStatus();
-    return unimplemented("op {} reads '{}' in {} and '{}' in {}; vulkan devices have it for one dtype only",
-                         name_of(op.kind), first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype));
-  };
-  for (std::size_t i = 0; i < op.reads.size(); ++i) RONDO_RETURN_IF_ERROR(check_one(op.reads[i], i));
-  for (const TensorId id : op.writes) {
-    if (list_.tensors[id].dtype == DType::kFloat16) RONDO_RETURN_IF_ERROR(check_one(id, 0));
+    if (tensor.elements() <= kMostElements) continue;
+    return unimplemented("op {} has '{}' of {} elements; vulkan devices take {} at most", name_of(op.kind), tensor.name,
+                         tensor.elements(), kMostElements);
   }
+  const TensorDesc& first = list_.tensors[op.reads[0]];
   if (attends(op.kind) && first.shape[2] > kWidestHead) {
     return unimplemented("op {} has heads of {} channels; vulkan devices take {} at most", name_of(op.kind),
                          first.shape[2], kWidestHead);

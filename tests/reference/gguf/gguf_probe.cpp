@@ -70,11 +70,11 @@ absl::Status run(const std::vector<std::string>& words) {
     RONDO_ASSIGN_OR_RETURN(const model::LoraConfig lora, model::load_adapter_config(folder));
     RONDO_ASSIGN_OR_RETURN(const auto files, model::TensorFiles::open_file(folder / "adapter_model.safetensors"));
     RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(config, lora, files));
-    return gguf::export_adapter(words[1], config, lora, files, words[3], words[4]);
+    return gguf::export_adapter(Documents(words[1]), config, lora, files, words[3], words[4]);
   }
   RONDO_ASSIGN_OR_RETURN(const auto files, model::TensorFiles::open_model(words[1]));
   RONDO_RETURN_IF_ERROR(model::check_model_tensors(config, files));
-  return gguf::export_model(words[1], config, files, words[2], words[3]);
+  return gguf::export_model(Documents(words[1]), config, files, words[2], words[3]);
 }
 
 }  // namespace

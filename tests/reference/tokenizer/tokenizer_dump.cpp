@@ -55,7 +55,7 @@ double best_round(const rondo::data::Tokenizer& tokenizer, const std::vector<std
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  const auto tokenizer = rondo::data::Tokenizer::load(argv[1]);
+  const auto tokenizer = rondo::data::Tokenizer::load(rondo::Documents(argv[1]));
   if (!tokenizer.ok()) {
     std::fprintf(stderr, "%s\n", tokenizer.status().ToString().c_str());
     return 1;

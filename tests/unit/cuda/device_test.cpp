@@ -8,6 +8,7 @@
 
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "rondo/base/status.h"
 #include "rondo/devices/host_queue.h"
 
 namespace rondo::devices::cuda::testing {
@@ -16,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string text_of(const absl::Status& status) { return std::string(status.message()); }
 Moment patience() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
 
 constexpr std::int64_t kTokens = 32;
@@ -140,7 +140,7 @@ TEST_F(CudaDevice, ALaunchThatTheDriverRefuses_PoisonsItsAttemptAlone) {
   EXPECT_EQ(good->wait(1, patience()), absl::OkStatus());
   const absl::Status status = failed->wait(1, patience());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(text_of(status), AllOf(HasSubstr("cuda:0"), HasSubstr("layer 3"), HasSubstr("cuLaunchKernel")));
+  EXPECT_THAT(message_of(status), AllOf(HasSubstr("cuda:0"), HasSubstr("layer 3"), HasSubstr("cuLaunchKernel")));
   EXPECT_EQ(follower->wait(1, patience()).message(), status.message());
 }
 
@@ -157,10 +157,10 @@ TEST_F(CudaDevice, AFaultOnTheCard_LosesItForEverything) {
   compute().run(*program, bindings, {}, {good.get(), 1}, {"first"});
   ASSERT_EQ(good->wait(1, patience()), absl::OkStatus());
   compute().run(*program, bindings, {}, {failed.get(), 1}, {"second"});
-  EXPECT_THAT(text_of(failed->wait(1, patience())), AllOf(HasSubstr("lost"), HasSubstr("ILLEGAL_ADDRESS")));
+  EXPECT_THAT(message_of(failed->wait(1, patience())), AllOf(HasSubstr("lost"), HasSubstr("ILLEGAL_ADDRESS")));
   up().clear(bindings.tensors[0], {}, {later.get(), 1}, {"third"});
-  EXPECT_THAT(text_of(later->wait(1, patience())), HasSubstr("lost"));
-  EXPECT_THAT(text_of(device_->allocate(64, MemoryKind::kDevice).status()), HasSubstr("lost"));
+  EXPECT_THAT(message_of(later->wait(1, patience())), HasSubstr("lost"));
+  EXPECT_THAT(message_of(device_->allocate(64, MemoryKind::kDevice).status()), HasSubstr("lost"));
   EXPECT_EQ(good->completed(), 1U);
 }
 
@@ -181,7 +181,7 @@ TEST_F(CudaDevice, AnIdPastTheTable_PoisonsWithTokenAndId) {
   compute().run(*program, bindings, {&uploaded, 1}, {line.get(), 2}, {"embedding"});
   const Point looked_up{line.get(), 2};
   up().clear(bindings.tensors[0], {&looked_up, 1}, {after.get(), 1}, {"next"});
-  EXPECT_THAT(text_of(line->wait(2, patience())), HasSubstr("token 5 has id 7, but the table has 7 rows"));
+  EXPECT_THAT(message_of(line->wait(2, patience())), HasSubstr("token 5 has id 7, but the table has 7 rows"));
   EXPECT_FALSE(after->wait(1, patience()).ok());  // enqueued in good faith, known to be worthless now
   EXPECT_EQ(line->completed(), 1U);
 }
@@ -198,10 +198,10 @@ TEST_F(CudaDevice, WrongBindings_AreRefusedByName) {
   const auto too_small = timeline();
   bindings.tensors[1] = host->view();
   compute().run(*program, bindings, {}, {on_host.get(), 1}, {"run"});
-  EXPECT_THAT(text_of(on_host->wait(1, patience())), HasSubstr("'b'"));
+  EXPECT_THAT(message_of(on_host->wait(1, patience())), HasSubstr("'b'"));
   bindings.tensors[1] = good.part(0, good.size - 4);
   compute().run(*program, bindings, {}, {too_small.get(), 1}, {"run"});
-  EXPECT_THAT(text_of(too_small->wait(1, patience())), AllOf(HasSubstr("'b'"), HasSubstr("5120")));
+  EXPECT_THAT(message_of(too_small->wait(1, patience())), AllOf(HasSubstr("'b'"), HasSubstr("5120")));
   EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
 }
 

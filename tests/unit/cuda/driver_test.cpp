@@ -5,6 +5,7 @@
 #include "card_device.h"
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "rondo/base/status.h"
 
 namespace rondo::devices::cuda::testing {
 namespace {
@@ -12,18 +13,16 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string text_of(const absl::Status& status) { return std::string(status.message()); }
-
 TEST(CudaDriver, NotInstalled_IsSaidWithTheLoadersReason) {
   Driver driver;
   const absl::Status status = fill_driver(driver, nullptr, "libcuda.so.1: cannot open shared object file");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(text_of(status), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("libcuda.so.1")));
+  EXPECT_THAT(message_of(status), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("libcuda.so.1")));
 }
 
 TEST(CudaDriver, WithoutTheWayToLookFunctionsUp_IsTooOld) {
   Driver driver;
-  EXPECT_THAT(text_of(fill_driver(driver, nullptr, "")), HasSubstr("too old"));
+  EXPECT_THAT(message_of(fill_driver(driver, nullptr, "")), HasSubstr("too old"));
 }
 
 TEST(CudaDriver, LackingAFunction_IsNamed) {
@@ -32,7 +31,7 @@ TEST(CudaDriver, LackingAFunction_IsNamed) {
   const absl::Status status = fill_driver(driver, fake_look_up, "");
   fake_lacks("");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(text_of(status), HasSubstr("cuLaunchKernel"));
+  EXPECT_THAT(message_of(status), HasSubstr("cuLaunchKernel"));
 }
 
 TEST(CudaDriver, Complete_HasEveryFunction) {
@@ -45,7 +44,7 @@ TEST(CudaDriver, Complete_HasEveryFunction) {
 TEST(CudaDriver, OnThisMachine_IsFoundOrSaysWhatIsMissing) {
   const absl::StatusOr<std::uint32_t> cards = count_cuda();
   if (cards.ok()) return;
-  EXPECT_FALSE(text_of(cards.status()).empty());
+  EXPECT_FALSE(message_of(cards.status()).empty());
   const absl::Status opened = open_cuda({}).status();
   EXPECT_FALSE(opened.ok());
 }
@@ -63,7 +62,7 @@ class CudaOpening : public ::testing::Test {
 TEST_F(CudaOpening, WithoutKernelsInTheBuild_SaysHowToGetThem) {
   const absl::Status status = open({}, KernelImage{});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(text_of(status), HasSubstr("RONDO_CUDA"));
+  EXPECT_THAT(message_of(status), HasSubstr("RONDO_CUDA"));
 }
 
 TEST_F(CudaOpening, WithADriverOlderThanTheKernels_NamesBothVersions) {
@@ -71,7 +70,7 @@ TEST_F(CudaOpening, WithADriverOlderThanTheKernels_NamesBothVersions) {
   script.driver_version = 12040;
   const absl::Status status = open(script);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(text_of(status), AllOf(HasSubstr("CUDA 12.4"), HasSubstr("13.0")));
+  EXPECT_THAT(message_of(status), AllOf(HasSubstr("CUDA 12.4"), HasSubstr("13.0")));
 }
 
 TEST_F(CudaOpening, OfACardThatIsNotThere_IsBadInput) {
@@ -79,7 +78,7 @@ TEST_F(CudaOpening, OfACardThatIsNotThere_IsBadInput) {
   options.ordinal = 1;
   const absl::Status status = open({}, fake_image(), options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(text_of(status), HasSubstr("no CUDA card 1"));
+  EXPECT_THAT(message_of(status), HasSubstr("no CUDA card 1"));
 }
 
 TEST_F(CudaOpening, OfACardThatTheKernelsAreNotFor_NamesItsArchitecture) {
@@ -91,7 +90,7 @@ TEST_F(CudaOpening, OfACardThatTheKernelsAreNotFor_NamesItsArchitecture) {
   script.fail_result = kNoBinaryForGpu;
   const absl::Status status = open(script);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(text_of(status), AllOf(HasSubstr("sm_61"), HasSubstr("sm_86")));
+  EXPECT_THAT(message_of(status), AllOf(HasSubstr("sm_61"), HasSubstr("sm_86")));
 }
 
 TEST_F(CudaOpening, OfACardWithoutFreeMemory_GivesTheNumbers) {
@@ -99,7 +98,7 @@ TEST_F(CudaOpening, OfACardWithoutFreeMemory_GivesTheNumbers) {
   script.memory = 1U << 20U;
   const absl::Status status = open(script);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(text_of(status), HasSubstr("1048576"));
+  EXPECT_THAT(message_of(status), HasSubstr("1048576"));
 }
 
 /// Each call that can fail while a card is opened: the error comes through and nothing is left behind.
@@ -112,7 +111,7 @@ TEST_P(CudaOpeningFails, AtAnyCall_NamesItAndLeavesNothing) {
   script.fail_result = 304;
   const absl::Status status = open(script);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(text_of(status), HasSubstr(GetParam().first));
+  EXPECT_THAT(message_of(status), HasSubstr(GetParam().first));
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOpeningFails,
                          ::testing::Values(std::pair{"cuInit", 1}, std::pair{"cuDevicePrimaryCtxRetain", 1},

@@ -27,7 +27,7 @@ inline std::filesystem::path data_folder() { return std::filesystem::path(RONDO_
 
 inline Model load_model(const std::string& style) {
   Model model;
-  auto tokenizer = Tokenizer::load(data_folder() / style);
+  auto tokenizer = Tokenizer::load(Documents(data_folder() / style));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   if (tokenizer.ok()) model.tokenizer = std::make_unique<Tokenizer>(*std::move(tokenizer));
   auto chat_template = ChatTemplate::load(data_folder() / style);

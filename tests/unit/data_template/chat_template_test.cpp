@@ -7,13 +7,13 @@
 #include <ctime>
 #include <thread>
 
+#include "rondo/base/status.h"
+
 namespace rondo::data {
 namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
-
-std::string message_of(const absl::Status& status) { return std::string(status.message()); }
 
 std::string parse_error(std::string_view source) {
   const auto parsed = ChatTemplate::parse(source);

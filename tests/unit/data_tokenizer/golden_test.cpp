@@ -77,7 +77,7 @@ class Golden : public testing::TestWithParam<const char*> {};
 TEST_P(Golden, TenThousandStrings_AreTheLibrarys) {
   const std::string root = RONDO_TEST_DATA "/tokenizer/";
   const std::string name = GetParam();
-  const auto tokenizer = Tokenizer::load(root + name);
+  const auto tokenizer = Tokenizer::load(Documents(root + name));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   const std::vector<std::uint64_t> hashes = read_hashes(root + name + "/golden.bin");
   ASSERT_EQ(hashes.size(), kCount + kCount / kEvery);

@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Fields, Refused, testing::ValuesIn(kChanges),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(TokenizerLoad, FileMissing_NamesIt) {
-  const auto tokenizer = Tokenizer::load(std::filesystem::path(testing::TempDir()) / "rondo_no_such_folder");
+  const auto tokenizer = Tokenizer::load(Documents(std::filesystem::path(testing::TempDir()) / "rondo_no_such_folder"));
   EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(tokenizer.status().message()), HasSubstr("tokenizer.json"));
 }
@@ -112,7 +112,7 @@ TEST(TokenizerLoad, TokensAlikeOnceNormalized_AreRefused) {
 TEST(TokenizerLoad, FileCutShort_IsRefusedAtEveryLength) {
   const std::string whole = small_file().dump();
   for (std::size_t size = 0; size < whole.size(); size += 7) {
-    EXPECT_FALSE(Tokenizer::load(folder_with(whole.substr(0, size))).ok()) << size;
+    EXPECT_FALSE(Tokenizer::load(Documents(folder_with(whole.substr(0, size)))).ok()) << size;
   }
 }
 
@@ -130,7 +130,7 @@ TEST(TokenizerLoad, BytesChangedAtRandom_NeverCrashes) {
     std::string damaged = whole;
     const std::size_t changes = 1 + next(3);
     for (std::size_t i = 0; i < changes; ++i) damaged[next(damaged.size())] = kBytes[next(kBytes.size())];
-    const auto tokenizer = Tokenizer::load(folder_with(damaged));
+    const auto tokenizer = Tokenizer::load(Documents(folder_with(damaged)));
     if (!tokenizer.ok()) continue;
     ++loaded;
     const Encoded encoded = tokenizer->encode("abc de<s> \xC3\xA9", true);
@@ -145,7 +145,7 @@ TEST(TokenizerNames, TextObjectAndNull_AreRead) {
   std::ofstream(folder / "tokenizer_config.json") << R"({"bos_token": "<s>", "eos_token": {"content": "</s>"},
     "pad_token": null})";
   std::ofstream(folder / "config.json") << R"({"pad_token_id": 9})";
-  const auto tokenizer = Tokenizer::load(folder);
+  const auto tokenizer = Tokenizer::load(Documents(folder));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   EXPECT_EQ(tokenizer->bos_token(), "<s>");
   EXPECT_EQ(tokenizer->eos_token(), "</s>");
@@ -156,7 +156,7 @@ TEST(TokenizerNames, TextObjectAndNull_AreRead) {
 TEST(TokenizerNames, OnlyTheModelsConfiguration_NamesByIds) {
   const auto folder = folder_with(small_file().dump());
   std::ofstream(folder / "config.json") << R"({"bos_token_id": 9, "eos_token_id": [10, 9], "pad_token_id": 99})";
-  const auto tokenizer = Tokenizer::load(folder);
+  const auto tokenizer = Tokenizer::load(Documents(folder));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   EXPECT_EQ(tokenizer->bos_token(), "<s>");
   EXPECT_EQ(tokenizer->eos_token(), "<t>");
@@ -166,7 +166,7 @@ TEST(TokenizerNames, OnlyTheModelsConfiguration_NamesByIds) {
 TEST(TokenizerNames, NameOfAnotherType_IsRefused) {
   const auto folder = folder_with(small_file().dump());
   std::ofstream(folder / "tokenizer_config.json") << R"({"eos_token": 7})";
-  const auto tokenizer = Tokenizer::load(folder);
+  const auto tokenizer = Tokenizer::load(Documents(folder));
   EXPECT_THAT(std::string(tokenizer.status().message()), HasSubstr("tokenizer_config.json: eos_token: expected"));
 }
 

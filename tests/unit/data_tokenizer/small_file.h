@@ -48,6 +48,8 @@ inline std::filesystem::path folder_with(const std::string& contents) {
   return folder;
 }
 
-inline absl::StatusOr<Tokenizer> load_json(const Json& file) { return Tokenizer::load(folder_with(file.dump())); }
+inline absl::StatusOr<Tokenizer> load_json(const Json& file) {
+  return Tokenizer::load(Documents(folder_with(file.dump())));
+}
 
 }  // namespace rondo::data

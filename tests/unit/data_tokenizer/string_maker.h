@@ -26,7 +26,7 @@ inline std::string unescape(const std::string& line) {
     const char kind = line[++i];
     if (kind == 'u') {
       const std::size_t end = line.find('}', i);
-      tok::append_utf8(out, static_cast<char32_t>(std::stoul(line.substr(i + 2, end - i - 2), nullptr, 16)));
+      append_utf8(out, static_cast<char32_t>(std::stoul(line.substr(i + 2, end - i - 2), nullptr, 16)));
       i = end;
     } else {
       out += kind == 'n' ? '\n' : kind == 'r' ? '\r' : kind == 't' ? '\t' : kind;
@@ -71,7 +71,7 @@ class StringMaker {
   void part(std::string& out) {
     const std::uint64_t kind = next(16);
     if (kind == 0) {
-      tok::append_utf8(out, code_point());
+      append_utf8(out, code_point());
     } else if (kind == 1) {
       const std::string& repeated = fragment();
       const std::uint64_t times = 1 + next(6);

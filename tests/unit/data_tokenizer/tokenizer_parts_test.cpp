@@ -133,8 +133,8 @@ TEST(Utf8, IllFormedSequences_AreReplacedByMaximalParts) {
                        "a\xC0\x80"),
             "\xEF\xBF\xBD"
             "a\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_FALSE(is_valid_utf8("\xF4\x90\x80\x80"));
-  EXPECT_TRUE(is_valid_utf8("\xF4\x8F\xBF\xBF"));
+  EXPECT_FALSE(is_utf8("\xF4\x90\x80\x80"));
+  EXPECT_TRUE(is_utf8("\xF4\x8F\xBF\xBF"));
 }
 
 TEST(TokenTable, ManyKeys_AreFoundAgain) {

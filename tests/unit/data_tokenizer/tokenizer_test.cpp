@@ -136,7 +136,7 @@ TEST(Encode, VeryLongWordsAndRuns_TakeReasonableTime) {
 }
 
 TEST(Encode, FromManyThreads_GivesTheSame) {
-  const auto tokenizer = Tokenizer::load(RONDO_TEST_DATA "/tokenizer/qwen");
+  const auto tokenizer = Tokenizer::load(Documents(RONDO_TEST_DATA "/tokenizer/qwen"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   const std::string text = "The cafe\xCC\x81 <|im_start|> 123 \xE4\xBD\xA0\xE5\xA5\xBD 's";
   const Encoded alone = tokenizer->encode(text, true);

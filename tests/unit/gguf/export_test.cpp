@@ -46,7 +46,7 @@ class ExportModel : public testing::TestWithParam<const char*> {};
 TEST_P(ExportModel, F32_HoldsEveryNumber) {
   const Model m = make_model(GetParam(), fresh_folder());
   const fs::path output = m.folder / "new" / "m.gguf";
-  ASSERT_TRUE(export_model(m.folder, m.config, m.files, "auto", output).ok());
+  ASSERT_TRUE(export_model(Documents(m.folder), m.config, m.files, "auto", output).ok());
   const ReadFile file = read_gguf(output);
   ASSERT_TRUE(file.whole);
   EXPECT_EQ(entries_in(output.parent_path()), 1U);
@@ -72,7 +72,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
 
 TEST_P(ExportModel, Keys_DescribeTheModel) {
   const Model m = make_model(GetParam(), fresh_folder());
-  ASSERT_TRUE(export_model(m.folder, m.config, m.files, "q8_0", m.folder / "m.gguf").ok());
+  ASSERT_TRUE(export_model(Documents(m.folder), m.config, m.files, "q8_0", m.folder / "m.gguf").ok());
   const ReadFile file = read_gguf(m.folder / "m.gguf");
   const std::string arch = GetParam() == std::string("mistral") ? "llama" : GetParam();
   const auto key = [&](const std::string& name) {
@@ -116,7 +116,7 @@ TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
   lora.use_rslora = true;
   const auto files = *model::TensorFiles::open_file(data / "adapter" / "adapter_model.safetensors");
   const fs::path output = fresh_folder() / "a.gguf";
-  ASSERT_TRUE(export_adapter(data / "base", config, lora, files, "auto", output).ok());
+  ASSERT_TRUE(export_adapter(Documents(data / "base"), config, lora, files, "auto", output).ok());
   ReadFile file = read_gguf(output);
   ASSERT_TRUE(file.whole);
   EXPECT_EQ(file.keys["general.type"], "adapter");
@@ -137,7 +137,7 @@ TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
 TEST(ExportModel, OutputThatExists_IsLeftAsItIs) {
   const Model m = make_model("llama", fresh_folder());
   test::put(m.folder / "mine", "x");
-  expect_refused(export_model(m.folder, m.config, m.files, "f32", m.folder / "mine"), {"mine", "exists"});
+  expect_refused(export_model(Documents(m.folder), m.config, m.files, "f32", m.folder / "mine"), {"mine", "exists"});
   EXPECT_EQ(fs::file_size(m.folder / "mine"), 1U);
 }
 
@@ -154,9 +154,10 @@ TEST(ExportModel, NumberTooLarge_IsRefusedWithItsTensorAndNothingLeft) {
               }).ok());
   const auto files = *model::TensorFiles::open_file(changed);
   const std::size_t before = entries_in(m.folder);
-  expect_refused(export_model(m.folder, m.config, files, "f16", m.folder / "m.gguf"), {"lm_head.weight", "f16"});
+  expect_refused(export_model(Documents(m.folder), m.config, files, "f16", m.folder / "m.gguf"),
+                 {"lm_head.weight", "f16"});
   EXPECT_EQ(entries_in(m.folder), before);
-  EXPECT_TRUE(export_model(m.folder, m.config, files, "bf16", m.folder / "m.gguf").ok());
+  EXPECT_TRUE(export_model(Documents(m.folder), m.config, files, "bf16", m.folder / "m.gguf").ok());
 }
 
 TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {

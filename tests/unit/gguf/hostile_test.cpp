@@ -196,7 +196,7 @@ std::string model_bytes(const fs::path& folder, const char* quantization) {
   EXPECT_TRUE(model::init_model(options, folder / "model").ok());
   const auto config = *model::load_config(folder / "model");
   const auto files = *model::TensorFiles::open_model(folder / "model");
-  EXPECT_TRUE(export_model(folder / "model", config, files, quantization, folder / "good.gguf").ok());
+  EXPECT_TRUE(export_model(Documents(folder / "model"), config, files, quantization, folder / "good.gguf").ok());
   return *read_file(folder / "good.gguf");
 }
 

@@ -58,7 +58,7 @@ std::vector<float> values_of(const model::TensorFiles& files, const std::string&
 
 fs::path exported(const Model& m, const std::string& quantization) {
   fs::path file = m.folder.parent_path() / (quantization + ".gguf");
-  const absl::Status status = export_model(m.folder, m.config, m.files, quantization, file);
+  const absl::Status status = export_model(Documents(m.folder), m.config, m.files, quantization, file);
   EXPECT_TRUE(status.ok()) << status;
   return file;
 }

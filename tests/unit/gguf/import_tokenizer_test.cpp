@@ -81,12 +81,12 @@ TEST(ImportTokenizer, PublishedKinds_GiveTheSameIds) {
     config.vocab_size = 1000;
     config.bos_token_id = bos;
     Keys keys;
-    ASSERT_TRUE(add_tokenizer_keys(folder_of(name), config, keys).ok()) << name;
+    ASSERT_TRUE(add_tokenizer_keys(Documents(folder_of(name)), config, keys).ok()) << name;
     const auto documents = read_back(keys, 1000);
     ASSERT_TRUE(documents.ok()) << name << documents.status();
     const auto ours = Tokenizer::load(*documents);
     ASSERT_TRUE(ours.ok()) << name << ours.status();
-    const auto theirs = Tokenizer::load(folder_of(name));
+    const auto theirs = Tokenizer::load(Documents(folder_of(name)));
     expect_same(*ours, *theirs, name);
     EXPECT_EQ(ours->size(), theirs->size()) << name;
     for (data::TokenId id = 0; id < static_cast<data::TokenId>(theirs->size()); ++id) {

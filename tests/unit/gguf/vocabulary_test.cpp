@@ -23,7 +23,7 @@ absl::StatusOr<ReadFile> keys_of(const fs::path& folder) {
   model::ModelConfig config;
   config.vocab_size = 1000;
   Keys keys;
-  const absl::Status status = add_tokenizer_keys(folder, config, keys);
+  const absl::Status status = add_tokenizer_keys(Documents(folder), config, keys);
   if (!status.ok()) return status;
   const fs::path file = test::fresh_folder() / "keys.gguf";
   const absl::Status written =
@@ -145,7 +145,7 @@ TEST(Vocabulary, LargerThanTheModels_IsRefused) {
   model::ModelConfig config;
   config.vocab_size = 100;
   Keys keys;
-  expect_refused(add_tokenizer_keys(folder_of("qwen"), config, keys), {"tokenizer.json", "100"});
+  expect_refused(add_tokenizer_keys(Documents(folder_of("qwen")), config, keys), {"tokenizer.json", "100"});
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class Checkpoint : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   absl::Status write(std::uint64_t step, const model::Architecture& model, offload::ParameterStore& store) const {
-    return write_checkpoint(out_, some_state(step), model, store, base_);
+    return write_checkpoint(out_, some_state(step), model, store, Documents(base_));
   }
   /// Writes checkpoint-3 and hands its folder out.
   fs::path written() {

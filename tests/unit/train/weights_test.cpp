@@ -65,7 +65,7 @@ TEST_F(Weights, FullModel_ComesBackFromItsOwnResult) {
     offload::ParameterStore store = loaded(model, base_);
     tiny::fill_weights(model, 3, store);
     const fs::path out = made(dtype == DType::kFloat32 ? "fp32" : "bf16");
-    ASSERT_TRUE(write_result(model, store, base_, out).ok());
+    ASSERT_TRUE(write_result(model, store, Documents(base_), out).ok());
     const auto config = model::load_config(out);
     ASSERT_TRUE(config.ok()) << config.status();
     EXPECT_EQ(config->weight_type,
@@ -135,7 +135,7 @@ TEST_F(Weights, Adapter_ComesBackFromItsOwnResult) {
   offload::ParameterStore store = loaded(model, base_);
   tiny::fill_weights(model, 3, store);
   const fs::path out = made("adapter");
-  ASSERT_TRUE(write_result(model, store, base_, out).ok());
+  ASSERT_TRUE(write_result(model, store, Documents(base_), out).ok());
   const auto config = model::load_adapter_config(out);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->base_model, base_.string());
@@ -181,7 +181,7 @@ TEST_F(Weights, TokenizerFiles_AreCopiedUnchanged) {
   put(base_ / "merges.txt", "");
   put(base_ / "README.md", "not a tokenizer");
   const fs::path out = made("out");
-  ASSERT_TRUE(copy_tokenizer_files(base_, out).ok());
+  ASSERT_TRUE(copy_tokenizer_files(Documents(base_), out).ok());
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "merges.txt"}) {
     EXPECT_EQ(*read_file(out / name), *read_file(base_ / name)) << name;
   }
@@ -192,7 +192,7 @@ TEST_F(Weights, TokenizerFiles_AreCopiedUnchanged) {
 TEST_F(Weights, FolderThatIsNotThere_IsAnErrorNamingIt) {
   const model::Architecture model = architecture(tiny::full(DType::kBfloat16));
   offload::ParameterStore store = loaded(model, base_);
-  const absl::Status status = write_result(model, store, base_, folder_ / "nowhere");
+  const absl::Status status = write_result(model, store, Documents(base_), folder_ / "nowhere");
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("nowhere"));
 }

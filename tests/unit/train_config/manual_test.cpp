@@ -5,32 +5,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <sstream>
 
 #include "config_keys.h"
 #include "config_test_util.h"
+#include "shell.h"
 
 namespace rondo::train {
 namespace {
 
+using test::shell;
+using test::Shown;
 using testing::HasSubstr;
-
-struct Shown {
-  int status = -1;
-  std::string output;
-};
-
-/// What a shell command writes on both streams.
-Shown shell(const std::string& command) {
-  Shown shown;
-  std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
-  if (pipe == nullptr) return shown;
-  char buffer[4096];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) shown.output.append(buffer, got);
-  shown.status = ::pclose(pipe);
-  return shown;
-}
 
 bool there_is(const char* program) { return shell(std::string("command -v ") + program).status == 0; }
 

@@ -4,12 +4,12 @@
 // Immutable: may be read from any thread.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -17,11 +17,8 @@ namespace rondo {
 
 class Documents {
  public:
-  /// A folder's files, read when they are asked for. Implicit: wherever documents are wanted a folder will do.
-  template <typename Folder>
-  requires std::convertible_to<Folder, std::filesystem::path>
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  Documents(const Folder& folder) : origin_(folder) {}
+  /// A folder's files, read when they are asked for.
+  explicit Documents(std::filesystem::path folder) : origin_(std::move(folder)) {}
   /// `texts` by name, made from the file `origin`.
   Documents(std::filesystem::path origin, std::map<std::string, std::string> texts)
       : origin_(std::move(origin)), texts_(std::move(texts)), made_(true) {}

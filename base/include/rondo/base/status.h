@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -39,11 +40,15 @@ template <typename... Args>
   return absl::UnimplementedError(fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// The message as a string of the standard library: absl::string_view need not be std::string_view.
+[[nodiscard]] inline std::string message_of(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
 /// `status` with `prefix: ` before its message, the code kept. OK stays OK.
 [[nodiscard]] inline absl::Status with_context(const absl::Status& status, std::string_view prefix) {
   if (status.ok()) return status;
-  return absl::Status(
-      status.code(), fmt::format("{}: {}", prefix, std::string_view(status.message().data(), status.message().size())));
+  return absl::Status(status.code(), fmt::format("{}: {}", prefix, message_of(status)));
 }
 
 }  // namespace rondo

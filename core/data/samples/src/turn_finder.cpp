@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
-std::string_view message_of(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
-
 /// True when a list content went into the text as a printed list: the template takes strings only.
 bool shows_list(std::string_view text) {
   return text.find("'type': 'text'") != kNone || text.find("\"type\": \"text\"") != kNone;

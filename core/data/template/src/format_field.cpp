@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "representation.h"
+#include "rondo/base/utf8.h"
 #include "text.h"
 #include "value.h"
 

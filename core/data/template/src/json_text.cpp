@@ -8,13 +8,14 @@
 
 #include "operators.h"
 #include "representation.h"
+#include "rondo/base/utf8.h"
 #include "text.h"
 
 namespace rondo::data::jinja {
 namespace {
 
 Value json_string(Heap& heap, const std::string& text) {
-  if (!valid_utf8(text)) throw Failure{"a text in the conversation is not UTF-8"};
+  if (!is_utf8(text)) throw Failure{"a text in the conversation is not UTF-8"};
   return heap.string(text);
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 
+#include "rondo/base/utf8.h"
 #include "text.h"
 #include "value.h"
 
@@ -362,7 +363,7 @@ std::vector<Token> Lexer::run() {
 }  // namespace
 
 std::vector<Token> tokenize(std::string_view source) {
-  if (!valid_utf8(source)) throw Failure{"the template is not UTF-8"};
+  if (!is_utf8(source)) throw Failure{"the template is not UTF-8"};
   return Lexer(source).run();
 }
 

@@ -90,24 +90,6 @@ std::string_view strip_if(std::string_view text, Side side, Strips strips) {
 
 }  // namespace
 
-bool valid_utf8(std::string_view text) {
-  for (std::size_t position = 0; position < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[position]);
-    const std::size_t size = lead < 0x80   ? 1
-                             : lead < 0xC2 ? 0
-                             : lead < 0xE0 ? 2
-                             : lead < 0xF0 ? 3
-                             : lead < 0xF5 ? 4
-                                           : 0;
-    if (size == 0 || position + size > text.size()) return false;
-    const std::size_t start = position;
-    const char32_t c = next_code_point(text, position);
-    constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (position - start != size || c < kLeast[size] || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) return false;
-  }
-  return true;
-}
-
 std::size_t code_point_count(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
@@ -131,23 +113,6 @@ char32_t next_code_point(std::string_view text, std::size_t& position) {
     code_point = (code_point << 6U) | (static_cast<unsigned char>(text[position++]) & 0x3FU);
   }
   return code_point;
-}
-
-void append_utf8(std::string& text, char32_t code_point) {
-  const auto put = [&text](char32_t byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (code_point < 0x80) return put(code_point);
-  if (code_point < 0x800) {
-    put(0xC0U | (code_point >> 6U));
-  } else {
-    if (code_point < 0x10000) {
-      put(0xE0U | (code_point >> 12U));
-    } else {
-      put(0xF0U | (code_point >> 18U));
-      put(0x80U | ((code_point >> 12U) & 0x3FU));
-    }
-    put(0x80U | ((code_point >> 6U) & 0x3FU));
-  }
-  put(0x80U | (code_point & 0x3FU));
 }
 
 bool is_space(char32_t c) {

@@ -11,13 +11,11 @@
 
 namespace rondo::data::jinja {
 
-bool valid_utf8(std::string_view text);
 std::size_t code_point_count(std::string_view text);
 /// Byte offset of the code point with this index; the text's size when there are fewer.
 std::size_t byte_offset(std::string_view text, std::size_t index);
 /// The code point at byte `position`, which moves past it.
 char32_t next_code_point(std::string_view text, std::size_t& position);
-void append_utf8(std::string& text, char32_t code_point);
 
 /// str.isspace of one code point.
 bool is_space(char32_t code_point);

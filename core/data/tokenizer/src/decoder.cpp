@@ -53,7 +53,7 @@ struct Decode {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      if (is_valid_utf8(bytes)) {
+      if (is_utf8(bytes)) {
         out.push_back(bytes);
       } else {
         out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");

@@ -47,7 +47,7 @@ absl::StatusOr<Regex> Regex::build(std::string_view pattern, unsigned options) {
 }
 
 absl::StatusOr<Regex> Regex::compile(std::string_view pattern) {
-  if (!is_valid_utf8(pattern)) return invalid_input("the expression is not UTF-8");
+  if (!is_utf8(pattern)) return invalid_input("the expression is not UTF-8");
   RONDO_ASSIGN_OR_RETURN(const std::string translated, pcre2_pattern(pattern));
   return build(translated, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C);
 }

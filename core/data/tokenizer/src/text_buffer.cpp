@@ -25,7 +25,7 @@ Pieces whole_text(std::string_view text) {
   Pieces pieces;
   if (text.empty()) return pieces;
   TextBuffer& buffer = pieces.buffers.emplace_back();
-  if (is_valid_utf8(text)) {
+  if (is_utf8(text)) {
     buffer.text = text;
   } else {
     for (std::size_t i = 0; i < text.size();) {

@@ -45,25 +45,6 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   return {value, size, true};
 }
 
-void append_utf8(std::string& out, char32_t value) {
-  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };
-  if (value < 0x80) {
-    put(value);
-  } else if (value < 0x800) {
-    put(0xC0U | (value >> 6U));
-    put(0x80U | (value & 0x3FU));
-  } else if (value < 0x10000) {
-    put(0xE0U | (value >> 12U));
-    put(0x80U | ((value >> 6U) & 0x3FU));
-    put(0x80U | (value & 0x3FU));
-  } else {
-    put(0xF0U | (value >> 18U));
-    put(0x80U | ((value >> 12U) & 0x3FU));
-    put(0x80U | ((value >> 6U) & 0x3FU));
-    put(0x80U | (value & 0x3FU));
-  }
-}
-
 bool is_ascii(std::string_view text) {
   std::size_t i = 0;
   for (; i + 8 <= text.size(); i += 8) {
@@ -77,21 +58,8 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
-bool is_valid_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    if (text.size() - i >= 8 && is_ascii(text.substr(i, 8))) {
-      i += 8;
-      continue;
-    }
-    const CodePoint c = decode_utf8(text, i);
-    if (!c.valid) return false;
-    i += c.size;
-  }
-  return true;
-}
-
 std::string lossy_utf8(std::string_view bytes) {
-  if (is_valid_utf8(bytes)) return std::string(bytes);
+  if (is_utf8(bytes)) return std::string(bytes);
   std::string out;
   for (std::size_t i = 0; i < bytes.size();) {
     const CodePoint c = decode_utf8(bytes, i);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "rondo/base/utf8.h"
+
 namespace rondo::data::tok {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
@@ -44,10 +46,6 @@ inline std::size_t character_end(std::string_view text, std::size_t at) {
   while (at < text.size() && is_continuation(text[at])) ++at;
   return at;
 }
-
-void append_utf8(std::string& out, char32_t value);
-
-bool is_valid_utf8(std::string_view text);
 
 /// `bytes` with every ill-formed sequence replaced by U+FFFD.
 std::string lossy_utf8(std::string_view bytes);

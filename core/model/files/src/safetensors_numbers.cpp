@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "rondo/base/float16.h"
 #include "rondo/model/safetensors.h"
 
 namespace rondo::model {
@@ -24,25 +25,6 @@ Number load(const std::byte* data, std::size_t index) {
 template <typename Number>
 void store(std::byte* data, std::size_t index, Number number) {
   std::memcpy(data + index * sizeof(Number), &number, sizeof(Number));
-}
-
-float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
-
-float from_float16(std::uint16_t half) {
-  const std::uint32_t sign = (half & 0x8000U) << 16U;
-  const std::uint32_t exponent = half >> 10U & 0x1fU;
-  const std::uint32_t fraction = half & 0x3ffU;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13U);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U);
-  const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-  return sign != 0 ? -magnitude : magnitude;
-}
-
-std::uint16_t to_bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  // Rounding could carry a NaN into infinity: it is cut and made quiet instead.
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16U | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
 }
 
 std::uint16_t to_float16(float value) {

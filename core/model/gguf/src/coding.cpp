@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "coding_k.h"
@@ -32,7 +31,7 @@ void decode_f16(const std::byte* blocks, std::size_t count, float* out) {
 
 void decode_bf16(const std::byte* blocks, std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(load_number<std::uint16_t>(blocks + 2 * i)) << 16U);
+    out[i] = from_bfloat16(load_number<std::uint16_t>(blocks + 2 * i));
   }
 }
 

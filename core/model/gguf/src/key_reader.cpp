@@ -5,6 +5,7 @@
 
 #include "load_number.h"
 #include "rondo/base/status.h"
+#include "rondo/base/utf8.h"
 
 namespace rondo::gguf {
 namespace {
@@ -32,31 +33,6 @@ std::int64_t integer_at(ValueType type, const std::byte* data) {
     default:
       return load_number<std::int64_t>(data);
   }
-}
-
-/// Whole, shortest UTF-8 sequences without surrogates.
-bool is_utf8(std::string_view text) {
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xc2 ? 0
-                               : lead < 0xe0 ? 2
-                               : lead < 0xf0 ? 3
-                               : lead < 0xf5 ? 4
-                                             : 0;
-    if (length == 0 || length > text.size() - i) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0U) != 0x80U) return false;
-    }
-    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) ||
-        (lead == 0xf4 && second >= 0x90)) {
-      return false;
-    }
-    i += length;
-  }
-  return true;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -153,6 +154,10 @@ OpCost cost_of(const OpList& list, std::uint32_t sequence_length);
 /// Every op reads what is bound or was written before, the shapes and dtypes agree with OpKind's comments, nothing is
 /// written twice (gradients excepted). Errors: Internal naming op and tensor: a recorder's mistake.
 absl::Status validate(const OpList& list);
+
+/// For backends whose kernels know fp32 and bf16, and of an op's floating operands one of the two, unless it `mixes`
+/// them. Errors: Unimplemented naming op and tensors, "on `backend`".
+absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::string_view backend);
 
 /// Offsets of the scratch tensors, so that those alive at the same time do not overlap.
 struct ArenaLayout {

@@ -9,6 +9,9 @@
 
 namespace rondo::devices {
 
+/// As many threads as this process may run at once, at least 1.
+std::uint32_t usable_threads();
+
 class ThreadPool {
  public:
   /// `threads` >= 1 members in all, the caller of parallel_for among them. 0: as many as the process may use.

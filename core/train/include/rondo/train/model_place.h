@@ -12,8 +12,12 @@
 
 namespace rondo::train {
 
+/// The folder of the local Hugging Face cache: $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub. It need not
+/// exist.
+std::filesystem::path hub_cache();
+
 /// A directory with config.json, a GGUF file, a directory with one GGUF file and no config.json, or a Hub id in the
-/// local cache (HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub), where `revision` is a branch, tag or commit. The
+/// local cache (see hub_cache()), where `revision` is a branch, tag or commit. The
 /// result is the directory or the GGUF file. Errors: InvalidArgument naming what was looked for and where, and of a
 /// cached model what has not arrived.
 absl::StatusOr<std::filesystem::path> find_model(const std::string& name_or_path, const std::string& revision = "main");

@@ -141,9 +141,15 @@ absl::StatusOr<ProfileView> run_profile(const Config& config, const StopFlag& st
 
 /// plan --sweep's and profile --sweep's document: {"sweep":[a point each],"knees":[a pool each]}. A point names its
 /// devices and global_batch, and has what was predicted, or (`measured`) measured and predicted; one that does not fit
-/// has an `error`. A pool's knee is its first global batch with 95% of the pool's best throughput. Writes config.plot.
+/// has an `error`. A pool's knee is its first global batch with 95% of the pool's best throughput.
+struct SweepLine {
+  std::string name;                                      // the pool's devices
+  std::vector<std::pair<std::uint32_t, double>> points;  // global batch, tokens a second; rising
+  std::uint32_t knee = 0;                                // a global batch among them; 0: none
+};
 struct SweepView {
   nlohmann::ordered_json json;
+  std::vector<SweepLine> lines;  // one a pool
   std::vector<std::string> notes;
 };
 /// Errors: those of plan and profile; the last refusal when no point fits.

@@ -22,6 +22,7 @@ class SpeedCache {
   explicit SpeedCache(std::filesystem::path file) : file_(std::move(file)) {}
   /// speeds.json in $XDG_CACHE_HOME/rondo or $HOME/.cache/rondo; without either, nothing is remembered.
   static SpeedCache of_user();
+  const std::filesystem::path& file() const { return file_; }
 
   /// What is known of `device`, zeros for what is not; nothing when it was never measured.
   std::optional<DeviceProfile> find(const Device& device) const;

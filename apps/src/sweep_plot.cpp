@@ -1,4 +1,4 @@
-#include "sweep_plot.h"
+#include "rondo/apps/sweep_plot.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,14 @@
 #include <array>
 #include <cmath>
 
-namespace rondo::train {
+#include "rondo/apps/plot.h"
+
+namespace rondo::apps {
 namespace {
 
+using train::SweepLine;
+
+// The picture stands alone: it has its size and colours in it.
 constexpr double kWidth = 760;
 constexpr double kHeight = 440;
 constexpr double kLeft = 80;
@@ -18,31 +23,6 @@ constexpr double kBottom = 56;
 constexpr double kLegendRow = 18;
 constexpr std::array kColours = {"#1b6ca8", "#c4432b", "#2e8b57", "#8a4fa3",
                                  "#b8860b", "#4d4d4d", "#0e7c86", "#d2527f"};
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (static_cast<unsigned char>(c) >= 0x20) {
-      safe += c;
-    }
-  }
-  return safe;
-}
-
-/// 1, 2 or 5 times a power of ten, so that `most` holds four to ten of them.
-double tick_for(double most) {
-  const double power = std::pow(10.0, std::floor(std::log10(most)));
-  for (const double step : {0.1, 0.2, 0.5, 1.0}) {
-    if (most / (power * step) <= 10) return power * step;
-  }
-  return power;
-}
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escaped(text));
@@ -75,8 +55,7 @@ class Axes {
 
   std::string svg() const {
     std::string text;
-    const double tick = tick_for(most_);
-    for (double at = 0; at <= most_; at += tick) {
+    for (const double at : axis_marks(0, most_)) {
       text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", kLeft,
                           y(at), kWidth - kRight, y(at));
       text += text_at(kLeft - 8, y(at) + 4, "end", fmt::format("{:g}", at));
@@ -138,4 +117,4 @@ std::string sweep_svg(const std::string& title, const std::vector<SweepLine>& li
   return text + "</svg>\n";
 }
 
-}  // namespace rondo::train
+}  // namespace rondo::apps

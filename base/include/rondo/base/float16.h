@@ -1,0 +1,33 @@
+// fp16 and bf16 as their 16 bits.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace rondo {
+
+/// Exactly; a NaN keeps its bits.
+constexpr float from_float16(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000U) << 16U;
+  const std::uint32_t exponent = half >> 10U & 0x1fU;
+  const std::uint32_t fraction = half & 0x3ffU;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13U);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U);
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+/// Exactly; a NaN keeps its bits.
+constexpr float from_bfloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+}
+
+/// To nearest, ties to even; a NaN stays one.
+constexpr std::uint16_t to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  // Rounding could carry a NaN into infinity: it is cut and made quiet instead.
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16U | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
+}
+
+}  // namespace rondo

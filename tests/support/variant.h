@@ -1,0 +1,26 @@
+// Ways of training the small model, as parameters of tests.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include "rondo/model/architecture.h"
+#include "tiny_model.h"
+
+namespace rondo::tiny {
+
+struct Variant {
+  const char* name;
+  bool lora = false;
+  devices::DType dtype = devices::DType::kBfloat16;
+  bool tied = false;
+  std::uint32_t group = 16;  // reduction_group, where a test sets it
+};
+inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
+
+inline model::Architecture model_of(const Variant& variant) {
+  return *model::Architecture::make(small_config(variant.tied),
+                                    variant.lora ? lora(variant.dtype) : full(variant.dtype));
+}
+
+}  // namespace rondo::tiny
