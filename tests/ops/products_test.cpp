@@ -162,6 +162,101 @@ TEST(RowProduct_Run, WithSideAndSeveralBlocks_AddsTheSideOnce) {
   expect_side_is_added(TileArithmetic::kFloat32, deep);
 }
 
+/// Numbers of a product of shape.rows rows, of which any run of rows can be computed by itself.
+class RowsOfProduct {
+ public:
+  explicit RowsOfProduct(const ProductShape& shape)
+      : shape_(shape),
+        a_(shape.rows * shape.inner, 1),
+        b_(shape.columns * shape.inner, 2),
+        side_a_(shape.rows * shape.side.inner, 3),
+        side_b_(shape.columns * shape.side.inner, 4),
+        bias_(shape.columns, 5),
+        addend_(shape.rows * shape.columns, 6) {}
+
+  /// The results of `count` rows from `first` on, as floats.
+  std::vector<float> compute(std::int64_t first, std::int64_t count) {
+    ProductShape shape = shape_;
+    shape.rows = count;
+    auto product = RowProduct::plan(bed_.engines(), shape);
+    EXPECT_EQ(product.status(), absl::OkStatus());
+    const bool narrow = !shape.trivial_finish && shape.a_bfloat16;
+    const std::int64_t elements = count * shape.columns;
+    std::vector<std::uint16_t> stored(static_cast<std::size_t>(elements));
+    std::vector<float> out(static_cast<std::size_t>(elements), 7.0F);
+    Finish finish;
+    finish.out = narrow ? Array{stored.data(), true} : Array{out.data(), false};
+    if (!shape.trivial_finish) {
+      finish.bias = bias_.array(false);
+      finish.addend = addend_.array(shape.a_bfloat16).at(first * shape.columns);
+    }
+    const ProductOperands operands{a_.array(shape.a_bfloat16).at(first * shape.inner), b_.array(shape.b_bfloat16),
+                                   side_a_.array(shape.side.a_bfloat16).at(first * shape.side.inner),
+                                   side_b_.array(shape.side.b_bfloat16)};
+    std::vector<std::byte> bytes;
+    std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
+    EXPECT_EQ(product->run(bed_.pool, count, operands, finish, scratch), absl::OkStatus());
+    if (narrow) convert_row({stored.data(), true}, {out.data(), false}, elements);
+    return out;
+  }
+
+ private:
+  const ProductShape shape_;
+  Bed bed_{TileArithmetic::kFloat32};
+  const Exact a_, b_, side_a_, side_b_, bias_, addend_;
+};
+
+/// `draws` runs of rows of a product of shape.rows rows against the same rows of the whole.
+void expect_rows_keep_their_bits(const ProductShape& shape, int draws, std::mt19937& generator) {
+  const auto draw = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(generator);
+  };
+  RowsOfProduct rows(shape);
+  const std::vector<float> whole = rows.compute(0, shape.rows);
+  for (int i = 0; i < draws; ++i) {
+    const std::int64_t count = draw(shape.b_transposed ? kFewRows + 1 : 9, 300);
+    const std::int64_t first = draw(0, shape.rows - count);
+    const std::vector<float> part = rows.compute(first, count);
+    for (std::size_t place = 0; place < part.size(); ++place) {
+      ASSERT_EQ(part[place], whole[static_cast<std::size_t>(first * shape.columns) + place])
+          << count << " rows from " << first << " of " << shape.rows << " x " << shape.columns << " x " << shape.inner
+          << ", transposed " << shape.b_transposed << ", bf16 " << shape.a_bfloat16 << ", trivial "
+          << shape.trivial_finish << ", side " << shape.side.inner << ": differs at row "
+          << place / static_cast<std::size_t>(shape.columns) << ", column "
+          << place % static_cast<std::size_t>(shape.columns);
+    }
+  }
+}
+
+TEST(RowProduct_Run, AnyRowsOfALargerProduct_HaveItsBits) {
+  std::mt19937 generator(7);
+  for (const std::int64_t columns : {1, 8, 145, 600}) {  // 145: tiles of 48 leave one, those of 96 do not
+    for (const std::int64_t inner : {24, 150, 1024}) {
+      for (int mask = 0; mask < 16; ++mask) {
+        const bool transposed = (mask & 1) != 0;
+        const bool bfloat16 = (mask & 2) != 0;
+        ProductShape shape{500, columns, inner, transposed, bfloat16, bfloat16, (mask & 4) != 0};
+        if ((mask & 8) != 0) shape.side = {12, transposed, bfloat16, bfloat16, 0.5F};
+        expect_rows_keep_their_bits(shape, 3, generator);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(RowProduct_Run, AnyRowsOfALargerProductInSeveralBlocks_HaveItsBits) {
+  std::mt19937 generator(8);
+  for (const bool trivial : {true, false}) {
+    // Rows past a panel, and an inner extent that is cut.
+    ProductShape tall{2500, 40, 64, true, true, true, trivial};
+    tall.side = {8, true, true, true, 0.5F};
+    expect_rows_keep_their_bits(tall, 8, generator);
+    ProductShape deep{301, 520, 9000, false, true, true, trivial};
+    deep.side = {8, false, true, true, 0.5F};
+    expect_rows_keep_their_bits(deep, 2, generator);
+  }
+}
+
 std::vector<float> weight_product(TileArithmetic arithmetic, const WeightProduct::Shape& shape, std::int64_t tokens) {
   Bed bed(arithmetic);
   auto product = WeightProduct::plan(bed.engines(), shape);

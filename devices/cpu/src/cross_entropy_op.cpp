@@ -2,8 +2,8 @@
 //
 // The tokens that have a target are gathered, in order, into chunks of cross_entropy_chunk(V): which rows meet in a
 // chunk follows from the targets alone, and tokens without one cost nothing. A chunk goes through logits, losses with
-// softmax - onehot, dx and dw, then the next takes its place. A chunk that is not full is filled up with zero rows to a
-// multiple of kRowsStep, so that few tile shapes exist.
+// softmax - onehot, dx and dw, then the next takes its place. Where tiles must be prepared, a chunk that is not full is
+// filled up with zero rows to a multiple of kRowsStep, so that few tile shapes exist.
 #include <algorithm>
 #include <cstring>
 
@@ -164,7 +164,8 @@ void CrossEntropy::scatter(const RunContext& context, const Scratch& scratch, st
 
 absl::Status CrossEntropy::run_chunk(const RunContext& context, const Scratch& scratch, std::int64_t rows,
                                      double& loss) const {
-  const std::int64_t filled_up = std::min<std::int64_t>(chunk_, divide_up(rows, kRowsStep) * kRowsStep);
+  const std::int64_t filled_up =
+      narrow_ ? std::min<std::int64_t>(chunk_, divide_up(rows, kRowsStep) * kRowsStep) : rows;
   gather(context, scratch, rows, filled_up);
   const ConstArray x = {scratch.x.data, scratch.x.bfloat16};
   const ConstArray w = context.array(op_.reads[1]);

@@ -7,6 +7,7 @@
 
 #include "kernels.h"
 #include "rondo/base/mutex.h"
+#include "rondo/base/status.h"
 #include "rondo/devices/op.h"
 
 namespace rondo::devices::cpu {
@@ -14,7 +15,13 @@ namespace {
 
 // Panels: large enough that a block keeps every thread busy for milliseconds, small enough to be cheap scratch.
 constexpr std::int64_t kPanelElements = 4'194'304;
-constexpr std::int64_t kRowsBlock = 2048;
+constexpr std::int64_t kRowsBlock = 2160;
+constexpr std::int64_t kRowsStep = 360;  // a multiple of the rows of sgemm's tiles
+
+/// Tiles of row products, and of those among them that sgemm computes: what it is fastest on (AVX2: 0.87 of the peak;
+/// 0.80 with 192 columns), of whole groups of rows. The bf16 primitives pay more for a call.
+constexpr TileGrid kPrimitiveGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
+constexpr TileGrid kFloatGrids[] = {{120, 96}, {72, 96}, {72, 48}};
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
@@ -34,6 +41,13 @@ TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const Ti
     if (divide_up(rows, grid.rows) * divide_up(columns, grid.columns) >= kEnoughTiles) return grid;
   }
   return from_large_to_small.back();
+}
+
+/// Tiles of 48 and 96 columns give the same bits, but for a single last column that only the narrow ones leave: sgemm
+/// sums in another order where it has one column.
+TileGrid choose_float_grid(std::int64_t rows, std::int64_t columns) {
+  const bool any = columns % 96 != 49;
+  return choose_grid(rows, columns, std::span<const TileGrid>(kFloatGrids).first(any ? 3 : 2));
 }
 
 /// The first failure of the tasks of a parallel_for.
@@ -92,7 +106,10 @@ struct RowProduct::Scratch {
   float* b = nullptr;            // [columns_block, inner] or column blocks of [inner_block, columns]
   float* side_a = nullptr;       // [rows_block, side.inner]
   float* side_b = nullptr;       // [columns, side.inner] or column blocks of [side.inner, columns]
-  float* sums = nullptr;         // [rows_block, columns], when the inner extent is cut
+  float* sums = nullptr;         // [rows_block filled up, columns], when the inner extent is cut
+  float* last_a = nullptr;       // [group, inner]: the rows of an incomplete group, then zeros
+  float* last_side_a = nullptr;  // [group, side.inner]
+  float* last_sums = nullptr;    // [group, columns], when the others lie in the result
   std::byte* members = nullptr;  // each: a tile's sums, then the engine's scratch
   Bytes per_member = 0;
   Bytes shared = 0;
@@ -101,16 +118,13 @@ struct RowProduct::Scratch {
 };
 
 absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const ProductShape& shape) {
-  // What sgemm is fastest on (AVX2: 0.87 of the peak; 0.80 with 192 columns), and the bf16 primitives, which pay more
-  // for a call.
-  constexpr TileGrid kFloatGrids[] = {{128, 96}, {64, 96}, {64, 48}};
-  constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
   RowProduct product;
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
   const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
-  product.grid_ = choose_grid(shape.rows, shape.columns,
-                              in_place ? std::span<const TileGrid>(kGrids) : std::span<const TileGrid>(kFloatGrids));
+  product.grid_ =
+      in_place ? choose_grid(shape.rows, shape.columns, kPrimitiveGrids) : choose_float_grid(shape.rows, shape.columns);
+  product.group_ = product.engine_->row_group();
   product.convert_a_ = shape.a_bfloat16 && !in_place;
   product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
   const SideShape& side = shape.side;
@@ -118,7 +132,7 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   product.convert_side_b_ = side.inner > 0 && (side.b_bfloat16 || !side.b_transposed) && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
-  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, 256));
+  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kRowsStep));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
   if (product.convert_b_ && shape.b_transposed) {
@@ -170,7 +184,7 @@ TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::i
   tile.lda = inner;
   tile.b_transposed = b_transposed;
   tile.ldb = b_transposed ? inner : (b_in_panel ? columns : shape_.columns);
-  tile.ldc = shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns;
+  tile.ldc = sums_stride();
   return tile;
 }
 
@@ -185,7 +199,10 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
   parts.b = take(convert_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
   parts.side_a = take(convert_side_a_, rows_block_ * shape_.side.inner);
   parts.side_b = take(convert_side_b_, shape_.columns * shape_.side.inner);
-  parts.sums = take(!shape_.trivial_finish && inner_is_cut(), rows_block_ * shape_.columns);
+  parts.sums = take(!shape_.trivial_finish && inner_is_cut(), (rows_block_ + group_ - 1) * shape_.columns);
+  parts.last_a = take(group_ > 1, group_ * shape_.inner);
+  parts.last_side_a = take(group_ > 1, group_ * shape_.side.inner);
+  parts.last_sums = take(group_ > 1 && shape_.trivial_finish, group_ * shape_.columns);
   parts.members = reinterpret_cast<std::byte*>(at(scratch, parts.shared));
   parts.per_member = floats(grid_.rows * grid_.columns) + engine_->member_scratch_bytes();
   return parts;
@@ -233,6 +250,7 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
     to_float32(pool, static_cast<const std::uint16_t*>(from.data), to, count);
   };
   if (convert_side_b_) copy_side_b(pool, operands.side_b, parts);
+  if (rows % group_ != 0) copy_last_rows(rows, operands, parts);
   const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
     if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
     if (convert_side_a_) widen(operands.side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
@@ -258,48 +276,84 @@ void RowProduct::copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scra
   }
 }
 
-absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands,
-                                   const Finish& finish, const Scratch& scratch) const {
-  const ConstArray a_block =
-      convert_a_ ? ConstArray{scratch.a, false}.at(block.k) : operands.a.at(block.m * shape_.inner + block.k);
-  const auto b_tile = [&](std::int64_t n) {
-    if (shape_.b_transposed) {
-      return convert_b_ ? ConstArray{scratch.b, false}.at(n * shape_.inner)
-                        : operands.b.at((block.n + n) * shape_.inner);
-    }
-    return convert_b_ ? ConstArray{scratch.b, false}.at(n * block.inner) : operands.b.at(block.k * shape_.columns + n);
+void RowProduct::copy_last_rows(std::int64_t rows, const ProductOperands& operands, const Scratch& scratch) const {
+  const std::int64_t count = rows % group_;
+  const auto copy = [&](ConstArray a, std::int64_t inner, float* to) {
+    convert_row(a.at((rows - count) * inner), {to, false}, count * inner);
+    std::fill(to + count * inner, to + group_ * inner, 0.0F);
   };
-  const auto compute = [&](std::int64_t m, std::int64_t n, std::int64_t rows, std::int64_t columns,
-                           std::uint32_t member) {
-    const std::int64_t place = (block.m + m) * shape_.columns + block.n + n;
-    float* sums = shape_.trivial_finish ? static_cast<float*>(finish.out.data) + place
-                  : inner_is_cut()      ? scratch.sums + m * shape_.columns + n
-                                        : scratch.tile(member);
-    const TileShape tile = tile_shape(block, rows, columns);
-    absl::Status status = engine_->run(tile, member, a_block.at(m * shape_.inner).data, b_tile(n).data, sums,
-                                       engine_scratch(scratch, member));
-    if (status.ok() && block.last_inner && shape_.side.inner > 0) {
-      status = run_side_tile(operands, scratch, member, {block.m + m, block.n + n, m, rows, columns}, sums);
-    }
-    if (status.ok() && !shape_.trivial_finish && block.last_inner) {
-      finish_tile(finish, sums, tile.ldc, block.m + m, block.n + n, rows, columns, shape_.columns);
-    }
-    return status;
-  };
-  return for_tiles(pool, grid_, block.rows, block.columns, compute);
+  copy(operands.a, shape_.inner, scratch.last_a);
+  if (shape_.side.inner > 0) copy(operands.side_a, shape_.side.inner, scratch.last_side_a);
 }
 
-absl::Status RowProduct::run_side_tile(const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
-                                       const Place& tile, float* sums) const {
+absl::Status RowProduct::run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands,
+                                   const Finish& finish, const Scratch& scratch) const {
+  return for_tiles(pool, grid_, block.rows, block.columns,
+                   [&](std::int64_t m, std::int64_t n, std::int64_t rows, std::int64_t columns, std::uint32_t member) {
+                     const Place tile{block.m + m, block.n + n, m, rows, columns};
+                     return run_tile(block, tile, operands, finish, scratch, member);
+                   });
+}
+
+absl::Status RowProduct::run_tile(const Block& block, const Place& tile, const ProductOperands& operands,
+                                  const Finish& finish, const Scratch& scratch, std::uint32_t member) const {
+  const std::int64_t last = tile.rows % group_;
+  const std::int64_t whole = tile.rows - last;
+  float* sums = shape_.trivial_finish ? static_cast<float*>(finish.out.data) + tile.row * shape_.columns + tile.column
+                : inner_is_cut()      ? scratch.sums + tile.row_in_block * shape_.columns + tile.column
+                                      : scratch.tile(member);
+  // The zeros' sums have room behind a tile's in scratch, but not in the result.
+  float* last_sums = last == 0               ? nullptr
+                     : shape_.trivial_finish ? scratch.last_sums + tile.column
+                                             : sums + whole * sums_stride();
+  if (whole > 0) {
+    const SideShape& side = shape_.side;
+    const ConstArray a = convert_a_ ? ConstArray{scratch.a, false}.at(tile.row_in_block * shape_.inner + block.k)
+                                    : operands.a.at(tile.row * shape_.inner + block.k);
+    const ConstArray side_a = convert_side_a_ ? ConstArray{scratch.side_a, false}.at(tile.row_in_block * side.inner)
+                                              : operands.side_a.at(tile.row * side.inner);
+    RONDO_RETURN_IF_ERROR(multiply(block, tile, whole, {a.data, side_a.data}, operands, scratch, member, sums));
+  }
+  if (last > 0) {
+    const Left left{scratch.last_a + block.k, scratch.last_side_a};
+    RONDO_RETURN_IF_ERROR(multiply(block, tile, group_, left, operands, scratch, member, last_sums));
+  }
+  if (!block.last_inner) return absl::OkStatus();
+  if (!shape_.trivial_finish) {
+    finish_tile(finish, sums, sums_stride(), tile.row, tile.column, tile.rows, tile.columns, shape_.columns);
+  } else if (last > 0) {
+    finish_tile(finish, last_sums, sums_stride(), tile.row + whole, tile.column, last, tile.columns, shape_.columns);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowProduct::multiply(const Block& block, const Place& tile, std::int64_t rows, const Left& left,
+                                  const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
+                                  float* sums) const {
   const SideShape& side = shape_.side;
-  const ConstArray a = convert_side_a_ ? ConstArray{scratch.side_a, false}.at(tile.row_in_block * side.inner)
-                                       : operands.side_a.at(tile.row * side.inner);
+  const std::int64_t n = tile.column - block.n;
   // Column blocks and rows of B both begin n * inner elements in.
-  const ConstArray b = convert_side_b_     ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
-                       : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
-                                           : operands.side_b.at(tile.column);
-  return engine_->run(side_tile_shape(tile.rows, tile.columns), member, a.data, b.data, sums,
-                      engine_scratch(scratch, member));
+  const ConstArray b = convert_b_            ? ConstArray{scratch.b, false}.at(n * block.inner)
+                       : shape_.b_transposed ? operands.b.at(tile.column * shape_.inner + block.k)
+                                             : operands.b.at(block.k * shape_.columns + tile.column);
+  const ConstArray side_b = convert_side_b_     ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
+                            : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
+                                                : operands.side_b.at(tile.column);
+  const bool with_side = block.last_inner && side.inner > 0;
+  // Where sgemm has one column, a row's bits depend on the rows beside it.
+  const std::int64_t step = group_ > 1 && tile.columns == 1 ? 1 : rows;
+  const TileShape shape = tile_shape(block, step, tile.columns);
+  const TileShape side_shape = side_tile_shape(step, tile.columns);
+  std::byte* own = engine_scratch(scratch, member);
+  for (std::int64_t row = 0; row < rows; row += step) {
+    float* to = sums + row * sums_stride();
+    const void* a = step == rows ? left.a : static_cast<const float*>(left.a) + row * shape_.inner;
+    RONDO_RETURN_IF_ERROR(engine_->run(shape, member, a, b.data, to, own));
+    if (!with_side) continue;
+    const void* side_a = step == rows ? left.side_a : static_cast<const float*>(left.side_a) + row * side.inner;
+    RONDO_RETURN_IF_ERROR(engine_->run(side_shape, member, side_a, side_b.data, to, own));
+  }
+  return absl::OkStatus();
 }
 
 struct WeightProduct::Scratch {

@@ -3,6 +3,9 @@
 // Operands that sgemm cannot read (bf16), or reads slowly, are first copied to fp32 panels in scratch, once per
 // product; oneDNN's primitives read them in place; sums stay fp32 until the one rounding at the end. plan() is called
 // when a program is compiled and prepares every tile shape; run() does not allocate.
+//
+// With sgemm a row of a RowProduct has the same bits whatever the number of rows and wherever among them it lies: tiles
+// are whole groups of rows (TileEngine::row_group()), and the last incomplete group is computed filled up with zeros.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +76,9 @@ class RowProduct {
   absl::Status run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                    std::byte* scratch) const;
 
-  /// Products of few rows read their weights once, as few_rows_product; they have no side.
+  /// Products of few rows read their weights once, as few_rows_product; they have no side. They sum in an order of
+  /// their own: a row's bits differ from those that it has in a product of more rows. Made for generation; a training
+  /// microbatch of kFewRows tokens or fewer takes this way too.
   static bool few_rows(const ProductShape& shape) { return shape.b_transposed && shape.rows <= kFewRows; }
 
  private:
@@ -90,10 +95,17 @@ class RowProduct {
     bool last_inner = false;
   };
   struct Scratch;
+  /// The first rows of A and of the side's A that a call reads, as the engine reads them.
+  struct Left {
+    const void* a = nullptr;
+    const void* side_a = nullptr;
+  };
 
   bool inner_is_cut() const { return inner_block_ < shape_.inner; }
   Scratch divide(std::byte* scratch) const;
   std::byte* engine_scratch(const Scratch& scratch, std::uint32_t member) const;
+  /// From a row of sums to the next.
+  std::int64_t sums_stride() const { return shape_.trivial_finish || inner_is_cut() ? shape_.columns : grid_.columns; }
   TileShape tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const;
   TileShape side_tile_shape(std::int64_t rows, std::int64_t columns) const;
   /// A tile over all of `inner`, of the product or of its side.
@@ -102,8 +114,13 @@ class RowProduct {
   absl::Status prepare_block(const Block& block) const;
   absl::Status run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands, const Finish& finish,
                          const Scratch& scratch) const;
-  absl::Status run_side_tile(const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
-                             const Place& tile, float* sums) const;
+  absl::Status run_tile(const Block& block, const Place& tile, const ProductOperands& operands, const Finish& finish,
+                        const Scratch& scratch, std::uint32_t member) const;
+  /// sums = (or +=) the rows of `left` times the tile's columns of B, and at the end of the inner extent the side.
+  absl::Status multiply(const Block& block, const Place& tile, std::int64_t rows, const Left& left,
+                        const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
+                        float* sums) const;
+  void copy_last_rows(std::int64_t rows, const ProductOperands& operands, const Scratch& scratch) const;
   void copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const;
   /// Calls enter_rows(m, rows) and enter_block(block), in order, until one fails.
   template <typename EnterRows, typename EnterBlock>
@@ -112,6 +129,7 @@ class RowProduct {
   ProductShape shape_;
   TileEngine* engine_ = nullptr;
   TileGrid grid_;
+  std::int64_t group_ = 1;  // TileEngine::row_group(); divides grid_.rows and, where there are several, rows_block_
   bool convert_a_ = false;
   bool convert_b_ = false;  // or only packed: sgemm is slow on long rows of which it reads a piece each
   bool convert_side_a_ = false;

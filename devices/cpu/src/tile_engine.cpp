@@ -153,6 +153,12 @@ TileEngine::~TileEngine() = default;
 
 TileArithmetic TileEngine::arithmetic() const { return arithmetic_; }
 
+std::int64_t TileEngine::row_group() const {
+  constexpr std::int64_t kAnyGroup = 24;  // whole groups of AVX2 (6) and of AVX-512 (8)
+  if (primitives_ != nullptr) return 1;
+  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2 ? 6 : kAnyGroup;
+}
+
 absl::Status TileEngine::prepare(const TileShape& shape) {
   hold_team_to_one_thread();
   return primitives_ == nullptr ? absl::OkStatus() : primitives_->prepare(shape);

@@ -48,6 +48,10 @@ class TileEngine {
   TileEngine(TileArithmetic arithmetic, std::uint32_t members);
   ~TileEngine();
   TileArithmetic arithmetic() const;
+  /// Rows that sgemm takes at a time. It sums the rows of an incomplete group, the last of a call, in another order; in
+  /// calls of whole groups a row's bits depend on its contents only. The same holds for a call of one column. 1 where
+  /// tiles are primitives, whose rows are not treated so.
+  std::int64_t row_group() const;
 
   /// Makes `shape` runnable; a shape that is known already costs nothing. Errors: Unimplemented with oneDNN's reason.
   absl::Status prepare(const TileShape& shape);
