@@ -17,10 +17,14 @@ std::filesystem::path folder() {
   return name == nullptr ? "." : name;
 }
 
+// Master and moments of AdamW.
+const std::vector<MomentFormat> kArrays(3, MomentFormat::kFloat32);
+
 DiskTierOptions options_of(const benchmark::State& state) {
   DiskTierOptions options;
   options.folder = folder();
   options.elements.assign(4, static_cast<std::uint64_t>(state.range(0)) << 18U);  // MiB of each array
+  options.arrays.assign(options.elements.size(), kArrays);
   return options;
 }
 
@@ -31,7 +35,7 @@ void count(benchmark::State& state, Bytes bytes, bool direct) {
 
 void raw(benchmark::State& state) {
   const DiskTierOptions options = options_of(state);
-  const Bytes request = options.chunk_elements * sizeof(float) * options.arrays;
+  const Bytes request = options.chunk_elements * sizeof(float) * kArrays.size();
   const std::uint64_t requests = options.elements.size() * options.elements[0] / options.chunk_elements;
   auto file = ScratchFile::make(options.folder, request * requests);
   if (!file.ok()) return state.SkipWithError(std::string(file.status().message()).c_str());
@@ -62,7 +66,7 @@ void pass(benchmark::State& state) {
       for (std::uint64_t done = 0; done < elements;) {
         const auto chunk = (*tier)->next();
         if (!chunk.ok()) return state.SkipWithError(std::string(chunk.status().message()).c_str());
-        done += (*chunk)->arrays[0].size();
+        done += (*chunk)->elements;
         (*tier)->done();
       }
     }

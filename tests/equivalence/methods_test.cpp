@@ -109,7 +109,7 @@ TEST_P(Methods, Resumed_GoesOnBitForBit) {
     train::TrainerState state;
     state.global_step = 2;
     state.updates = (*first)->executor().updates();
-    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), folder_);
+    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), Documents(folder_));
     ASSERT_TRUE(written.ok()) << written;
   }
   Placement placement{"after", fast_ + "2"};

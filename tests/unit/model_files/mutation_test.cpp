@@ -146,7 +146,7 @@ TEST(AdapterMutations, NeverCrash_AndAcceptedOnesAreSound) {
       ++accepted;
       EXPECT_FALSE(lora->targets.empty());
       EXPECT_GT(lora->rank, 0U);
-      EXPECT_GT(lora->scale(), 0.0);
+      for (const std::string& target : lora->targets) EXPECT_GT(lora->scale_of(target), 0.0) << target;
     } else {
       expect_refused(lora.status(), {"adapter_config.json"});
     }
