@@ -12,7 +12,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(rondo_options INTERFACE -Wno-restrict)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  target_compile_options(rondo_options INTERFACE -Wthread-safety)
+  target_compile_options(rondo_options INTERFACE -Wthread-safety -Wreserved-identifier)
 endif()
 if(RONDO_SANITIZERS)
   target_compile_options(rondo_options INTERFACE -fsanitize=${RONDO_SANITIZERS} -fno-sanitize-recover=all
@@ -21,6 +21,7 @@ if(RONDO_SANITIZERS)
 endif()
 if(RONDO_CLANG_TIDY)
   find_program(RONDO_CLANG_TIDY_PROGRAM NAMES clang-tidy clang-tidy-14 REQUIRED)
+  add_custom_target(tidy)  # all rooms; nothing is linked, as tidy.sh leaves no objects
 endif()
 
 function(rondo_room)
@@ -34,7 +35,8 @@ function(rondo_room)
     target_link_libraries(rondo_${ROOM_NAME} PUBLIC rondo::${dependency})
   endforeach()
   if(RONDO_CLANG_TIDY)
-    set_target_properties(rondo_${ROOM_NAME} PROPERTIES CXX_CLANG_TIDY
-                          "${RONDO_CLANG_TIDY_PROGRAM};--quiet;--warnings-as-errors=*")
+    set_target_properties(rondo_${ROOM_NAME} PROPERTIES CXX_COMPILER_LAUNCHER
+                          "${PROJECT_SOURCE_DIR}/cmake/tidy.sh;${RONDO_CLANG_TIDY_PROGRAM}")
+    add_dependencies(tidy rondo_${ROOM_NAME})
   endif()
 endfunction()

@@ -53,7 +53,10 @@ Magnitudes magnitudes_of(const CodeValues& values, std::uint8_t zero, int direct
   found.zero = zero;
   found.middles.fill(2.0F);
   const int count = direction > 0 ? 256 - zero : zero + 1;
-  const auto magnitude = [&](int i) { return std::abs(values[static_cast<std::size_t>(zero + direction * i)]); };
+  const auto magnitude = [&](int i) {
+    const int at = zero + direction * i;
+    return std::abs(values[static_cast<std::size_t>(at)]);
+  };
   for (int i = 0; i + 1 < count; ++i) {
     found.middles[static_cast<std::size_t>(i)] = (magnitude(i) + magnitude(i + 1)) / 2.0F;
   }
