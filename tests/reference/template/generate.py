@@ -2,10 +2,12 @@
 
 Run with the pinned packages of requirements.txt:
 
-    python generate.py <folder for the outputs: tests/data/template>
+    python generate.py <folder for the outputs: tests/data/template> [<conversations> <seed>]
 
 Writes conversations.json (the inputs), renderings.json (a hash of every rendering, some whole), snippets.json and
 MANIFEST.json (versions, seed and the SHA-256 of every file). The same packages and seed give the same bytes.
+A larger check with another seed: copy tests/data/template to FOLDER/tests/data/template, write 500 conversations there,
+and run data_template_test in FOLDER.
 """
 
 import json
@@ -23,8 +25,8 @@ import snippets
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
 
-SEED = 20250101
-CONVERSATIONS = 48
+SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 20250101
+CONVERSATIONS = int(sys.argv[2]) if len(sys.argv) > 2 else 48
 WHOLE = 2  # renderings kept whole for each template
 
 WORDS = ["hello", "Wörld", "日本", "🎉", "x", "the", "<b>", "{{ no }}", "{% raw %}", "it's", '"q"', "a\\b", "naïve", "42",
