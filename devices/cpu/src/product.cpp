@@ -21,7 +21,7 @@ constexpr std::int64_t kRowsStep = 360;  // a multiple of the rows of sgemm's ti
 /// Tiles of row products, and of those among them that sgemm computes: what it is fastest on (AVX2: 0.87 of the peak;
 /// 0.80 with 192 columns), of whole groups of rows. The bf16 primitives pay more for a call.
 constexpr TileGrid kPrimitiveGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
-constexpr TileGrid kFloatGrids[] = {{120, 96}, {72, 96}, {72, 48}};
+constexpr TileGrid kRowGrids[] = {{120, 96}, {72, 96}, {72, 48}};
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
@@ -47,7 +47,7 @@ TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const Ti
 /// sums in another order where it has one column.
 TileGrid choose_float_grid(std::int64_t rows, std::int64_t columns) {
   const bool any = columns % 96 != 49;
-  return choose_grid(rows, columns, std::span<const TileGrid>(kFloatGrids).first(any ? 3 : 2));
+  return choose_grid(rows, columns, std::span<const TileGrid>(kRowGrids).first(any ? 3 : 2));
 }
 
 /// The first failure of the tasks of a parallel_for.

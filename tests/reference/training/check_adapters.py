@@ -1,0 +1,90 @@
+"""Adapters of every kind that Rondo trains, loaded by PEFT: no key missing, none unexpected, and the same loss.
+
+    python check_adapters.py [--rondo build/release/rondo]        (torch 2.15, transformers 5.23, peft 0.21)
+
+A small random qwen3 (seed 7) is trained for four steps in fp32 with each set of keys below. PEFT loads the result, and the
+loss of eight texts must be the one of `rondo eval` with the same adapter to 1e-5, and another one than the base's.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+
+import torch
+from peft import PeftConfig, get_peft_model
+from peft.utils import load_peft_weights, set_peft_model_state_dict
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+KINDS = {
+    "plain": [],
+    "rslora": ["--use_rslora"],
+    "attention only": ["--lora_target", "q_proj,v_proj"],
+    "rank_pattern, alpha_pattern": ["--rank_pattern", "q_proj=2,layers.1.mlp.up_proj=4", "--alpha_pattern", "q_proj=32"],
+    "layers_to_transform": ["--layers_to_transform", "1"],
+    "modules_to_save": ["--modules_to_save", "lm_head,embed_tokens"],
+    "loraplus": ["--loraplus_lr_ratio", "8"],
+    "dropout": ["--lora_dropout", "0.1"],
+}
+TOLERANCE = 1e-5
+
+
+def run(rondo, *arguments):
+    done = subprocess.run([rondo, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def loss_of(model, tokenizer, texts):
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for text in texts:
+            ids = torch.tensor([tokenizer(text)["input_ids"]])
+            if ids[0, -1] != tokenizer.eos_token_id:
+                ids = torch.cat([ids, torch.tensor([[tokenizer.eos_token_id]])], dim=1)
+            logits = model(ids).logits[0, :-1].double()
+            total += torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum").item()
+            count += ids.shape[1] - 1
+    return total / count
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rondo", default="build/release/rondo")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        work = pathlib.Path(name)
+        texts = [f"number {i} of the texts, with words: {'ab' * i}" for i in range(8)]
+        data = work / "texts.jsonl"
+        data.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+        run(arguments.rondo, "init", "--arch", "qwen3", "--output_dir", work / "base", "--num_hidden_layers", 3, "--seed", 7,
+            "--dtype", "fp32")
+        tokenizer = AutoTokenizer.from_pretrained(work / "base")
+        common = ["--model_name_or_path", work / "base", "--dtype", "fp32", "--devices", "cpu"]
+        plain = loss_of(AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32), tokenizer, texts)
+        for number, (kind, keys) in enumerate(KINDS.items()):
+            adapter = work / f"adapter{number}"
+            run(arguments.rondo, "train", *common, "--dataset", data, "--output_dir", adapter, "--max_steps", 4,
+                "--learning_rate", 2e-2, *keys)
+            report = json.loads(run(arguments.rondo, "eval", *common, "--adapter_name_or_path", adapter, "--eval_dataset",
+                                    data, "--json"))
+            base = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)
+            model = get_peft_model(base, PeftConfig.from_pretrained(adapter)).eval()
+            loaded = set_peft_model_state_dict(model, load_peft_weights(adapter, device="cpu"))
+            missing = [key for key in loaded.missing_keys if "lora_" in key or "modules_to_save" in key]
+            assert not loaded.unexpected_keys, f"{kind}: unexpected {loaded.unexpected_keys}"
+            assert not missing, f"{kind}: missing {missing}"
+            loss = loss_of(model, tokenizer, texts)
+            distance = abs(report["eval_loss"] - loss) / loss
+            assert distance < TOLERANCE, f"{kind}: rondo {report['eval_loss']}, PEFT {loss}"
+            run(arguments.rondo, "merge", "--model_name_or_path", work / "base", "--adapter_name_or_path", adapter,
+                "--output_dir", work / f"merged{number}")
+            merged = AutoModelForCausalLM.from_pretrained(work / f"merged{number}", dtype=torch.float32)
+            merged_loss = loss_of(merged, tokenizer, texts)
+            assert abs(merged_loss - loss) / loss < TOLERANCE, f"{kind}: merged {merged_loss}, PEFT {loss}"
+            assert abs(loss - plain) > 100 * TOLERANCE * plain, f"{kind}: the adapter does nothing"
+            print(f"{kind}: keys equal, loss {loss:.6f} (base {plain:.6f}), {distance:.1e} apart")
+
+
+if __name__ == "__main__":
+    main()
