@@ -165,7 +165,6 @@ class Talk {
   }
 
   absl::StatusOr<ChatAnswer> speak(std::size_t side, bool silent) {
-    Interrupts::clear();
     const bool terminal = lines_.interactive();
     if (!silent && answers_.size() > 1) show(chat_.sides()[side] + ": ");
     const auto on_text = [&](std::string_view piece) { show(terminal ? harmless(piece) : std::string(piece)); };

@@ -68,10 +68,10 @@ void use_utf8() {
 /// One byte of standard input: 1, 0 at its end, -1 when Ctrl-C came.
 int read_byte(unsigned char& byte) {
   while (true) {
+    if (Interrupts::wait_to_read(STDIN_FILENO) == Interrupts::Wait::kInterrupted) return -1;
     const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
     if (got >= 0) return static_cast<int>(got);
     if (errno != EINTR) return 0;
-    if (Interrupts::flag().load(std::memory_order_relaxed)) return -1;
   }
 }
 
@@ -178,12 +178,12 @@ LineEditor::Line LineEditor::read_plain() {
       return line;
     }
     if (ended_) return {};
-    const ssize_t got = ::read(::fileno(in_), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) {
-      if (!Interrupts::flag().load(std::memory_order_relaxed)) continue;
+    if (Interrupts::wait_to_read(::fileno(in_)) == Interrupts::Wait::kInterrupted) {
       pending_.clear();
       return {End::kInterrupted, {}};
     }
+    const ssize_t got = ::read(::fileno(in_), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       ended_ = true;
     } else {

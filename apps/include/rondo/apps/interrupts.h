@@ -20,6 +20,11 @@ class Interrupts {
   static const std::atomic<bool>& flag();
   static void clear();
 
+  enum class Wait { kReadable, kInterrupted };
+  /// Until `descriptor` can be read, its end included, or the flag is set, were it long before: a flag that is asked
+  /// for and a read() after it would leave a gap in which the signal wakes nobody.
+  static Wait wait_to_read(int descriptor);
+
  private:
   struct sigaction before_ = {};
 };
