@@ -4,9 +4,12 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -174,20 +177,35 @@ class Terminal {
 
   /// Waits until `text` has been shown since the last call; what was shown until then is taken off.
   bool shows(const std::string& text) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    return sees(
+        [&](const std::string& seen) {
+          const std::size_t at = seen.find(text);
+          return at == std::string::npos ? 0 : at + text.size();
+        },
+        text);
+  }
+
+  /// Waits until a letter or another visible character of ASCII has been shown since the last call.
+  bool shows_letter() {
+    return sees(
+        [](const std::string& seen) {
+          const auto visible = [](char c) { return c > ' ' && c <= '~'; };
+          return std::any_of(seen.begin(), seen.end(), visible) ? seen.size() : 0;
+        },
+        "a letter");
+  }
+
+  /// Waits for the prompt and the line editor behind it. The editor takes the terminal over a moment after it has
+  /// shown the prompt; keys typed in between would be echoed twice.
+  bool prompts() {
+    if (!shows("> ")) return false;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    termios modes = {};
     while (std::chrono::steady_clock::now() < deadline) {
-      if (const std::size_t at = seen_.find(text); at != std::string::npos) {
-        seen_.erase(0, at + text.size());
-        return true;
-      }
-      pollfd ready = {terminal_, POLLIN, 0};
-      if (::poll(&ready, 1, 100) <= 0) continue;
-      char buffer[4096];
-      const ssize_t got = ::read(terminal_, buffer, sizeof buffer);
-      if (got <= 0) break;
-      seen_.append(buffer, static_cast<std::size_t>(got));
+      if (::tcgetattr(terminal_, &modes) == 0 && (modes.c_lflag & ICANON) == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    ADD_FAILURE() << "not shown: " << text << "\nbut: " << seen_;
+    ADD_FAILURE() << "no line editor";
     return false;
   }
 
@@ -199,30 +217,60 @@ class Terminal {
   }
 
  private:
+  static constexpr std::chrono::seconds kPatience{60};
+
+  /// `find`: how much of what was seen is found, 0 as long as it is not there; that much is taken off.
+  bool sees(const std::function<std::size_t(const std::string&)>& find, const std::string& name) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (const std::size_t found = find(seen_); found > 0) {
+        seen_.erase(0, found);
+        return true;
+      }
+      pollfd ready = {terminal_, POLLIN, 0};
+      if (::poll(&ready, 1, 100) <= 0) continue;
+      char buffer[4096];
+      const ssize_t got = ::read(terminal_, buffer, sizeof buffer);
+      if (got <= 0) break;
+      seen_.append(buffer, static_cast<std::size_t>(got));
+      all_.append(buffer, static_cast<std::size_t>(got));
+    }
+    ADD_FAILURE() << "not shown: " << name << "\nbut: " << testing::PrintToString(all_);
+    return false;
+  }
+
   int terminal_ = -1;
   pid_t pid_ = -1;
-  std::string seen_;
+  std::string seen_;  // and not yet taken off
+  std::string all_;
 };
 
 TEST(ChatTerminal, CtrlC_StopsTheAnswerAndNotTheProgram) {
   const Workspace workspace;
-  // An answer of a second or more unless it is stopped.
-  Terminal terminal({"chat", "--model=model", "--devices=cpu", "--dtype=fp32", "--max_new_tokens=1900"},
+  // An answer of seconds unless it is stopped, whose first token is text.
+  const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=large", "--hidden_size=512",
+                                      "--num_hidden_layers=4", "--dtype=fp32", "--seed=7"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  Terminal terminal({"chat", "--model=large", "--devices=cpu", "--dtype=fp32", "--max_new_tokens=1900"},
                     workspace.path().string(), 80);
-  ASSERT_TRUE(terminal.shows("> "));
+  ASSERT_TRUE(terminal.prompts());
   terminal.type("Name a colour.\r");
   ASSERT_TRUE(terminal.shows("Name a colour."));
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  ASSERT_TRUE(terminal.shows("\n"));
+  ASSERT_TRUE(terminal.shows_letter());
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("note: stopped"));
-  ASSERT_TRUE(terminal.shows("> "));
+  ASSERT_TRUE(terminal.prompts());
   // At the prompt it gives up the line.
   terminal.type("half a line\x03");
   ASSERT_TRUE(terminal.shows("Ctrl-D ends"));
+  ASSERT_TRUE(terminal.prompts());
   terminal.type("/nonsense\r");
   ASSERT_TRUE(terminal.shows("unknown command"));
+  ASSERT_TRUE(terminal.prompts());
   terminal.type("/save talk.json\r");
   ASSERT_TRUE(terminal.shows("saved in talk.json"));
+  ASSERT_TRUE(terminal.prompts());
   terminal.type("\x04");
   EXPECT_EQ(terminal.wait(), 0);
   const Json saved = Json::parse(workspace.read("talk.json"), nullptr, false);
@@ -233,7 +281,7 @@ TEST(ChatTerminal, WideScreen_ShowsTwoColumns) {
   const Workspace workspace;
   ASSERT_EQ(workspace.run(train()).status, 0);
   Terminal terminal(chat({"--adapter_name_or_path=out", "--compare"}), workspace.path().string(), 120);
-  ASSERT_TRUE(terminal.shows("> "));
+  ASSERT_TRUE(terminal.prompts());
   terminal.type("Name a colour.\r");
   EXPECT_TRUE(terminal.shows("| adapter"));
   terminal.type("/exit\r");
