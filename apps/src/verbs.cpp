@@ -110,7 +110,7 @@ absl::Status show_data(const Config& config, const Streams& streams) {
   if (view.packing) report += data::describe_packing(*view.packing) + "\n";
   std::fwrite(report.data(), 1, report.size(), streams.err);
   for (std::size_t i = 0; i < std::min(shown, view.texts.size()); ++i) {
-    RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples[i].index, view.texts[i])));
+    RONDO_RETURN_IF_ERROR(put(streams.out, fmt::format("sample {}\n{}\n", samples.index(i), view.texts[i])));
   }
   return absl::OkStatus();
 }

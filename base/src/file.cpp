@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/status.h"
 #include "rondo/base/units.h"
 
@@ -105,27 +106,9 @@ absl::Status sync_path(const std::filesystem::path& path) {
 }
 
 absl::Status write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
-  const std::filesystem::path aside = path.parent_path() / ("." + path.filename().string() + ".part");
-  const auto failure = [&](const char* what) {
-    const int reason = errno;
-    ::unlink(aside.c_str());
-    return internal_error("{}: cannot be {}: {}", path.string(), what, std::strerror(reason));
-  };
-  {
-    const Descriptor fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (fd.get() < 0) return failure("written");
-    std::size_t done = 0;
-    while (done < contents.size()) {
-      const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return failure("written");
-      done += static_cast<std::size_t>(n);
-    }
-    if (::fsync(fd.get()) != 0) return failure("synced");
-  }
-  if (::rename(aside.c_str(), path.c_str()) != 0) return failure("renamed into place");
-  const std::filesystem::path folder = path.parent_path();
-  return sync_path(folder.empty() ? "." : folder);
+  RONDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  RONDO_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(contents))));
+  return file.commit();
 }
 
 std::filesystem::path user_cache_folder() {

@@ -71,8 +71,8 @@ class Loader {
   absl::Status read_records(RecordReader& reader);
   absl::Status settle_format(DataFormat found, std::string_view place);
   absl::Status no_targets() const;
-  absl::Status take(const BuiltSample& built);
-  absl::Status keep(const Sample& sample);
+  absl::Status take(BuiltSample built);
+  absl::Status keep(const Sample& sample, std::uint32_t targets);
 
   DataOptions options_;
   DataFormat format_;  // kAuto until the first record tells
@@ -111,7 +111,7 @@ absl::Status Loader::read_text(const RecordReader& reader) {
   dataset_.report.dropped_symbols += builder_.build_windows(reader.text(), [&](const Sample& window) {
     BuiltSample built;
     built.sample = window;
-    status = take(built);
+    status = take(std::move(built));
     return status.ok() && !full();
   });
   return status;
@@ -133,39 +133,38 @@ absl::Status Loader::read_records(RecordReader& reader) {
     if (!record.ok()) return with_context(record.status(), fmt::format("{} ({})", raw->place, format_name(format_)));
     auto built = builder_.build(*record);
     if (!built.ok()) return with_context(built.status(), raw->place);
-    RONDO_RETURN_IF_ERROR(take(*built));
+    RONDO_RETURN_IF_ERROR(take(*std::move(built)));
   }
   return absl::OkStatus();
 }
 
-absl::Status Loader::take(const BuiltSample& built) {
+absl::Status Loader::take(BuiltSample built) {
   DataReport& report = dataset_.report;
-  const std::uint64_t index = report.records++;
+  built.sample.index = report.records++;
   report.dropped_symbols += built.dropped_symbols;
-  if (count_targets(built.sample) > 0) {
+  if (const std::uint32_t targets = count_targets(built.sample); targets > 0) {
     report.truncated += built.truncated ? 1U : 0U;
-    Sample sample = built.sample;
-    sample.index = index;
-    return keep(sample);
+    return keep(built.sample, targets);
   }
   ++report.without_target;
   without_assistant_ += built.without_assistant ? 1U : 0U;
   not_written_ += built.answers_not_written ? 1U : 0U;
   cut_off_ += built.targets_cut_off ? 1U : 0U;
-  if (report.first_without_target.size() < kNamedWithoutTarget) report.first_without_target.push_back(index);
+  if (report.first_without_target.size() < kNamedWithoutTarget)
+    report.first_without_target.push_back(built.sample.index);
   return absl::OkStatus();
 }
 
-absl::Status Loader::keep(const Sample& sample) {
+absl::Status Loader::keep(const Sample& sample, std::uint32_t targets) {
   DataReport& report = dataset_.report;
-  count_kept(report, static_cast<std::uint32_t>(sample.ids.size()), count_targets(sample));
+  count_kept(report, static_cast<std::uint32_t>(sample.ids.size()), targets);
   const TokenId largest = *std::max_element(sample.ids.begin(), sample.ids.end());
   if (largest > report.largest_token) {
     report.largest_token = largest;
     report.largest_token_record = sample.index;
   }
-  if (file_) return file_->append(sample);
-  dataset_.samples.push_back(sample);
+  if (file_) return file_->append(sample, targets);
+  dataset_.samples.push_back(sample, targets);
   return absl::OkStatus();
 }
 

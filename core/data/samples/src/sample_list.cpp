@@ -41,7 +41,9 @@ Sample SampleList::operator[](std::size_t i) const {
   return sample;
 }
 
-void SampleList::push_back(const Sample& sample) {
+void SampleList::push_back(const Sample& sample) { push_back(sample, count_targets(sample)); }
+
+void SampleList::push_back(const Sample& sample, std::uint32_t targets) {
   const std::size_t length = sample.ids.size();
   // A chunk that a copy of the list shares is its past: nobody adds to it any more.
   const bool fits = !keepers_.empty() && keepers_.back().use_count() == 1 && !keepers_.back()->file &&
@@ -55,7 +57,7 @@ void SampleList::push_back(const Sample& sample) {
   entry.codes = chunk.data() + chunk.size();
   entry.index = sample.index;
   entry.length = static_cast<std::uint32_t>(length);
-  entry.targets = count_targets(sample);
+  entry.targets = targets;
   entry.source = sample.source;
   entry.keeper = static_cast<std::uint32_t>(keepers_.size() - 1);
   for (std::size_t t = 0; t < length; ++t) chunk.push_back(code_of(sample.ids[t], sample.labels[t]));
@@ -81,11 +83,11 @@ SampleList SampleList::select(std::span<const std::uint32_t> numbers) const {
   return selected;
 }
 
-SampleList SampleList::of_file(MappedFile file, std::size_t begin, std::span<const Place> places) {
+SampleList SampleList::of_file(MappedFile file, std::span<const Place> places) {
   SampleList list;
   list.keepers_.push_back(std::make_shared<Keeper>());
   list.keepers_[0]->file = std::move(file);
-  const auto* codes = reinterpret_cast<const TokenId*>(list.keepers_[0]->file->bytes().data() + begin);
+  const auto* codes = reinterpret_cast<const TokenId*>(list.keepers_[0]->file->bytes().data());
   list.entries_.reserve(places.size());
   for (const Place& place : places) {
     list.entries_.push_back({codes + place.first, place.index, place.length, place.targets, 0, 0});

@@ -1,12 +1,8 @@
-// The header is written last, in place of the zeros that held its room: only then is it known how much there is. The
-// hash at the end is taken by reading the file again, which a page cache answers.
+// What says how much there is stands at the end, where it is known, so that the file is written from front to back.
 #include "token_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -22,7 +18,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kBuffer = 1U << 20U;
 constexpr std::size_t kHashDigits = 32;
 
-struct Header {
+struct Trailer {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t zero = 0;
@@ -35,7 +31,7 @@ struct Record {
   std::uint32_t length = 0;
   std::uint32_t targets = 0;
 };
-static_assert(sizeof(Header) == 40 && sizeof(Record) == 16 && sizeof(TokenId) == 4);
+static_assert(sizeof(Trailer) == 40 && sizeof(Record) == 16 && sizeof(TokenId) == 4);
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -96,48 +92,19 @@ absl::StatusOr<TokenFileWriter> TokenFileWriter::create(const std::filesystem::p
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) return internal_error("{}: cannot be made: {}", path.parent_path().string(), error.message());
-  std::string aside = (path.parent_path() / ("." + path.filename().string() + ".XXXXXX")).string();
-  const int descriptor = ::mkostemp(aside.data(), O_CLOEXEC);
-  if (descriptor < 0) return internal_error("{}: cannot be written: {}", path.string(), std::strerror(errno));
-  TokenFileWriter writer(path, aside, descriptor);
-  RONDO_RETURN_IF_ERROR(writer.put(bytes_of(Header())));
-  return writer;
+  RONDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  return TokenFileWriter(std::move(file));
 }
 
-TokenFileWriter::TokenFileWriter(std::filesystem::path path, std::filesystem::path aside, int descriptor)
-    : path_(std::move(path)), aside_(std::move(aside)), descriptor_(descriptor) {
-  buffer_.reserve(kBuffer);
-}
-
-TokenFileWriter::TokenFileWriter(TokenFileWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      aside_(std::move(other.aside_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      buffer_(std::move(other.buffer_)),
-      codes_(std::move(other.codes_)),
-      places_(std::move(other.places_)),
-      codes_written_(other.codes_written_) {}
-
-TokenFileWriter::~TokenFileWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(aside_.c_str());
-}
-
-absl::Status TokenFileWriter::failure(const char* what) const {
-  return internal_error("{}: cannot be {}: {}; dataset_prepared_path names another folder, none keeps tokens in memory",
-                        path_.string(), what, std::strerror(errno));
-}
+TokenFileWriter::TokenFileWriter(AtomicFile file) : file_(std::move(file)) { buffer_.reserve(kBuffer); }
 
 absl::Status TokenFileWriter::flush() {
-  for (std::size_t done = 0; done < buffer_.size();) {
-    const ssize_t n = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failure("written");
-    done += static_cast<std::size_t>(n);
-  }
+  hash_.add(buffer_);
+  const absl::Status written = file_.write(buffer_);
   buffer_.clear();
-  return absl::OkStatus();
+  if (written.ok()) return written;
+  return absl::Status(written.code(), message_of(written) +
+                                          "; dataset_prepared_path names another folder, none keeps tokens in memory");
 }
 
 absl::Status TokenFileWriter::put(std::span<const std::byte> bytes) {
@@ -145,10 +112,10 @@ absl::Status TokenFileWriter::put(std::span<const std::byte> bytes) {
   return buffer_.size() < kBuffer ? absl::OkStatus() : flush();
 }
 
-absl::Status TokenFileWriter::append(const Sample& sample) {
+absl::Status TokenFileWriter::append(const Sample& sample, std::uint32_t targets) {
   codes_.clear();
   for (std::size_t t = 0; t < sample.ids.size(); ++t) codes_.push_back(code_of(sample.ids[t], sample.labels[t]));
-  places_.push_back({codes_written_, sample.index, static_cast<std::uint32_t>(codes_.size()), count_targets(sample)});
+  places_.push_back({codes_written_, sample.index, static_cast<std::uint32_t>(codes_.size()), targets});
   codes_written_ += codes_.size();
   return put(std::as_bytes(std::span(codes_)));
 }
@@ -159,44 +126,39 @@ absl::Status TokenFileWriter::finish(const DataReport& report) {
   }
   const std::string text = report_text(report);
   RONDO_RETURN_IF_ERROR(put(std::as_bytes(std::span(text))));
+  Trailer trailer;
+  trailer.samples = places_.size();
+  trailer.codes = codes_written_;
+  trailer.report = text.size();
+  RONDO_RETURN_IF_ERROR(put(bytes_of(trailer)));
   RONDO_RETURN_IF_ERROR(flush());
-  Header header;
-  header.samples = places_.size();
-  header.codes = codes_written_;
-  header.report = text.size();
-  if (::pwrite(descriptor_, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {
-    return failure("written");
-  }
-  RONDO_ASSIGN_OR_RETURN(const MappedFile written, MappedFile::open(aside_));
-  const std::string hash = hash_of(written, written.bytes().size());
+  const std::string hash = hash_.hex();
   RONDO_RETURN_IF_ERROR(put(std::as_bytes(std::span(hash))));
   RONDO_RETURN_IF_ERROR(flush());
-  if (::fsync(descriptor_) != 0) return failure("synced");
-  if (::rename(aside_.c_str(), path_.c_str()) != 0) return failure("renamed into place");
-  ::close(std::exchange(descriptor_, -1));
-  return absl::OkStatus();
+  return file_.commit();
 }
 
 std::optional<Dataset> read_token_file(const std::filesystem::path& path) {
   auto file = MappedFile::open(path);
   if (!file.ok()) return std::nullopt;
   const auto bytes = file->bytes();
-  Header header;
-  if (bytes.size() < sizeof(header) + kHashDigits) return std::nullopt;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  const std::size_t body = bytes.size() - kHashDigits;
+  Trailer trailer;
+  if (bytes.size() < sizeof(trailer) + kHashDigits) return std::nullopt;
+  const std::size_t hashed = bytes.size() - kHashDigits;
+  const std::size_t body = hashed - sizeof(trailer);
+  std::memcpy(&trailer, bytes.data() + body, sizeof(trailer));
   const std::uint64_t most = body / sizeof(TokenId);  // keeps the sum below from running over
-  if (header.magic != kMagic || header.version != kVersion || header.codes > most || header.samples > most ||
-      header.report > body ||
-      sizeof(header) + header.codes * sizeof(TokenId) + header.samples * sizeof(Record) + header.report != body) {
+  if (trailer.magic != kMagic || trailer.version != kVersion || trailer.codes > most || trailer.samples > most ||
+      trailer.report > body ||
+      trailer.codes * sizeof(TokenId) + trailer.samples * sizeof(Record) + trailer.report != body) {
     return std::nullopt;
   }
   const auto text_at = [bytes](std::size_t at, std::size_t size) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()) + at, size);
   };
-  if (text_at(body, kHashDigits) != hash_of(*file, body)) return std::nullopt;
-  std::vector<SampleList::Place> places(static_cast<std::size_t>(header.samples));
-  const std::byte* records = bytes.data() + sizeof(header) + header.codes * sizeof(TokenId);
+  if (text_at(hashed, kHashDigits) != hash_of(*file, hashed)) return std::nullopt;
+  std::vector<SampleList::Place> places(static_cast<std::size_t>(trailer.samples));
+  const std::byte* records = bytes.data() + trailer.codes * sizeof(TokenId);
   std::uint64_t first = 0;
   for (SampleList::Place& place : places) {
     Record record;
@@ -205,11 +167,11 @@ std::optional<Dataset> read_token_file(const std::filesystem::path& path) {
     place = {first, record.index, record.length, record.targets};
     first += record.length;
   }
-  if (first != header.codes) return std::nullopt;
+  if (first != trailer.codes) return std::nullopt;
   Dataset dataset;
-  dataset.report = report_of(text_at(body - static_cast<std::size_t>(header.report), header.report));
+  dataset.report = report_of(text_at(body - static_cast<std::size_t>(trailer.report), trailer.report));
   file->release_pages(bytes);
-  dataset.samples = SampleList::of_file(*std::move(file), sizeof(header), places);
+  dataset.samples = SampleList::of_file(*std::move(file), places);
   return dataset;
 }
 

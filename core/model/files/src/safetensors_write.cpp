@@ -1,8 +1,8 @@
 // Writing tensors through one buffer of the largest tensor's size, and cutting a model into shards.
 
 #include "json_reader.h"
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/status.h"
-#include "rondo/model/atomic_file.h"
 #include "rondo/model/safetensors.h"
 #include "safetensors_header.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/status.h"
-#include "rondo/model/atomic_file.h"
 
 namespace rondo::gguf {
 namespace {
@@ -108,7 +108,7 @@ std::size_t Tensor::bytes() const {
 
 absl::Status write_container(const std::filesystem::path& file, const Keys& keys, const std::vector<Tensor>& tensors,
                              const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill) {
-  RONDO_ASSIGN_OR_RETURN(model::AtomicFile out, model::AtomicFile::create(file));
+  RONDO_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::create(file));
   const std::string head = make_head(keys, tensors);
   RONDO_RETURN_IF_ERROR(out.write(std::as_bytes(std::span(head))));
   std::vector<std::byte> buffer;

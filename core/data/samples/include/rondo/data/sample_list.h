@@ -43,6 +43,8 @@ class SampleList {
   std::uint32_t source(std::size_t i) const { return entries_[i].source; }
 
   void push_back(const Sample& sample);
+  /// `targets`: count_targets(sample), where it is known.
+  void push_back(const Sample& sample, std::uint32_t targets);
   /// Behind the samples that are there, those of `other` as samples of data set `source`.
   void append(const SampleList& other, std::uint32_t source);
   /// The samples of these numbers, in their order.
@@ -50,13 +52,13 @@ class SampleList {
 
   /// A sample in a file of tokens as code_of() writes them.
   struct Place {
-    std::uint64_t first = 0;  // code, counted from `begin`
+    std::uint64_t first = 0;  // code
     std::uint64_t index = 0;
     std::uint32_t length = 0;
     std::uint32_t targets = 0;
   };
-  /// `begin`: byte of `file` where the codes start, a multiple of four.
-  static SampleList of_file(MappedFile file, std::size_t begin, std::span<const Place> places);
+  /// `file` begins with the codes.
+  static SampleList of_file(MappedFile file, std::span<const Place> places);
 
   class Iterator {
    public:

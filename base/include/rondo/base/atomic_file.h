@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rondo::model {
+namespace rondo {
 
 class AtomicFile {
  public:
@@ -33,4 +33,4 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-}  // namespace rondo::model
+}  // namespace rondo

@@ -1,5 +1,5 @@
 // POSIX calls behind atomic_file.h.
-#include "rondo/model/atomic_file.h"
+#include "rondo/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 
-namespace rondo::model {
+namespace rondo {
 
 AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(path), aside_(path.parent_path() / ("." + path.filename().string() + ".part")) {}
+    : path_(path), aside_(path.parent_path() / fmt::format(".{}.{}.part", path.filename().string(), ::getpid())) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)), aside_(std::move(other.aside_)), fd_(std::exchange(other.fd_, -1)) {}
@@ -55,4 +55,4 @@ absl::Status AtomicFile::commit() {
   return sync_path(folder.empty() ? "." : folder);
 }
 
-}  // namespace rondo::model
+}  // namespace rondo
