@@ -68,7 +68,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     view.notes.push_back(dataset_not_read(config));
   } else if (!config.dataset.empty()) {
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
-    RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, text));
+    RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, open.documents, text));
     Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
   }

@@ -72,7 +72,7 @@ class Profiler {
       if (model_.folder.empty())
         return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
       RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
-      RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, text));
+      RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, text));
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
     loader_.emplace(data_.train, loader_options(config_));

@@ -111,6 +111,20 @@ devices::HostProfile measured_host(devices::ThreadPool& threads) {
   return host;
 }
 
+/// Of the contents that tokenizer and template are made from.
+absl::StatusOr<std::string> fingerprint_of(const Documents& documents) {
+  ContentHash hash;
+  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> source, data::chat_template_source(documents));
+  hash.add_text(source.value_or(""));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
+    if (!documents.has(name)) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
+    hash.add_text(name);
+    hash.add_text(text);
+  }
+  return hash.hex();
+}
+
 /// Where the run's tokens are kept.
 fs::path prepared_folder(const Config& config) {
   if (config.dataset_prepared_path == "none") return {};
@@ -124,19 +138,10 @@ fs::path prepared_folder(const Config& config) {
 absl::StatusOr<TextParts> open_text(const Documents& documents) {
   RONDO_ASSIGN_OR_RETURN(data::Tokenizer tokenizer, data::Tokenizer::load(documents));
   RONDO_ASSIGN_OR_RETURN(std::optional<data::ChatTemplate> chat, data::load_chat_template(documents));
-  ContentHash hash;
-  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> source, data::chat_template_source(documents));
-  hash.add_text(source.value_or(""));
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
-    if (!documents.has(name)) continue;
-    RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
-    hash.add_text(name);
-    hash.add_text(text);
-  }
-  return TextParts{std::move(tokenizer), std::move(chat), hash.hex()};
+  return TextParts{std::move(tokenizer), std::move(chat)};
 }
 
-absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
+absl::StatusOr<RunData> load_data(const Config& config, const Documents& documents, const TextParts& text) {
   data::DataOptions options;
   options.cutoff_len = config.cutoff_len;
   options.train_on_prompt = config.train_on_prompt;
@@ -154,14 +159,15 @@ absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text) {
   for (const auto& [name, format] : kFormats) {
     if (config.data_format == name) options.format = format;
   }
+  data::Renderer renderer = text.renderer();
+  RONDO_ASSIGN_OR_RETURN(renderer.fingerprint, fingerprint_of(documents));
   RunData run;
   if (!config.dataset.empty()) {
-    RONDO_ASSIGN_OR_RETURN(
-        run.train, data::load_datasets(sources_of(config.dataset, config.dataset_weights), text.renderer(), options));
+    RONDO_ASSIGN_OR_RETURN(run.train,
+                           data::load_datasets(sources_of(config.dataset, config.dataset_weights), renderer, options));
   }
   if (!config.eval_dataset.empty()) {
-    RONDO_ASSIGN_OR_RETURN(run.evaluation,
-                           data::load_datasets(sources_of(config.eval_dataset, ""), text.renderer(), options));
+    RONDO_ASSIGN_OR_RETURN(run.evaluation, data::load_datasets(sources_of(config.eval_dataset, ""), renderer, options));
   } else if (config.val_size > 0 && !run.train.samples.empty()) {
     auto parts = data::split_dataset(std::move(run.train), config.val_size, config.seed);
     if (!parts.ok()) return with_context(parts.status(), "val_size");

@@ -27,7 +27,7 @@ class PlanSweep {
     RONDO_ASSIGN_OR_RETURN(model_, open_model(config, Purpose::kTrain, false));
     if (config.dataset.empty() || !reads_data()) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
-    RONDO_ASSIGN_OR_RETURN(data_, load_data(config, text));
+    RONDO_ASSIGN_OR_RETURN(data_, load_data(config, model_.documents, text));
     return absl::OkStatus();
   }
 

@@ -89,7 +89,7 @@ absl::Status Trainer::open() {
     data_.train = assumed_data(config_);
   } else {
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
-    RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, *text_));
+    RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());

@@ -39,7 +39,7 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
   RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
-  RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, text));
+  RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, open.documents, text));
   observer.on_note(data::describe_report(data.train.report));
   LoaderOptions options = evaluation_options(config);
   options.accumulation = 1;
@@ -113,7 +113,7 @@ absl::StatusOr<DataView> run_data(const Config& config, bool colour) {
   Config whole = config;
   whole.val_size = 0;
   whole.eval_dataset.clear();
-  RONDO_ASSIGN_OR_RETURN(RunData data, load_data(whole, text));
+  RONDO_ASSIGN_OR_RETURN(RunData data, load_data(whole, documents, text));
   DataView view;
   const std::size_t count = std::min<std::size_t>(config.samples, data.train.samples.size());
   for (std::size_t i = 0; i < count; ++i) {

@@ -30,8 +30,7 @@ namespace rondo::train {
 struct TextParts {
   data::Tokenizer tokenizer;
   std::optional<data::ChatTemplate> chat_template;
-  std::string fingerprint;  // of the texts that both were made from
-  data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr, fingerprint}; }
+  data::Renderer renderer() const { return {&tokenizer, chat_template ? &*chat_template : nullptr}; }
 };
 absl::StatusOr<TextParts> open_text(const Documents& documents);
 
@@ -40,7 +39,8 @@ struct RunData {
   data::Dataset train;
   data::Dataset evaluation;
 };
-absl::StatusOr<RunData> load_data(const Config& config, const TextParts& text);
+/// `documents`: what `text` was made from.
+absl::StatusOr<RunData> load_data(const Config& config, const Documents& documents, const TextParts& text);
 
 /// The optimizer that the keys name.
 offload::OptimizerSettings optimizer_of(const Config& config);
