@@ -8,8 +8,6 @@
 namespace rondo::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 /// An adapter that changes the model, in `adapter`.
 void make_adapter(const Workspace& workspace) {
   const Outcome made = workspace.run(train({"--output_dir=adapter", "--save_steps=0", "--lr=1e-2", "--max_steps=3"}));
@@ -20,15 +18,6 @@ Words merge(const Words& more = {}) {
   Words words = {"merge", "--model=model", "--adapter_name_or_path=adapter", "--output_dir=merged"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-double eval_loss(const Workspace& workspace, const Words& of) {
-  Words words = {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"};
-  words.insert(words.end(), of.begin(), of.end());
-  const Outcome outcome = workspace.run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const Json json = Json::parse(outcome.out, nullptr, false);
-  return json.is_object() ? json.value("eval_loss", 0.0) : 0.0;
 }
 
 TEST(Merge, Model_AnswersAsBaseWithAdapter) {

@@ -16,15 +16,6 @@ void expect_run(const Workspace& workspace, const Words& words) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
-double eval_loss(const Workspace& workspace, const Words& of) {
-  Words words = {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"};
-  words.insert(words.end(), of.begin(), of.end());
-  const Outcome outcome = workspace.run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const Json json = Json::parse(outcome.out, nullptr, false);
-  return json.is_object() ? json.value("eval_loss", 0.0) : 0.0;
-}
-
 TEST(LoraByParts, Adapter_SaysWhatItIs_AndMergesToTheSameModel) {
   const Workspace workspace;
   expect_run(workspace, {"init", "--arch=llama", "--output_dir=untied", "--tie_word_embeddings=false", "--dtype=fp32"});

@@ -73,6 +73,13 @@ nlohmann::json json_of(const Outcome& outcome) {
   return json;
 }
 
+double eval_loss(const Workspace& workspace, const Words& of) {
+  Words words = {"eval", "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32", "--json"};
+  words.insert(words.end(), of.begin(), of.end());
+  const nlohmann::json json = json_of(workspace.run(words));
+  return json.is_object() ? json.value("eval_loss", 0.0) : 0.0;
+}
+
 Words train(const Words& more) {
   Words words = {"train",
                  "--model",

@@ -44,6 +44,10 @@ class Workspace {
 /// What a command that succeeds gives with --json.
 nlohmann::json json_of(const Outcome& outcome);
 
+/// What `rondo eval` says of chats.jsonl in fp32 with the model that `of` names; 0, and a failure, when it does not end
+/// well.
+double eval_loss(const Workspace& workspace, const Words& of);
+
 /// `rondo train` on the workspace's model and data into `out`, one short step on the CPU.
 Words train(const Words& more = {});
 

@@ -101,17 +101,7 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
 
 TEST_P(Methods, Resumed_GoesOnBitForBit) {
   const Trace whole = trace_of(model_, job_, {"uninterrupted"});
-  {
-    auto first = TinyRun::make(model_, job_, {"before"});
-    ASSERT_TRUE(first.ok()) << first.status();
-    for (const std::size_t step : {0U, 1U}) ASSERT_TRUE((*first)->train(step).ok());
-    (*first)->executor().drain_and_wait();
-    train::TrainerState state;
-    state.global_step = 2;
-    state.updates = (*first)->executor().updates();
-    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), Documents(folder_));
-    ASSERT_TRUE(written.ok()) << written;
-  }
+  ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job_, {"before"}, 2, folder_));
   Placement placement{"after", fast_ + "2"};
   placement.disk_from = 2;
   // The state is read before the disk's passes begin, as a run does it.

@@ -35,17 +35,7 @@ TEST_P(Resume, OnAnotherPool_GoesOnBitForBit) {
   const Job job = this->job();
   const Trace whole = trace_of(model_, job, {"uninterrupted"});
   const std::string fast = "emulated:" + card_file().string() + "#fast*2";
-  {
-    auto first = TinyRun::make(model_, job, {"before", fast});
-    ASSERT_TRUE(first.ok()) << first.status();
-    for (const std::size_t step : {0U, 1U}) ASSERT_TRUE((*first)->train(step).ok());
-    (*first)->executor().drain_and_wait();
-    train::TrainerState state;
-    state.global_step = 2;
-    state.updates = (*first)->executor().updates();
-    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), Documents(folder_));
-    ASSERT_TRUE(written.ok()) << written;
-  }
+  ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job, {"before", fast}, 2, folder_));
   Job cold = job;
   // What a run starts from must not matter, save for weights that are not trained: a checkpoint does not hold them.
   cold.fill = [](const model::Architecture& model, offload::ParameterStore& store) {

@@ -112,17 +112,7 @@ TEST_P(Staleness, LostDevice_LeavesTheAnswer) {
 
 TEST_P(Staleness, Resumed_GoesOnBitForBit) {
   const Trace whole = trace_of(model_, job_, {"uninterrupted"});
-  {
-    auto first = TinyRun::make(model_, job_, cards("before", 2));
-    ASSERT_TRUE(first.ok()) << first.status();
-    for (const std::size_t step : {0U, 1U, 2U}) ASSERT_TRUE((*first)->train(step).ok());
-    (*first)->executor().drain_and_wait();
-    train::TrainerState state;
-    state.global_step = 3;
-    state.updates = (*first)->executor().updates();
-    const absl::Status written = train::write_checkpoint(folder_, state, model_, (*first)->store(), Documents(folder_));
-    ASSERT_TRUE(written.ok()) << written;
-  }
+  ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job_, cards("before", 2), 3, folder_));
   auto second = TinyRun::make(model_, job_, {"after"});
   ASSERT_TRUE(second.ok()) << second.status();
   const auto state = train::read_checkpoint(*train::newest_checkpoint(folder_), model_, (*second)->store());

@@ -10,6 +10,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
+#include "rondo/train/checkpoint.h"
 #include "tiny_model.h"
 
 namespace rondo::tiny {
@@ -194,6 +195,19 @@ Trace trace_of(const model::Architecture& model, const Job& job, const Placement
   }
   trace.bytes = (*run)->bytes();
   return trace;
+}
+
+void run_to_checkpoint(const model::Architecture& model, const Job& job, const Placement& placement, std::size_t steps,
+                       const std::filesystem::path& folder) {
+  auto run = TinyRun::make(model, job, placement);
+  ASSERT_TRUE(run.ok()) << run.status();
+  for (std::size_t step = 0; step < steps; ++step) ASSERT_TRUE((*run)->train(step).ok());
+  (*run)->executor().drain_and_wait();
+  train::TrainerState state;
+  state.global_step = steps;
+  state.updates = (*run)->executor().updates();
+  const absl::Status written = train::write_checkpoint(folder, state, model, (*run)->store(), Documents(folder));
+  ASSERT_TRUE(written.ok()) << written;
 }
 
 }  // namespace rondo::tiny

@@ -100,4 +100,8 @@ struct Trace {
 /// All steps of the job; a test fails where one does.
 Trace trace_of(const model::Architecture& model, const Job& job, const Placement& placement);
 
+/// Runs the first `steps` steps and leaves their checkpoint in `folder`; a fatal failure where that cannot be done.
+void run_to_checkpoint(const model::Architecture& model, const Job& job, const Placement& placement, std::size_t steps,
+                       const std::filesystem::path& folder);
+
 }  // namespace rondo::tiny

@@ -109,7 +109,7 @@ class TokenFile : public testing::Test {
   void write() {
     auto writer = TokenFileWriter::create(path_);
     ASSERT_TRUE(writer.ok()) << writer.status();
-    for (const Sample& sample : samples()) ASSERT_TRUE(writer->append(sample).ok());
+    for (const Sample& sample : samples()) ASSERT_TRUE(writer->append(sample, count_targets(sample)).ok());
     EXPECT_FALSE(std::filesystem::exists(path_));  // nobody sees half of it
     DataReport report;
     report.format = "messages";
@@ -168,7 +168,7 @@ TEST_F(TokenFile, Unfinished_LeavesNothingBehind) {
   {
     auto writer = TokenFileWriter::create(path_);
     ASSERT_TRUE(writer.ok());
-    for (const Sample& sample : samples()) ASSERT_TRUE(writer->append(sample).ok());
+    for (const Sample& sample : samples()) ASSERT_TRUE(writer->append(sample, count_targets(sample)).ok());
   }
   EXPECT_TRUE(std::filesystem::is_empty(path_.parent_path()));
 }

@@ -63,17 +63,22 @@ TEST(Loader, LastStepOfAnEpoch_HasNoEmptyMicrobatch) {
   EXPECT_EQ(loader.samples_of(0), (Samples{{0, 1}, {2, 3}, {4}}));
 }
 
-TEST(Loader, AnyStep_IsTheSameWhereverOneBegins) {
-  const data::Dataset dataset = samples(23);
-  const LoaderOptions options{2, 3, true, 42};
+/// Each of `jumps` gives the samples that steps in a row, `jumps[0]` the last, have given, to a loader that begins
+/// there and to the one that went through all.
+void expect_the_same_wherever_one_begins(const data::Dataset& dataset, const LoaderOptions& options,
+                                         const std::vector<std::uint64_t>& jumps) {
   Loader straight(dataset, options);
   std::vector<Samples> all;
-  for (std::uint64_t step = 0; step < 13; ++step) all.push_back(straight.samples_of(step));
-  for (const std::uint64_t step : {12U, 3U, 4U, 0U, 7U}) {
+  for (std::uint64_t step = 0; step <= jumps[0]; ++step) all.push_back(straight.samples_of(step));
+  for (const std::uint64_t step : jumps) {
     Loader fresh(dataset, options);
     EXPECT_EQ(fresh.samples_of(step), all[step]) << step;
     EXPECT_EQ(straight.samples_of(step), all[step]) << step;
   }
+}
+
+TEST(Loader, AnyStep_IsTheSameWhereverOneBegins) {
+  expect_the_same_wherever_one_begins(samples(23), {2, 3, true, 42}, {12, 3, 4, 0, 7});
 }
 
 TEST(Loader, AnotherSeed_GivesAnotherOrder) {
@@ -212,15 +217,7 @@ TEST(PackedLoader, AnyStep_IsTheSameWhereverOneBegins) {
   data::Dataset dataset = samples(60);
   dataset.parts = {{0, 40, 0.35}, {40, 20, 1}};  // epochs of different samples, so of different numbers of steps
   for (const bool shuffle : {true, false}) {
-    const LoaderOptions options = packed(1, 2, shuffle);
-    Loader straight(dataset, options);
-    std::vector<Samples> all;
-    for (std::uint64_t step = 0; step < 40; ++step) all.push_back(straight.samples_of(step));
-    for (const std::uint64_t step : {39U, 3U, 17U, 0U, 7U}) {
-      Loader fresh(dataset, options);
-      EXPECT_EQ(fresh.samples_of(step), all[step]) << step;
-      EXPECT_EQ(straight.samples_of(step), all[step]) << step;
-    }
+    expect_the_same_wherever_one_begins(dataset, packed(1, 2, shuffle), {39, 3, 17, 0, 7});
   }
 }
 
