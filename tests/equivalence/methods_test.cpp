@@ -46,12 +46,29 @@ model::MethodSpec lora_with_ends() {
   return spec;
 }
 
+model::MethodSpec dora(double dropout) {
+  model::MethodSpec spec = lora(DType::kBfloat16, dropout);
+  spec.lora->use_dora = true;
+  spec.lora->rank_pattern = {{"up_proj", 5}};
+  return spec;
+}
+
+model::MethodSpec dora_of_codes() {
+  model::MethodSpec spec = dora(0);
+  spec.dtype = DType::kFloat32;
+  spec.base_encoding = devices::Encoding::kNf4;
+  return spec;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
           {"lion_lora_by_parts", lora_by_parts(), optimizer(OptimizerKind::kLion)},
           {"sgd_last_block", last_block(DType::kFloat32), optimizer(OptimizerKind::kSgd), true},
-          {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)}};
+          {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)},
+          {"dora", dora(0), optimizer(OptimizerKind::kAdamW)},
+          {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
+          {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)}};
 }
 
 model::ModelConfig config_of(const Method& method) {
@@ -94,6 +111,10 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
   placement.stages = one_layer_each(model_);
   placement.microbatches_per_round = 2;
   expect_same(trace_of(model_, job_, placement), reference);
+  for (const partition::Keep keep : {partition::Keep::kNothing, partition::Keep::kAll}) {
+    placement.keep = keep;
+    expect_same(trace_of(model_, job_, placement), reference);
+  }
   Placement disk{"disk", "cpu"};
   disk.disk_from = 0;
   expect_same(trace_of(model_, job_, disk), reference);
