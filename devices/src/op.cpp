@@ -59,7 +59,7 @@ double flops_of(const OpList& list, const Op& op, double sequence_length) {
     case OpKind::kCachedAttention:
       return attention_flops(list, op, sequence_length);
     case OpKind::kMagnitudeScale:  // b a and the squares of its sum with w
-      return 2 * elements_of(list, op.reads[1]) * (extent(list, op.reads[2], 0) + 1);
+      return 2 * elements_of(list, op.reads[0]) * (extent(list, op.reads[1], 0) + 1);
     case OpKind::kCrossEntropy: {
       // The logits, and each gradient that is asked for.
       const double product = 2 * elements_of(list, op.reads[0]) * extent(list, op.reads[1], 0);

@@ -285,14 +285,16 @@ void check_scale(Checker& c, const TensorDesc& tensor, std::int64_t columns) {
 
 void check_magnitude_scale(Checker& c) {
   if (c.attributes<MagnitudeAttributes>() == nullptr || !c.counts(4, 2)) return;
-  for (std::size_t i = 0; i < 4; ++i) c.floating(c.in(i));
-  for (std::size_t i = 1; i < 4; ++i) c.rank(c.in(i), 2);
+  for (std::size_t i = 0; i < 3; ++i) {
+    c.floating(c.in(i));
+    c.rank(c.in(i), 2);
+  }
   if (!c.good()) return;
-  const std::int64_t rows = c.in(1).shape[0];
-  const std::int64_t rank = c.in(2).shape[0];
-  c.shape(c.in(0), {rows});
-  c.shape(c.in(2), {rank, c.in(1).shape[1]});
-  c.shape(c.in(3), {rows, rank});
+  const std::int64_t rows = c.in(0).shape[0];
+  const std::int64_t rank = c.in(1).shape[0];
+  c.shape(c.in(1), {rank, c.in(0).shape[1]});
+  c.shape(c.in(2), {rows, rank});
+  check_scale(c, c.in(3), rows);
   for (std::size_t i = 0; i < 2; ++i) check_scale(c, c.out(i), rows);
 }
 

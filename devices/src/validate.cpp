@@ -64,6 +64,8 @@ bool always_wide(OpKind kind, std::size_t place) {
   switch (kind) {
     case OpKind::kAttentionBackward:
       return place == 4;  // lse
+    case OpKind::kMagnitudeScale:
+      return place == 3;
     case OpKind::kColumnScale:
       return place == 1;
     case OpKind::kColumnScaleBackward:

@@ -275,12 +275,13 @@ OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
   CaseBuilder b(storage, s.tokens);
   const std::int64_t rank = scale == Scale::kOdd ? 5 : 16;
   const Shape shape = {s.tokens, s.inner};
-  const TensorId m = b.weight("m", {s.inner});
   const TensorId w = b.weight("w", {s.inner, s.hidden}, inverse_root(s.hidden));
   const TensorId low = b.weight("a", {rank, s.hidden}, inverse_root(s.hidden));
   const TensorId high = b.weight("b", {s.inner, rank}, inverse_root(rank));
   const TensorId factor = b.saved_wide("scale", {s.inner}), inverse = b.saved_wide("inverse", {s.inner});
-  b.op(OpKind::kMagnitudeScale, {m, w, low, high}, {factor, inverse}, MagnitudeAttributes{0.75F});
+  const TensorId m = b.weight("m", {s.inner});
+  if (storage == DType::kBfloat16) b.result().list.tensors[m].dtype = DType::kFloat32;
+  b.op(OpKind::kMagnitudeScale, {w, low, high, m}, {factor, inverse}, MagnitudeAttributes{0.75F});
   const TensorId x = b.input("x", shape), y = b.output("y", shape);
   const TensorId dy = b.input("dy", shape), dx = b.output("dx", shape), dm = b.gradient("dm", {s.inner});
   std::vector<TensorId> reads = {x, factor};

@@ -112,7 +112,7 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
                                     {store.published(id).host(), store.published(id).size});
       encoder.append(values);
       encoder.finish();
-    } else if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+    } else if (parameter.trained || store.dtype_of(id) == devices::DType::kFloat32) {
       EXPECT_TRUE(store.write(id, offload::StateArray::kMaster, 0, values).ok());
     } else {
       model::store_float32(values, model::WeightType::kBfloat16,

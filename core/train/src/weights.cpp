@@ -110,7 +110,7 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
     encoder.finish();
     return absl::OkStatus();
   }
-  if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+  if (parameter.trained || store.dtype_of(id) == devices::DType::kFloat32) {
     return for_pieces(tensor, [&](std::uint64_t first, std::span<const float> values) {
       return all_finite(values) ? store.write(id, offload::StateArray::kMaster, first, values) : bad();
     });

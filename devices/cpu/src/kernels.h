@@ -78,7 +78,7 @@ void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64
 
 /// scale[i] = m[i] / norm and inverse[i] = 1 / norm, norm the length of row i of w [rows, width] + alpha b [rows, rank]
 /// a [rank, width]; 0 where it is 0. scratch: magnitude_scratch(rank, threads) bytes.
-void magnitude_scale(ThreadPool& pool, Storage storage, const void* m, const void* w, const void* a, const void* b,
+void magnitude_scale(ThreadPool& pool, Storage storage, const void* w, const void* a, const void* b, const float* m,
                      float alpha, float* scale, float* inverse, std::int64_t rows, std::int64_t width,
                      std::int64_t rank, std::byte* scratch);
 std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads);

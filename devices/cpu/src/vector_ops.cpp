@@ -194,12 +194,12 @@ class Dropout final : public VectorOp {
 class MagnitudeScale final : public VectorOp {
  public:
   using VectorOp::VectorOp;
-  Bytes scratch_bytes(std::uint32_t members) const override { return magnitude_scratch(read(2).shape[0], members); }
+  Bytes scratch_bytes(std::uint32_t members) const override { return magnitude_scratch(read(1).shape[0], members); }
   absl::Status run(const RunContext& context) const override {
-    const Shape& shape = read(1).shape;
-    magnitude_scale(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2), in(context, 3),
+    const Shape& shape = read(0).shape;
+    magnitude_scale(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2), in_as<float>(context, 3),
                     attributes<MagnitudeAttributes>().alpha, out_floats(context, 0), out_floats(context, 1), shape[0],
-                    shape[1], read(2).shape[0], context.scratch);
+                    shape[1], read(1).shape[0], context.scratch);
     return absl::OkStatus();
   }
 };

@@ -26,7 +26,7 @@ struct Magnitude {
     const float norm = sqrtf(block.sum(squares));
     block.each([&](int thread) {
       if (thread != 0) return;
-      p.scale[block.x()] = norm == 0.0F ? 0.0F : load(static_cast<const T*>(p.m) + block.x()) / norm;
+      p.scale[block.x()] = norm == 0.0F ? 0.0F : p.m[block.x()] / norm;
       p.inverse[block.x()] = norm == 0.0F ? 0.0F : 1.0F / norm;
     });
   }

@@ -47,10 +47,10 @@ struct DropoutParams {
 };
 
 struct MagnitudeParams {  // a block a row of w + alpha b a
-  const void* m;          // [rows]
   const void* w;          // [rows, width]
   const void* a;          // [rank, width]
   const void* b;          // [rows, rank]
+  const float* m;         // [rows]
   float* scale;           // [rows] m / norm
   float* inverse;         // [rows] 1 / norm
   std::int64_t width;

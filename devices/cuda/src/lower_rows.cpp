@@ -105,16 +105,16 @@ void scale_columns(Lowering& op, const Place& x, const Place& bias, const Place&
 }
 
 absl::Status lower_magnitude_scale(Lowering& op) {
-  for (std::size_t i = 0; i < 4; ++i) RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(1), op.in(i)));
+  for (std::size_t i = 1; i < 3; ++i) RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(0), op.in(i)));
   Arguments<MagnitudeParams> arguments;
-  arguments.params.width = op.in(1).shape[1];
-  arguments.params.rank = op.in(2).shape[0];
+  arguments.params.width = op.in(0).shape[1];
+  arguments.params.rank = op.in(1).shape[0];
   arguments.params.alpha = op.attributes<MagnitudeAttributes>().alpha;
-  arguments.at(&MagnitudeParams::m, op.read(0)).at(&MagnitudeParams::w, op.read(1));
-  arguments.at(&MagnitudeParams::a, op.read(2)).at(&MagnitudeParams::b, op.read(3));
+  arguments.at(&MagnitudeParams::w, op.read(0)).at(&MagnitudeParams::a, op.read(1));
+  arguments.at(&MagnitudeParams::b, op.read(2)).at(&MagnitudeParams::m, op.read(3));
   arguments.at(&MagnitudeParams::scale, op.write(0)).at(&MagnitudeParams::inverse, op.write(1));
-  op.launch(of_storage(KernelId::k_magnitude_fp32, Lowering::storage_of(op.in(1))),
-            {op.in(1).shape[0], 1, threads_for(arguments.params.width), 0}, arguments);
+  op.launch(of_storage(KernelId::k_magnitude_fp32, Lowering::storage_of(op.in(0))),
+            {op.in(0).shape[0], 1, threads_for(arguments.params.width), 0}, arguments);
   return absl::OkStatus();
 }
 

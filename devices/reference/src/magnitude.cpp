@@ -7,10 +7,10 @@
 namespace rondo::devices::reference {
 
 void magnitude_scale(const Call& call) {
-  const Values m = call.in(0);
-  const Values w = call.in(1);
-  const Values a = call.in(2);
-  const Values b = call.in(3);
+  const Values w = call.in(0);
+  const Values a = call.in(1);
+  const Values b = call.in(2);
+  const Values m = call.in(3);
   const auto alpha = static_cast<double>(call.attributes<MagnitudeAttributes>().alpha);
   Values scale = call.out(0);
   Values inverse = call.out(1);

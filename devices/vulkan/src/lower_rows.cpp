@@ -156,10 +156,10 @@ void lower_embedding_backward(OpLowering& op) {
 }
 
 void lower_magnitude_scale(OpLowering& op) {
-  const TensorDesc& w = op.in(1);
+  const TensorDesc& w = op.in(0);
   Dispatch& dispatch = op.add(Shader::kMagnitude, {storage_of(w)},
                               {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)},
-                              {w.shape[1], w.shape[0], op.in(2).shape[0]}, w.shape[0]);
+                              {w.shape[1], w.shape[0], op.in(1).shape[0]}, w.shape[0]);
   dispatch.push.factors[0] = op.attributes<MagnitudeAttributes>().alpha;
 }
 

@@ -54,7 +54,9 @@ class WeightSource {
   WeightSource(Recorder& recorder, const LayerParts& parts) : recorder_(recorder), parts_(parts) {}
   TensorId get(std::uint32_t index) {
     const Parameter& parameter = parts_.parameters[index];
-    return recorder_.weight(index, parameter.name, parameter.shape, parameter.trained, parameter.encoding);
+    const TensorId id = recorder_.weight(index, parameter.name, parameter.shape, parameter.trained, parameter.encoding);
+    if (parameter.wide()) recorder_.set_dtype(id, devices::DType::kFloat32);
+    return id;
   }
 
  private:

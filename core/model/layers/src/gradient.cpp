@@ -218,7 +218,7 @@ class GradientPass {
       back.writes = {db};
     }
     if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
-    const TensorId m = writer_of(scale).reads[0];
+    const TensorId m = writer_of(scale).reads[3];
     const TensorId inverse = writer_of(scale).writes[1];
     const TensorId dx = fresh(x);
     if (trains(m)) {

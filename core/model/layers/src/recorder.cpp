@@ -153,7 +153,7 @@ TensorId Recorder::magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId 
   const TensorId scale = tensor(name + ".scale", shape, DType::kFloat32, TensorRole::kScratch);
   const TensorId inverse = tensor(name + ".inverse", shape, DType::kFloat32, TensorRole::kScratch);
   Op& op = append(OpKind::kMagnitudeScale, devices::MagnitudeAttributes{static_cast<float>(alpha)});
-  op.reads = {m, w, a, b};
+  op.reads = {w, a, b, m};
   op.writes = {scale, inverse};
   return scale;
 }

@@ -23,10 +23,10 @@ namespace rondo::devices::cpu::HWY_NAMESPACE {
 
 template <typename T>
 struct Magnitude {
-  const T* m;
   const T* w;
   const T* a;
   const T* b;
+  const float* m;
   float alpha;
   float* scale;
   float* inverse;
@@ -78,7 +78,7 @@ void magnitude_block(const Magnitude<T>& p, std::int64_t first, float* factors) 
   if (i < p.width) add_squares(p, rows, factors, i, Part{p.width - i}, squares);
   for (std::int64_t k = 0; k < HWY_MIN(kBlockRows, p.rows - first); ++k) {
     const float norm = std::sqrt(sum_of(squares[k]));
-    p.scale[first + k] = norm == 0.0F ? 0.0F : widened(p.m[first + k]) / norm;
+    p.scale[first + k] = norm == 0.0F ? 0.0F : p.m[first + k] / norm;
     p.inverse[first + k] = norm == 0.0F ? 0.0F : 1.0F / norm;
   }
 }
@@ -108,14 +108,14 @@ void column_scale_typed(ThreadPool& pool, const T* x, const float* scale, const 
   });
 }
 
-void magnitude_any(ThreadPool& pool, Storage storage, const void* m, const void* w, const void* a, const void* b,
+void magnitude_any(ThreadPool& pool, Storage storage, const void* w, const void* a, const void* b, const float* m,
                    float alpha, float* scale, float* inverse, std::int64_t rows, std::int64_t width, std::int64_t rank,
                    float* factors) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     magnitude_typed<T>(pool,
-                       {static_cast<const T*>(m), static_cast<const T*>(w), static_cast<const T*>(a),
-                        static_cast<const T*>(b), alpha, scale, inverse, rows, width, rank},
+                       {static_cast<const T*>(w), static_cast<const T*>(a), static_cast<const T*>(b), m, alpha, scale,
+                        inverse, rows, width, rank},
                        factors);
   });
 }
@@ -137,11 +137,11 @@ namespace rondo::devices::cpu {
 HWY_EXPORT(magnitude_any);
 HWY_EXPORT(column_scale_any);
 
-void magnitude_scale(ThreadPool& pool, Storage storage, const void* m, const void* w, const void* a, const void* b,
+void magnitude_scale(ThreadPool& pool, Storage storage, const void* w, const void* a, const void* b, const float* m,
                      float alpha, float* scale, float* inverse, std::int64_t rows, std::int64_t width,
                      std::int64_t rank, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(magnitude_any)
-  (pool, storage, m, w, a, b, alpha, scale, inverse, rows, width, rank, reinterpret_cast<float*>(scratch));
+  (pool, storage, w, a, b, m, alpha, scale, inverse, rows, width, rank, reinterpret_cast<float*>(scratch));
 }
 
 std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads) {

@@ -66,7 +66,8 @@ enum class OpKind : std::uint8_t {
   // (key,
   // layer, site, channel)
   kDropout,
-  // DoRA. reads: m [N], w [N, K], a [R, K], b [N, R]  writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 / norm
+  // DoRA. reads: w [N, K], a [R, K], b [N, R], m fp32 [N]   writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 /
+  // norm
   // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
   kMagnitudeScale,
   // reads: x [T, N], scale fp32 [N], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend

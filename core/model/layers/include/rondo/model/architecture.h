@@ -49,10 +49,12 @@ struct Parameter {
   bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
   /// Weight decay applies to matrices and, as in transformers, to magnitudes; not to biases and norm weights.
   bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
+  /// In fp32 whatever the others are in: a magnitude scales a whole row, whose errors would not cancel out.
+  bool wide() const { return kind == WeightKind::kMagnitude; }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {
     if (encoding != devices::Encoding::kPlain) return devices::encoded_bytes(encoding, devices::elements_of(shape));
-    return elements() * devices::size_of(dtype);
+    return elements() * devices::size_of(wide() ? devices::DType::kFloat32 : dtype);
   }
 };
 

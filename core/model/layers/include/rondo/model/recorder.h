@@ -59,7 +59,7 @@ class Recorder {
   TensorId gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
-  /// DoRA: m over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
+  /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
   TensorId magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha, const std::string& name);
   /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale().
   TensorId column_scale(TensorId x, TensorId scale, std::optional<TensorId> bias, std::optional<TensorId> addend,
