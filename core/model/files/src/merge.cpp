@@ -70,7 +70,6 @@ class Merger {
       TensorFiles::read_as_float32(source, r * width, row_);
       if (!all_finite(row_)) return not_finite(source);
       if (adapted) add_product(r);
-      if (adapted && lora_.use_dora) set_length(r);
       const std::span<std::byte> place = out.subspan(r * row_bytes, row_bytes);
       store_float32(row_, tensor->type, place);
       if (changed && !stored_finite(place, tensor->type, scratch_)) {
@@ -118,6 +117,7 @@ class Merger {
       for (std::size_t i = 0; i < row_.size(); ++i) scratch_[i] += factor * a[i];
     }
     for (std::size_t i = 0; i < row_.size(); ++i) row_[i] += scale_ * scratch_[i];
+    if (lora_.use_dora) set_length(row);
   }
 
   const TensorFiles& base_;
