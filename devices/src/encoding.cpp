@@ -48,6 +48,13 @@ void put(std::span<std::byte> out, Bytes section, std::int64_t index, T value) {
   std::memcpy(out.data() + section + static_cast<Bytes>(index) * sizeof(T), &value, sizeof(T));
 }
 
+template <typename T>
+T get(const std::byte* encoded, Bytes section, std::int64_t index) {
+  T value;
+  std::memcpy(&value, encoded + section + static_cast<Bytes>(index) * sizeof(T), sizeof(T));
+  return value;
+}
+
 Bytes padded(Bytes bytes) { return round_up(bytes, 64); }
 
 }  // namespace
@@ -83,6 +90,18 @@ EncodedLayout::EncodedLayout(Encoding encoding, std::int64_t elements)
   block_codes = padded((count + 1) / 2);
   block_scales = block_codes + padded(block_count);
   offset = block_scales + padded((block_count + kScaleBlock - 1) / kScaleBlock * sizeof(float));
+}
+
+float decoded_element(Encoding encoding, const EncodedLayout& layout, const std::byte* encoded, std::int64_t i) {
+  const std::int64_t block = i / kEncodedBlock;
+  if (encoding == Encoding::kInt8) {
+    return static_cast<float>(get<std::int8_t>(encoded, layout.codes, i)) * get<float>(encoded, layout.scales, block);
+  }
+  const float share = dynamic_map()[get<std::uint8_t>(encoded, layout.block_codes, block)];
+  const float scaled = share * get<float>(encoded, layout.block_scales, block / kScaleBlock);
+  const float magnitude = scaled + get<float>(encoded, layout.offset, 0);
+  const auto pair = get<std::uint8_t>(encoded, layout.codes, i / 2);
+  return kNf4Values[i % 2 == 0 ? pair >> 4U : pair & 15U] * magnitude;
 }
 
 BlockEncoder::BlockEncoder(Encoding encoding, std::int64_t elements, std::span<std::byte> out)

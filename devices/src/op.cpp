@@ -58,6 +58,8 @@ double flops_of(const OpList& list, const Op& op, double sequence_length) {
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:
       return attention_flops(list, op, sequence_length);
+    case OpKind::kMagnitudeScale:  // b a and the squares of its sum with w
+      return 2 * elements_of(list, op.reads[0]) * (extent(list, op.reads[1], 0) + 1);
     case OpKind::kCrossEntropy: {
       // The logits, and each gradient that is asked for.
       const double product = 2 * elements_of(list, op.reads[0]) * extent(list, op.reads[1], 0);
@@ -148,6 +150,12 @@ const char* name_of(OpKind kind) {
       return "add";
     case OpKind::kDropout:
       return "dropout";
+    case OpKind::kMagnitudeScale:
+      return "magnitude_scale";
+    case OpKind::kColumnScale:
+      return "column_scale";
+    case OpKind::kColumnScaleBackward:
+      return "column_scale_backward";
     case OpKind::kCrossEntropy:
       return "cross_entropy";
     case OpKind::kSelectLast:

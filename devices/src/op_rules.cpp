@@ -277,6 +277,59 @@ void check_dropout(Checker& c) {
   c.alike(c.out(0), c.in(0));
 }
 
+/// fp32, one number a column.
+void check_scale(Checker& c, const TensorDesc& tensor, std::int64_t columns) {
+  c.shape(tensor, {columns});
+  c.dtype(tensor, DType::kFloat32);
+}
+
+void check_magnitude_scale(Checker& c) {
+  if (c.attributes<MagnitudeAttributes>() == nullptr || !c.counts(4, 2)) return;
+  for (std::size_t i = 0; i < 3; ++i) {
+    c.floating(c.in(i));
+    c.rank(c.in(i), 2);
+  }
+  if (!c.good()) return;
+  const std::int64_t rows = c.in(0).shape[0];
+  const std::int64_t rank = c.in(1).shape[0];
+  c.shape(c.in(1), {rank, c.in(0).shape[1]});
+  c.shape(c.in(2), {rows, rank});
+  check_scale(c, c.in(3), rows);
+  for (std::size_t i = 0; i < 2; ++i) check_scale(c, c.out(i), rows);
+}
+
+void check_column_scale(Checker& c) {
+  const auto* scale = c.attributes<ColumnScaleAttributes>();
+  if (scale == nullptr) return;
+  if (!c.counts(2 + (scale->has_bias ? 1U : 0U) + (scale->has_addend ? 1U : 0U), 1)) return;
+  c.floating(c.in(0));
+  const std::int64_t rows = Checker::rows(c.in(0));
+  const std::int64_t columns = Checker::columns(c.in(0));
+  check_scale(c, c.in(1), columns);
+  if (scale->has_bias) {
+    c.shape(c.in(2), {columns});
+    c.dtype(c.in(2), c.in(0).dtype);
+  }
+  if (scale->has_addend) {
+    c.matrix(c.in(c.reads() - 1), rows, columns);
+    c.dtype(c.in(c.reads() - 1), c.in(0).dtype);
+  }
+  c.matrix(c.out(0), rows, columns);
+  c.dtype(c.out(0), c.in(0).dtype);
+}
+
+void check_column_scale_backward(Checker& c) {
+  if (!c.counts(4, 2)) return;
+  c.floating(c.in(0));
+  const std::int64_t columns = Checker::columns(c.in(0));
+  for (std::size_t i = 1; i < 3; ++i) check_scale(c, c.in(i), columns);
+  c.matrix(c.in(3), Checker::rows(c.in(0)), columns);
+  c.dtype(c.in(3), c.in(0).dtype);
+  c.alike(c.out(0), c.in(0));
+  c.shape(c.out(1), {columns});
+  c.dtype(c.out(1), DType::kFloat32);
+}
+
 void check_cross_entropy(Checker& c) {
   const auto* entropy = c.attributes<CrossEntropyAttributes>();
   if (entropy == nullptr) return;
@@ -365,6 +418,12 @@ void check(Checker& c) {
       return check_elementwise(c, 2, 1);
     case OpKind::kDropout:
       return check_dropout(c);
+    case OpKind::kMagnitudeScale:
+      return check_magnitude_scale(c);
+    case OpKind::kColumnScale:
+      return check_column_scale(c);
+    case OpKind::kColumnScaleBackward:
+      return check_column_scale_backward(c);
     case OpKind::kCrossEntropy:
       return check_cross_entropy(c);
     case OpKind::kSelectLast:

@@ -59,6 +59,22 @@ absl::Status check_order(const OpList& list, std::size_t place, Traffic& traffic
   return absl::OkStatus();
 }
 
+/// Reads that are fp32 whatever the others are.
+bool always_wide(OpKind kind, std::size_t place) {
+  switch (kind) {
+    case OpKind::kAttentionBackward:
+      return place == 4;  // lse
+    case OpKind::kMagnitudeScale:
+      return place == 3;
+    case OpKind::kColumnScale:
+      return place == 1;
+    case OpKind::kColumnScaleBackward:
+      return place == 1 || place == 2;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 absl::Status validate(const OpList& list) {
@@ -91,8 +107,7 @@ absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::st
   if (mixes || !is_float(first.dtype)) return absl::OkStatus();
   for (std::size_t i = 1; i < op.reads.size(); ++i) {
     const TensorDesc& tensor = list.tensors[op.reads[i]];
-    const bool is_lse = op.kind == OpKind::kAttentionBackward && i == 4;
-    if (is_lse || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
+    if (always_wide(op.kind, i) || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
     return unimplemented("op {} reads '{}' in {} and '{}' in {}; on {} it takes one dtype only", name_of(op.kind),
                          first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype), backend);
   }

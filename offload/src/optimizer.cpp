@@ -161,11 +161,12 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
                                  std::uint64_t version) {
   const ParameterSpec& spec = parameters_.specs()[id];
   const float* gradient = gradients_.gradient(id).data() + range.first;
-  auto* published = parameters_.dtype() == devices::DType::kFloat32
+  auto* published = parameters_.dtype_of(id) == devices::DType::kFloat32
                         ? nullptr
                         : reinterpret_cast<std::uint16_t*>(parameters_.published(id, version).host()) + range.first;
-  // fp32 with two published versions: the master is none of them.
-  const bool copies = published == nullptr && parameters_.published_versions() > 1;
+  // In fp32 the master is what is published, unless two versions are, or the others' masters lie apart.
+  const bool apart = parameters_.published_versions() > 1 || parameters_.dtype() != devices::DType::kFloat32;
+  const bool copies = published == nullptr && apart;
   auto* copy = reinterpret_cast<float*>(parameters_.published(id, version).host()) + range.first;
   const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
   const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;

@@ -40,7 +40,7 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
     Entry& entry = store.entries_[i];
     const bool encoded = parameters[i].encoding != devices::Encoding::kPlain;
     const Bytes size = encoded ? devices::encoded_bytes(parameters[i].encoding, static_cast<std::int64_t>(n))
-                               : n * devices::size_of(dtype);
+                               : n * devices::size_of(store.dtype_of(static_cast<ParameterId>(i)));
     RONDO_ASSIGN_OR_RETURN(entry.published, allocate(size, "weights", phantom));
     if (!parameters[i].trained) continue;
     if (published_versions > 1) {
@@ -167,7 +167,7 @@ void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) 
 
 void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<const float> values,
                              std::uint64_t version) {
-  if (dtype_ == devices::DType::kFloat32) {
+  if (dtype_of(id) == devices::DType::kFloat32) {
     std::memcpy(published(id, version).host() + first * sizeof(float), values.data(), values.size_bytes());
     return;
   }

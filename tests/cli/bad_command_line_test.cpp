@@ -112,7 +112,6 @@ INSTANTIATE_TEST_SUITE_P(
                     command("QuantizationOfBlocks", train({"--quantization_bit=8", "--finetuning_type=freeze"}),
                             {"--quantization_bit", "freeze", "set lora"}),
                     command("Report", train({"--report_to=wandb"}), {"--report_to", "'wandb'"}),
-                    command("Dora", train({"--use_dora"}), {"--use_dora"}),
                     command("HalfPrecisionOnTheCpu", train({"--dtype=fp16"}), {"dtype", "fp16"})),
     name_of);
 

@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
                     yaml("ListForAPath", "nvme_path: [a, b]\n", {"run.yaml:4", "a list"}),
                     yaml("MapInAList", "lora_target: [{a: 1}]\n", {"run.yaml:4", "lora_target"}),
                     yaml("OutOfRange", "warmup_ratio: 1.5\n", {"run.yaml:4", "warmup_ratio", "'1.5'"}),
-                    yaml("NotInThisBuild", "use_dora: true\n", {"run.yaml:4", "use_dora"}),
+                    yaml("NotInThisBuild", "greater_is_better: true\n", {"run.yaml:4", "greater_is_better"}),
                     yaml("WeightsOfAnotherNumberOfSets", "dataset_weights: [2, 1]\n",
                          {"run.yaml:4", "dataset_weights", "found 2"}),
                     yaml("Contradiction", "eval_steps: 3\n", {"run.yaml:4", "eval_steps"})),

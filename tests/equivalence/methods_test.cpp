@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "rondo/train/checkpoint.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -46,12 +49,29 @@ model::MethodSpec lora_with_ends() {
   return spec;
 }
 
+model::MethodSpec dora(double dropout) {
+  model::MethodSpec spec = lora(DType::kBfloat16, dropout);
+  spec.lora->use_dora = true;
+  spec.lora->rank_pattern = {{"up_proj", 5}};
+  return spec;
+}
+
+model::MethodSpec dora_of_codes() {
+  model::MethodSpec spec = dora(0);
+  spec.dtype = DType::kFloat32;
+  spec.base_encoding = devices::Encoding::kNf4;
+  return spec;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
           {"lion_lora_by_parts", lora_by_parts(), optimizer(OptimizerKind::kLion)},
           {"sgd_last_block", last_block(DType::kFloat32), optimizer(OptimizerKind::kSgd), true},
-          {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)}};
+          {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)},
+          {"dora", dora(0), optimizer(OptimizerKind::kAdamW)},
+          {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
+          {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)}};
 }
 
 model::ModelConfig config_of(const Method& method) {
@@ -94,6 +114,10 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
   placement.stages = one_layer_each(model_);
   placement.microbatches_per_round = 2;
   expect_same(trace_of(model_, job_, placement), reference);
+  for (const partition::Keep keep : {partition::Keep::kNothing, partition::Keep::kAll}) {
+    placement.keep = keep;
+    expect_same(trace_of(model_, job_, placement), reference);
+  }
   Placement disk{"disk", "cpu"};
   disk.disk_from = 0;
   expect_same(trace_of(model_, job_, disk), reference);
@@ -119,6 +143,50 @@ TEST_P(Methods, Resumed_GoesOnBitForBit) {
   EXPECT_EQ(result->loss_sum, whole.loss_sums[2]);
   EXPECT_EQ(result->grad_norm, whole.norms[2]);
   EXPECT_TRUE((*second)->bytes() == whole.bytes);
+}
+
+/// DoRA's adapter as training begins: B zero, magnitudes the lengths of the rows.
+void fill_fresh(const model::Architecture& model, offload::ParameterStore& store) {
+  fill_weights(model, 9, store);
+  std::vector<float> row;
+  model::ParameterId weight = 0;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    const std::span<float> values = store.master(id);
+    if (parameter.kind == model::WeightKind::kMatrix) weight = id;
+    if (parameter.kind == model::WeightKind::kLoraB) std::ranges::fill(values, 0.0F);
+    if (parameter.kind != model::WeightKind::kMagnitude) continue;
+    // Its module's weight is the last matrix before it.
+    const std::span<float> numbers = store.master(weight);
+    const std::size_t width = numbers.size() / values.size();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double squares = 0;
+      for (const float x : numbers.subspan(i * width, width)) {
+        squares += static_cast<double>(x) * static_cast<double>(x);
+      }
+      values[i] = static_cast<float>(std::sqrt(squares));
+    }
+  }
+}
+
+TEST(Dora, FreshAdapter_GivesTheLossOfTheBaseWhateverIsDropped) {
+  const data::Dataset dataset = random_samples(61, 5, 64, 24);
+  Job job;
+  job.steps = steps_of(dataset, {4, 4});
+  job.fill = fill_fresh;
+  std::vector<Trace> traces;
+  for (const double dropout : {0.0, 0.1, 0.5}) {
+    model::MethodSpec spec = dora(dropout);
+    spec.dtype = DType::kFloat32;
+    traces.push_back(trace_of(*model::Architecture::make(small_config(false), spec), job, {"run"}));
+    ASSERT_EQ(traces.back().loss_sums.size(), 2U);
+  }
+  const Trace base = trace_of(*model::Architecture::make(small_config(false), lora(DType::kFloat32)), job, {"base"});
+  for (const Trace& trace : traces) {
+    EXPECT_NEAR(trace.loss_sums[0], base.loss_sums[0], 2e-6 * base.loss_sums[0]);
+    EXPECT_NE(trace.loss_sums[1], base.loss_sums[1]) << "magnitudes have been trained";
+  }
+  EXPECT_NE(traces[0].norms[0], traces[2].norms[0]) << "something is dropped";
 }
 
 TEST(Moments8, Loss_StaysNearThatOfFp32Moments) {

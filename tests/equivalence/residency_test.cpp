@@ -120,6 +120,7 @@ TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, Residents,
                          testing::Values(Variant{"lora_bf16", true},
+                                         Variant{"dora_bf16", true, DType::kBfloat16, false, 16, true},
                                          Variant{"full_bf16_group2", false, DType::kBfloat16, false, 2},
                                          Variant{"full_fp32_tied_group1", false, DType::kFloat32, true, 1}),
                          [](const auto& one) { return std::string(one.param.name); });

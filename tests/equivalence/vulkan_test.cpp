@@ -74,7 +74,8 @@ TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
 INSTANTIATE_TEST_SUITE_P(Methods, VulkanPools,
                          testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
-                                         Variant{"lora_fp32", true, DType::kFloat32, false}),
+                                         Variant{"lora_fp32", true, DType::kFloat32, false},
+                                         Variant{"dora_fp32", true, DType::kFloat32, false, 16, true}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

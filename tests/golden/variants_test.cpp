@@ -1,4 +1,5 @@
-// LoRA by parts and its relatives, and training of the last blocks alone, against PEFT and PyTorch: 20 steps in fp32.
+// LoRA by parts and its relatives, DoRA, and training of the last blocks alone, against PEFT and PyTorch: 20 steps in
+// fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -123,7 +124,8 @@ TEST_P(Variants, TwentySteps_FollowTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Variants,
-                         testing::Values("patterns", "some_layers", "loraplus", "saved_modules", "freeze"),
+                         testing::Values("patterns", "some_layers", "loraplus", "saved_modules", "freeze", "dora",
+                                         "dora_biases", "dora_loraplus", "dora_fresh"),
                          [](const auto& one) { return one.param; });
 
 TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {

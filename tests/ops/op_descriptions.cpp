@@ -252,19 +252,60 @@ OpCase gated_silu(DType storage, Scale scale) { return gated_case(storage, scale
 OpCase gated_gelu(DType storage, Scale scale) { return gated_case(storage, scale, ActivationKind::kGelu); }
 OpCase gated_gelu_tanh(DType storage, Scale scale) { return gated_case(storage, scale, ActivationKind::kGeluTanh); }
 
-OpCase dropout_case(DType storage, Scale scale) {
+OpCase dropout_case_of(DType storage, Scale scale, bool rest) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   const Shape shape = {s.tokens, s.hidden};
   const TensorId keys = b.keys();
   const TensorId x = b.input("x", shape), y = b.output("y", shape);
   const TensorId dy = b.input("dy", shape), dx = b.output("dx", shape);
-  b.op(OpKind::kDropout, {x, keys}, {y}, DropoutAttributes{0.3F, 5});
-  b.op(OpKind::kDropout, {dy, keys}, {dx}, DropoutAttributes{0.3F, 5});
+  b.op(OpKind::kDropout, {x, keys}, {y}, DropoutAttributes{0.3F, 5, rest});
+  b.op(OpKind::kDropout, {dy, keys}, {dx}, DropoutAttributes{0.3F, 5, rest});
   b.result().projections = {{y, dy}};
   b.result().gradients = {{x, dx}};
   return b.result();
 }
+OpCase dropout_case(DType storage, Scale scale) { return dropout_case_of(storage, scale, false); }
+OpCase dropout_rest(DType storage, Scale scale) { return dropout_case_of(storage, scale, true); }
+
+/// m and w of `rows` outputs, a and b of `rank`, and a product's columns scaled by what follows from them. The norm has
+/// no gradient, so that finite differences see m, x, bias and addend alone.
+OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const std::int64_t rank = scale == Scale::kOdd ? 5 : 16;
+  const Shape shape = {s.tokens, s.inner};
+  const TensorId w = b.weight("w", {s.inner, s.hidden}, inverse_root(s.hidden));
+  const TensorId low = b.weight("a", {rank, s.hidden}, inverse_root(s.hidden));
+  const TensorId high = b.weight("b", {s.inner, rank}, inverse_root(rank));
+  const TensorId factor = b.saved_wide("scale", {s.inner}), inverse = b.saved_wide("inverse", {s.inner});
+  const TensorId m = b.weight("m", {s.inner});
+  if (storage == DType::kBfloat16) b.result().list.tensors[m].dtype = DType::kFloat32;
+  b.op(OpKind::kMagnitudeScale, {w, low, high, m}, {factor, inverse}, MagnitudeAttributes{0.75F});
+  const TensorId x = b.input("x", shape), y = b.output("y", shape);
+  const TensorId dy = b.input("dy", shape), dx = b.output("dx", shape), dm = b.gradient("dm", {s.inner});
+  std::vector<TensorId> reads = {x, factor};
+  OpCase& result = b.result();
+  if (bias) {
+    const TensorId v = b.weight("bias", {s.inner}), dv = b.gradient("dbias", {s.inner});
+    reads.push_back(v);
+    b.op(OpKind::kBiasGradient, {dy}, {dv});
+    result.gradients.push_back({v, dv});
+  }
+  if (addend) {
+    reads.push_back(b.input("residual", shape));
+    result.gradients.push_back({reads.back(), dy});
+  }
+  b.op(OpKind::kColumnScale, reads, {y}, ColumnScaleAttributes{bias, addend});
+  b.op(OpKind::kColumnScaleBackward, {x, factor, inverse, dy}, {dx, dm});
+  result.projections = {{y, dy}};
+  result.gradients.push_back({m, dm});
+  result.gradients.push_back({x, dx});
+  result.reduction = std::max(s.hidden, static_cast<std::int64_t>(s.tokens));
+  return result;
+}
+OpCase magnitude_plain(DType storage, Scale scale) { return magnitude(storage, scale, false, false); }
+OpCase magnitude_whole(DType storage, Scale scale) { return magnitude(storage, scale, true, true); }
 
 OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight_gradient, std::uint32_t tokens) {
   Sizes s = sizes_of(scale);
@@ -340,6 +381,9 @@ const std::vector<OpDescription>& op_descriptions() {
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},
       {"Dropout", dropout_case, true},
+      {"Dropout_Rest", dropout_rest, true},
+      {"Magnitude", magnitude_plain, true},
+      {"Magnitude_BiasAddend", magnitude_whole, true},
       {"CrossEntropy", entropy_whole, true},
       {"CrossEntropy_FrozenHead", entropy_frozen_head, true},
       {"CrossEntropy_LossOnly", entropy_loss, false},

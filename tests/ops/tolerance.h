@@ -32,6 +32,12 @@ inline double units_of(OpKind kind) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
       return 3;  // one sum
+    case OpKind::kColumnScale:
+      return 1;  // a product and two additions, none of them a sum over many
+    case OpKind::kColumnScaleBackward:
+      return 4;  // one sum, and a product with it
+    case OpKind::kMagnitudeScale:
+      return 7;  // the sum of b a, that of squares, root, quotient
     case OpKind::kRmsNorm:
       return 5;  // one sum, root, two products
     case OpKind::kRmsNormBackward:

@@ -103,7 +103,7 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
     const model::Parameter& parameter = model.parameters()[id];
     Draw draw(key_of(seed, parameter.name));
     std::vector<float> values(parameter.elements());
-    const bool norm = parameter.kind == model::WeightKind::kNorm;
+    const bool norm = parameter.kind == model::WeightKind::kNorm || parameter.kind == model::WeightKind::kMagnitude;
     const bool bias = parameter.kind == model::WeightKind::kBias;
     const float scale = norm || bias ? 0.2F : 1.5F / std::sqrt(static_cast<float>(parameter.shape.back()));
     for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
@@ -112,7 +112,7 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
                                     {store.published(id).host(), store.published(id).size});
       encoder.append(values);
       encoder.finish();
-    } else if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+    } else if (parameter.trained || store.dtype_of(id) == devices::DType::kFloat32) {
       EXPECT_TRUE(store.write(id, offload::StateArray::kMaster, 0, values).ok());
     } else {
       model::store_float32(values, model::WeightType::kBfloat16,

@@ -15,12 +15,14 @@ struct Variant {
   devices::DType dtype = devices::DType::kBfloat16;
   bool tied = false;
   std::uint32_t group = 16;  // reduction_group, where a test sets it
+  bool dora = false;         // with lora
 };
 inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
 inline model::Architecture model_of(const Variant& variant) {
-  return *model::Architecture::make(small_config(variant.tied),
-                                    variant.lora ? lora(variant.dtype) : full(variant.dtype));
+  model::MethodSpec method = variant.lora ? lora(variant.dtype) : full(variant.dtype);
+  if (variant.dora) method.lora->use_dora = true;
+  return *model::Architecture::make(small_config(variant.tied), method);
 }
 
 }  // namespace rondo::tiny

@@ -174,8 +174,8 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
   std::vector<offload::ParameterSpec> specs;
   for (const model::Parameter& parameter : model.parameters()) {
     specs.push_back({parameter.name, parameter.elements(), parameter.trained, parameter.decays(), parameter.encoding,
-                     offload::state_layout(optimizer, parameter.elements()),
-                     static_cast<float>(parameter.rate_factor)});
+                     offload::state_layout(optimizer, parameter.elements()), static_cast<float>(parameter.rate_factor),
+                     parameter.wide()});
   }
   return specs;
 }

@@ -44,8 +44,8 @@ std::vector<StoredArray> stored_arrays(const model::Architecture& model, const o
   return arrays;
 }
 
-model::WeightType type_of(const offload::ParameterStore& store) {
-  return store.dtype() == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
+model::WeightType type_of(const offload::ParameterStore& store, model::ParameterId id) {
+  return store.dtype_of(id) == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
 }
 
 /// The version that the next step computes on, where it is not the newest.
@@ -59,7 +59,7 @@ absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t upda
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     if (!model.parameters()[id].trained) continue;
     ids.push_back(id);
-    tensors.push_back({model.parameters()[id].name, type_of(store), {model.parameters()[id].elements()}});
+    tensors.push_back({model.parameters()[id].name, type_of(store, id), {model.parameters()[id].elements()}});
   }
   return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
     std::memcpy(out.data(), store.published(ids[i], stale_version(updates)).host(), out.size());
@@ -79,9 +79,9 @@ absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updat
     if (!parameter.trained) continue;
     const model::TensorView* tensor = files.find(parameter.name);
     const devices::BufferView to = store.published(id, stale_version(updates));
-    if (tensor == nullptr || tensor->type != type_of(store) || tensor->data.size() != to.size) {
+    if (tensor == nullptr || tensor->type != type_of(store, id) || tensor->data.size() != to.size) {
       return invalid_input("{}: tensor {} is not there with {} elements in {}: another method, model or dtype",
-                           path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype()));
+                           path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype_of(id)));
     }
     std::memcpy(to.host(), tensor->data.data(), to.size);
   }

@@ -106,7 +106,8 @@ std::vector<Entry> method_keys() {
           .written({{"all-linear", "all"}})
           .listed(),
       Entry(kRun, "use_rslora", &Config::use_rslora, "scale by lora_alpha / sqrt(lora_rank) instead"),
-      Entry(kRun, "use_dora", &Config::use_dora, "decompose weights into magnitude and direction").refused({"true"}),
+      Entry(kRun, "use_dora", &Config::use_dora,
+            "DoRA: the lengths of weights' rows are trained apart from their directions"),
       Entry(kRun, "rank_pattern", &Config::rank_pattern, "other ranks by name: q_proj=16,layers.0.mlp.up_proj=4")
           .mapped(),
       Entry(kRun, "alpha_pattern", &Config::alpha_pattern, "other values of lora_alpha by name").mapped(),

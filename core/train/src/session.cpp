@@ -40,6 +40,7 @@ absl::StatusOr<model::LoraConfig> lora_of(const Config& config, const model::Mod
   lora.alpha = config.lora_alpha;
   lora.dropout = config.lora_dropout;
   lora.use_rslora = config.use_rslora;
+  lora.use_dora = config.use_dora;
   RONDO_ASSIGN_OR_RETURN(lora.targets, model::resolve_targets(model, config.lora_target));
   RONDO_ASSIGN_OR_RETURN(lora.alpha_pattern, model::parse_pattern(model, "alpha_pattern", config.alpha_pattern));
   RONDO_ASSIGN_OR_RETURN(const auto ranks, model::parse_pattern(model, "rank_pattern", config.rank_pattern));

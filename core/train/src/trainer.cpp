@@ -27,6 +27,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 /// What the course of a run depends on: a resumed run must have the same.
 nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
+          {"use_dora", config.use_dora},
           {"loraplus_lr_ratio", config.loraplus_lr_ratio},
           {"dtype", config.dtype},
           {"quantization_bit", config.quantization_bit},

@@ -89,15 +89,17 @@ RunSummary Trainer::summary() {
   double parameters = 0;
   double trained = 0;
   for (const model::Parameter& parameter : model.parameters()) {
-    const bool factor = parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
+    const bool factor = parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB ||
+                        parameter.kind == model::WeightKind::kMagnitude;
     if (!factor) parameters += static_cast<double>(parameter.elements());
     if (parameter.trained) trained += static_cast<double>(parameter.elements());
   }
   summary.model = fmt::format("{}: {}, {} blocks, {} parameters, {}", model_.folder.string(), model.config().model_type,
                               model.config().num_layers, millions(parameters), config_.dtype);
   if (model.method().lora) {
-    summary.method = fmt::format("LoRA of rank {} on {}: {} trained parameters", model.method().lora->rank,
-                                 fmt::join(model.method().lora->targets, ", "), millions(trained));
+    summary.method =
+        fmt::format("{} of rank {} on {}: {} trained parameters", model.method().lora->use_dora ? "DoRA" : "LoRA",
+                    model.method().lora->rank, fmt::join(model.method().lora->targets, ", "), millions(trained));
   } else {
     summary.method = fmt::format("{}: {} trained parameters", config_.finetuning_type, millions(trained));
   }

@@ -6,8 +6,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "rondo/base/file.h"
+#include "rondo/base/float16.h"
 #include "rondo/base/random.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/encoding.h"
@@ -16,8 +18,10 @@
 namespace rondo::train {
 namespace {
 
+/// Of the adapter alone: no weight of the model.
 bool is_factor(const model::Parameter& parameter) {
-  return parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB;
+  return parameter.kind == model::WeightKind::kLoraA || parameter.kind == model::WeightKind::kLoraB ||
+         parameter.kind == model::WeightKind::kMagnitude;
 }
 
 /// Its tensor's name in adapter_model.safetensors.
@@ -35,6 +39,42 @@ void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::spa
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = (2.0F * devices::uniform_float(devices::combine_keys(key, i)) - 1.0F) * limit;
   }
+}
+
+/// DoRA's magnitudes start as the lengths of the rows of the weight that devices see: loaded, and `encoded` where it
+/// is.
+absl::Status init_magnitudes(const model::Architecture& model, const model::Parameter& magnitudes,
+                             const offload::ParameterStore& store, std::span<float> out) {
+  const auto is_weight = [&](const model::Parameter& one) {
+    return one.kind == model::WeightKind::kMatrix && one.name.ends_with(".weight") &&
+           model::magnitude_tensor_name(one.name.substr(0, one.name.size() - 7)) == magnitudes.name;
+  };
+  const auto found = std::ranges::find_if(model.parameters(), is_weight);
+  if (found == model.parameters().end()) return internal_error("{} has no weight", magnitudes.name);
+  const devices::BufferView view = store.published(static_cast<model::ParameterId>(found - model.parameters().begin()));
+  const auto width = static_cast<std::size_t>(found->shape[1]);
+  std::optional<devices::EncodedLayout> encoded;
+  if (found->encoding != devices::Encoding::kPlain) {
+    encoded.emplace(found->encoding, static_cast<std::int64_t>(found->elements()));
+  }
+  std::vector<float> row(width);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (encoded) {
+      for (std::size_t k = 0; k < width; ++k) {
+        row[k] =
+            devices::decoded_element(found->encoding, *encoded, view.host(), static_cast<std::int64_t>(i * width + k));
+      }
+    } else if (store.dtype() == devices::DType::kFloat32) {
+      std::memcpy(row.data(), view.host() + i * width * sizeof(float), width * sizeof(float));
+    } else {
+      const auto* bits = reinterpret_cast<const std::uint16_t*>(view.host()) + i * width;
+      std::transform(bits, bits + width, row.begin(), from_bfloat16);
+    }
+    double squares = 0;
+    for (const float value : row) squares += static_cast<double>(value) * static_cast<double>(value);
+    out[i] = static_cast<float>(std::sqrt(squares));
+  }
+  return absl::OkStatus();
 }
 
 bool all_finite(std::span<const float> values) {
@@ -70,7 +110,7 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
     encoder.finish();
     return absl::OkStatus();
   }
-  if (parameter.trained || store.dtype() == devices::DType::kFloat32) {
+  if (parameter.trained || store.dtype_of(id) == devices::DType::kFloat32) {
     return for_pieces(tensor, [&](std::uint64_t first, std::span<const float> values) {
       return all_finite(values) ? store.write(id, offload::StateArray::kMaster, first, values) : bad();
     });
@@ -152,7 +192,11 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
     if (is_factor(parameter) && adapter == nullptr) {
       if (!parameter.trained) continue;
       std::vector<float> values(parameter.elements());
-      init_factor(parameter, seed, values);
+      if (parameter.kind == model::WeightKind::kMagnitude) {
+        RONDO_RETURN_IF_ERROR(init_magnitudes(model, parameter, store, values));
+      } else {
+        init_factor(parameter, seed, values);
+      }
       RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
       continue;
     }

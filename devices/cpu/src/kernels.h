@@ -76,6 +76,23 @@ void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* 
 void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
              std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes);
 
+/// scale[i] = m[i] / norm and inverse[i] = 1 / norm, norm the length of row i of w [rows, width] + alpha b [rows, rank]
+/// a [rank, width]; 0 where it is 0. scratch: magnitude_scratch(rank, threads) bytes.
+void magnitude_scale(ThreadPool& pool, Storage storage, const void* w, const void* a, const void* b, const float* m,
+                     float alpha, float* scale, float* inverse, std::int64_t rows, std::int64_t width,
+                     std::int64_t rank, std::byte* scratch);
+std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads);
+
+/// y = x * scale [width] (+ bias [width]) (+ addend). x, y: [tokens, width]. bias and addend may be null.
+void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, const void* bias,
+                  const void* addend, void* y, std::int64_t tokens, std::int64_t width);
+
+/// dx = dy * scale; dm [width] += inverse * sum over tokens of dy x, in chunks of kTokenChunk. scratch:
+/// bias_gradient_scratch bytes.
+void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, const float* scale, const float* inverse,
+                           const void* dy, void* dx, float* dm, std::int64_t tokens, std::int64_t width,
+                           std::byte* scratch);
+
 /// One chunk of cross-entropy: logits fp32 [tokens, vocabulary] (leading dimension = vocabulary) and targets (negative:
 /// none, which gives a zero gradient row). losses[t] = -log softmax(logits[t])[target] or 0. With gradient != null it
 /// receives softmax - onehot, stored as `storage`, same shape; it may be the logits themselves when storage is fp32.

@@ -191,6 +191,46 @@ class Dropout final : public VectorOp {
   }
 };
 
+class MagnitudeScale final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t members) const override { return magnitude_scratch(read(1).shape[0], members); }
+  absl::Status run(const RunContext& context) const override {
+    const Shape& shape = read(0).shape;
+    magnitude_scale(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2), in_as<float>(context, 3),
+                    attributes<MagnitudeAttributes>().alpha, out_floats(context, 0), out_floats(context, 1), shape[0],
+                    shape[1], read(1).shape[0], context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class ColumnScale final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    const auto& scale = attributes<ColumnScaleAttributes>();
+    column_scale(context.pool, storage_, in(context, 0), in_as<float>(context, 1),
+                 scale.has_bias ? in(context, 2) : nullptr,
+                 scale.has_addend ? in(context, op_.reads.size() - 1) : nullptr, out(context, 0), rows_of(read(0)),
+                 columns_of(read(0)));
+    return absl::OkStatus();
+  }
+};
+
+class ColumnScaleBackward final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  Bytes scratch_bytes(std::uint32_t) const override {
+    return bias_gradient_scratch(rows_of(read(0)), columns_of(read(0)));
+  }
+  absl::Status run(const RunContext& context) const override {
+    column_scale_backward(context.pool, storage_, in(context, 0), in_as<float>(context, 1), in_as<float>(context, 2),
+                          in(context, 3), out(context, 0), out_floats(context, 1), rows_of(read(0)),
+                          columns_of(read(0)), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
 class Expand final : public VectorOp {
  public:
   using VectorOp::VectorOp;
@@ -227,6 +267,12 @@ PreparedOr prepare_vector_op(const Preparation& preparation) {
       return std::make_unique<Add>(preparation);
     case OpKind::kDropout:
       return std::make_unique<Dropout>(preparation);
+    case OpKind::kMagnitudeScale:
+      return std::make_unique<MagnitudeScale>(preparation);
+    case OpKind::kColumnScale:
+      return std::make_unique<ColumnScale>(preparation);
+    case OpKind::kColumnScaleBackward:
+      return std::make_unique<ColumnScaleBackward>(preparation);
     case OpKind::kExpand:
       return std::make_unique<Expand>(preparation);
     default:

@@ -116,7 +116,10 @@ struct Dropout {
     for_elements(block, p.elements, [&](std::int64_t i) {
       const bool keep = dropout_keeps(p.keys[i / p.columns], p.layer, p.site, static_cast<std::uint64_t>(i % p.columns),
                                       p.probability);
-      store(static_cast<T*>(p.y) + i, keep ? load(static_cast<const T*>(p.x) + i) * p.scale : 0.0F);
+      const float x = load(static_cast<const T*>(p.x) + i);
+      // A dropped number leaves no trace, even one that is not finite.
+      const float lost = p.dropped == 0.0F ? 0.0F : x * p.dropped;
+      store(static_cast<T*>(p.y) + i, keep ? x * p.kept : lost);
     });
   }
 };

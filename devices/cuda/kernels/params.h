@@ -40,9 +40,32 @@ struct DropoutParams {
   std::int64_t elements;
   std::int64_t columns;
   float probability;
-  float scale;
+  float kept;     // what is kept is times that
+  float dropped;  // what is dropped: 0 or 1
   std::uint32_t layer;
   std::uint32_t site;
+};
+
+struct MagnitudeParams {  // a block a row of w + alpha b a
+  const void* w;          // [rows, width]
+  const void* a;          // [rank, width]
+  const void* b;          // [rows, rank]
+  const float* m;         // [rows]
+  float* scale;           // [rows] m / norm
+  float* inverse;         // [rows] 1 / norm
+  std::int64_t width;
+  std::int64_t rank;
+  float alpha;
+};
+
+struct ColumnScaleParams {
+  const void* x;
+  const float* scale;  // [columns]
+  const void* bias;    // [columns], may be null
+  const void* addend;  // may be null
+  void* y;
+  std::int64_t elements;
+  std::int64_t columns;
 };
 
 struct NormParams {  // a block a row
@@ -59,9 +82,10 @@ struct NormParams {  // a block a row
 
 struct ColumnSumsParams {  // a block: kColumns columns of one chunk of rows
   const void* dy;
-  const void* x;        // may be null: then dy alone is summed, else scales[row] x dy
-  const float* scales;  // with x
-  float* partial;       // [chunks, columns]
+  const void* x;               // may be null: then dy alone is summed, else x dy times one of the two below
+  const float* scales;         // [rows]; null: column_scales
+  const float* column_scales;  // [columns]
+  float* partial;              // [chunks, columns]
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t chunk;  // rows of a chunk

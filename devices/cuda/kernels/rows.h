@@ -82,7 +82,8 @@ struct ColumnSums {
       for (std::int64_t row = begin + thread / kColumns; row < end && column < p.columns; row += kRowLanes) {
         const std::int64_t i = row * p.columns + column;
         const float dy = load(static_cast<const T*>(p.dy) + i);
-        sum += p.x == nullptr ? dy : load(static_cast<const T*>(p.x) + i) * p.scales[row] * dy;
+        const float x = p.x == nullptr ? 1.0F : load(static_cast<const T*>(p.x) + i);
+        sum += (p.scales == nullptr ? x : x * p.scales[row]) * dy;
       }
       lanes[thread] = sum;
     });
@@ -91,7 +92,7 @@ struct ColumnSums {
       if (thread >= kColumns || column >= p.columns) return;
       float sum = 0;
       for (int lane = 0; lane < kRowLanes; ++lane) sum += lanes[lane * kColumns + thread];
-      p.partial[block.y() * p.columns + column] = sum;
+      p.partial[block.y() * p.columns + column] = p.column_scales == nullptr ? sum : sum * p.column_scales[column];
     });
   }
 };

@@ -15,6 +15,10 @@ absl::Status lower_op(Lowering& op) {
       return lower_elementwise(op);
     case OpKind::kDropout:
       return lower_dropout(op);
+    case OpKind::kMagnitudeScale:
+    case OpKind::kColumnScale:
+    case OpKind::kColumnScaleBackward:
+      return lower_magnitude(op);
     case OpKind::kRmsNorm:
     case OpKind::kRmsNormBackward:
       return lower_norm(op);

@@ -1,5 +1,6 @@
 // Steps of the ops that go over elements and rows.
 #include "kernels/elementwise.h"
+#include "kernels/magnitude.h"
 #include "kernels/rows.h"
 #include "lowering.h"
 #include "rondo/devices/encoding.h"
@@ -14,9 +15,10 @@ int threads_for(std::int64_t width) {
   return static_cast<int>(std::clamp<std::int64_t>(divide_up(width, kWarp) * kWarp, kWarp, kMostThreads));
 }
 
-/// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `scales` and `x` may be null.
-void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales, std::int64_t rows,
-                 std::int64_t columns, std::int64_t chunk, const Place& totals) {
+/// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `x` and both scales may be null.
+void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales,
+                 const Place& column_scales, std::int64_t rows, std::int64_t columns, std::int64_t chunk,
+                 const Place& totals) {
   const std::int64_t chunks = divide_up(rows, chunk);
   const Place partial = op.workspace(static_cast<Bytes>(chunks * columns) * sizeof(float));
   Arguments<ColumnSumsParams> sums;
@@ -24,7 +26,7 @@ void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x,
   sums.params.columns = columns;
   sums.params.chunk = chunk;
   sums.at(&ColumnSumsParams::dy, dy).at(&ColumnSumsParams::x, x).at(&ColumnSumsParams::scales, scales);
-  sums.at(&ColumnSumsParams::partial, partial);
+  sums.at(&ColumnSumsParams::column_scales, column_scales).at(&ColumnSumsParams::partial, partial);
   op.launch(of_storage(KernelId::k_column_sums_fp32, storage),
             {divide_up(columns, kColumns), chunks, kMostThreads, kMostThreads * 4}, sums);
   Arguments<ColumnTotalsParams> total;
@@ -86,12 +88,52 @@ absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments,
   if (!attributes.has_weight_gradient) return absl::OkStatus();
   // Chunks of kTokenChunk tokens, each with as many rows as it has heads.
   const std::int64_t rows_of_token = rows / std::max<std::int64_t>(op.in(0).shape[0], 1);
-  column_sums(op, storage, op.read(2), op.read(0), scales, rows, width,
+  column_sums(op, storage, op.read(2), op.read(0), scales, {}, rows, width,
               kTokenChunk * std::max<std::int64_t>(rows_of_token, 1), op.write(1));
   return absl::OkStatus();
 }
 
+void scale_columns(Lowering& op, const Place& x, const Place& bias, const Place& addend, const TensorDesc& desc) {
+  Arguments<ColumnScaleParams> arguments;
+  arguments.params.elements = desc.elements();
+  arguments.params.columns = Lowering::columns_of(desc);
+  arguments.at(&ColumnScaleParams::x, x).at(&ColumnScaleParams::scale, op.read(1));
+  arguments.at(&ColumnScaleParams::bias, bias).at(&ColumnScaleParams::addend, addend);
+  arguments.at(&ColumnScaleParams::y, op.write(0));
+  op.launch(of_storage(KernelId::k_column_scale_fp32, Lowering::storage_of(desc)), over_elements(desc.elements()),
+            arguments);
+}
+
+absl::Status lower_magnitude_scale(Lowering& op) {
+  for (std::size_t i = 1; i < 3; ++i) RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(0), op.in(i)));
+  Arguments<MagnitudeParams> arguments;
+  arguments.params.width = op.in(0).shape[1];
+  arguments.params.rank = op.in(1).shape[0];
+  arguments.params.alpha = op.attributes<MagnitudeAttributes>().alpha;
+  arguments.at(&MagnitudeParams::w, op.read(0)).at(&MagnitudeParams::a, op.read(1));
+  arguments.at(&MagnitudeParams::b, op.read(2)).at(&MagnitudeParams::m, op.read(3));
+  arguments.at(&MagnitudeParams::scale, op.write(0)).at(&MagnitudeParams::inverse, op.write(1));
+  op.launch(of_storage(KernelId::k_magnitude_fp32, Lowering::storage_of(op.in(0))),
+            {op.in(0).shape[0], 1, threads_for(arguments.params.width), 0}, arguments);
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status lower_magnitude(Lowering& op) {
+  if (op.op().kind == OpKind::kMagnitudeScale) return lower_magnitude_scale(op);
+  const TensorDesc& x = op.in(0);
+  if (op.op().kind == OpKind::kColumnScale) {
+    const auto& scale = op.attributes<ColumnScaleAttributes>();
+    scale_columns(op, op.read(0), scale.has_bias ? op.read(2) : Place{},
+                  scale.has_addend ? op.read(op.op().reads.size() - 1) : Place{}, x);
+    return absl::OkStatus();
+  }
+  scale_columns(op, op.read(3), {}, {}, x);
+  column_sums(op, Lowering::storage_of(x), op.read(3), op.read(0), {}, op.read(2), x.shape[0], Lowering::columns_of(x),
+              kTokenChunk, op.write(1));
+  return absl::OkStatus();
+}
 
 absl::Status lower_elementwise(Lowering& op) {
   Arguments<ElementwiseParams> arguments;
@@ -117,7 +159,9 @@ absl::Status lower_dropout(Lowering& op) {
   arguments.params.elements = op.in(0).elements();
   arguments.params.columns = Lowering::columns_of(op.in(0));
   arguments.params.probability = attributes.probability;
-  arguments.params.scale = static_cast<float>(1.0 / (1.0 - static_cast<double>(attributes.probability)));
+  const double kept = 1.0 / (1.0 - static_cast<double>(attributes.probability));
+  arguments.params.kept = static_cast<float>(attributes.rest ? 1.0 - kept : kept);
+  arguments.params.dropped = attributes.rest ? 1.0F : 0.0F;
   arguments.params.site = attributes.site;
   arguments.at(&DropoutParams::x, op.read(0)).at(&DropoutParams::keys, op.read(1));
   arguments.at(&DropoutParams::y, op.write(0)).at(&DropoutParams::layer, Place{Place::Kind::kLayer, 0, 0});
@@ -202,7 +246,7 @@ absl::Status lower_rows(Lowering& op) {
     case OpKind::kSelectLast:
       return lower_select_last(op);
     default:
-      column_sums(op, Lowering::storage_of(op.in(0)), op.read(0), {}, {}, op.in(0).shape[0],
+      column_sums(op, Lowering::storage_of(op.in(0)), op.read(0), {}, {}, {}, op.in(0).shape[0],
                   Lowering::columns_of(op.in(0)), kTokenChunk, op.write(0));
       return absl::OkStatus();
   }

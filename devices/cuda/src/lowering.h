@@ -121,6 +121,7 @@ inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by 
 
 absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
 absl::Status lower_dropout(Lowering& op);
+absl::Status lower_magnitude(Lowering& op);
 absl::Status lower_expand(Lowering& op);
 absl::Status lower_norm(Lowering& op);  // and its gradient
 absl::Status lower_rope(Lowering& op);

@@ -155,7 +155,8 @@ void dropout(const Call& call) {
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const bool keep = dropout_keeps(keys[i / x.columns()], call.bindings.layer, attributes.site,
                                     static_cast<std::uint64_t>(i % x.columns()), attributes.probability);
-    y.set(i, keep ? x[i] * scale : 0.0);
+    const double factor = keep ? scale : 0.0;
+    y.set(i, x[i] * (attributes.rest ? 1.0 - factor : factor));
   }
 }
 

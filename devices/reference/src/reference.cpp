@@ -61,6 +61,12 @@ void run(const reference::Call& call) {
       return reference::add(call);
     case OpKind::kDropout:
       return reference::dropout(call);
+    case OpKind::kMagnitudeScale:
+      return reference::magnitude_scale(call);
+    case OpKind::kColumnScale:
+      return reference::column_scale(call);
+    case OpKind::kColumnScaleBackward:
+      return reference::column_scale_backward(call);
     case OpKind::kCrossEntropy:
       return reference::cross_entropy(call);
     case OpKind::kSelectLast:

@@ -1,13 +1,16 @@
-// Sums of a block of rows, column by column: of dy (the gradient of a bias) or of x r dy (that of a norm's weight).
+// Sums of a block of rows, column by column: of dy (the gradient of a bias), of x r dy with an r a row (that of a norm's
+// weight), or of x dy times an r a column (that of a scale of columns).
 //
-// slots: dy, x, r [rows], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column and block.
+// slots: dy, x, r [rows] or [width], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column and block.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const bool kNorm = false;
+layout(constant_id = 1) const uint kTerm = 0;
+
+const uint kNorm = 1, kScaled = 2;
 
 void main() {
   const uint width = push.sizes[0];
@@ -19,8 +22,10 @@ void main() {
   float sum = 0.0;
   for (uint row = block * push.sizes[2]; row < end; ++row) {
     float term = load(dy, kType, row * width + column);
-    if (kNorm) term *= load(address(1), kType, row * width + column) * Floats(address(2)).v[row];
+    if (kTerm == kNorm) term *= load(address(1), kType, row * width + column) * Floats(address(2)).v[row];
+    if (kTerm == kScaled) term *= load(address(1), kType, row * width + column);
     sum += term;
   }
+  if (kTerm == kScaled) sum *= Floats(address(2)).v[column];
   Floats(address(3)).v[block * width + column] = sum;
 }

@@ -1,6 +1,7 @@
 // Ops on elements alone: addition, gated activation and its gradient, dropout, zeros.
 //
-// slots: reads, then writes. sizes: elements, columns, site. factors: probability, 1 / (1 - probability).
+// slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that; what
+// is dropped is 0, or itself with `rest`.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -62,6 +63,7 @@ void main() {
     store(address(3), kType, i, dy * up * activated.y);
     store(address(4), kType, i, dy * activated.x);
   } else {
-    store(address(2), kType, i, keeps(i) ? load(address(0), kType, i) * push.factors[1] : 0.0);
+    const float x = load(address(0), kType, i);
+    store(address(2), kType, i, keeps(i) ? x * push.factors[1] : push.sizes[3] != 0 ? x : 0.0);
   }
 }

@@ -17,14 +17,19 @@ constexpr std::int64_t kBlockTokens = 64;
 
 enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero };
 
-/// gradient += column sums of dy [rows, width], or of x r dy where x and r are given. `rows_of_token`: rows of a token.
+/// What column_sums.comp sums.
+enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
+
+/// gradient += column sums of dy [rows, width], of x r dy with an r a row, or of x dy times an r a column.
+/// `rows_of_token`: rows of a token.
 void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, std::uint32_t x, std::uint32_t r,
-                     bool norm, std::uint32_t gradient, std::int64_t rows, std::int64_t width,
+                     Term term, std::uint32_t gradient, std::int64_t rows, std::int64_t width,
                      std::int64_t rows_of_token) {
   const std::int64_t block = kBlockTokens * rows_of_token;
   const std::int64_t blocks = parts_of(rows, block);
   const std::uint32_t sums = op.workspace(blocks * width);
-  Dispatch& partial = op.add(Shader::kColumnSums, {storage, norm ? 1U : 0U}, {dy, x, r, sums}, {width, rows, block}, 1);
+  Dispatch& partial = op.add(Shader::kColumnSums, {storage, static_cast<std::uint32_t>(term)}, {dy, x, r, sums},
+                             {width, rows, block}, 1);
   partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads)), static_cast<std::uint32_t>(blocks), 1};
   op.add(Shader::kColumnTotal, {}, {sums, gradient}, {width, blocks, kTokenChunk / kBlockTokens},
          parts_of(width, kThreads));
@@ -59,11 +64,12 @@ void lower_elementwise(OpLowering& op) {
       return;
     case OpKind::kDropout: {
       const auto& dropout = op.attributes<DropoutAttributes>();
-      Dispatch& dispatch =
-          op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0},
-                 {op.read(0), op.read(1), op.write(0)}, {n, columns_of(op.in(0)), dropout.site}, groups);
+      Dispatch& dispatch = op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0},
+                                  {op.read(0), op.read(1), op.write(0)},
+                                  {n, columns_of(op.in(0)), dropout.site, dropout.rest ? 1 : 0}, groups);
       dispatch.push.factors[0] = dropout.probability;
-      dispatch.push.factors[1] = static_cast<float>(1.0 / (1.0 - static_cast<double>(dropout.probability)));
+      const double kept = 1.0 / (1.0 - static_cast<double>(dropout.probability));
+      dispatch.push.factors[1] = static_cast<float>(dropout.rest ? 1.0 - kept : kept);
       return;
     }
     case OpKind::kGatedActivation:
@@ -103,14 +109,14 @@ void lower_rms_norm_backward(OpLowering& op) {
       {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows}, rows);
   dispatch.push.factors[0] = norm.epsilon;
   if (!norm.has_weight_gradient || rows == 0) return;
-  add_column_sums(op, storage, op.read(2), op.read(0), kept, true, op.write(1), rows, width,
+  add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
                   std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
 }
 
 void lower_bias_gradient(OpLowering& op) {
   const std::int64_t rows = rows_of(op.in(0));
   if (rows == 0) return;
-  add_column_sums(op, storage_of(op.in(0)), op.read(0), op.read(0), op.read(0), false, op.write(0), rows,
+  add_column_sums(op, storage_of(op.in(0)), op.read(0), op.read(0), op.read(0), Term::kPlain, op.write(0), rows,
                   columns_of(op.in(0)), 1);
 }
 
@@ -147,6 +153,33 @@ void lower_embedding_backward(OpLowering& op) {
   op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
   op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)},
          {tokens, columns_of(op.in(2))}, tokens);
+}
+
+void lower_magnitude_scale(OpLowering& op) {
+  const TensorDesc& w = op.in(0);
+  Dispatch& dispatch = op.add(Shader::kMagnitude, {storage_of(w)},
+                              {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)},
+                              {w.shape[1], w.shape[0], op.in(1).shape[0]}, w.shape[0]);
+  dispatch.push.factors[0] = op.attributes<MagnitudeAttributes>().alpha;
+}
+
+void lower_column_scale(OpLowering& op) {
+  const auto& scale = op.attributes<ColumnScaleAttributes>();
+  const std::int64_t n = op.in(0).elements();
+  op.add(Shader::kColumnScale, {storage_of(op.in(0)), scale.has_bias ? 1U : 0U, scale.has_addend ? 1U : 0U},
+         {op.read(0), op.read(1), op.read(scale.has_bias ? 2 : 0), op.read(scale.has_addend ? op.reads() - 1 : 0),
+          op.write(0)},
+         {n, columns_of(op.in(0))}, parts_of(n, kElementsOfGroup));
+}
+
+void lower_column_scale_backward(OpLowering& op) {
+  const TensorDesc& dy = op.in(3);
+  const std::int64_t n = dy.elements();
+  if (n == 0) return;
+  op.add(Shader::kColumnScale, {storage_of(dy), 0, 0}, {op.read(3), op.read(1), op.read(0), op.read(0), op.write(0)},
+         {n, columns_of(dy)}, parts_of(n, kElementsOfGroup));
+  add_column_sums(op, storage_of(dy), op.read(3), op.read(0), op.read(2), Term::kScaled, op.write(1), rows_of(dy),
+                  columns_of(dy), 1);
 }
 
 void lower_select_last(OpLowering& op) {

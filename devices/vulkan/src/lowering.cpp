@@ -67,6 +67,12 @@ void lower(OpLowering& op) {
       return lower_select_last(op);
     case OpKind::kExpand:
       return lower_expand(op);
+    case OpKind::kMagnitudeScale:
+      return lower_magnitude_scale(op);
+    case OpKind::kColumnScale:
+      return lower_column_scale(op);
+    case OpKind::kColumnScaleBackward:
+      return lower_column_scale_backward(op);
   }
 }
 

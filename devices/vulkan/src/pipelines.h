@@ -36,6 +36,8 @@ enum class Shader : std::uint8_t {
   kSoftmaxLoss,
   kLossSum,
   kExpand,
+  kMagnitude,
+  kColumnScale,
   kCount,
 };
 const char* name_of(Shader shader);

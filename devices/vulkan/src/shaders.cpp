@@ -28,7 +28,9 @@ namespace {
   X(targets)                    \
   X(softmax_loss)               \
   X(loss_sum)                   \
-  X(expand)
+  X(expand)                     \
+  X(magnitude)                  \
+  X(column_scale)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
 #include "all_shaders.inc"

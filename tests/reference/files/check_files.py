@@ -223,7 +223,7 @@ def main():
         check("from PEFT all-linear, shortened", adapter_from_peft, root / "models" / "deep", root / "b3", "all-linear",
               False)
         for number, (key, options) in enumerate({
-                "use_dora": dict(use_dora=True), "rank_pattern": dict(rank_pattern={"q_proj": 4}),
+                "use_qalora": dict(use_qalora=True), "rank_pattern": dict(rank_pattern={"q_proj": 4}),
                 "alpha_pattern": dict(alpha_pattern={"q_proj": 4}), "modules_to_save": dict(modules_to_save=["lm_head"]),
                 "bias": dict(bias="all"), "init_lora_weights": dict(init_lora_weights="pissa"),
                 "layers_to_transform": dict(layers_to_transform=[0]), "task_type": dict(task_type="SEQ_CLS"),

@@ -1,4 +1,4 @@
-"""Writes tests/data/merge: small bases, LoRA adapters of PEFT, and what PEFT's merge_and_unload makes of them in fp32.
+"""Writes tests/data/merge: small bases, LoRA and DoRA adapters of PEFT, and what PEFT's merge_and_unload makes of them in fp32.
 
 Usage: make_goldens.py     (torch 2.15.0, transformers 5.23.0, peft 0.21.2, safetensors; MANIFEST.json has the versions)
 
@@ -31,6 +31,8 @@ CASES = {
               dict(r=4, lora_alpha=6, target_modules=ALL)),
     "rslora": (Qwen2Config(**SIZES, tie_word_embeddings=False), torch.float32,
                dict(r=5, lora_alpha=3, use_rslora=True, target_modules=["q_proj", "down_proj"])),
+    "dora": (Qwen2Config(**SIZES, tie_word_embeddings=False), torch.bfloat16,
+             dict(r=4, lora_alpha=6, use_dora=True, target_modules=ALL)),
 }
 
 
@@ -46,7 +48,10 @@ def make(name):
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32),
                            LoraConfig(task_type="CAUSAL_LM", **options))
     for key, parameter in model.named_parameters():
-        if "lora_" in key:
+        if "lora_magnitude" in key:
+            with torch.no_grad():
+                parameter.mul_(1 + 0.1 * torch.randn(parameter.shape))
+        elif "lora_" in key:
             torch.nn.init.normal_(parameter, std=0.1)
     model.save_pretrained(folder / "adapter")
     # PEFT writes the base's folder on this machine and, being a set, the modules in any order.

@@ -25,6 +25,10 @@ KINDS = {
     "modules_to_save": ["--modules_to_save", "lm_head,embed_tokens"],
     "loraplus": ["--loraplus_lr_ratio", "8"],
     "dropout": ["--lora_dropout", "0.1"],
+    "dora": ["--use_dora"],
+    "dora, rslora, dropout": ["--use_dora", "--use_rslora", "--lora_dropout", "0.1", "--lora_target", "q_proj,down_proj"],
+    "dora, loraplus, by parts": ["--use_dora", "--loraplus_lr_ratio", "8", "--rank_pattern", "q_proj=2",
+                                 "--layers_to_transform", "1,2"],
 }
 TOLERANCE = 1e-5
 

@@ -1,4 +1,5 @@
-"""Writes tests/data/variants: LoRA by parts and its relatives, and training of some blocks alone, by PEFT and PyTorch.
+"""Writes tests/data/variants: LoRA by parts and its relatives, DoRA, and training of some blocks alone, by PEFT and
+PyTorch.
 
     python make_variants.py
 
@@ -36,6 +37,11 @@ VARIANTS = {
     "saved_modules": dict(case="qwen2", lora=dict(modules_to_save=["embed_tokens", "lm_head"],
                                                   target_modules=["q_proj", "v_proj"])),
     "freeze": dict(case="qwen3_tied", freeze=1),
+    "dora": dict(case="llama", lora=dict(use_dora=True)),
+    "dora_biases": dict(case="qwen2", lora=dict(use_dora=True, use_rslora=True, rank_pattern={"up_proj": 3})),
+    "dora_loraplus": dict(case="mistral", lora=dict(use_dora=True, layers_to_transform=[1],
+                                                    target_modules=["q_proj", "o_proj", "down_proj"]), loraplus=8.0),
+    "dora_fresh": dict(case="qwen3", lora=dict(use_dora=True), fresh=True),
 }
 
 
@@ -44,7 +50,8 @@ def load_model(case):
         GOLDEN / case / "model", dtype=torch.float32, attn_implementation="eager").train()
 
 
-def make_adapter(model, seed, options):
+def make_adapter(model, seed, options, fresh=False):
+    """`fresh`: B is zero and magnitudes are the lengths of rows, as PEFT makes them; else all is moved away from that."""
     options = {"target_modules": families.LINEAR_LAYERS, **options}
     config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **options)
     wrapped = peft.get_peft_model(model, config)
@@ -54,8 +61,10 @@ def make_adapter(model, seed, options):
             noise = torch.randn(parameter.shape, generator=generator)
             if "lora_A" in name:
                 parameter.copy_(parameter.shape[1]**-0.5 * noise)
-            elif "lora_B" in name:
+            elif "lora_B" in name and not fresh:
                 parameter.copy_(0.3 * parameter.shape[1]**-0.5 * noise)
+            elif "lora_magnitude" in name and not fresh:
+                parameter.mul_(1 + 0.1 * noise)
     return wrapped
 
 
@@ -81,6 +90,16 @@ def build(variant, folder):
     return peft.PeftModel.from_pretrained(model, folder / "adapter", is_trainable=True).train()
 
 
+def decayed_as_by_trainer(model, learning_rate, weight_decay, betas, epsilon):
+    """The groups of transformers' Trainer: it decays DoRA's magnitudes."""
+    names = set(transformers.Trainer.get_decay_parameter_names(None, model))
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    groups = [dict(params=[p for n, p in trained.items() if n in names], weight_decay=weight_decay),
+              dict(params=[p for n, p in trained.items() if n not in names], weight_decay=0.0)]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, betas=betas, eps=epsilon,
+                             foreach=False, fused=False)
+
+
 def loraplus(ratio):
     def make(model, learning_rate, weight_decay, betas, epsilon):
         return create_loraplus_optimizer(model, torch.optim.AdamW, lr=learning_rate, loraplus_lr_ratio=ratio,
@@ -93,17 +112,27 @@ def run(variant, folder, padded=False):
     batches = json.loads((GOLDEN / variant["case"] / "batches.json").read_text())
     model = build(variant, folder)
     initial = trained_tensors(model)
-    more = dict(build_optimizer=loraplus(variant["loraplus"])) if "loraplus" in variant else {}
+    more = {}
+    if variant.get("lora", {}).get("use_dora"):
+        more["build_optimizer"] = decayed_as_by_trainer
+    if "loraplus" in variant:
+        more["build_optimizer"] = loraplus(variant["loraplus"])
     records = loop.train(model, batches["steps"], padded=padded, **batches["training"], **more)
-    moved = {name.replace(".modules_to_save.", "."): (tensor - initial[name]).norm().item() for name, tensor in trained_tensors(model).items()}
+    moved = {file_name(name): (tensor - initial[name]).norm().item() for name, tensor in trained_tensors(model).items()}
     return records, moved
+
+
+def file_name(name):
+    """In adapter_model.safetensors."""
+    return name.replace(".modules_to_save.", ".").replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
 def make_variant(name, variant):
     folder = FOLDER / name
     folder.mkdir(parents=True)
     if "lora" in variant:
-        wrapped = make_adapter(load_model(variant["case"]), families.case_seed(name, SEED), variant["lora"])
+        wrapped = make_adapter(load_model(variant["case"]), families.case_seed(name, SEED), variant["lora"],
+                               variant.get("fresh", False))
         save_adapter(wrapped, folder / "adapter", variant["lora"].get("target_modules", families.LINEAR_LAYERS))
     records, moved = run(variant, folder)
     other, _ = run(variant, folder, padded=True)

@@ -134,6 +134,17 @@ TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
   for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_EQ(ours[i], theirs[kFrom[i / 4] * 4 + i % 4]) << i;
 }
 
+TEST(ExportAdapter, Dora_IsRefusedAndSaysToMerge) {
+  const fs::path data = fs::path(RONDO_TEST_DATA) / "merge" / "dora";
+  const model::ModelConfig config = *model::load_config(data / "base");
+  const model::LoraConfig lora = *model::load_adapter_config(data / "adapter");
+  const auto files = *model::TensorFiles::open_file(data / "adapter" / "adapter_model.safetensors");
+  const fs::path output = fresh_folder() / "a.gguf";
+  expect_refused(export_adapter(Documents(data / "base"), config, lora, files, "auto", output),
+                 {"use_dora", "merge the adapter first"});
+  EXPECT_FALSE(fs::exists(output));
+}
+
 TEST(ExportModel, OutputThatExists_IsLeftAsItIs) {
   const Model m = make_model("llama", fresh_folder());
   test::put(m.folder / "mine", "x");

@@ -72,6 +72,13 @@ TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   EXPECT_DOUBLE_EQ(load(adapter)->scale_of("q_proj"), 16.0 / std::sqrt(8.0));
 }
 
+TEST(LoadAdapterConfig, Dora_HasMagnitudesOfEveryModule) {
+  Json adapter = good_adapter();
+  EXPECT_FALSE(load(adapter)->use_dora);
+  adapter["use_dora"] = true;
+  EXPECT_TRUE(load(adapter)->use_dora);
+}
+
 struct Wrong {
   std::string name;
   Json change;
@@ -101,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"alpha_zero", {{"lora_alpha", 0}}, {"lora_alpha"}},
         Wrong{"dropout_one", {{"lora_dropout", 1.0}}, {"lora_dropout", "less than 1"}},
         Wrong{"dropout_negative", {{"lora_dropout", -0.1}}, {"lora_dropout"}},
-        Wrong{"bias", {{"bias", "all"}}, {"bias", "none", "all"}}, Wrong{"dora", {{"use_dora", true}}, {"use_dora"}},
+        Wrong{"bias", {{"bias", "all"}}, {"bias", "none", "all"}},
+        Wrong{"dora_word", {{"use_dora", "yes"}}, {"use_dora"}},
         Wrong{"rank_regex", {{"rank_pattern", {{".*q_proj", 4}}}}, {"rank_pattern", "plain", ".*q_proj"}},
         Wrong{"rank_half", {{"rank_pattern", {{"q_proj", 4.5}}}}, {"rank_pattern", "q_proj", "65536"}},
         Wrong{"rank_none", {{"rank_pattern", {{"q_proj", 0}}}}, {"rank_pattern", "q_proj"}},
@@ -138,6 +146,7 @@ TEST(FormatAdapterConfig, ReadAgain_IsTheSame) {
   config.alpha = 7.5;
   config.dropout = 0.25;
   config.use_rslora = true;
+  config.use_dora = true;
   config.targets = {"k_proj", "down_proj"};
   config.base_model = "a/b\xff";  // a path need not be UTF-8
   config.rank_pattern = {{"layers.1.self_attn.k_proj", 2}, {"k_proj", 3}};
@@ -152,6 +161,7 @@ TEST(FormatAdapterConfig, ReadAgain_IsTheSame) {
   EXPECT_EQ(again->alpha, config.alpha);
   EXPECT_EQ(again->dropout, config.dropout);
   EXPECT_EQ(again->use_rslora, config.use_rslora);
+  EXPECT_EQ(again->use_dora, config.use_dora);
   EXPECT_EQ(again->targets, config.targets);
   EXPECT_EQ(again->alpha_pattern, config.alpha_pattern);
   EXPECT_EQ(again->layers, config.layers);

@@ -155,6 +155,48 @@ TEST_F(Weights, Adapter_ComesBackFromItsOwnResult) {
   EXPECT_NE(files.find("base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"), nullptr);
 }
 
+TEST_F(Weights, Dora_StartsAtTheLengthsOfRowsAndComesBack) {
+  model::MethodSpec method = tiny::lora(DType::kBfloat16);
+  method.lora->use_dora = true;
+  for (const devices::Encoding encoding :
+       {devices::Encoding::kPlain, devices::Encoding::kInt8, devices::Encoding::kNf4}) {
+    method.base_encoding = encoding;
+    const model::Architecture model = architecture(method);
+    offload::ParameterStore store = loaded(model, base_);
+    const auto files = *model::TensorFiles::open_model(base_);
+    const model::TensorView& weight = *files.find("model.layers.1.mlp.down_proj.weight");
+    std::vector<float> rows(weight.elements());
+    model::TensorFiles::read_as_float32(weight, 0, rows);
+    const auto width = static_cast<std::size_t>(weight.shape[1]);
+    // Rounding to bf16 and to codes moves a row's length by far less than the numbers of the row.
+    const double allowed = encoding == devices::Encoding::kNf4 ? 0.05 : 0.005;
+    const std::string name = "base_model.model.model.layers.1.mlp.down_proj.lora_magnitude_vector";
+    bool found = false;
+    for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+      if (model.parameters()[id].name != name) continue;
+      found = true;
+      const std::vector<float> magnitudes = numbers(store, id);
+      ASSERT_EQ(magnitudes.size(), weight.shape[0]);
+      for (std::size_t i = 0; i < magnitudes.size(); ++i) {
+        double squares = 0;
+        for (std::size_t k = 0; k < width; ++k) squares += std::pow(static_cast<double>(rows[i * width + k]), 2);
+        EXPECT_NEAR(magnitudes[i], std::sqrt(squares), allowed * std::sqrt(squares)) << i;
+      }
+    }
+    EXPECT_TRUE(found);
+    tiny::fill_weights(model, 3, store);
+    const fs::path out = made(devices::name_of(encoding));
+    ASSERT_TRUE(write_result(model, store, Documents(base_), out).ok());
+    EXPECT_TRUE(model::load_adapter_config(out)->use_dora);
+    offload::ParameterStore again = loaded(model, base_, out);
+    for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+      if (model.parameters()[id].trained) {
+        EXPECT_EQ(numbers(store, id), numbers(again, id)) << model.parameters()[id].name;
+      }
+    }
+  }
+}
+
 TEST_F(Weights, NumberThatIsNotFinite_NamesFileAndTensor) {
   const auto files = *model::TensorFiles::open_model(base_);
   const std::string name = "model.embed_tokens.weight";

@@ -132,6 +132,7 @@ micro_batch_size: 1
 optimizer: paged_adamw_32bit
 learning_rate: 2e-4
 peft_use_rslora: true
+peft_use_dora: true
 wandb_project: shelf
 wandb_entity:
 )");
@@ -141,6 +142,7 @@ wandb_entity:
   EXPECT_EQ(imported.config.data_format, "messages");
   EXPECT_EQ(imported.config.optim, "adamw");
   EXPECT_TRUE(imported.config.use_rslora);
+  EXPECT_TRUE(imported.config.use_dora);
   // Axolotl's defaults, not ours.
   EXPECT_EQ(imported.config.gradient_accumulation_steps, 1U);
   EXPECT_EQ(imported.config.num_train_epochs, 1.0);
@@ -314,7 +316,8 @@ TEST(ImportLlamaFactory, DataSetInfo_LeadsToTheFile) {
     "hub_only": {"hf_hub_url": "someone/something"}})";
   const Imported imported =
       import("model_name_or_path: m\nstage: sft\ndataset: orders\ntemplate: qwen\ndataset_dir: " + folder.string() +
-             "\noutput_dir: o\nfinetuning_type: lora\nlora_rank: 16\n");
+             "\noutput_dir: o\nfinetuning_type: lora\nlora_rank: 16\nuse_dora: true\n");
+  EXPECT_TRUE(imported.config.use_dora);
   EXPECT_EQ(imported.config.dataset, (folder / "orders.json").string());
   EXPECT_EQ(imported.config.data_format, "messages");
   // LLaMA-Factory's defaults, not ours.

@@ -69,7 +69,7 @@ TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
   EXPECT_THAT(refusal("shuffle: 2\n"), HasSubstr("run.yaml:1: shuffle: expected true or false"));
   EXPECT_THAT(refusal("learning_rate: .nan\n"), HasSubstr("run.yaml:1: learning_rate"));
   EXPECT_THAT(refusal("learning_rate: .inf\n"), HasSubstr("'.inf'"));
-  EXPECT_THAT(refusal("use_dora: true\n"), HasSubstr("run.yaml:1: use_dora: 'true' is not available"));
+  EXPECT_THAT(refusal("optim: muon\n"), HasSubstr("run.yaml:1: optim: 'muon' is not available"));
 }
 
 TEST(Yaml, UnknownKey_IsToldWithTheNearest) {

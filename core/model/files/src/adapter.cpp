@@ -23,11 +23,10 @@ constexpr std::size_t kMaxConfigBytes = 16U << 20U;
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
-constexpr std::array<const char*, 16> kUnsupported = {
-    "use_dora",           "lora_bias",       "fan_in_fan_out", "exclude_modules",         "layer_replication",
-    "target_parameters",  "megatron_config", "use_qalora",     "alora_invocation_tokens", "trainable_token_indices",
-    "use_bdlora",         "arrow_config",    "kasa_config",    "velora_config",           "monteclora_config",
-    "ensure_weight_tying"};
+constexpr std::array<const char*, 15> kUnsupported = {
+    "lora_bias",       "fan_in_fan_out", "exclude_modules",         "layer_replication",       "target_parameters",
+    "megatron_config", "use_qalora",     "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",
+    "arrow_config",    "kasa_config",    "velora_config",           "monteclora_config",       "ensure_weight_tying"};
 constexpr std::array<const char*, 2> kSavable = {"embed_tokens", "lm_head"};
 
 bool is_off(const Json& value) {
@@ -302,6 +301,7 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.alpha = fields.number("lora_alpha", {1e-9, 1e9});
   config.dropout = fields.number("lora_dropout", {0.0, 1.0}, 0.0);
   config.use_rslora = fields.flag("use_rslora", false);
+  config.use_dora = fields.flag("use_dora", false);
   config.targets = parse_targets(fields);
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));
   const OrderedJson ordered = OrderedJson::parse(text, nullptr, false);
@@ -337,7 +337,7 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["lora_dropout"] = config.dropout;
   out["target_modules"] = config.targets;
   out["use_rslora"] = config.use_rslora;
-  out["use_dora"] = false;
+  out["use_dora"] = config.use_dora;
   out["bias"] = "none";
   out["fan_in_fan_out"] = false;
   out["init_lora_weights"] = true;

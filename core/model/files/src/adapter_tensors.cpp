@@ -10,6 +10,10 @@ std::string adapter_tensor_name(const std::string& module, char factor) {
   return fmt::format("base_model.model.{}.lora_{}.weight", module, factor);
 }
 
+std::string magnitude_tensor_name(const std::string& module) {
+  return fmt::format("base_model.model.{}.lora_magnitude_vector", module);
+}
+
 std::string saved_tensor_name(const std::string& name) { return "base_model.model." + name; }
 
 std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const LoraConfig& lora) {
@@ -19,6 +23,9 @@ std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const L
     const std::uint64_t rank = lora.rank_of(linear.path);
     out.push_back({adapter_tensor_name(linear.path, 'A'), {rank, linear.in}, ParameterKind::kMatrix, linear.layer});
     out.push_back({adapter_tensor_name(linear.path, 'B'), {linear.out, rank}, ParameterKind::kMatrix, linear.layer});
+    if (lora.use_dora) {
+      out.push_back({magnitude_tensor_name(linear.path), {linear.out}, ParameterKind::kMatrix, linear.layer});
+    }
   }
   for (ParameterSpec& spec : model_parameters(config)) {
     const bool saved = (spec.name == "lm_head.weight" && lora.saves("lm_head")) ||

@@ -32,10 +32,11 @@ bool stored_finite(std::span<const std::byte> bytes, WeightType type, std::vecto
   return all_finite(scratch);
 }
 
-/// The factors of one linear layer in fp32.
+/// What an adapter has of one linear layer, in fp32.
 struct Factors {
   std::vector<float> a;  // [r, in]
   std::vector<float> b;  // [out, r]
+  std::vector<float> m;  // [out], DoRA's magnitudes
 };
 
 class Merger {
@@ -53,6 +54,7 @@ class Merger {
     const bool adapted = a != nullptr && b != nullptr;
     if (adapted) {
       RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
+      if (lora_.use_dora) RONDO_RETURN_IF_ERROR(read_magnitudes(module));
       rank_ = lora_.rank_of(module);
       scale_ = static_cast<float>(lora_.scale_of(module));
     }
@@ -90,6 +92,23 @@ class Merger {
     return absl::OkStatus();
   }
 
+  absl::Status read_magnitudes(const std::string& module) {
+    const TensorView* m = adapter_.find(magnitude_tensor_name(module));
+    if (m == nullptr) return internal_error("tensor {} is not in the checked files", magnitude_tensor_name(module));
+    factors_.m.resize(m->elements());
+    TensorFiles::read_as_float32(*m, factors_.m);
+    return all_finite(factors_.m) ? absl::OkStatus() : not_finite(*m);
+  }
+
+  /// DoRA: the row's direction with the length that was trained.
+  void set_length(std::uint64_t row) {
+    double squares = 0;
+    for (const float value : row_) squares += static_cast<double>(value) * static_cast<double>(value);
+    const double length = std::sqrt(squares);
+    const auto factor = static_cast<float>(length == 0 ? 0.0 : static_cast<double>(factors_.m[row]) / length);
+    for (float& value : row_) value *= factor;
+  }
+
   void add_product(std::uint64_t row) {
     scratch_.assign(row_.size(), 0.0F);
     for (std::size_t k = 0; k < rank_; ++k) {
@@ -98,6 +117,7 @@ class Merger {
       for (std::size_t i = 0; i < row_.size(); ++i) scratch_[i] += factor * a[i];
     }
     for (std::size_t i = 0; i < row_.size(); ++i) row_[i] += scale_ * scratch_[i];
+    if (lora_.use_dora) set_length(row);
   }
 
   const TensorFiles& base_;

@@ -119,6 +119,7 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
 
 /// The file has one alpha for all modules, by which readers divide each one's rank.
 absl::StatusOr<double> common_alpha(const model::ModelConfig& config, const model::LoraConfig& lora) {
+  if (lora.use_dora) return invalid_input("use_dora: the format has no place for magnitudes; merge the adapter first");
   if (!lora.modules_to_save.empty()) {
     return invalid_input("modules_to_save: the format has no place for them in an adapter; merge it first");
   }

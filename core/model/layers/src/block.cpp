@@ -22,7 +22,7 @@ class PartsBuilder {
     return add(module + ".weight", {width}, WeightKind::kNorm, trains_);
   }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
-    LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}};
+    LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}, {}};
     use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, trains_);
     if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;
     if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, trains_);
@@ -32,6 +32,10 @@ class PartsBuilder {
       use.lora_a = add(adapter_tensor_name(use.module, 'A'), {use.rank, in}, WeightKind::kLoraA, method_.train_lora);
       use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, use.rank}, WeightKind::kLoraB, method_.train_lora);
       parts_.parameters.back().rate_factor = method_.lora_b_rate;
+      if (method_.lora->use_dora) {
+        use.magnitude = add(magnitude_tensor_name(use.module), {out}, WeightKind::kMagnitude, method_.train_lora);
+        parts_.parameters.back().rate_factor = method_.lora_b_rate;
+      }
     }
     parts_.linears.push_back(std::move(use));
   }
@@ -50,7 +54,9 @@ class WeightSource {
   WeightSource(Recorder& recorder, const LayerParts& parts) : recorder_(recorder), parts_(parts) {}
   TensorId get(std::uint32_t index) {
     const Parameter& parameter = parts_.parameters[index];
-    return recorder_.weight(index, parameter.name, parameter.shape, parameter.trained, parameter.encoding);
+    const TensorId id = recorder_.weight(index, parameter.name, parameter.shape, parameter.trained, parameter.encoding);
+    if (parameter.wide()) recorder_.set_dtype(id, devices::DType::kFloat32);
+    return id;
   }
 
  private:
@@ -58,9 +64,34 @@ class WeightSource {
   const LayerParts& parts_;
 };
 
+/// y = x' W^T + m / |W + scale B A| * (W + scale B A) dropout(x) (+ b) (+ addend), x' being what dropping takes from x:
+/// PEFT drops out the input of all that the magnitude scales, beyond what the base gives unscaled.
+TensorId record_dora(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
+                     TensorId x, std::optional<TensorId> addend, const devices::Shape& shape) {
+  const std::string word = use.module.substr(use.module.rfind('.') + 1);
+  const TensorId w = weights.get(*use.weight);
+  std::optional<TensorId> bias;
+  if (use.bias) bias = weights.get(*use.bias);
+  TensorId input = x;
+  if (method.train_lora && method.lora->dropout > 0.0) {
+    input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
+    const TensorId rest = recorder.dropout(x, method.lora->dropout, use.site, word + ".rest", true);
+    addend = recorder.matmul(rest, w, bias, addend, 1.0, shape, word + ".undropped");
+    bias.reset();
+  }
+  const TensorId a = weights.get(*use.lora_a);
+  const TensorId b = weights.get(*use.lora_b);
+  const TensorId base = recorder.matmul(input, w, {}, {}, 1.0, shape, word);
+  const TensorId low = recorder.matmul(input, a, {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
+  const TensorId direction = recorder.matmul(low, b, {}, base, use.scale, shape, word + ".adapted");
+  const TensorId scale = recorder.magnitude_scale(weights.get(*use.magnitude), w, a, b, use.scale, word);
+  return recorder.column_scale(direction, scale, bias, addend, word + ".scaled");
+}
+
 /// y = x W^T (+ b) (+ scale B A dropout(x)) (+ addend). PEFT: the adapter's input is dropped out, the base's is not.
 TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
                        TensorId x, std::optional<TensorId> addend, const devices::Shape& shape) {
+  if (use.magnitude) return record_dora(recorder, weights, method, use, x, addend, shape);
   const std::string word = use.module.substr(use.module.rfind('.') + 1);
   std::optional<TensorId> bias;
   if (use.bias) bias = weights.get(*use.bias);

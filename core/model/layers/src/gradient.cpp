@@ -85,13 +85,15 @@ class GradientPass {
         return gated_activation(op, *dy);
       case OpKind::kDropout:
         return dropout(op, *dy);
+      case OpKind::kColumnScale:
+        return column_scale(op, *dy);
       case OpKind::kAdd:
         for (const TensorId id : op.reads) {
           if (needs(id)) collect(id, *dy);
         }
         return;
       default:
-        return;  // ops of generation have no gradient
+        return;  // ops of generation have no gradient, and DoRA's norm is taken for constant
     }
   }
 
@@ -196,6 +198,40 @@ class GradientPass {
     back.reads = {dy, op.reads[1]};
     back.writes = {dx};
     collect(op.reads[0], dx);
+  }
+
+  /// The forward op that wrote `id`.
+  const Op& writer_of(TensorId id) const {
+    std::size_t i = 0;
+    while (graph_.ops[i].writes[0] != id) ++i;
+    return graph_.ops[i];
+  }
+
+  void column_scale(const Op& op, TensorId dy) {
+    const auto& attributes = std::get<devices::ColumnScaleAttributes>(op.attributes);
+    const TensorId x = op.reads[0];
+    const TensorId scale = op.reads[1];
+    if (attributes.has_bias && trains(op.reads[2])) {
+      const TensorId db = recorder_.gradient_of_weight(op.reads[2]);
+      Op& back = recorder_.append(OpKind::kBiasGradient);
+      back.reads = {dy};
+      back.writes = {db};
+    }
+    if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
+    const TensorId m = writer_of(scale).reads[3];
+    const TensorId inverse = writer_of(scale).writes[1];
+    const TensorId dx = fresh(x);
+    if (trains(m)) {
+      const TensorId dm = recorder_.gradient_of_weight(m);
+      Op& back = recorder_.append(OpKind::kColumnScaleBackward);
+      back.reads = {x, scale, inverse, dy};
+      back.writes = {dx, dm};
+    } else {
+      Op& back = recorder_.append(OpKind::kColumnScale, devices::ColumnScaleAttributes{});
+      back.reads = {dy, scale};
+      back.writes = {dx};
+    }
+    collect(x, dx);
   }
 
   Recorder& recorder_;

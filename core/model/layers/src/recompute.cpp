@@ -13,7 +13,7 @@ constexpr std::size_t kNoOp = static_cast<std::size_t>(-1);
 /// Cheap beside the memory that its result would take.
 bool is_cheap(OpKind kind) {
   return kind == OpKind::kRmsNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
-         kind == OpKind::kDropout;
+         kind == OpKind::kDropout || kind == OpKind::kColumnScale;
 }
 
 class Slicer {

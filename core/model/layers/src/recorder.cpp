@@ -137,11 +137,34 @@ TensorId Recorder::gated_activation(TensorId gate, TensorId up, devices::Activat
   return y;
 }
 
-TensorId Recorder::dropout(TensorId x, double probability, std::uint32_t site, const std::string& name) {
+TensorId Recorder::dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest) {
   const TensorId keys = batch(devices::BatchTensor::kKeys);
   const TensorId y = activation(name, graph_.tensors[x].shape);
-  Op& op = append(OpKind::kDropout, devices::DropoutAttributes{static_cast<float>(probability), site});
+  Op& op = append(OpKind::kDropout, devices::DropoutAttributes{static_cast<float>(probability), site, rest});
   op.reads = {x, keys};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha,
+                                   const std::string& name) {
+  w = expanded(w);
+  const Shape shape = graph_.tensors[m].shape;
+  const TensorId scale = tensor(name + ".scale", shape, DType::kFloat32, TensorRole::kScratch);
+  const TensorId inverse = tensor(name + ".inverse", shape, DType::kFloat32, TensorRole::kScratch);
+  Op& op = append(OpKind::kMagnitudeScale, devices::MagnitudeAttributes{static_cast<float>(alpha)});
+  op.reads = {w, a, b, m};
+  op.writes = {scale, inverse};
+  return scale;
+}
+
+TensorId Recorder::column_scale(TensorId x, TensorId scale, std::optional<TensorId> bias,
+                                std::optional<TensorId> addend, const std::string& name) {
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kColumnScale, devices::ColumnScaleAttributes{bias.has_value(), addend.has_value()});
+  op.reads = {x, scale};
+  if (bias) op.reads.push_back(*bias);
+  if (addend) op.reads.push_back(*addend);
   op.writes = {y};
   return y;
 }

@@ -55,10 +55,12 @@ HWY_INLINE hn::Vec<Ints> draws(std::uint64_t mixed_key, std::int64_t first) {
 
 template <typename T>
 void dropout_typed(ThreadPool& pool, const T* x, const std::uint64_t* keys, T* y, std::int64_t tokens,
-                   std::int64_t width, std::uint64_t place, float probability) {
+                   std::int64_t width, std::uint64_t place, float probability, bool rest) {
   // uniform >= p exactly when its 24 bits, a whole number, reach p 2^24.
   const auto threshold = static_cast<std::int32_t>(std::ceil(static_cast<double>(probability) * 0x1.0p24));
   const float scale = 1.0F / (1.0F - probability);
+  const float kept = rest ? 1.0F - scale : scale;
+  const float dropped = rest ? 1.0F : 0.0F;
   const std::int64_t step = task_rows(width);
   pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
@@ -67,17 +69,20 @@ void dropout_typed(ThreadPool& pool, const T* x, const std::uint64_t* keys, T* y
       const std::int64_t at = token * width;
       for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
         const auto keep = hn::RebindMask(Floats(), hn::Gt(draws(key, i), hn::Set(Ints(), threshold - 1)));
-        store(hn::IfThenElseZero(keep, hn::Mul(load(x + at + i, extent), splat(scale))), y + at + i, extent);
+        const auto factor = hn::IfThenElse(keep, splat(kept), splat(dropped));
+        // A dropped number leaves no trace, even one that is not finite.
+        const auto value = hn::Mul(load(x + at + i, extent), factor);
+        store(rest ? value : hn::IfThenElseZero(keep, value), y + at + i, extent);
       });
     }
   });
 }
 
 void dropout_any(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y,
-                 std::int64_t tokens, std::int64_t width, std::uint64_t place, float probability) {
+                 std::int64_t tokens, std::int64_t width, std::uint64_t place, float probability, bool rest) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    dropout_typed(pool, static_cast<const T*>(x), keys, static_cast<T*>(y), tokens, width, place, probability);
+    dropout_typed(pool, static_cast<const T*>(x), keys, static_cast<T*>(y), tokens, width, place, probability, rest);
   });
 }
 
@@ -91,7 +96,8 @@ HWY_EXPORT(dropout_any);
 void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
              std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes) {
   const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | attributes.site;
-  HWY_DYNAMIC_DISPATCH(dropout_any)(pool, storage, x, keys, y, tokens, width, place, attributes.probability);
+  HWY_DYNAMIC_DISPATCH(dropout_any)
+  (pool, storage, x, keys, y, tokens, width, place, attributes.probability, attributes.rest);
 }
 
 }  // namespace rondo::devices::cpu

@@ -1,4 +1,5 @@
-// RMSNorm forward and backward, and the bias gradient: the kernels that end in a sum over rows.
+// RMSNorm forward and backward, and the gradients of a bias and of a scale of columns: kernels that end in a sum over
+// rows.
 //
 // Such a sum is cut into parts of kPartRows rows, each summed in rising order by one task; then the parts of a chunk of
 // kTokenChunk rows are added in rising order, and the chunks to the gradient in rising order.
@@ -144,6 +145,28 @@ void bias_typed(ThreadPool& pool, const T* dy, float* db, std::int64_t tokens, s
   add_parts(pool, parts, db, tokens, width);
 }
 
+template <typename T>
+void column_scale_backward_typed(ThreadPool& pool, const T* x, const float* scale, const float* inverse, const T* dy,
+                                 T* dx, float* dm, std::int64_t tokens, std::int64_t width, float* parts) {
+  pool.parallel_for(divide_up(tokens, kPartRows), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    float* part = parts + task * width;
+    std::memset(part, 0, static_cast<std::size_t>(width) * sizeof(float));
+    const std::int64_t end = HWY_MIN(tokens, (task + 1) * kPartRows);
+    for (std::int64_t row = task * kPartRows; row < end; ++row) {
+      const std::int64_t at = row * width;
+      for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+        const auto slope = load(dy + at + i, extent);
+        store(hn::MulAdd(slope, load(x + at + i, extent), load(part + i, extent)), part + i, extent);
+        store(hn::Mul(slope, load(scale + i, extent)), dx + at + i, extent);
+      });
+    }
+    for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+      store(hn::Mul(load(part + i, extent), load(inverse + i, extent)), part + i, extent);
+    });
+  });
+  add_parts(pool, parts, dm, tokens, width);
+}
+
 void norm_forward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
                       std::int64_t width, float epsilon) {
   with_storage(storage, [&](auto type) {
@@ -170,6 +193,16 @@ void bias_any(ThreadPool& pool, Storage storage, const void* dy, float* db, std:
   });
 }
 
+void column_scale_backward_any(ThreadPool& pool, Storage storage, const void* x, const float* scale,
+                               const float* inverse, const void* dy, void* dx, float* dm, std::int64_t tokens,
+                               std::int64_t width, float* parts) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    column_scale_backward_typed(pool, static_cast<const T*>(x), scale, inverse, static_cast<const T*>(dy),
+                                static_cast<T*>(dx), dm, tokens, width, parts);
+  });
+}
+
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -178,6 +211,7 @@ namespace rondo::devices::cpu {
 HWY_EXPORT(norm_forward_any);
 HWY_EXPORT(norm_backward_any);
 HWY_EXPORT(bias_any);
+HWY_EXPORT(column_scale_backward_any);
 
 void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
               std::int64_t width, float epsilon) {
@@ -198,6 +232,13 @@ std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
 void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,
                    std::int64_t width, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(bias_any)(pool, storage, dy, db, tokens, width, reinterpret_cast<float*>(scratch));
+}
+
+void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, const float* scale, const float* inverse,
+                           const void* dy, void* dx, float* dm, std::int64_t tokens, std::int64_t width,
+                           std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(column_scale_backward_any)
+  (pool, storage, x, scale, inverse, dy, dx, dm, tokens, width, reinterpret_cast<float*>(scratch));
 }
 
 std::size_t bias_gradient_scratch(std::int64_t tokens, std::int64_t width) {

@@ -60,6 +60,9 @@ struct EncodedLayout {
   Bytes size = 0;          // encoded_bytes()
 };
 
+/// Element i of an encoded tensor.
+float decoded_element(Encoding encoding, const EncodedLayout& layout, const std::byte* encoded, std::int64_t i);
+
 /// Encodes a tensor that arrives in parts, in order.
 class BlockEncoder {
  public:

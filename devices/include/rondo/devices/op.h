@@ -62,9 +62,19 @@ enum class OpKind : std::uint8_t {
   kGatedActivationBackward,
   // reads: a, b                                       writes: a + b
   kAdd,
-  // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p); keep follows from (key, layer, site,
-  // channel)
+  // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that; keep follows from
+  // (key,
+  // layer, site, channel)
   kDropout,
+  // DoRA. reads: w [N, K], a [R, K], b [N, R], m fp32 [N]   writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 /
+  // norm
+  // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
+  kMagnitudeScale,
+  // reads: x [T, N], scale fp32 [N], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend
+  kColumnScale,
+  // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]   writes: dx [T, N] = dy * scale, dm fp32 [N] +=
+  // inverse * sum over tokens of dy * x
+  kColumnScaleBackward,
   // reads: x [T, C], w [V, C], targets [T]            writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C] +=]
   // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients, not divided by anything. Full
   // logits never exist: the tokens that have a target, in order, go in chunks of cross_entropy_chunk(V).
@@ -114,6 +124,16 @@ struct GatedActivationAttributes {
 struct DropoutAttributes {
   float probability = 0.0F;
   std::uint32_t site = 0;
+  bool rest = false;  // what dropping takes away: x - dropout(x)
+};
+/// Of kMagnitudeScale.
+struct MagnitudeAttributes {
+  float alpha = 1.0F;
+};
+/// Of kColumnScale.
+struct ColumnScaleAttributes {
+  bool has_bias = false;
+  bool has_addend = false;
 };
 struct CrossEntropyAttributes {
   bool has_input_gradient = false;
@@ -121,7 +141,8 @@ struct CrossEntropyAttributes {
 };
 
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
-                                  GatedActivationAttributes, DropoutAttributes, CrossEntropyAttributes>;
+                                  GatedActivationAttributes, DropoutAttributes, CrossEntropyAttributes,
+                                  MagnitudeAttributes, ColumnScaleAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;
@@ -130,9 +151,9 @@ struct Op {
   absl::InlinedVector<TensorId, 4> writes;
 };
 
-/// What an op costs. Matrix products count 2mnk, attention causally (forward 2 T H D a token for each of its two
-/// products halved by causality, i.e. 2 T H D together), everything else 0; `bytes` is what it must read and write
-/// once.
+/// What an op costs. Matrix products count 2mnk (so does b a of kMagnitudeScale), attention causally (forward 2 T H D a
+/// token for each of its two products halved by causality, i.e. 2 T H D together), everything else 0; `bytes` is what
+/// it must read and write once.
 struct OpCost {
   double flops = 0;
   double bytes = 0;

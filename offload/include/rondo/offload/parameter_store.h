@@ -36,6 +36,7 @@ struct ParameterSpec {
   devices::Encoding encoding = devices::Encoding::kPlain;  // of frozen ones: how they are kept and sent
   StateLayout state = {};                                  // of trained ones
   float rate_factor = 1;                                   // of the learning rate
+  bool wide = false;                                       // published in fp32 whatever the compute dtype
 };
 
 /// What training keeps of a parameter beside its weights.
@@ -57,6 +58,8 @@ class ParameterStore {
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   devices::DType dtype() const { return dtype_; }
+  /// In which it is published.
+  devices::DType dtype_of(ParameterId id) const { return specs_[id].wide ? devices::DType::kFloat32 : dtype_; }
   bool phantom() const { return phantom_; }
 
   /// Of trained parameters: 1, or 2.

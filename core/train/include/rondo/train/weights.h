@@ -23,8 +23,8 @@ absl::Status for_pieces(const model::TensorView& tensor,
 
 /// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Factors
 /// without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
-/// counter-based numbers of (seed, name, element); B zero. Errors: InvalidArgument naming file and tensor of a number
-/// that is not finite.
+/// counter-based numbers of (seed, name, element); B zero; magnitudes the lengths of the weight's rows. Errors:
+/// InvalidArgument naming file and tensor of a number that is not finite.
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
                           const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store);
 

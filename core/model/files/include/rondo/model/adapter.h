@@ -1,7 +1,8 @@
 // LoRA adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors.
 //
 // Names: base_model.model.<path>.lora_A.weight [r, in] and base_model.model.<path>.lora_B.weight [out, r], where <path>
-// is the module's path in the model, e.g. model.layers.0.self_attn.q_proj.
+// is the module's path in the model, e.g. model.layers.0.self_attn.q_proj; with DoRA also
+// base_model.model.<path>.lora_magnitude_vector [out].
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct LoraConfig {
   double alpha = 16.0;
   double dropout = 0.0;
   bool use_rslora = false;
+  bool use_dora = false;             // weights decomposed into magnitude and direction
   std::vector<std::string> targets;  // module names: q_proj, ... ; never empty once resolved
   std::string base_model;            // path or Hub id, for adapter_config.json
   /// Other ranks and alphas by the end of the module's path (q_proj, layers.3.self_attn.q_proj): the first that fits.
@@ -49,7 +51,7 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
                                                                           const std::string& text);
 
 /// Reads adapter_config.json. Errors: InvalidArgument naming file and key; adapters of another kind, and features that
-/// are not supported (DoRA, biases, patterns that are regular expressions), are refused by name.
+/// are not supported (trained biases, patterns that are regular expressions), are refused by name.
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder);
 
 /// The text of an adapter_config.json that PEFT loads.
@@ -61,5 +63,7 @@ std::string saved_tensor_name(const std::string& name);
 /// Name of a factor's tensor in adapter_model.safetensors. `module`: e.g. model.layers.0.self_attn.q_proj; `factor`:
 /// 'A', 'B'.
 std::string adapter_tensor_name(const std::string& module, char factor);
+/// Of its magnitudes.
+std::string magnitude_tensor_name(const std::string& module);
 
 }  // namespace rondo::model

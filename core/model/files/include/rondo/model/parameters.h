@@ -55,7 +55,8 @@ const std::vector<std::string>& linear_module_names();
 /// checkpoints are passed over. Values are not looked at.
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files);
 
-/// The factors of a LoRA adapter in the model's order, A [r, in] before B [out, r], then what modules_to_save names;
+/// The factors of a LoRA adapter in the model's order, A [r, in] before B [out, r] before DoRA's magnitudes [out], then
+/// what modules_to_save names;
 /// named as in adapter_model.safetensors.
 std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
 

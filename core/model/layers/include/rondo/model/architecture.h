@@ -28,7 +28,7 @@ struct MethodSpec {
   std::optional<std::uint32_t> trained_blocks;
   std::optional<LoraConfig> lora;
   bool train_lora = false;   // false: the adapter is applied but frozen
-  double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B
+  double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B and, as PEFT has it, magnitudes
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
 
@@ -37,7 +37,7 @@ struct MethodSpec {
   bool trains_end(const char* module) const;
 };
 
-enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB };
+enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB, kMagnitude };
 
 struct Parameter {
   std::string name;  // Hugging Face's, or PEFT's tensor name for factors of an adapter
@@ -47,12 +47,14 @@ struct Parameter {
   devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
   double rate_factor = 1.0;                                // of the learning rate
   bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
-  /// Weight decay applies to matrices, not to biases and norm weights.
+  /// Weight decay applies to matrices and, as in transformers, to magnitudes; not to biases and norm weights.
   bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
+  /// In fp32 whatever the others are in: a magnitude scales a whole row, whose errors would not cancel out.
+  bool wide() const { return kind == WeightKind::kMagnitude; }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {
     if (encoding != devices::Encoding::kPlain) return devices::encoded_bytes(encoding, devices::elements_of(shape));
-    return elements() * devices::size_of(dtype);
+    return elements() * devices::size_of(wide() ? devices::DType::kFloat32 : dtype);
   }
 };
 

@@ -41,7 +41,7 @@ class Recorder {
 
   TensorId tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index = 0);
   /// Weight `index` of the layer; asked twice, it is the same tensor. `trained`: the gradient pass adds to its
-  /// gradient. An encoded weight is for matmul() alone.
+  /// gradient. An encoded weight is for matmul() and magnitude_scale() alone.
   TensorId weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained,
                   devices::Encoding encoding = devices::Encoding::kPlain);
   TensorId batch(devices::BatchTensor which);
@@ -57,7 +57,13 @@ class Recorder {
   TensorId cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
                             const devices::AttentionAttributes& attributes);
   TensorId gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation);
-  TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name);
+  /// `rest`: what dropping takes away.
+  TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
+  /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
+  TensorId magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha, const std::string& name);
+  /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale().
+  TensorId column_scale(TensorId x, TensorId scale, std::optional<TensorId> bias, std::optional<TensorId> addend,
+                        const std::string& name);
   TensorId select_last(TensorId x);
 
   /// The tensor leaves the program under `role`.
