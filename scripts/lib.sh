@@ -53,9 +53,10 @@ run_checks() {
   else
     say "format: not checked, clang-format is not installed (scripts/setup.sh --ci)"
   fi
-  say "architecture, documents and goldens"
+  say "architecture, documents, goldens and cures"
   "$root/scripts/check_architecture.sh" || failed=1
   "$root/scripts/check_docs.sh" || failed=1
   "$root/scripts/check_goldens.sh" || failed=1
+  "$root/scripts/check_cures.sh" --apply-only || failed=1
   [ "$failed" -eq 0 ] || die "the checks found faults, see above"
 }

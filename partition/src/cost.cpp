@@ -137,9 +137,11 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
   table.emplace_back("boundaries", layout_boundaries(model, slots, rounds, work.staleness).bytes(work));
   table.emplace_back("batches", work.batch_bytes * work.microbatches * (1 + work.staleness));
   Bytes staging = 0;
+  Bytes pinned = 0;
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     const DeviceShape& device = machine.devices[i];
     if (device.unified_memory) continue;
+    if (std::ranges::any_of(slots, [i](const Slot& slot) { return slot.device == i; })) pinned += device.pinned_bytes;
     const DeviceLayout layout = layout_device(model, work, device, i, slots, keep);
     if (groups_of(work) > 1) staging += layout.gradients;
     const bool has_rows = std::ranges::any_of(slots, [&](const Slot& slot) {
@@ -148,6 +150,8 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
     if (has_rows) staging += model.layers[0].row_gradient_bytes;
   }
   table.emplace_back("gradient staging", staging);
+  table.emplace_back("pinned", pinned);
+  table.insert(table.end(), machine.host_taken.begin(), machine.host_taken.end());
   move_to_disk(model, first_layer_on_disk, table);
   return table;
 }

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "workspace.h"
 
@@ -25,13 +24,6 @@ Words on(const std::string& cards, const std::string& out, const Words& more = {
                        "--gradient_accumulation_steps=2", "--lr=1e-2"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-std::vector<Json> metrics_of(const Workspace& workspace, const std::string& out) {
-  std::vector<Json> lines;
-  std::istringstream text(workspace.read(out + "/metrics.jsonl"));
-  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line, nullptr, false));
-  return lines;
 }
 
 TEST(LostDevice, OneOfTwo_IsToldAndChangesNoNumber) {

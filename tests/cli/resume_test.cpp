@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "workspace.h"
@@ -84,9 +83,7 @@ class ResumedRun : public testing::TestWithParam<Setting> {
   /// What must be the same in every line of metrics.jsonl, with all digits.
   std::vector<std::string> course(const std::string& folder) const {
     std::vector<std::string> lines;
-    std::istringstream metrics(workspace_.read(folder + "/metrics.jsonl"));
-    for (std::string line; std::getline(metrics, line);) {
-      const Json entry = Json::parse(line, nullptr, false);
+    for (const Json& entry : metrics_of(workspace_, folder)) {
       std::string part;
       for (const char* key : {"step", "epoch", "loss", "grad_norm", "learning_rate", "target_tokens", "tokens"}) {
         part += std::string(key) + " " + (entry.contains(key) ? entry[key].dump() : "?") + " ";

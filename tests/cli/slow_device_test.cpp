@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "workspace.h"
 
@@ -24,13 +23,6 @@ std::string card(const std::string& name, const std::string& slow_at) {
 Words on(const std::string& cards, const std::string& out, int steps) {
   return train({"--devices=" + cards, "--output_dir=" + out, "--max_steps=" + std::to_string(steps), "--save_steps=0",
                 "--gradient_accumulation_steps=6", "--lr=1e-2", "--finetuning_type=full"});
-}
-
-std::vector<Json> metrics_of(const Workspace& workspace, const std::string& out) {
-  std::vector<Json> lines;
-  std::istringstream text(workspace.read(out + "/metrics.jsonl"));
-  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line, nullptr, false));
-  return lines;
 }
 
 TEST(SlowDevice, OneOfTwo_GetsLessToDoAndChangesNoNumber) {

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "workspace.h"
 
@@ -40,10 +39,7 @@ class Speeds : public testing::Test {
     const Outcome outcome = workspace_.run(
         train({"--max_steps=4", "--finetuning_type=full", "--overwrite_output_dir", "--output_dir=" + folder}));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
-    std::vector<Json> lines;
-    std::istringstream metrics(workspace_.read(folder + "/metrics.jsonl"));
-    for (std::string line; std::getline(metrics, line);) lines.push_back(Json::parse(line, nullptr, false));
-    return lines;
+    return metrics_of(workspace_, folder);
   }
 
   const Workspace workspace_;

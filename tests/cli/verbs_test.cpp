@@ -89,10 +89,8 @@ TEST(Train, PackedRun_HasTheUnpackedLossAndSaysHowFullItIs) {
     const Outcome outcome = workspace.run(words);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.err.find("packing: 3 samples in ") != std::string::npos, more[0] == "--packing") << outcome.err;
-    std::ifstream metrics(workspace.path(folder) / "metrics.jsonl");
-    std::string line;
-    std::getline(metrics, line);
-    return Json::parse(line, nullptr, false)["loss"].get<double>();
+    const std::vector<Json> lines = metrics_of(workspace, folder);
+    return lines.empty() ? 0.0 : lines[0].value("loss", 0.0);
   };
   const double apart = loss("apart", {"--packing=false"});
   EXPECT_NEAR(loss("packed", {"--packing"}), apart, 1e-6 * apart);
@@ -109,18 +107,16 @@ TEST(Train, ShortRun_LeavesTheFilesOfARun) {
   EXPECT_THAT(trained.err, HasSubstr("step 3/3"));
   EXPECT_THAT(trained.err, HasSubstr("rondo generate"));
   EXPECT_EQ(workspace.read("out/train.log"), trained.err);
-  std::ifstream metrics(workspace.path("out/metrics.jsonl"));
-  std::string line;
   double loss = 1e9;
-  for (int step = 1; step <= 3; ++step) {
-    ASSERT_TRUE(std::getline(metrics, line));
-    const Json entry = Json::parse(line, nullptr, false);
-    EXPECT_EQ(entry.value("step", 0), step);
+  int step = 0;
+  for (const Json& entry : metrics_of(workspace, "out")) {
+    EXPECT_EQ(entry.value("step", 0), ++step);
     EXPECT_GT(entry.value("grad_norm", 0.0), 0.0);
     // The batch is the whole data set every time.
     EXPECT_LT(entry.value("loss", 1e9), loss);
     loss = entry.value("loss", 1e9);
   }
+  EXPECT_EQ(step, 3);
 }
 
 TEST(Train, ResolvedConfiguration_RepeatsTheRun) {

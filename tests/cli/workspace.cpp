@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace rondo::cli {
 namespace {
@@ -71,6 +72,13 @@ nlohmann::json json_of(const Outcome& outcome) {
   nlohmann::json json = nlohmann::json::parse(outcome.out, nullptr, false);
   EXPECT_TRUE(json.is_object()) << outcome.out;
   return json;
+}
+
+std::vector<nlohmann::json> metrics_of(const Workspace& workspace, const std::string& out) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(workspace.read(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line, nullptr, false));
+  return lines;
 }
 
 double eval_loss(const Workspace& workspace, const Words& of) {

@@ -44,6 +44,9 @@ class Workspace {
 /// What a command that succeeds gives with --json.
 nlohmann::json json_of(const Outcome& outcome);
 
+/// The lines of `out`/metrics.jsonl.
+std::vector<nlohmann::json> metrics_of(const Workspace& workspace, const std::string& out);
+
 /// What `rondo eval` says of chats.jsonl in fp32 with the model that `of` names; 0, and a failure, when it does not end
 /// well.
 double eval_loss(const Workspace& workspace, const Words& of);

@@ -49,12 +49,20 @@ class TransferEngine::Link {
     for (auto& queue : waiting_) queue.reserve(options.capacity);
   }
 
+  static bool stages(Direction direction, const EngineOptions& options) {
+    return options.staging || (options.staging_down && direction == Direction::kDown);
+  }
+
+  static Bytes pinned_bytes(Direction direction, const EngineOptions& options) {
+    return options.chunk_bytes * ((options.verify ? 1 : 0) + (stages(direction, options) ? kChunksUnderWay : 0));
+  }
+
   absl::Status start() {
     RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
     if (options_.verify && device_.caps().does_arithmetic) {
       RONDO_ASSIGN_OR_RETURN(reading_, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
     }
-    if (options_.staging || (options_.staging_down && direction_ == Direction::kDown)) {
+    if (stages(direction_, options_)) {
       for (Chunk& chunk : chunks_) {
         RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
       }
@@ -359,6 +367,10 @@ absl::StatusOr<std::unique_ptr<TransferEngine>> TransferEngine::make(devices::De
     RONDO_RETURN_IF_ERROR(link->start());
   }
   return engine;
+}
+
+Bytes TransferEngine::pinned_bytes(const EngineOptions& options) {
+  return Link::pinned_bytes(Direction::kUp, options) + Link::pinned_bytes(Direction::kDown, options);
 }
 
 TransferEngine::~TransferEngine() = default;

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/batch.h"
 
@@ -59,6 +60,14 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 
 Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
   return round_up(model.parameters()[id].bytes(model.method().dtype), partition::kAlignment);
+}
+
+transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies) {
+  transfer::EngineOptions options;
+  options.chunk_bytes = devices::chunk_for(std::max(profile.link_up, 1.0));
+  options.staging_down = recovers;
+  options.verify = verifies;
+  return options;
 }
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,

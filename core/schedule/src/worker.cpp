@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
-#include "rondo/devices/chunk.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
@@ -69,10 +68,8 @@ absl::Status Worker::prepare() {
 }
 
 absl::Status Worker::prepare_links() {
-  transfer::EngineOptions options;
-  options.chunk_bytes = devices::chunk_for(std::max(parts_.devices[assignment_.device].profile.link_up, 1.0));
-  options.staging_down = parts_.recovery.enabled();
-  options.verify = parts_.recovery.verify_transfers;
+  const transfer::EngineOptions options = link_options(parts_.devices[assignment_.device].profile,
+                                                       parts_.recovery.enabled(), parts_.recovery.verify_transfers);
   RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
   return absl::OkStatus();
 }

@@ -158,10 +158,11 @@ void take_speeds(const devices::Speeds& speeds, double slower, devices::PoolMemb
 
 }  // namespace
 
-void calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
+bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
                CalibrationStore& store, const TellUser& tell) {
-  if (std::ranges::none_of(machine.pool, is_real)) return;
+  if (std::ranges::none_of(machine.pool, is_real)) return false;
   if (!store.note().empty()) tell(store.note());
+  bool measures = false;
   const Programs programs(model, lengths);
   const std::vector<devices::OpProbe> probes = programs.probes();
   const auto on_host =
@@ -181,6 +182,7 @@ void calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
         if (!is_known(probe.shape(), speeds)) missing.push_back(probe);
       }
       if (!missing.empty() || !is_complete(known, member.device->caps(), programs.dtype())) {
+        measures = true;
         tell(fmt::format("{}: measuring its speeds on this model's shapes, {} s at most; later runs know them",
                          member.device->caps().name, kSeconds));
         const auto measured = measure(member, known, programs.dtype(), std::move(missing), *machine.threads);
@@ -192,6 +194,7 @@ void calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
     }
     take_speeds(speeds, shares_host(member) ? on_host : 1.0, member, machine.shape.devices[i]);
   }
+  return measures;
 }
 
 ProgramWatch::ProgramWatch(const model::Architecture& model, const PlannedRun& run, const Machine& machine)

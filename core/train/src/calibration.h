@@ -23,8 +23,8 @@ using TellUser = std::function<void(const std::string&)>;
 
 /// Gives the real devices of `machine` the speeds that `store` knows of the ops of `model`, in microbatches of
 /// `lengths`. What it does not know is measured first, on a device of its own, for a second and a half a device at
-/// most: `tell` says so. Described cards are left as they are.
-void calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
+/// most: `tell` says so. Described cards are left as they are. True when something was measured.
+bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
                devices::CalibrationStore& store, const TellUser& tell);
 
 /// Seconds of programs, collected while a run goes on.

@@ -266,7 +266,16 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
       return invalid_input("dtype: {} does not compute in {}, set dtype: bf16 or fp32", caps.name, config.dtype);
     }
     machine.phantom = machine.phantom || !caps.does_arithmetic;
-    machine.shape.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
+    partition::DeviceShape shape;
+    shape.name = caps.name;
+    shape.profile = member.profile;
+    shape.budget_bytes = caps.memory_bytes;
+    shape.unified_memory = caps.unified_memory;
+    if (!caps.unified_memory && caps.does_arithmetic) {
+      shape.pinned_bytes =
+          transfer::TransferEngine::pinned_bytes(schedule::link_options(member.profile, true, config.verify_transfers));
+    }
+    machine.shape.devices.push_back(std::move(shape));
     if (machine.numerics_class.find(caps.numerics_class) == std::string::npos) {
       machine.numerics_class += (machine.numerics_class.empty() ? "" : "+") + caps.numerics_class;
     }

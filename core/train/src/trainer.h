@@ -83,7 +83,6 @@ class Trainer {
   LossWatch losses_;
   std::string resumed_from_;
   std::uint64_t total_steps_ = 0;
-  Bytes text_bytes_ = 0;  // tokenizer and data
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;
   std::uint64_t first_step_ = 0;

@@ -138,7 +138,7 @@ RunSummary Trainer::summary() {
         machine_.pool, [&](const devices::PoolMember& member) { return member.device->caps().name == purpose; });
     if (!purpose.empty() && !of_device && use.now > 0) host.emplace_back(purpose, use.now);
   }
-  host.emplace_back("tokenizer and data", text_bytes_);
+  host.insert(host.end(), machine_.shape.host_taken.begin(), machine_.shape.host_taken.end());
   summary.memory.emplace_back("host", std::move(host));
   summary.predicted = planned_.plan.predicted;
   if (config_.packing) summary.notes.push_back(data::describe_packing(loader_->packing()));

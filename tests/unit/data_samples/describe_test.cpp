@@ -77,7 +77,7 @@ TEST(DescribeReport, Counts_AreNamed) {
   report.dropped_symbols = 4;
   const std::string text = describe_report(report);
   EXPECT_THAT(text, testing::HasSubstr("d.jsonl: text, JSON lines, 3 records, 2 kept"));
-  EXPECT_THAT(text, testing::HasSubstr("1 samples were cut to cutoff_len"));
+  EXPECT_THAT(text, testing::HasSubstr("1 sample was cut to cutoff_len"));
   EXPECT_THAT(text, testing::HasSubstr("record 2"));
   EXPECT_THAT(text, testing::HasSubstr("4 symbols"));
 }

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
+#include <thread>
 
 namespace rondo::offload {
 namespace {
@@ -94,6 +97,31 @@ TEST_F(Disk, Passes_ChangeEveryElementOnceEach) {
       }
     }
   }
+}
+
+/// Bytes that this process has read from files so far.
+std::uint64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  std::uint64_t bytes = 0;
+  file >> name >> bytes;
+  EXPECT_EQ(name, "rchar:");
+  return bytes;
+}
+
+TEST_F(Disk, Chunks_AreReadBeforeTheyAreAskedFor) {
+  constexpr std::uint64_t kChunk = 3 * 2048 * sizeof(float);
+  const auto tier = make({std::uint64_t{2048} * 64}, 16);
+  const std::uint64_t before = bytes_read();
+  tier->start();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  // Looking costs some bytes too: fewer than a chunk in all.
+  std::uint64_t read = 0;
+  while (read < 16 * kChunk && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    read = bytes_read() - before;
+  }
+  EXPECT_GE(read, 16 * kChunk);
 }
 
 TEST_F(Disk, File_IsReservedWhole_AndGoneAfterwards) {

@@ -80,10 +80,15 @@ std::string describe_set(const DataReport& report) {
   if (!report.prepared.empty()) {
     text += fmt::format("\ntokens {} {}", report.reused ? "taken from" : "written to", report.prepared);
   }
-  if (report.truncated > 0) text += fmt::format("\n{} samples were cut to cutoff_len", report.truncated);
+  if (report.truncated > 0) {
+    text += report.truncated == 1 ? std::string("\n1 sample was cut to cutoff_len")
+                                  : fmt::format("\n{} samples were cut to cutoff_len", report.truncated);
+  }
   if (report.without_target > 0) {
-    text += fmt::format("\n{} samples have no target and are left out: record {}", report.without_target,
-                        fmt::join(report.first_without_target, ", "));
+    text +=
+        fmt::format("\n{} no target and {} left out: record {}",
+                    report.without_target == 1 ? "1 sample has" : fmt::format("{} samples have", report.without_target),
+                    report.without_target == 1 ? "is" : "are", fmt::join(report.first_without_target, ", "));
     if (report.without_target > report.first_without_target.size()) text += ", ...";
   }
   if (report.dropped_symbols > 0) {

@@ -88,6 +88,7 @@ struct DeviceShape {
   Bytes budget_bytes = 0;       // what the plan may use of it
   bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
   Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
+  Bytes pinned_bytes = 0;       // of host memory, where it has slots: what its transfers pass through
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
   /// thousand.
   std::shared_ptr<const OpRates> rates = nullptr;
@@ -97,7 +98,8 @@ struct MachineShape {
   std::vector<DeviceShape> devices;
   devices::HostProfile host;
   Bytes host_budget_bytes = 0;
-  Bytes disk_budget_bytes = 0;  // for masters and moments; 0: there is no disk for them
+  std::vector<std::pair<std::string, Bytes>> host_taken;  // by purpose: what is held of it whatever the plan
+  Bytes disk_budget_bytes = 0;                            // for masters and moments; 0: there is no disk for them
   /// Copies and the optimizer share the host's memory bandwidth. Not so on timed pools, whose links are each other's
   /// only rivals.
   bool copies_use_host_memory = false;

@@ -80,6 +80,8 @@ class TransferEngine {
   /// Verifying needs memory of the device that the host can address (Memory::host), or a second reading through pinned
   /// memory, which takes as long as the transfer.
   static absl::StatusOr<std::unique_ptr<TransferEngine>> make(devices::Device& device, const EngineOptions& options);
+  /// Pinned host memory that an engine with these options holds where copies are real.
+  static Bytes pinned_bytes(const EngineOptions& options);
   /// Finishes nothing: what is still queued ends as Cancelled.
   ~TransferEngine();
 

@@ -9,6 +9,7 @@
 #include "rondo/offload/gradient_home.h"
 #include "rondo/offload/parameter_store.h"
 #include "rondo/partition/plan.h"
+#include "rondo/transfer/engine.h"
 
 namespace rondo::schedule {
 
@@ -32,6 +33,9 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
                                                     const offload::OptimizerSettings& optimizer = {});
 /// Of the trained ones.
 std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model);
+
+/// How the executor moves bytes to and from a device. `recovers`: the run goes on when the device is lost.
+transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies);
 
 /// Bytes of one parameter's weights as they lie on a device.
 Bytes device_bytes(const model::Architecture& model, model::ParameterId id);
