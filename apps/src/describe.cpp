@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "rondo/apps/text.h"
 #include "rondo/base/units.h"
@@ -284,13 +285,31 @@ std::string describe_sweep(const Json& document) {
   return text;
 }
 
+/// How many shapes of ops are known of a device that was measured, and how old that is; empty of others.
+std::string calibration_text(const Json& device) {
+  const auto known = device.find("calibration");
+  if (known == device.end() || !known->is_object()) return {};
+  const auto number = [&](const char* key) {
+    const auto found = known->find(key);
+    return found != known->end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  if (number("shapes") == 0) return {};
+  const double age = std::difftime(std::time(nullptr), static_cast<std::time_t>(number("seen")));
+  return fmt::format("{}: {} shapes of ops are known, the newest since {}\n", text_of(device, "name"), number("shapes"),
+                     format_duration(std::max(age, 0.0)));
+}
+
 std::string describe_devices(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
       {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};
+  std::string known;
   if (const auto devices = document.find("devices"); devices != document.end() && devices->is_array()) {
-    for (const Json& device : *devices) rows.push_back(device_row(device));
+    for (const Json& device : *devices) {
+      rows.push_back(device_row(device));
+      known += calibration_text(device);
+    }
   }
-  return format_table(rows) + catalogue_text(document);
+  return format_table(rows) + known + catalogue_text(document);
 }
 
 }  // namespace rondo::apps

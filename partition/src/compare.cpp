@@ -53,7 +53,7 @@ class Row {
 
   StageSeconds seconds_of(const DeviceShape& device, StageLayers layers, bool recompute) const {
     StageSeconds stage;
-    const auto time = [&](const PhaseCost& cost) { return cost.seconds(device.profile, work_.dtype) * share(); };
+    const auto time = [&](const PhaseCost& cost) { return cost.seconds(device, work_.dtype) * share(); };
     const auto keep = static_cast<std::size_t>(recompute ? Keep::kNothing : Keep::kAll);
     for (LayerIndex i = layers.first; i <= layers.last; ++i) {
       const LayerShape& layer = model_.layers[i];

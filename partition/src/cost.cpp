@@ -11,14 +11,19 @@ double PhaseCost::flops() const {
   return std::accumulate(ops.begin(), ops.end(), 0.0, [](double sum, const OpCost& op) { return sum + op.flops; });
 }
 
-double PhaseCost::seconds(const devices::DeviceProfile& profile, devices::DType dtype) const {
-  const double speed = profile.speed(dtype);
-  double seconds = 0;
-  for (const OpCost& op : ops) {
-    const double arithmetic = speed > 0 ? op.flops / speed : 0;
-    const double memory = profile.memory_bandwidth > 0 ? op.bytes / profile.memory_bandwidth : 0;
-    seconds += std::max(arithmetic, memory);
+double PhaseCost::OpCost::seconds(const DeviceShape& device, devices::DType dtype) const {
+  if (device.rates != nullptr) {
+    if (const auto rate = device.rates->rate(shape)) return devices::work_of({flops, bytes}) / *rate;
   }
+  const double speed = device.profile.speed(dtype);
+  const double arithmetic = speed > 0 ? flops / speed : 0;
+  const double memory = device.profile.memory_bandwidth > 0 ? bytes / device.profile.memory_bandwidth : 0;
+  return std::max(arithmetic, memory);
+}
+
+double PhaseCost::seconds(const DeviceShape& device, devices::DType dtype) const {
+  double seconds = 0;
+  for (const OpCost& op : ops) seconds += op.seconds(device, dtype);
   return seconds;
 }
 
@@ -52,7 +57,7 @@ std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device) {
 double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
                     LayerIndex first, LayerIndex last, Keep keep) {
   const Slot slot{phase, first, last, 0, 0, 0};
-  const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device.profile, work.dtype); };
+  const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device, work.dtype); };
   double sum = 0;
   for (LayerIndex layer = first; layer <= last; ++layer) {
     const LayerShape& shape = model.layers[layer];

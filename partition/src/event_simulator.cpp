@@ -27,7 +27,7 @@ LayerSeconds::LayerSeconds(const ModelShape& model, const Workload& work, const 
     }
     auto seconds = std::make_shared<std::vector<double>>();
     for (const LayerShape& layer : model.layers) {
-      seconds->push_back(layer.forward.seconds(machine.devices[i].profile, work.dtype) * share_of(work));
+      seconds->push_back(layer.forward.seconds(machine.devices[i], work.dtype) * share_of(work));
     }
     by_device_.push_back(std::move(seconds));
   }

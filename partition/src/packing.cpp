@@ -170,7 +170,8 @@ bool alike(const DeviceShape& a, const DeviceShape& b) {
   return one.flops == other.flops && one.efficiency == other.efficiency &&
          one.memory_bandwidth == other.memory_bandwidth && one.link_up == other.link_up &&
          one.link_down == other.link_down && one.link_latency_seconds == other.link_latency_seconds &&
-         a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory && a.fixed_bytes == b.fixed_bytes;
+         a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory && a.fixed_bytes == b.fixed_bytes &&
+         a.rates == b.rates;
 }
 
 TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep,
@@ -204,7 +205,7 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
   for (LayerIndex i = 0; i < layers_; ++i) {
     const LayerShape& layer = model.layers[i];
     const bool head = i + 1 == layers_;
-    const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device.profile, work.dtype) * share; };
+    const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device, work.dtype) * share; };
     const Keep kept = head ? Keep::kNothing : keep;
     const double backward = layer.has_backward ? seconds(layer.backward[static_cast<std::size_t>(kept)]) : 0;
     sums.forward.push_back(sums.forward.back() + seconds(layer.forward));

@@ -1,5 +1,7 @@
 // Speeds of devices: measured, remembered, and what `train` holds its steps against.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -25,6 +27,12 @@ class Speeds : public testing::Test {
     Json device = Json::parse(outcome.out, nullptr, false)["devices"][0];
     device.erase("memory_bytes");  // what is free at the moment
     return device;
+  }
+  void write_sql(const std::string& sql) const {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(workspace_.path("cache/rondo/calibration.sqlite").c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(database);
+    sqlite3_close(database);
   }
   /// Lines of metrics.jsonl of a run of full fine-tuning.
   std::vector<Json> steps(const std::string& folder) const {
@@ -60,11 +68,8 @@ TEST_F(Speeds, Training_IsHeldAgainstTheMeasuredPeak) {
 
 TEST_F(Speeds, Training_TakesThePeakThatDevicesShows) {
   speeds({"--bench"});
-  const std::string file = "cache/rondo/speeds.json";
-  Json cache = Json::parse(workspace_.read(file), nullptr, false);
   constexpr double kPeak = 1e15;
-  cache["speeds"][0]["flops"]["fp32"] = kPeak;
-  workspace_.write(file, cache.dump());
+  write_sql(fmt::format("UPDATE speeds SET rate = {} WHERE what = 'product' AND dtype = 'fp32'", kPeak));
   EXPECT_EQ(speeds()["flops"]["fp32"], kPeak);
   const Outcome planned = workspace_.run({"plan", "--model=model", "--devices=cpu", "--dtype=fp32", "--cutoff_len=64",
                                           "--finetuning_type=full", "--json"});
@@ -78,6 +83,41 @@ TEST_F(Speeds, Training_TakesThePeakThatDevicesShows) {
     const double tokens = step.value("tokens", 0.0);
     EXPECT_NEAR(necessary, 3 * forward * tokens / 64, 0.1 * necessary);
   }
+}
+
+TEST_F(Speeds, Plan_MeasuresOnceAndSaysSo) {
+  const Words plan = {"plan", "--model=model", "--devices=cpu", "--dtype=fp32", "--cutoff_len=64", "--json"};
+  const Outcome first = workspace_.run(plan);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, testing::HasSubstr("measuring its speeds"));
+  const Json known = speeds()["calibration"];
+  EXPECT_GT(known["shapes"], 10);
+  EXPECT_GT(known["seen"], 0);
+  const Outcome second = workspace_.run(plan);
+  EXPECT_THAT(second.err, testing::Not(testing::HasSubstr("measuring")));
+  EXPECT_EQ(json_of(second)["slots"], json_of(first)["slots"]);
+  EXPECT_EQ(speeds()["calibration"], known);
+}
+
+TEST_F(Speeds, BrokenStore_IsNamedAndTheRunGoesOn) {
+  workspace_.write("cache/rondo/calibration.sqlite", std::string(4096, 'x'));
+  const Outcome trained = workspace_.run(train({"--max_steps=3", "--output_dir=out"}));
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.err, testing::HasSubstr("calibration.sqlite: it is no SQLite file"));
+  EXPECT_GT(speeds()["calibration"]["shapes"], 10);
+}
+
+TEST_F(Speeds, ARun_RefinesWhatWasMeasured) {
+  ASSERT_EQ(workspace_.run(train({"--max_steps=4", "--output_dir=one"})).status, 0);
+  const Json first = speeds()["calibration"];
+  EXPECT_EQ(first["samples"], 2);  // a measurement and a run
+  const Outcome again = workspace_.run(train({"--max_steps=4", "--output_dir=two"}));
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, testing::Not(testing::HasSubstr("measuring")));
+  EXPECT_EQ(speeds()["calibration"]["samples"], 3);
+  EXPECT_EQ(speeds()["calibration"]["shapes"], first["shapes"]);
+  // Other times make other plans at most: the numbers are the same.
+  EXPECT_EQ(workspace_.read("one/adapter_model.safetensors"), workspace_.read("two/adapter_model.safetensors"));
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ partition::MachineShape at_pace(const ExecutorParts& parts, const std::vector<do
     devices::DeviceProfile& profile = machine.devices[i].profile;
     for (auto& [dtype, flops] : profile.flops) flops /= factors[i];
     profile.memory_bandwidth /= factors[i];
+    auto& rates = machine.devices[i].rates;
+    if (rates != nullptr) rates = std::make_shared<partition::OpRates>(rates->slower(factors[i]));
   }
   return machine;
 }

@@ -13,10 +13,10 @@
 
 #include "rondo/base/status.h"
 #include "rondo/base/units.h"
+#include "rondo/devices/calibration_store.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/pool.h"
-#include "rondo/devices/speed_cache.h"
 #include "rondo/devices/thread_pool.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
 #include "rondo/offload/scratch_file.h"
@@ -255,7 +255,9 @@ void look_at_disk_speed(const std::string& nvme_path, Findings& findings) {
 
 void look_at_caches(Findings& findings) {
   const char* const forgets = "measured speeds will not be remembered: name a folder in XDG_CACHE_HOME";
-  if (const fs::path speeds = devices::SpeedCache::of_user().file(); speeds.empty()) {
+  const devices::CalibrationStore store = devices::CalibrationStore::of_user();
+  if (!store.note().empty()) findings.push_back({Health::kAdvice, "cache", store.note()});
+  if (const fs::path& speeds = store.file(); speeds.empty()) {
     findings.push_back({Health::kAdvice, "cache", forgets});
   } else {
     look_at_folder("cache", speeds.parent_path().string(), Health::kAdvice, forgets, findings);

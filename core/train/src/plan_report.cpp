@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "calibration.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/calibration_store.h"
 #include "rondo/devices/pool.h"
-#include "rondo/devices/speed_cache.h"
 #include "rondo/partition/schedules.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
@@ -27,20 +28,37 @@ Json schedules_json(const std::vector<partition::ComparedSchedule>& rows) {
 }
 
 /// A described card's figures are known; a real device's are measured now, remembered, or unknown (0).
-absl::StatusOr<devices::DeviceProfile> known_speeds(const Config& config, const devices::PoolMember& member,
-                                                    devices::ThreadPool& threads) {
+absl::StatusOr<devices::DeviceProfile> speeds_of(const Config& config, const devices::PoolMember& member,
+                                                 devices::CalibrationStore& store) {
   const devices::DeviceCaps& caps = member.device->caps();
-  const devices::SpeedCache cache = devices::SpeedCache::of_user();
+  const devices::DeviceKey key = devices::DeviceKey::of(*member.device);
   if (config.bench && caps.does_arithmetic) {
-    RONDO_ASSIGN_OR_RETURN(devices::DeviceProfile profile, devices::measure_device(*member.device, threads));
-    if (!member.described) cache.remember(*member.device, profile);
+    RONDO_ASSIGN_OR_RETURN(devices::DeviceProfile profile, devices::measure_device(*member.device));
+    if (member.described) return profile;
+    store.forget_ops(key);
+    store.put(key, devices::speeds_of(profile));
     return profile;
   }
   if (member.described) return member.profile;
   devices::DeviceProfile unknown;
   unknown.link_latency_seconds = 0;
   for (const devices::DType dtype : caps.compute_dtypes) unknown.flops[dtype] = 0;
-  return cache.find(*member.device).value_or(unknown);
+  return devices::profile_of(*member.device, store.find(key)).value_or(unknown);
+}
+
+/// How many shapes of ops are known of a device, on how many measurements and runs they stand, and when the last was
+/// (seconds since 1970; null: never).
+Json calibration_json(const devices::Speeds& speeds) {
+  std::int64_t shapes = 0;
+  std::int64_t samples = 0;
+  std::int64_t seen = 0;
+  for (const auto& [key, speed] : speeds) {
+    if (!key.shape()) continue;
+    ++shapes;
+    samples = std::max(samples, speed.samples);
+    seen = std::max(seen, speed.seen);
+  }
+  return {{"shapes", shapes}, {"samples", samples}, {"seen", seen > 0 ? Json(seen) : Json(nullptr)}};
 }
 
 Json speeds_json(const devices::DeviceProfile& profile) {
@@ -60,7 +78,7 @@ Json speeds_json(const devices::DeviceProfile& profile) {
 }  // namespace
 
 absl::StatusOr<PlanView> run_plan(const Config& config) {
-  RONDO_ASSIGN_OR_RETURN(const Machine machine, open_machine(config));
+  RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
   PlanView view;
@@ -72,6 +90,8 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
   }
+  devices::CalibrationStore store = devices::CalibrationStore::of_user();
+  calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
   view.json = plan_document(run);
@@ -91,10 +111,11 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   // What `auto` leaves out is listed too: a list of devices is asked for to choose from.
   const std::string wanted = config.devices == "auto" ? "all" : config.devices;
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({wanted, config.memory_limit}, threads));
+  devices::CalibrationStore store = devices::CalibrationStore::of_user();
   Json list = Json::array();
   for (const devices::PoolMember& member : pool) {
     const devices::DeviceCaps& caps = member.device->caps();
-    RONDO_ASSIGN_OR_RETURN(const devices::DeviceProfile profile, known_speeds(config, member, threads));
+    RONDO_ASSIGN_OR_RETURN(const devices::DeviceProfile profile, speeds_of(config, member, store));
     Json dtypes = Json::array();
     for (const devices::DType dtype : caps.compute_dtypes) dtypes.push_back(devices::name_of(dtype));
     Json entry = {{"name", caps.name},
@@ -103,6 +124,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
                   {"memory_bytes", caps.memory_bytes},
                   {"dtypes", std::move(dtypes)}};
     entry.update(speeds_json(profile));
+    if (!member.described) entry["calibration"] = calibration_json(store.find(devices::DeviceKey::of(*member.device)));
     list.push_back(std::move(entry));
   }
   Json document = {{"devices", std::move(list)}};

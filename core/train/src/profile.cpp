@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 
+#include "calibration.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
 #include "rondo/schedule/trace.h"
@@ -79,7 +80,9 @@ class Profiler {
     if (config_.packing) notes_.push_back(data::describe_packing(loader_->packing()));
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);
+    calibrate(*model_.architecture, lengths, machine_, speeds_, [this](const auto& note) { notes_.push_back(note); });
     RONDO_ASSIGN_OR_RETURN(run_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
+    programs_.emplace(*model_.architecture, run_, machine_);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));
     schedule::ExecutorParts parts = executor_parts(model_, machine_, run_, *store_);
     parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
@@ -110,11 +113,17 @@ class Profiler {
       if (step > 0) {
         for (const schedule::Microbatch& batch : batches.front()) tokens_ += batch.ids.size();
       }
+      buckets_.clear();
+      for (const schedule::Microbatch& batch : batches.front()) {
+        buckets_.push_back(devices::token_bucket(static_cast<std::uint32_t>(batch.ids.size())));
+      }
       batches.pop_front();
+      taken_step_ = static_cast<std::uint32_t>(step + 1);
       executor_->take_spans(taken_, dropped_);
     }
     look_at_spans();
     executor_->drain_and_wait();
+    programs_->fold_back(speeds_);
     return executor_->update_status();
   }
 
@@ -126,6 +135,11 @@ class Profiler {
     for (std::size_t device = 0; device < taken_.size(); ++device) {
       schedule::StepExecutor::TakenSpans& taken = taken_[device];
       names_[device] = taken.device;
+      if (taken.count > 0) {
+        const std::vector<TraceSpan> spans(taken.spans.begin(),
+                                           taken.spans.begin() + static_cast<std::ptrdiff_t>(taken.count));
+        programs_->step(run_.plan, taken.device, spans, buckets_, taken_step_);
+      }
       for (std::size_t i = 0; i < taken.count; ++i) {
         take_span(taken.spans[i], times_[device]);
         if (!config_.trace.empty()) kept_[device].push_back(taken.spans[i]);
@@ -214,6 +228,10 @@ class Profiler {
   RunData data_;
   std::optional<Loader> loader_;
   PlannedRun run_;
+  devices::CalibrationStore speeds_ = devices::CalibrationStore::of_user();
+  std::optional<ProgramWatch> programs_;
+  std::uint32_t taken_step_ = 0;
+  std::vector<std::uint32_t> buckets_;  // of its microbatches
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;
   std::vector<schedule::StepExecutor::TakenSpans> taken_;  // of the last step

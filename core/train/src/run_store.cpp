@@ -1,6 +1,5 @@
 #include "rondo/train/run_store.h"
 
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,9 +16,9 @@ namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Another process writes for moments only: who waits longer than this waits for something else.
-constexpr int kPatienceMilliseconds = 1000;
+using sqlite::Database;
+using sqlite::Statement;
+using Step = Statement::Step;
 
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY AUTOINCREMENT, output_dir TEXT NOT NULL UNIQUE, "
@@ -29,50 +28,6 @@ constexpr const char* kSchema =
 constexpr const char* kColumns =
     "id, output_dir, model, method, data, started, ended, status, process, steps, total_steps, final_loss, "
     "best_eval_loss, tokens_per_second";
-
-absl::Status fault(sqlite3* database, const std::string& path) {
-  return invalid_input("{}: {}", path, database != nullptr ? sqlite3_errmsg(database) : "no memory to open it");
-}
-
-/// One SQL statement: bound from 1 in order, read by column.
-class Statement {
- public:
-  Statement(sqlite3* database, const std::string& sql) {
-    sqlite3_prepare_v2(database, sql.c_str(), -1, &statement_, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  /// Null when the text was refused.
-  bool ok() const { return statement_ != nullptr; }
-  void bind(const std::string& text) {
-    sqlite3_bind_text(statement_, ++bound_, text.c_str(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
-  }
-  void bind(double number) { sqlite3_bind_double(statement_, ++bound_, number); }
-  void bind(std::int64_t number) { sqlite3_bind_int64(statement_, ++bound_, number); }
-  void bind(std::optional<double> number) {
-    if (number) return bind(*number);
-    sqlite3_bind_null(statement_, ++bound_);
-  }
-  /// SQLITE_ROW, SQLITE_DONE or an error.
-  int step() { return sqlite3_step(statement_); }
-
-  std::string text(int column) const {
-    const unsigned char* bytes = sqlite3_column_text(statement_, column);
-    return bytes == nullptr ? "" : reinterpret_cast<const char*>(bytes);
-  }
-  double number(int column) const { return sqlite3_column_double(statement_, column); }
-  std::int64_t whole(int column) const { return sqlite3_column_int64(statement_, column); }
-  std::optional<double> optional(int column) const {
-    if (sqlite3_column_type(statement_, column) == SQLITE_NULL) return std::nullopt;
-    return number(column);
-  }
-
- private:
-  sqlite3_stmt* statement_ = nullptr;
-  int bound_ = 0;
-};
 
 StoredRun row_of(const Statement& row) {
   StoredRun run;
@@ -170,81 +125,68 @@ bool is_gone(const std::string& process) {
   return parts[2] != boot() || parts[1].empty() || start_of(parts[0]) != parts[1];
 }
 
-void RunStore::Closer::operator()(sqlite3* database) const { sqlite3_close(database); }
-
 absl::StatusOr<RunStore> RunStore::open(const fs::path& path) {
-  std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (error) return invalid_input("{}: cannot be made: {}", path.parent_path().string(), error.message());
-  sqlite3* handle = nullptr;
-  const int opened = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-  Database database(handle);
-  if (opened != SQLITE_OK) return fault(handle, path.string());
-  sqlite3_busy_timeout(handle, kPatienceMilliseconds);
-  if (sqlite3_exec(handle, kSchema, nullptr, nullptr, nullptr) != SQLITE_OK) return fault(handle, path.string());
-  return RunStore(std::move(database), path.string());
+  RONDO_ASSIGN_OR_RETURN(Database database, Database::open(path, Database::Access::kWrite));
+  RONDO_RETURN_IF_ERROR(database.run(kSchema));
+  return RunStore(std::move(database));
 }
 
 absl::StatusOr<std::vector<StoredRun>> RunStore::list(const fs::path& path) {
   std::vector<StoredRun> runs;
   std::error_code ignored;
   if (path.empty() || !fs::exists(path, ignored)) return runs;
-  sqlite3* handle = nullptr;
-  const int opened = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr);
-  const Database database(handle);
-  if (opened != SQLITE_OK) return fault(handle, path.string());
-  sqlite3_busy_timeout(handle, kPatienceMilliseconds);
-  Statement rows(handle, fmt::format("SELECT {} FROM runs ORDER BY started, id", kColumns));
-  if (!rows.ok()) return fault(handle, path.string());
-  int state = SQLITE_ROW;
-  while ((state = rows.step()) == SQLITE_ROW) runs.push_back(row_of(rows));
-  if (state != SQLITE_DONE) return fault(handle, path.string());
+  RONDO_ASSIGN_OR_RETURN(const Database database, Database::open(path, Database::Access::kRead));
+  Statement rows(database, fmt::format("SELECT {} FROM runs ORDER BY started, id", kColumns));
+  if (!rows.ok()) return database.fault();
+  Step state = Step::kRow;
+  while ((state = rows.step()) == Step::kRow) runs.push_back(row_of(rows));
+  if (state != Step::kDone) return database.fault();
   return runs;
 }
 
 absl::StatusOr<StoredRun> RunStore::begin(const StoredRun& run, bool resumed) {
   StoredRun line = run;
   if (resumed) {
-    Statement found(database_.get(), fmt::format("SELECT {} FROM runs WHERE output_dir = ?", kColumns));
-    if (!found.ok()) return fault(database_.get(), path_);
+    Statement found(database_, fmt::format("SELECT {} FROM runs WHERE output_dir = ?", kColumns));
+    if (!found.ok()) return database_.fault();
     found.bind(run.output_dir);
-    const int state = found.step();
-    if (state == SQLITE_ROW) {
+    const Step state = found.step();
+    if (state == Step::kRow) {
       const StoredRun before = row_of(found);
       line.id = before.id;
       line.started = before.started;
       line.final_loss = before.final_loss;
       line.best_eval_loss = before.best_eval_loss;
       line.tokens_per_second = before.tokens_per_second;
-    } else if (state != SQLITE_DONE) {
-      return fault(database_.get(), path_);
+    } else if (state != Step::kDone) {
+      return database_.fault();
     }
   }
   if (line.id != 0) {
     RONDO_RETURN_IF_ERROR(update(line));
     return line;
   }
-  Statement insert(database_.get(),
+  Statement insert(database_,
                    "INSERT OR REPLACE INTO runs(output_dir, model, method, data, started, ended, status, "
                    "process, steps, total_steps, final_loss, best_eval_loss, tokens_per_second) "
                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  if (!insert.ok()) return fault(database_.get(), path_);
+  if (!insert.ok()) return database_.fault();
   insert.bind(line.output_dir);
   bind_rest(line, insert);
-  if (insert.step() != SQLITE_DONE) return fault(database_.get(), path_);
-  line.id = sqlite3_last_insert_rowid(database_.get());
+  if (insert.step() != Step::kDone) return database_.fault();
+  line.id = database_.last_row();
   return line;
 }
 
 absl::Status RunStore::update(const StoredRun& run) {
-  Statement change(database_.get(),
+  Statement change(database_,
                    "UPDATE runs SET model = ?, method = ?, data = ?, started = ?, ended = ?, status = ?, "
                    "process = ?, steps = ?, total_steps = ?, final_loss = ?, best_eval_loss = ?, "
                    "tokens_per_second = ? WHERE id = ?");
-  if (!change.ok()) return fault(database_.get(), path_);
+  if (!change.ok()) return database_.fault();
   bind_rest(run, change);
   change.bind(run.id);
-  if (change.step() != SQLITE_DONE) return fault(database_.get(), path_);
+  if (change.step() != Step::kDone) return database_.fault();
   return absl::OkStatus();
 }
 

@@ -12,29 +12,31 @@ bool is_host(const devices::PoolMember& member) {
   return !member.described && member.device->caps().unified_memory && member.device->caps().does_arithmetic;
 }
 
-double remembered(const devices::Device& device, devices::DType dtype, const devices::SpeedCache& cache) {
-  const auto known = cache.find(device);
+double remembered(const devices::Device& device, devices::DType dtype, devices::CalibrationStore& store) {
+  const auto known = devices::profile_of(device, store.find(devices::DeviceKey::of(device)));
   if (!known) return 0;
   const auto speed = known->flops.find(dtype);
   return speed != known->flops.end() ? speed->second : 0;
 }
 
+void remember(const devices::Device& device, devices::DType dtype, double flops, devices::CalibrationStore& store) {
+  store.put(devices::DeviceKey::of(device), {{{"product", devices::name_of(dtype)}, flops}});
+}
+
 /// Measured on another device of the same kind: the run's own would count the buffers among its memory. 0 on failure.
 double measured(const devices::Device& device, devices::DType dtype, devices::ThreadPool& threads,
-                const devices::SpeedCache& cache) {
+                devices::CalibrationStore& store) {
   const auto pool = devices::open_pool({device.caps().backend, ""}, threads);
   if (!pool.ok()) return 0;
   const absl::StatusOr<double> speed = devices::measure_flops(*pool->front().device, dtype);
   if (!speed.ok()) return 0;
-  devices::DeviceProfile profile;
-  profile.flops[dtype] = *speed;
-  cache.remember(device, profile);
+  remember(device, dtype, *speed, store);
   return *speed;
 }
 
 }  // namespace
 
-double peak_flops(const Machine& machine, devices::DType dtype, const devices::SpeedCache& cache) {
+double peak_flops(const Machine& machine, devices::DType dtype, devices::CalibrationStore& store) {
   double peak = 0;
   double host = 0;
   for (const devices::PoolMember& member : machine.pool) {
@@ -44,11 +46,11 @@ double peak_flops(const Machine& machine, devices::DType dtype, const devices::S
     } else if (member.described) {
       peak += profile;
     } else if (!is_host(member)) {
-      const double known = remembered(*member.device, dtype, cache);
+      const double known = remembered(*member.device, dtype, store);
       peak += known > 0 ? known : profile;
     } else if (host <= 0) {
-      host = remembered(*member.device, dtype, cache);
-      if (host <= 0) host = measured(*member.device, dtype, *machine.threads, cache);
+      host = remembered(*member.device, dtype, store);
+      if (host <= 0) host = measured(*member.device, dtype, *machine.threads, store);
       if (host <= 0) host = profile;
     }
   }
@@ -62,11 +64,9 @@ double SpeedOfLight::share(double flops, double seconds) {
   return rate / peak_;
 }
 
-void remember_peak(const Machine& machine, devices::DType dtype, double peak, const devices::SpeedCache& cache) {
+void remember_peak(const Machine& machine, devices::DType dtype, double peak, devices::CalibrationStore& store) {
   if (machine.phantom || machine.pool.size() != 1 || machine.pool.front().described) return;
-  devices::DeviceProfile profile;
-  profile.flops[dtype] = peak;
-  cache.remember(*machine.pool.front().device, profile);
+  remember(*machine.pool.front().device, dtype, peak, store);
 }
 
 }  // namespace rondo::train

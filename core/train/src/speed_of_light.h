@@ -2,16 +2,16 @@
 // time that the step took.
 #pragma once
 
-#include "rondo/devices/speed_cache.h"
+#include "rondo/devices/calibration_store.h"
 #include "rondo/devices/tensor.h"
 #include "rondo/train/session.h"
 
 namespace rondo::train {
 
 /// FLOP/s that the pool's matrix products in `dtype` can reach. A described card's is its entry. The CPU's is measured:
-/// remembered in `cache` or, where it is not, measured now in a third of a second and remembered; CPU members share one
+/// remembered in `store` or, where it is not, measured now in a third of a second and remembered; CPU members share one
 /// processor, which counts once. A real card's is the one remembered, else its backend's estimate.
-double peak_flops(const Machine& machine, devices::DType dtype, const devices::SpeedCache& cache);
+double peak_flops(const Machine& machine, devices::DType dtype, devices::CalibrationStore& store);
 
 class SpeedOfLight {
  public:
@@ -28,6 +28,6 @@ class SpeedOfLight {
 };
 
 /// Keeps a peak that a run has raised, where it is that of one device.
-void remember_peak(const Machine& machine, devices::DType dtype, double peak, const devices::SpeedCache& cache);
+void remember_peak(const Machine& machine, devices::DType dtype, double peak, devices::CalibrationStore& store);
 
 }  // namespace rondo::train

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "calibration.h"
 #include "config_sweep.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
@@ -34,20 +35,17 @@ class PlanSweep {
   /// False when the model is known by its name alone.
   bool reads_data() const { return !model_.folder.empty(); }
 
-  absl::Status open_pool(const Config& config) {
+  absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
+    devices::CalibrationStore store = devices::CalibrationStore::of_user();
+    calibrate(*model_.architecture, lengths(config), *machine_, store,
+              [&](const std::string& note) { notes.push_back(note); });
     return absl::OkStatus();
   }
 
   absl::StatusOr<Json> point(const Config& config) const {
-    Loader::Lengths lengths = assumed_lengths(config);
-    if (data_) {
-      Loader loader(data_->train, {config.per_device_train_batch_size, config.gradient_accumulation_steps,
-                                   config.shuffle, config.seed});
-      lengths = loader.lengths(loader.steps_per_epoch());
-    }
     RONDO_ASSIGN_OR_RETURN(const PlannedRun run,
-                           plan_run(config, *model_.architecture, *machine_, lengths, Purpose::kTrain));
+                           plan_run(config, *model_.architecture, *machine_, lengths(config), Purpose::kTrain));
     const partition::Prediction& predicted = run.plan.predicted;
     return Json{{"step_seconds", predicted.step_seconds},
                 {"tokens_per_second", predicted.tokens_per_second},
@@ -56,6 +54,13 @@ class PlanSweep {
   }
 
  private:
+  Loader::Lengths lengths(const Config& config) const {
+    if (!data_) return assumed_lengths(config);
+    Loader loader(data_->train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
+                                 config.seed});
+    return loader.lengths(loader.steps_per_epoch());
+  }
+
   OpenModel model_;
   std::optional<RunData> data_;
   std::optional<Machine> machine_;
@@ -124,7 +129,7 @@ absl::StatusOr<SweepView> run_sweep(const Config& config, bool measured, const S
   for (const std::string& devices : sweep.devices) {
     std::vector<absl::StatusOr<Json>> planned;
     if (!measured) {
-      RONDO_RETURN_IF_ERROR(plans.open_pool(config_of(config, devices, sweep.global_batches.front())));
+      RONDO_RETURN_IF_ERROR(plans.open_pool(config_of(config, devices, sweep.global_batches.front()), view.notes));
       planned = plan_points(plans, config, devices, sweep.global_batches);
     }
     SweepLine line{devices, {}, 0};

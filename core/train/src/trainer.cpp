@@ -88,7 +88,7 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
-  first_peak_ = peak_flops(machine_, dtype(), devices::SpeedCache::of_user());
+  first_peak_ = peak_flops(machine_, dtype(), speeds_);
   devices::reset_process_peak();  // what measuring took is no part of the run's peak
   light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
@@ -146,6 +146,8 @@ absl::Status Trainer::plan() {
     std::ranges::sort(lengths.buckets);
     lengths.buckets.erase(std::unique(lengths.buckets.begin(), lengths.buckets.end()), lengths.buckets.end());
   }
+  const auto tell = [this](const std::string& note) { observer_.on_note(note); };
+  if (calibrate(*model_.architecture, lengths, machine_, speeds_, tell)) devices::reset_process_peak();
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
@@ -208,6 +210,7 @@ absl::Status Trainer::start() {
   parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
+  programs_.emplace(*model_.architecture, planned_, machine_);
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
     RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
@@ -293,8 +296,9 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   executor_->drain_and_wait();
   RONDO_RETURN_IF_ERROR(executor_->update_status());
   if (light_.peak() > first_peak_) {
-    remember_peak(machine_, dtype(), light_.peak(), devices::SpeedCache::of_user());
+    remember_peak(machine_, dtype(), light_.peak(), speeds_);
   }
+  programs_->fold_back(speeds_);
   RunOutcome outcome;
   outcome.output_dir = config_.output_dir;
   outcome.interrupted = interrupted;

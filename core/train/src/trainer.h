@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "batches_ahead.h"
+#include "calibration.h"
 #include "loss_watch.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/train/checkpoint.h"
@@ -53,6 +54,7 @@ class Trainer {
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
   double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
   double necessary_flops(double tokens) const;
+  void watch_programs(const std::vector<schedule::Microbatch>& batches);
   devices::DType dtype() const { return model_.architecture->method().dtype; }
 
   Config config_;
@@ -75,6 +77,8 @@ class Trainer {
   RateSchedule rate_;
   SpeedOfLight light_{0};
   double first_peak_ = 0;  // before any step
+  devices::CalibrationStore speeds_ = devices::CalibrationStore::of_user();
+  std::optional<ProgramWatch> programs_;
   TrainerState state_;
   LossWatch losses_;
   std::string resumed_from_;

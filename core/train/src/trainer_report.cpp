@@ -69,6 +69,18 @@ double Trainer::measured_bubble(Clock::time_point begin, Clock::time_point end) 
   return speeds > 0 ? std::clamp(1.0 - working / speeds, 0.0, 1.0) : 0.0;
 }
 
+/// The executor counts the steps of this program's run, whatever the run's own number.
+void Trainer::watch_programs(const std::vector<schedule::Microbatch>& batches) {
+  std::vector<std::uint32_t> buckets;
+  for (const schedule::Microbatch& batch : batches) {
+    buckets.push_back(devices::token_bucket(static_cast<std::uint32_t>(batch.ids.size())));
+  }
+  const auto step = static_cast<std::uint32_t>(state_.global_step - first_step_);
+  for (const schedule::DeviceTrace* trace : executor_->traces()) {
+    programs_->step(executor_->plan(), trace->name(), trace->spans(), buckets, step);
+  }
+}
+
 std::vector<std::pair<std::string, Bytes>> Trainer::memory_use() const {
   std::vector<std::pair<std::string, Bytes>> memory;
   Bytes stands_for_devices = 0;
@@ -155,6 +167,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
   if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), seconds);
   report.bubble = measured_bubble(last_end_, now);
+  if (programs_->watches()) watch_programs(batches);
   executor_->clear_traces();
   report.limited_by = executor_->plan().predicted.limited_by;
   report.skipped_steps = state_.skipped_steps;

@@ -2,24 +2,19 @@
 //
 // All buffers are allocated up front and everything runs through the contract, so that one code measures every backend.
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/pool.h"
+#include "stopwatch.h"
 
 namespace rondo::devices {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
-
-constexpr std::chrono::seconds kPatience{60};
-constexpr int kTries = 5;
-constexpr double kEnoughSeconds = 0.3;  // of tries, once there are two
+// Of tries, the first not counted.
+constexpr Tries kBest{5, 0.3};
 
 /// [T, N] = [T, K] [N, K]^T, large enough for any card to be busy with and small enough for a slow CPU.
 OpList product(DType dtype) {
@@ -33,10 +28,10 @@ OpList product(DType dtype) {
   return list;
 }
 
-/// Reads two arrays and writes a third, beyond the caches where the device's memory allows.
-OpList stream(Bytes memory) {
+/// Reads two arrays and writes a third, `most` bytes in all.
+OpList stream(Bytes most) {
   constexpr std::int64_t kWidth = 4096;
-  const auto fitting = static_cast<std::int64_t>(memory / 4 / (3 * kWidth * sizeof(float)));
+  const auto fitting = static_cast<std::int64_t>(most / (3 * kWidth * sizeof(float)));
   const std::int64_t tokens = std::clamp<std::int64_t>(fitting, 1, 4096);
   OpList list;
   list.tokens = static_cast<std::uint32_t>(tokens);
@@ -47,75 +42,44 @@ OpList stream(Bytes memory) {
   return list;
 }
 
-class Stopwatch {
- public:
-  static absl::StatusOr<Stopwatch> make(Device& device) {
-    RONDO_ASSIGN_OR_RETURN(std::unique_ptr<Timeline> timeline, device.timeline());
-    return Stopwatch(device, std::move(timeline));
-  }
+/// Beyond the caches where that is the device's own memory; the host's is taken for a moment only.
+Bytes stream_bytes(const DeviceCaps& caps) {
+  return std::min<Bytes>(caps.memory_bytes / 4, caps.unified_memory ? 60_MiB : 192_MiB);
+}
 
-  /// Least seconds of kTries runs of a program with every tensor bound to fresh, zeroed memory.
-  absl::StatusOr<double> time_program(const OpList& list) {
-    RONDO_RETURN_IF_ERROR(validate(list));
-    const ArenaLayout layout = plan_arena(list);
-    RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, device_->compile(list, layout));
-    std::vector<Buffer> buffers;
-    Bindings bindings;
-    for (const TensorDesc& tensor : list.tensors) {
-      RONDO_ASSIGN_OR_RETURN(Buffer buffer, device_->allocate(tensor.bytes(), MemoryKind::kDevice));
-      bindings.tensors.push_back(buffer.view());
-      buffers.push_back(std::move(buffer));
-      RONDO_RETURN_IF_ERROR(finish([&](Point done) {
-        device_->queue(QueueRole::kCompute).clear(buffers.back().view(), {}, done, {"measure"});
-      }));
-    }
-    return least(
-        [&](Point done) { device_->queue(QueueRole::kCompute).run(*program, bindings, {}, done, {"measure"}); });
-  }
+}  // namespace
 
-  absl::StatusOr<double> time_copy(QueueRole role, BufferView from, BufferView to) {
-    return least([&](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); });
-  }
+absl::StatusOr<double> measure_flops(Device& device, DType dtype) {
+  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
+  const OpList list = product(dtype);
+  RONDO_ASSIGN_OR_RETURN(const std::vector<double> seconds, watch.time_program(list, kBest));
+  return cost_of(list, list.tokens).flops / *std::ranges::min_element(seconds);
+}
 
- private:
-  Stopwatch(Device& device, std::unique_ptr<Timeline> timeline) : device_(&device), timeline_(std::move(timeline)) {}
+absl::Status measure_memory(Device& device, DeviceProfile& profile) {
+  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
+  const OpList adding = stream(stream_bytes(device.caps()));
+  RONDO_ASSIGN_OR_RETURN(const std::vector<double> seconds, watch.time_program(adding, kBest));
+  profile.memory_bandwidth = cost_of(adding, adding.tokens).bytes / *std::ranges::min_element(seconds);
+  return absl::OkStatus();
+}
 
-  template <typename Enqueue>
-  absl::Status finish(Enqueue enqueue) {
-    enqueue(Point{timeline_.get(), ++value_});
-    return timeline_->wait(value_, Clock::now() + kPatience);
-  }
-
-  /// The first run is not counted: it fetches pages and code.
-  template <typename Enqueue>
-  absl::StatusOr<double> least(Enqueue enqueue) {
-    const Clock::time_point first = Clock::now();
-    RONDO_RETURN_IF_ERROR(finish(enqueue));
-    double best = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < kTries; ++i) {
-      const Clock::time_point begin = Clock::now();
-      if (i >= 1 && Seconds(begin - first).count() > kEnoughSeconds) break;
-      RONDO_RETURN_IF_ERROR(finish(enqueue));
-      best = std::min(best, Seconds(Clock::now() - begin).count());
-    }
-    return std::max(best, 1e-9);
-  }
-
-  Device* device_;
-  std::unique_ptr<Timeline> timeline_;
-  std::uint64_t value_ = 0;
-};
-
-absl::Status measure_links(Device& device, Stopwatch& watch, DeviceProfile& profile) {
+absl::Status measure_links(Device& device, DeviceProfile& profile) {
+  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
   constexpr Bytes kSmall = 64;
   const Bytes large = std::min<Bytes>(64_MiB, device.caps().memory_bytes / 4);
   RONDO_ASSIGN_OR_RETURN(const Buffer here, device.allocate(large, MemoryKind::kDevice));
   RONDO_ASSIGN_OR_RETURN(const Buffer home, device.allocate(large, MemoryKind::kPinned));
   const auto part = [](const Buffer& buffer) { return buffer.view().part(0, kSmall); };
-  RONDO_ASSIGN_OR_RETURN(profile.link_latency_seconds, watch.time_copy(QueueRole::kUp, part(home), part(here)));
-  RONDO_ASSIGN_OR_RETURN(const double up, watch.time_copy(QueueRole::kUp, home.view(), here.view()));
-  RONDO_ASSIGN_OR_RETURN(const double down, watch.time_copy(QueueRole::kDown, here.view(), home.view()));
-  const auto rate = [&](double seconds) {
+  RONDO_ASSIGN_OR_RETURN(const std::vector<double> small,
+                         watch.time_copy(QueueRole::kUp, part(home), part(here), kBest));
+  RONDO_ASSIGN_OR_RETURN(const std::vector<double> up,
+                         watch.time_copy(QueueRole::kUp, home.view(), here.view(), kBest));
+  RONDO_ASSIGN_OR_RETURN(const std::vector<double> down,
+                         watch.time_copy(QueueRole::kDown, here.view(), home.view(), kBest));
+  profile.link_latency_seconds = *std::ranges::min_element(small);
+  const auto rate = [&](const std::vector<double>& times) {
+    const double seconds = *std::ranges::min_element(times);
     // A latency measured while the machine was busy must not make the link look faster than it is.
     return static_cast<double>(large) / std::max(seconds - profile.link_latency_seconds, 0.9 * seconds);
   };
@@ -124,16 +88,7 @@ absl::Status measure_links(Device& device, Stopwatch& watch, DeviceProfile& prof
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<double> measure_flops(Device& device, DType dtype) {
-  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
-  const OpList list = product(dtype);
-  RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(list));
-  return cost_of(list, list.tokens).flops / seconds;
-}
-
-absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& /*threads*/) {
+absl::StatusOr<DeviceProfile> measure_device(Device& device) {
   DeviceProfile profile;
   profile.name = device.caps().name;
   profile.memory_bytes = device.caps().memory_bytes;
@@ -142,11 +97,8 @@ absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& /*threa
   for (const DType dtype : device.caps().compute_dtypes) {
     RONDO_ASSIGN_OR_RETURN(profile.flops[dtype], measure_flops(device, dtype));
   }
-  RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
-  const OpList adding = stream(device.caps().memory_bytes);
-  RONDO_ASSIGN_OR_RETURN(const double seconds, watch.time_program(adding));
-  profile.memory_bandwidth = cost_of(adding, adding.tokens).bytes / seconds;
-  RONDO_RETURN_IF_ERROR(measure_links(device, watch, profile));
+  RONDO_RETURN_IF_ERROR(measure_memory(device, profile));
+  RONDO_RETURN_IF_ERROR(measure_links(device, profile));
   return profile;
 }
 

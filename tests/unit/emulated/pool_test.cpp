@@ -102,7 +102,7 @@ TEST(ParseBytes, BadTexts_AreRefused) {
 TEST_F(Pool, MeasuredCpu_HasEverySpeedAndFreesItsMemory) {
   const auto pool = open("cpu", "cpu:0=64MiB");
   ASSERT_EQ(pool.size(), 1U);
-  const auto measured = measure_device(*pool[0].device, threads_);
+  const auto measured = measure_device(*pool[0].device);
   ASSERT_TRUE(measured.ok()) << measured.status();
   for (const DType dtype : pool[0].device->caps().compute_dtypes) EXPECT_GT(measured->flops.at(dtype), 1e8);
   EXPECT_GT(measured->memory_bandwidth, 1e8);
@@ -114,7 +114,7 @@ TEST_F(Pool, MeasuredCpu_HasEverySpeedAndFreesItsMemory) {
 TEST_F(Pool, MeasuredTimedCard_ShowsItsProfile) {
   const auto pool = open("timed:rtx3060");
   ASSERT_EQ(pool.size(), 1U);
-  const auto measured = measure_device(*pool[0].device, threads_);
+  const auto measured = measure_device(*pool[0].device);
   ASSERT_TRUE(measured.ok()) << measured.status();
   const DeviceProfile& truth = pool[0].profile;
   // Nothing is ever faster than the card, but for its jitter; how much slower depends on how soon the host wakes up.

@@ -177,13 +177,13 @@ TEST(SlotSeconds, FrozenLayersAtTheBottom_CostNoBackward) {
 }
 
 TEST(PhaseCost, OpsBoundByMemoryAndByArithmetic_TakeTheLargerEach) {
-  devices::DeviceProfile profile;
-  profile.flops = {{devices::DType::kBfloat16, 1e12}};
-  profile.memory_bandwidth = 1e9;
-  profile.efficiency = 0.5;
+  DeviceShape device;
+  device.profile.flops = {{devices::DType::kBfloat16, 1e12}};
+  device.profile.memory_bandwidth = 1e9;
+  device.profile.efficiency = 0.5;
   PhaseCost cost;
   cost.ops = {{1e12, 1e6}, {1e6, 1e9}};
-  EXPECT_DOUBLE_EQ(cost.seconds(profile, devices::DType::kBfloat16), 2 + 1);
+  EXPECT_DOUBLE_EQ(cost.seconds(device, devices::DType::kBfloat16), 2 + 1);
   EXPECT_DOUBLE_EQ(cost.flops(), 1e12 + 1e6);
 }
 

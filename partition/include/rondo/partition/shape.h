@@ -3,28 +3,34 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "rondo/base/units.h"
 #include "rondo/devices/profile.h"
 #include "rondo/devices/tensor.h"
+#include "rondo/partition/op_rates.h"
 
 namespace rondo::partition {
 
 using LayerIndex = std::uint32_t;
 using DeviceIndex = std::uint32_t;
 
-/// What one microbatch costs in one layer and phase, op by op: each is bound by arithmetic or by memory.
+/// What one microbatch costs in one layer and phase, op by op: each takes its measured time, or is bound by arithmetic
+/// or by memory.
 struct PhaseCost {
   struct OpCost {
     double flops = 0;
     double bytes = 0;  // read and written on the device
+    devices::OpShape shape = {};
+
+    double seconds(const DeviceShape& device, devices::DType dtype) const;
   };
   std::vector<OpCost> ops;
 
   double flops() const;
-  double seconds(const devices::DeviceProfile& profile, devices::DType dtype) const;
+  double seconds(const DeviceShape& device, devices::DType dtype) const;
 };
 
 /// What a backward visit starts from (model::Keep, in its order): nothing, products and attention, everything.
@@ -83,6 +89,9 @@ struct DeviceShape {
   bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
   Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
   Bytes pinned_bytes = 0;       // of host memory, where it has slots: what its transfers pass through
+  /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
+  /// thousand.
+  std::shared_ptr<const OpRates> rates = nullptr;
 };
 
 struct MachineShape {

@@ -12,15 +12,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-
-struct sqlite3;
+#include "rondo/sqlite/database.h"
 
 namespace rondo::train {
 
@@ -63,14 +61,9 @@ class RunStore {
   absl::Status update(const StoredRun& run);
 
  private:
-  struct Closer {
-    void operator()(sqlite3* database) const;
-  };
-  using Database = std::unique_ptr<sqlite3, Closer>;
-  RunStore(Database database, std::string path) : database_(std::move(database)), path_(std::move(path)) {}
+  explicit RunStore(sqlite::Database database) : database_(std::move(database)) {}
 
-  Database database_;
-  std::string path_;
+  sqlite::Database database_;
 };
 
 }  // namespace rondo::train

@@ -35,7 +35,10 @@ absl::StatusOr<Bytes> parse_bytes(const std::string& text);
 
 /// Measured speeds of a device: FLOP/s by dtype as measure_flops() gives them, bytes/s of memory and of both link
 /// directions.
-absl::StatusOr<DeviceProfile> measure_device(Device& device, ThreadPool& threads);
+absl::StatusOr<DeviceProfile> measure_device(Device& device);
+/// Parts of it. Memory takes 60 MiB where that is the host's.
+absl::Status measure_memory(Device& device, DeviceProfile& profile);
+absl::Status measure_links(Device& device, DeviceProfile& profile);
 
 /// FLOP/s of a large matrix product in `dtype`, the best of a few tries; takes a third of a second at most, unless two
 /// products take longer.

@@ -1,0 +1,31 @@
+// The few numbers of an op that decide how long a device takes: what measured times are kept under.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "rondo/devices/op.h"
+
+namespace rondo::devices {
+
+/// What an op is, and how large. Ops of one shape cost the same work (work_of) on the same number of tokens.
+struct OpShape {
+  OpKind kind = OpKind::kAdd;
+  DType dtype = DType::kFloat32;  // of the first floating operand
+  std::uint8_t reads = 0;         // how many operands: addends, biases and optional gradients are work too
+  std::uint8_t writes = 0;
+  std::int64_t rows = 0;     // tokens
+  std::int64_t columns = 0;  // products: N of w [N, K]; others: elements a token; cross-entropy and encoded weights: 0
+  std::int64_t inner = 0;    // products and cross-entropy: K; attention: tokens that it looks back over; else 0
+  std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
+
+  auto operator<=>(const OpShape&) const = default;
+};
+
+/// `sequence_length`: as in cost_of().
+OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length);
+
+/// What a rate counts: FLOPs where an op has any, else bytes.
+inline double work_of(const OpCost& cost) { return cost.flops > 0 ? cost.flops : cost.bytes; }
+
+}  // namespace rondo::devices

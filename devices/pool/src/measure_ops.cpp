@@ -1,0 +1,149 @@
+// Every probe is made into a program of one op; the short ones run first, so that the long ones have what is left.
+#include "rondo/devices/measure_ops.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "rondo/base/status.h"
+#include "stopwatch.h"
+
+namespace rondo::devices {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kLeastRows = 16;
+constexpr int kMostTries = 5;
+
+/// Extents of `tensor` that count tokens: the first, where it is as large as the program's bucket or has one or two
+/// entries more. Weights and their gradients have none.
+void shorten(TensorDesc& tensor, std::int64_t tokens, std::int64_t rows) {
+  if (tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kGradient || tensor.shape.empty()) return;
+  const bool counts_more = tensor.role == TensorRole::kBatch || tensor.role == TensorRole::kRows;
+  const std::int64_t more = tensor.shape[0] - tokens;
+  if (more < 0 || more > (counts_more ? 2 : 0)) return;
+  tensor.shape[0] = rows + more;
+}
+
+/// A matrix that the program has made itself, such as one that was encoded.
+bool is_matrix_of(const Op& op, std::size_t position) {
+  return position == 1 &&
+         (op.kind == OpKind::kMatMul || op.kind == OpKind::kMatMulInputGradient || op.kind == OpKind::kCrossEntropy);
+}
+
+/// What a microbatch of full sequences looks like.
+void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequence, std::byte* memory) {
+  std::vector<std::int32_t> values;
+  if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kBounds) {
+    const std::int64_t count = (tokens + sequence - 1) / sequence;
+    values.push_back(static_cast<std::int32_t>(count));
+    for (std::int64_t i = 0; i <= count; ++i) {
+      values.push_back(static_cast<std::int32_t>(std::min(i * sequence, tokens)));
+    }
+  } else if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kPositions) {
+    for (std::int64_t i = 0; i < tokens; ++i) values.push_back(static_cast<std::int32_t>(i % sequence));
+  }
+  const std::size_t bytes = std::min<std::size_t>(values.size() * sizeof(std::int32_t), tensor.bytes());
+  if (bytes > 0) std::memcpy(memory, values.data(), bytes);
+}
+
+double roofline(const OpCost& cost, const DeviceProfile& expected, DType dtype) {
+  const double speed = expected.speed(dtype);
+  const double arithmetic = speed > 0 ? cost.flops / speed : 0;
+  const double memory = expected.memory_bandwidth > 0 ? cost.bytes / expected.memory_bandwidth : 0;
+  return std::max({arithmetic, memory, 1e-9});
+}
+
+OpCost cost_alone(const OpList& list) { return cost_of(list, list.ops[0], list.sequence_length); }
+
+/// Rows on which it takes `share` seconds at most, as far as can be told.
+OpList fitting(const OpProbe& probe, const DeviceProfile& expected, double share) {
+  std::uint32_t rows = probe.list->tokens;
+  OpList list = alone(probe, rows);
+  while (rows > kLeastRows && roofline(cost_alone(list), expected, probe.shape().dtype) > share) {
+    rows = std::max(kLeastRows, rows / 2);
+    list = alone(probe, rows);
+  }
+  return list;
+}
+
+/// Seconds; nothing when it cannot be run.
+std::optional<double> time_of(Device& device, const OpList& list, double estimate, double share) {
+  Bytes bytes = 0;
+  for (const TensorDesc& tensor : list.tensors) bytes += tensor.bytes();
+  if (bytes > device.caps().memory_bytes / 4) return std::nullopt;
+  absl::StatusOr<Stopwatch> watch = Stopwatch::make(device);
+  if (!watch.ok()) return std::nullopt;
+  // What takes most of its share runs once.
+  const Tries tries{kMostTries, share, estimate < share / 2};
+  auto times = watch->time_program(list, tries, [&](const TensorDesc& tensor, std::byte* memory) {
+    fill_batch(tensor, list.tokens, list.sequence_length, memory);
+  });
+  if (!times.ok()) return std::nullopt;
+  const auto middle = times->begin() + static_cast<std::ptrdiff_t>(times->size() / 2);
+  std::nth_element(times->begin(), middle, times->end());
+  return *middle;
+}
+
+}  // namespace
+
+OpList alone(const OpProbe& probe, std::uint32_t rows) {
+  const OpList& program = *probe.list;
+  OpList list;
+  list.tokens = std::min(rows, program.tokens);
+  list.sequence_length = std::clamp<std::uint32_t>(probe.sequence_length, 1, list.tokens);
+  Op op = program.ops[probe.op];
+  const bool has_tokens = op.kind != OpKind::kExpand;
+  std::map<TensorId, TensorId> places;  // an operand may be read twice
+  const auto take = [&](TensorId id, bool is_written, bool keeps_size) {
+    const auto [place, fresh] = places.emplace(id, static_cast<TensorId>(list.tensors.size()));
+    if (!fresh) return place->second;
+    TensorDesc tensor = program.tensors[id];
+    if (has_tokens && !keeps_size) shorten(tensor, program.tokens, list.tokens);
+    const bool from_outside = tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kBatch;
+    if (!is_written && !from_outside) tensor.role = TensorRole::kInput;
+    if (is_written && (tensor.role == TensorRole::kScratch || tensor.role == TensorRole::kSaved)) {
+      tensor.role = TensorRole::kOutput;
+    }
+    list.tensors.push_back(std::move(tensor));
+    return place->second;
+  };
+  for (std::size_t i = 0; i < op.reads.size(); ++i) op.reads[i] = take(op.reads[i], false, is_matrix_of(op, i));
+  for (TensorId& id : op.writes) id = take(id, true, false);
+  list.ops = {std::move(op)};
+  return list;
+}
+
+std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes, const DeviceProfile& expected,
+                                    double seconds) {
+  const auto whole = [&](const OpProbe& probe) {
+    return roofline(cost_alone(alone(probe, probe.list->tokens)), expected, probe.shape().dtype);
+  };
+  std::ranges::stable_sort(probes, {}, whole);
+  std::vector<MeasuredOp> measured;
+  const Clock::time_point begin = Clock::now();
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    const OpProbe& probe = probes[i];
+    const double left = seconds - std::chrono::duration<double>(Clock::now() - begin).count();
+    const double share = std::max(left, 0.0) / static_cast<double>(probes.size() - i);
+    const OpList list = fitting(probe, expected, share);
+    const OpCost cost = cost_alone(list);
+    const double work = work_of(cost);
+    if (work <= 0) continue;
+    const double estimate = roofline(cost, expected, probe.shape().dtype);
+    std::optional<double> taken;
+    if (estimate <= left) taken = time_of(device, list, estimate, share);
+    MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};
+    measured.push_back(op);
+    const OpShape shape = shape_of(list, list.ops[0], list.sequence_length);
+    if (shape == op.shape || shape.inner != op.shape.inner) continue;
+    op.shape = shape;
+    measured.push_back(op);
+  }
+  return measured;
+}
+
+}  // namespace rondo::devices

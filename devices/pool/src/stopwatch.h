@@ -1,0 +1,105 @@
+// Times work on a device through the contract. All memory is allocated up front.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/device.h"
+
+namespace rondo::devices {
+
+/// How often something is run: `most` times, fewer when that takes longer than `seconds`, but at least once.
+struct Tries {
+  int most = 1;
+  double seconds = 0;
+  bool warm = true;  // one run before them is not counted: it fetches pages and code
+};
+
+class Stopwatch {
+ public:
+  /// Called with each tensor and its memory on the host, zeroed.
+  using Fill = std::function<void(const TensorDesc& tensor, std::byte* memory)>;
+
+  static absl::StatusOr<Stopwatch> make(Device& device) {
+    RONDO_ASSIGN_OR_RETURN(std::unique_ptr<Timeline> timeline, device.timeline());
+    return Stopwatch(device, std::move(timeline));
+  }
+
+  /// Seconds of each run of a program with every tensor bound to fresh memory, zeroed but for what `fill` writes.
+  absl::StatusOr<std::vector<double>> time_program(const OpList& list, const Tries& tries, const Fill& fill = {}) {
+    RONDO_RETURN_IF_ERROR(validate(list));
+    const ArenaLayout layout = plan_arena(list);
+    RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, device_->compile(list, layout));
+    std::vector<Buffer> buffers;
+    Bindings bindings;
+    for (const TensorDesc& tensor : list.tensors) {
+      RONDO_ASSIGN_OR_RETURN(Buffer buffer, device_->allocate(tensor.bytes(), MemoryKind::kDevice));
+      bindings.tensors.push_back(buffer.view());
+      buffers.push_back(std::move(buffer));
+      RONDO_RETURN_IF_ERROR(finish([&](Point done) {
+        device_->queue(QueueRole::kCompute).clear(buffers.back().view(), {}, done, {"measure"});
+      }));
+      if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, buffers.back().view(), fill));
+    }
+    Buffer scratch;
+    if (layout.size > 0) {
+      RONDO_ASSIGN_OR_RETURN(scratch, device_->allocate(layout.size, MemoryKind::kDevice));
+      bindings.scratch = scratch.view();
+    }
+    return times(
+        [&](Point done) { device_->queue(QueueRole::kCompute).run(*program, bindings, {}, done, {"measure"}); }, tries);
+  }
+
+  absl::StatusOr<std::vector<double>> time_copy(QueueRole role, BufferView from, BufferView to, const Tries& tries) {
+    return times([&](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); }, tries);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kPatience{60};
+
+  Stopwatch(Device& device, std::unique_ptr<Timeline> timeline) : device_(&device), timeline_(std::move(timeline)) {}
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  template <typename Enqueue>
+  absl::Status finish(Enqueue enqueue) {
+    enqueue(Point{timeline_.get(), ++value_});
+    return timeline_->wait(value_, Clock::now() + kPatience);
+  }
+
+  absl::Status write(const TensorDesc& tensor, BufferView to, const Fill& fill) {
+    RONDO_ASSIGN_OR_RETURN(const Buffer home, device_->allocate(to.size, MemoryKind::kPinned));
+    std::fill_n(home.view().host(), to.size, std::byte{0});
+    fill(tensor, home.view().host());
+    return finish([&](Point done) { device_->queue(QueueRole::kUp).copy(home.view(), to, {}, done, {"measure"}); });
+  }
+
+  template <typename Enqueue>
+  absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries) {
+    const Clock::time_point first = Clock::now();
+    if (tries.warm) RONDO_RETURN_IF_ERROR(finish(enqueue));
+    std::vector<double> taken;
+    for (int i = 0; i < tries.most; ++i) {
+      if (i >= 1 && seconds_since(first) > tries.seconds) break;
+      const Clock::time_point begin = Clock::now();
+      RONDO_RETURN_IF_ERROR(finish(enqueue));
+      taken.push_back(std::max(seconds_since(begin), 1e-9));
+    }
+    return taken;
+  }
+
+  Device* device_;
+  std::unique_ptr<Timeline> timeline_;
+  std::uint64_t value_ = 0;
+};
+
+}  // namespace rondo::devices

@@ -1,0 +1,72 @@
+// The shape of an op, read off its operands.
+#include "rondo/devices/op_shape.h"
+
+#include <algorithm>
+
+namespace rondo::devices {
+namespace {
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+}
+
+std::int64_t columns_of(const TensorDesc& tensor) {
+  return tensor.shape.empty() || tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
+}
+
+DType dtype_of(const OpList& list, const Op& op) {
+  for (const TensorId id : op.reads) {
+    if (is_floating(list.tensors[id].dtype)) return list.tensors[id].dtype;
+  }
+  return op.writes.empty() ? DType::kFloat32 : list.tensors[op.writes[0]].dtype;
+}
+
+}  // namespace
+
+OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length) {
+  OpShape shape;
+  shape.kind = op.kind;
+  shape.dtype = dtype_of(list, op);
+  shape.reads = static_cast<std::uint8_t>(op.reads.size());
+  shape.writes = static_cast<std::uint8_t>(op.writes.size());
+  shape.rows = list.tokens;
+  const TensorDesc& first = list.tensors[op.reads[0]];
+  const TensorDesc& written = list.tensors[op.writes[0]];
+  switch (op.kind) {
+    case OpKind::kMatMul:
+      shape.columns = columns_of(written);
+      shape.inner = columns_of(first);
+      break;
+    case OpKind::kMatMulInputGradient:
+      shape.columns = columns_of(first);
+      shape.inner = columns_of(written);
+      break;
+    case OpKind::kMatMulWeightGradient:
+      shape.columns = columns_of(first);
+      shape.inner = columns_of(list.tensors[op.reads[1]]);
+      break;
+    case OpKind::kAttention:
+    case OpKind::kAttentionBackward:
+    case OpKind::kCachedAttention:
+      shape.columns = columns_of(first);
+      shape.inner = std::min<std::int64_t>(sequence_length, list.tokens);
+      shape.heads = first.shape.size() > 2 ? first.shape[1] : 0;
+      break;
+    case OpKind::kCrossEntropy:
+      shape.inner = columns_of(first);
+      break;
+    case OpKind::kExpand:
+      shape.rows = written.elements();  // no tokens: as many as there are weights
+      break;
+    case OpKind::kEmbedding:
+      shape.columns = columns_of(written);
+      break;
+    default:
+      shape.columns = columns_of(first);
+      shape.heads = first.shape.size() > 2 ? first.shape[1] : 0;
+      break;
+  }
+  return shape;
+}
+
+}  // namespace rondo::devices

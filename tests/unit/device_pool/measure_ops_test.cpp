@@ -1,0 +1,144 @@
+// Short measured runs of single ops: every op of a program can be run alone, whole or on fewer tokens.
+#include "rondo/devices/measure_ops.h"
+
+#include <gtest/gtest.h>
+
+#include "rondo/devices/pool.h"
+
+namespace rondo::devices {
+namespace {
+
+constexpr std::int64_t kTokens = 64;
+constexpr std::int64_t kHeads = 2;
+constexpr std::int64_t kHeadSize = 16;
+constexpr std::int64_t kWidth = kHeads * kHeadSize;
+
+/// Adds, multiplies and attends; the sum and the product are the program's own.
+OpList program() {
+  OpList list;
+  list.tokens = kTokens;
+  list.sequence_length = 32;
+  list.tensors = {
+      {"x", {kTokens, kWidth}, DType::kFloat32, TensorRole::kInput, 0},
+      {"sum", {kTokens, kWidth}, DType::kFloat32, TensorRole::kScratch, 0},
+      {"w", {kTokens, kWidth}, DType::kFloat32, TensorRole::kWeight, 0},  // as many rows as tokens
+      {"wide", {kTokens, kTokens}, DType::kFloat32, TensorRole::kScratch, 0},
+      {"q", {kTokens, kHeads, kHeadSize}, DType::kFloat32, TensorRole::kInput, 1},
+      {"bounds", {kTokens + 2}, DType::kInt32, TensorRole::kBatch, static_cast<std::uint32_t>(BatchTensor::kBounds)},
+      {"o", {kTokens, kHeads, kHeadSize}, DType::kFloat32, TensorRole::kSaved, 0},
+      {"lse", {kTokens, kHeads}, DType::kFloat32, TensorRole::kSaved, 1},
+      {"dw", {kTokens, kWidth}, DType::kFloat32, TensorRole::kGradient, 0}};
+  list.ops = {{OpKind::kAdd, NoAttributes{}, {0, 0}, {1}},
+              {OpKind::kMatMul, MatMulAttributes{}, {1, 2}, {3}},
+              {OpKind::kAttention, AttentionAttributes{}, {4, 4, 4, 5}, {6, 7}},
+              {OpKind::kMatMulWeightGradient, MatMulAttributes{}, {3, 1}, {8}}};
+  return list;
+}
+
+DeviceProfile expected(double flops) {
+  DeviceProfile profile;
+  profile.flops[DType::kFloat32] = flops;
+  profile.memory_bandwidth = flops;
+  return profile;
+}
+
+std::vector<OpProbe> probes_of(const OpList& list) {
+  std::vector<OpProbe> probes;
+  for (std::size_t op = 0; op < list.ops.size(); ++op) probes.push_back({&list, op, 32});
+  return probes;
+}
+
+TEST(Alone, EveryOpOfAProgram_IsAProgram) {
+  const OpList list = program();
+  ASSERT_TRUE(validate(list).ok()) << validate(list);
+  for (const std::uint32_t rows : {64U, 16U}) {
+    for (const OpProbe& probe : probes_of(list)) {
+      const OpList one = alone(probe, rows);
+      EXPECT_TRUE(validate(one).ok()) << validate(one);
+      EXPECT_EQ(one.tokens, rows);
+      const OpShape shape = shape_of(one, one.ops[0], one.sequence_length);
+      EXPECT_EQ(shape.rows, rows);
+      EXPECT_EQ(shape.columns, probe.shape().columns);
+    }
+  }
+}
+
+TEST(Alone, FewerTokens_LeaveWeightsWhole) {
+  const OpList list = program();
+  const OpList product = alone({&list, 1, 32}, 16);
+  EXPECT_EQ(product.tensors[product.ops[0].reads[0]].shape[0], 16);
+  EXPECT_EQ(product.tensors[product.ops[0].reads[1]].shape[0], kTokens);
+  EXPECT_EQ(product.tensors[product.ops[0].writes[0]].shape[0], 16);
+  const OpList gradient = alone({&list, 3, 32}, 16);
+  EXPECT_EQ(gradient.tensors[gradient.ops[0].writes[0]].shape[0], kTokens);
+  const OpList attention = alone({&list, 2, 32}, 16);
+  EXPECT_EQ(attention.tensors[attention.ops[0].reads[3]].shape[0], 16 + 2);
+  EXPECT_EQ(attention.sequence_length, 16U);
+}
+
+TEST(OpShape, OfAProduct_NamesItsMatrix) {
+  const OpList list = program();
+  const OpShape shape = shape_of(list, list.ops[1], 32);
+  EXPECT_EQ(shape.kind, OpKind::kMatMul);
+  EXPECT_EQ(shape.rows, kTokens);
+  EXPECT_EQ(shape.columns, kTokens);
+  EXPECT_EQ(shape.inner, kWidth);
+  EXPECT_EQ(shape.reads, 2);
+  const OpShape gradient = shape_of(list, list.ops[3], 32);
+  EXPECT_EQ(gradient.columns, kTokens);
+  EXPECT_EQ(gradient.inner, kWidth);
+  const OpShape attention = shape_of(list, list.ops[2], 32);
+  EXPECT_EQ(attention.inner, 32);
+  EXPECT_EQ(attention.heads, kHeads);
+}
+
+class MeasureOps : public testing::Test {
+ protected:
+  Device& open(const std::string& devices) {
+    auto pool = open_pool({devices, ""}, threads_);
+    EXPECT_TRUE(pool.ok()) << pool.status();
+    pool_ = *std::move(pool);
+    return *pool_[0].device;
+  }
+  ThreadPool threads_{1};
+  std::vector<PoolMember> pool_;
+  const OpList list_ = program();
+};
+
+TEST_F(MeasureOps, EveryProbe_HasARate) {
+  const auto measured = measure_ops(open("cpu"), probes_of(list_), expected(1e9), 10);
+  ASSERT_EQ(measured.size(), list_.ops.size());
+  for (const MeasuredOp& op : measured) {
+    EXPECT_GT(op.rate, 0);
+    EXPECT_EQ(op.shape.rows, kTokens);
+    // Not the one by which it was told how long it would take.
+    EXPECT_NE(op.rate, 1e9);
+  }
+  EXPECT_EQ(pool_[0].device->allocated_bytes(), 0U);
+}
+
+TEST_F(MeasureOps, LongOps_RunOnFewerTokensAndCountForAll) {
+  // By these speeds the product alone would take minutes.
+  const auto measured = measure_ops(open("cpu"), {{&list_, 1, 32}}, expected(3e3), 30);
+  ASSERT_EQ(measured.size(), 2U);
+  EXPECT_EQ(measured[0].shape.rows, kTokens);
+  EXPECT_EQ(measured[1].shape.rows, 16);
+  EXPECT_EQ(measured[0].rate, measured[1].rate);
+}
+
+TEST_F(MeasureOps, NoTimeLeft_TakesWhatIsExpected) {
+  Device& cpu = open("cpu");
+  const auto measured = measure_ops(cpu, probes_of(list_), expected(1e9), 0);
+  ASSERT_GE(measured.size(), list_.ops.size());
+  for (const MeasuredOp& op : measured) EXPECT_NEAR(op.rate, 1e9, 1);
+  EXPECT_EQ(cpu.peak_bytes(), 0U);
+}
+
+TEST_F(MeasureOps, DeviceThatComputesNothing_TakesWhatIsExpected) {
+  for (const MeasuredOp& op : measure_ops(open("null"), probes_of(list_), expected(1e9), 1)) {
+    EXPECT_NEAR(op.rate, 1e9, 1);
+  }
+}
+
+}  // namespace
+}  // namespace rondo::devices
