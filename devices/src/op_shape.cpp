@@ -58,6 +58,11 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
     case OpKind::kExpand:
       shape.rows = written.elements();  // no tokens: as many as there are weights
       break;
+    case OpKind::kMagnitudeScale:
+      shape.rows = written.elements();
+      shape.columns = columns_of(first);
+      shape.inner = columns_of(list.tensors[op.reads[2]]);
+      break;
     case OpKind::kEmbedding:
       shape.columns = columns_of(written);
       break;

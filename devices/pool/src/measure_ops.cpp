@@ -28,10 +28,19 @@ void shorten(TensorDesc& tensor, std::int64_t tokens, std::int64_t rows) {
   tensor.shape[0] = rows + more;
 }
 
-/// A matrix that the program has made itself, such as one that was encoded.
-bool is_matrix_of(const Op& op, std::size_t position) {
-  return position == 1 &&
-         (op.kind == OpKind::kMatMul || op.kind == OpKind::kMatMulInputGradient || op.kind == OpKind::kCrossEntropy);
+/// What the program has made itself and has no tokens: a matrix that was encoded, DoRA's scales.
+bool keeps_extents(const Op& op, std::size_t position) {
+  switch (op.kind) {
+    case OpKind::kMatMul:
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kCrossEntropy:
+    case OpKind::kColumnScale:
+      return position == 1;
+    case OpKind::kColumnScaleBackward:
+      return position == 1 || position == 2;
+    default:
+      return false;
+  }
 }
 
 /// What a microbatch of full sequences looks like.
@@ -96,7 +105,7 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
   list.tokens = std::min(rows, program.tokens);
   list.sequence_length = std::clamp<std::uint32_t>(probe.sequence_length, 1, list.tokens);
   Op op = program.ops[probe.op];
-  const bool has_tokens = op.kind != OpKind::kExpand;
+  const bool has_tokens = op.kind != OpKind::kExpand && op.kind != OpKind::kMagnitudeScale;
   std::map<TensorId, TensorId> places;  // an operand may be read twice
   const auto take = [&](TensorId id, bool is_written, bool keeps_size) {
     const auto [place, fresh] = places.emplace(id, static_cast<TensorId>(list.tensors.size()));
@@ -111,7 +120,7 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
     list.tensors.push_back(std::move(tensor));
     return place->second;
   };
-  for (std::size_t i = 0; i < op.reads.size(); ++i) op.reads[i] = take(op.reads[i], false, is_matrix_of(op, i));
+  for (std::size_t i = 0; i < op.reads.size(); ++i) op.reads[i] = take(op.reads[i], false, keeps_extents(op, i));
   for (TensorId& id : op.writes) id = take(id, true, false);
   list.ops = {std::move(op)};
   return list;

@@ -76,6 +76,33 @@ TEST(Alone, FewerTokens_LeaveWeightsWhole) {
   EXPECT_EQ(attention.sequence_length, 16U);
 }
 
+TEST(Alone, ScalesOfDora_AreNoTokensWhereThereAreAsManyColumns) {
+  OpList list;
+  list.tokens = kTokens;
+  list.sequence_length = 32;
+  list.tensors = {{"w", {kTokens, kWidth}, DType::kFloat32, TensorRole::kScratch, 0},  // expanded
+                  {"a", {4, kWidth}, DType::kFloat32, TensorRole::kWeight, 0},
+                  {"b", {kTokens, 4}, DType::kFloat32, TensorRole::kWeight, 1},
+                  {"m", {kTokens}, DType::kFloat32, TensorRole::kWeight, 2},
+                  {"scale", {kTokens}, DType::kFloat32, TensorRole::kScratch, 1},
+                  {"inverse", {kTokens}, DType::kFloat32, TensorRole::kScratch, 2},
+                  {"x", {kTokens, kTokens}, DType::kFloat32, TensorRole::kInput, 0},
+                  {"y", {kTokens, kTokens}, DType::kFloat32, TensorRole::kScratch, 3},
+                  {"dx", {kTokens, kTokens}, DType::kFloat32, TensorRole::kOutput, 0},
+                  {"dm", {kTokens}, DType::kFloat32, TensorRole::kGradient, 2}};
+  list.ops = {{OpKind::kMagnitudeScale, MagnitudeAttributes{}, {0, 1, 2, 3}, {4, 5}},
+              {OpKind::kColumnScale, ColumnScaleAttributes{}, {6, 4}, {7}},
+              {OpKind::kColumnScaleBackward, NoAttributes{}, {6, 4, 5, 7}, {8, 9}}};
+  for (const OpProbe& probe : probes_of(list)) {
+    const OpList one = alone(probe, 16);
+    EXPECT_TRUE(validate(one).ok()) << validate(one);
+    // The lengths of a matrix's rows cost the same whatever the tokens.
+    EXPECT_EQ(probe.shape().rows, kTokens);
+    EXPECT_EQ(shape_of(one, one.ops[0], 16).rows, probe.op == 0 ? kTokens : 16);
+  }
+  EXPECT_EQ(shape_of(list, list.ops[0], 32).inner, 4);
+}
+
 TEST(OpShape, OfAProduct_NamesItsMatrix) {
   const OpList list = program();
   const OpShape shape = shape_of(list, list.ops[1], 32);

@@ -14,9 +14,9 @@ struct OpShape {
   DType dtype = DType::kFloat32;  // of the first floating operand
   std::uint8_t reads = 0;         // how many operands: addends, biases and optional gradients are work too
   std::uint8_t writes = 0;
-  std::int64_t rows = 0;     // tokens
+  std::int64_t rows = 0;     // tokens; DoRA's lengths: rows of w; encoded weights: elements
   std::int64_t columns = 0;  // products: N of w [N, K]; others: elements a token; cross-entropy and encoded weights: 0
-  std::int64_t inner = 0;    // products and cross-entropy: K; attention: tokens that it looks back over; else 0
+  std::int64_t inner = 0;    // products, cross-entropy: K; attention: tokens it looks back over; lengths: R; else 0
   std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
 
   auto operator<=>(const OpShape&) const = default;
