@@ -3,6 +3,7 @@
 // Thread rule: one mutex guards the account; figures from /proc are read anew at each call.
 #include "rondo/devices/host_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -147,6 +148,12 @@ Bytes program_memory() {
 
 HostMemoryUse process_memory() {
   return {proc_figure("/proc/self/status", "VmRSS:"), proc_figure("/proc/self/status", "VmHWM:")};
+}
+
+void reset_process_peak() {
+  ::malloc_trim(0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/clear_refs", "we"), &std::fclose);
+  if (file) std::fputs("5", file.get());
 }
 
 Bytes available_memory() { return proc_figure("/proc/meminfo", "MemAvailable:"); }

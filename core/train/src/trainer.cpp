@@ -89,6 +89,7 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
   first_peak_ = peak_flops(machine_, dtype(), devices::SpeedCache::of_user());
+  devices::reset_process_peak();  // what measuring took is no part of the run's peak
   light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -61,6 +62,19 @@ TEST(ProcessMemory, TouchedPages_Show) {
   EXPECT_GE(process_memory().now, before + 30_MiB);
   EXPECT_GE(process_memory().peak, process_memory().now);
   EXPECT_GT(available_memory(), 0U);
+}
+
+TEST(ProcessMemory, ResetPeak_BeginsWithWhatIsHeldNow) {
+  const Bytes held = process_memory().now;
+  {
+    auto buffer = allocate_host(64_MiB, "test");
+    ASSERT_TRUE(buffer.ok());
+    std::fill_n(buffer->view().host(), 64_MiB, std::byte{1});
+  }
+  EXPECT_GE(process_memory().peak, held + 60_MiB);
+  if (::access("/proc/self/clear_refs", W_OK) != 0) GTEST_SKIP() << "the system does not let one";
+  reset_process_peak();
+  EXPECT_LE(process_memory().peak, held + 30_MiB);
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ std::map<std::string, HostMemoryUse> host_memory_account();
 /// Resident memory of this process and its high-water mark (VmRSS, VmHWM), in bytes.
 HostMemoryUse process_memory();
 
+/// Gives unused memory back and begins the high-water mark anew, where the system lets one (Linux's clear_refs).
+void reset_process_peak();
+
 /// Of the resident memory: the program itself and its shared libraries, in bytes.
 Bytes program_memory();
 
