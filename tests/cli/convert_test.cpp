@@ -36,6 +36,31 @@ TEST(Merge, Model_AnswersAsBaseWithAdapter) {
   }
 }
 
+TEST(Merge, Dora_TrainsResumesMergesAndIsNoGgufAdapter) {
+  const Workspace workspace;
+  const Words dora = {"--output_dir=adapter", "--use_dora", "--lora_dropout=0.1", "--lr=1e-2", "--save_steps=2"};
+  Words run = train(dora);
+  run.push_back("--max_steps=4");
+  const Outcome made = workspace.run(run);
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(workspace.read("adapter/adapter_config.json"), testing::HasSubstr("\"use_dora\": true"));
+  EXPECT_THAT(workspace.read("adapter/adapter_model.safetensors"), testing::HasSubstr(".lora_magnitude_vector\""));
+  const std::string whole = workspace.read("adapter/adapter_model.safetensors");
+  workspace.remove("adapter/checkpoint-4");
+  run.push_back("--resume_from_checkpoint=true");
+  const Outcome resumed = workspace.run(run);
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(workspace.read("adapter/adapter_model.safetensors"), whole);
+  ASSERT_EQ(workspace.run(merge()).status, 0);
+  const double alone = eval_loss(workspace, {"--model=model"});
+  const double adapted = eval_loss(workspace, {"--model=model", "--adapter_name_or_path=adapter"});
+  EXPECT_GT(alone - adapted, 1e-2);
+  EXPECT_NEAR(eval_loss(workspace, {"--model=merged"}), adapted, 1e-5 * adapted);
+  const Outcome exported = workspace.run({"export", "--adapter_name_or_path=adapter", "--output=a.gguf"});
+  EXPECT_EQ(exported.status, 2);
+  EXPECT_THAT(exported.err, testing::HasSubstr("use_dora: the format has no place for magnitudes; merge the adapter"));
+}
+
 TEST(Merge, OutputFolderWithFiles_IsLeftAsItIs) {
   const Workspace workspace;
   make_adapter(workspace);

@@ -73,6 +73,25 @@ TEST(Validate, GradientAddedTwice_Passes) {
   EXPECT_THAT(complaint(list), HasSubstr("tensor 'db' is bf16, expected fp32"));
 }
 
+TEST(Validate, MagnitudesInBf16_AreNamed) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId w = tensor(list, "w", {6, 8}, DType::kBfloat16, TensorRole::kWeight);
+  const TensorId a = tensor(list, "a", {3, 8}, DType::kBfloat16, TensorRole::kWeight);
+  const TensorId b = tensor(list, "b", {6, 3}, DType::kBfloat16, TensorRole::kWeight);
+  const TensorId m = tensor(list, "m", {6}, DType::kFloat32, TensorRole::kWeight);
+  const TensorId scale = tensor(list, "scale", {6}, DType::kFloat32, TensorRole::kOutput);
+  const TensorId inverse = tensor(list, "inverse", {6}, DType::kFloat32, TensorRole::kOutput);
+  list.ops.push_back({OpKind::kMagnitudeScale, MagnitudeAttributes{2.0F}, {w, a, b, m}, {scale, inverse}});
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+  EXPECT_EQ(cost_of(list, 1).flops, 2.0 * 6 * 8 * (3 + 1));
+  list.tensors[m].dtype = DType::kBfloat16;
+  EXPECT_THAT(complaint(list), HasSubstr("op 0 (magnitude_scale): tensor 'm' is bf16, expected fp32"));
+  list.tensors[m].dtype = DType::kFloat32;
+  list.tensors[b].shape = {6, 4};
+  EXPECT_THAT(complaint(list), HasSubstr("tensor 'b' has shape [6, 4], expected [6, 3]"));
+}
+
 TEST(Validate, WriteToAWeight_IsNamed) {
   OpList list = chain_of_adds(16, 8, 2);
   list.tensors[1].role = TensorRole::kWeight;
