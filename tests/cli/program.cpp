@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <filesystem>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -25,7 +26,7 @@ std::string slurp(const std::string& path) {
 
 Process::Process(const std::vector<std::string>& arguments, const std::string& folder, const std::string& input) {
   // Speeds are remembered for the tests alone, and measured once for all of them.
-  ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "/rondo_cli_cache").c_str(), /*overwrite=*/0);
+  ::setenv("XDG_CACHE_HOME", (std::filesystem::temp_directory_path() / "rondo_cli_cache").c_str(), /*overwrite=*/0);
   // Runs of tests are not in the user's list.
   ::setenv("RONDO_RUNS_DB", "none", /*overwrite=*/0);
   static std::atomic<int> count = 0;
