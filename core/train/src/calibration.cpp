@@ -94,10 +94,11 @@ bool is_complete(const DeviceProfile& profile, const devices::DeviceCaps& caps, 
 
 /// `measured` where it says something, else `estimate`.
 DeviceProfile merged(DeviceProfile estimate, const DeviceProfile& measured) {
+  for (auto& entry : estimate.flops) entry.second *= estimate.efficiency;
+  estimate.efficiency = 1;
   for (const auto& [dtype, flops] : measured.flops) {
     if (flops > 0) estimate.flops[dtype] = flops;
   }
-  estimate.efficiency = 1;
   if (measured.memory_bandwidth > 0) estimate.memory_bandwidth = measured.memory_bandwidth;
   if (measured.link_up <= 0 || measured.link_down <= 0) return estimate;
   estimate.link_up = measured.link_up;
