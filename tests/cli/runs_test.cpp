@@ -37,11 +37,12 @@ class RunList : public testing::Test {
   Words long_run(const char* folder) const {
     return train({std::string("--output_dir=") + folder, "--max_steps=100000", "--save_steps=0"});
   }
+  /// A step is shown before it is in the store: with the third on the screen, two are.
   static void wait_for_steps(const Process& process) {
-    for (int i = 0; i < 30000 && process.err().find("step 2/") == std::string::npos; ++i) {
+    for (int i = 0; i < 30000 && process.err().find("step 3/") == std::string::npos; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    ASSERT_THAT(process.err(), HasSubstr("step 2/"));
+    ASSERT_THAT(process.err(), HasSubstr("step 3/"));
   }
 
   const Workspace workspace_;

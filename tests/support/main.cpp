@@ -8,7 +8,7 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
-  std::string folder = testing::TempDir() + "/rondo_test_XXXXXX";
+  std::string folder = std::filesystem::path(testing::TempDir()) / "rondo_test_XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) {
     std::perror(folder.c_str());
     return 1;

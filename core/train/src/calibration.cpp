@@ -146,15 +146,15 @@ std::shared_ptr<const OpRates> rates_of(const devices::Speeds& speeds, double sl
   return rates.empty() ? nullptr : std::make_shared<const OpRates>(std::move(rates));
 }
 
-void take_speeds(const devices::Speeds& speeds, double slower, devices::PoolMember& member,
-                 partition::DeviceShape& shape) {
-  const auto profile = devices::profile_of(*member.device, speeds);
-  if (!profile) return;
-  member.profile = merged(member.profile, *profile);
-  for (auto& [dtype, flops] : member.profile.flops) flops /= slower;
-  member.profile.memory_bandwidth /= slower;
-  shape.profile = member.profile;
-  shape.rates = rates_of(speeds, slower);
+void take_speeds(const devices::Speeds& speeds, double slower, std::size_t i, Machine& machine) {
+  const devices::PoolMember& member = machine.pool[i];
+  const auto known = devices::profile_of(*member.device, speeds);
+  if (!known) return;
+  DeviceProfile profile = merged(member.profile, *known);
+  for (auto& [dtype, flops] : profile.flops) flops /= slower;
+  profile.memory_bandwidth /= slower;
+  machine.set_profile(i, profile);
+  machine.shape.devices[i].rates = rates_of(speeds, slower);
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
       static_cast<double>(std::max<std::ptrdiff_t>(std::ranges::count_if(machine.pool, shares_host), 1));
   std::map<std::string, devices::Speeds> known_by_device;  // several members may be one
   for (std::size_t i = 0; i < machine.pool.size(); ++i) {
-    devices::PoolMember& member = machine.pool[i];
+    const devices::PoolMember& member = machine.pool[i];
     if (!is_real(member)) continue;
     const DeviceKey key = DeviceKey::of(*member.device);
     const auto [entry, fresh] = known_by_device.try_emplace(key.device + key.driver);
@@ -193,7 +193,7 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
         }
       }
     }
-    take_speeds(speeds, shares_host(member) ? on_host : 1.0, member, machine.shape.devices[i]);
+    take_speeds(speeds, shares_host(member) ? on_host : 1.0, i, machine);
   }
   return measures;
 }

@@ -256,8 +256,19 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
   return open;
 }
 
+void Machine::set_profile(std::size_t i, devices::DeviceProfile profile) {
+  partition::DeviceShape& device = shape.devices[i];
+  const devices::DeviceCaps& caps = pool[i].device->caps();
+  if (!caps.unified_memory && caps.does_arithmetic) {
+    device.pinned_bytes = transfer::TransferEngine::pinned_bytes(schedule::link_options(profile, true, verifies));
+  }
+  pool[i].profile = profile;
+  device.profile = std::move(profile);
+}
+
 absl::StatusOr<Machine> open_machine(const Config& config) {
   Machine machine;
+  machine.verifies = config.verify_transfers;
   machine.threads = std::make_unique<devices::ThreadPool>(config.threads);
   RONDO_ASSIGN_OR_RETURN(machine.pool, devices::open_pool({config.devices, config.memory_limit}, *machine.threads));
   const devices::DType dtype = dtype_of(config.dtype);
@@ -269,14 +280,10 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     machine.phantom = machine.phantom || !caps.does_arithmetic;
     partition::DeviceShape shape;
     shape.name = caps.name;
-    shape.profile = member.profile;
     shape.budget_bytes = caps.memory_bytes;
     shape.unified_memory = caps.unified_memory;
-    if (!caps.unified_memory && caps.does_arithmetic) {
-      shape.pinned_bytes =
-          transfer::TransferEngine::pinned_bytes(schedule::link_options(member.profile, true, config.verify_transfers));
-    }
     machine.shape.devices.push_back(std::move(shape));
+    machine.set_profile(machine.shape.devices.size() - 1, member.profile);
     if (machine.numerics_class.find(caps.numerics_class) == std::string::npos) {
       machine.numerics_class += (machine.numerics_class.empty() ? "" : "+") + caps.numerics_class;
     }
@@ -381,6 +388,7 @@ schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& ma
   parts.buckets = run.buckets;
   parts.recovery.machine = machine.shape;
   parts.recovery.request = run.request;
+  parts.recovery.verify_transfers = machine.verifies;
   return parts;
 }
 

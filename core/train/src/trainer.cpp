@@ -206,7 +206,6 @@ absl::Status Trainer::resume() {
 absl::Status Trainer::start() {
   schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.trace_spans = 1U << 16U;
-  parts.recovery.verify_transfers = config_.verify_transfers;
   parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);

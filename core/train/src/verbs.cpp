@@ -49,7 +49,6 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
-  parts.recovery.verify_transfers = config.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;
   double sum = 0;

@@ -70,7 +70,11 @@ struct Machine {
   devices::HostProfile host;
   partition::MachineShape shape;
   bool phantom = false;  // a pool that does no arithmetic
+  bool verifies = false;
   std::string numerics_class;
+
+  /// What member `i` can do, for the executor and for the plan.
+  void set_profile(std::size_t i, devices::DeviceProfile profile);
 };
 absl::StatusOr<Machine> open_machine(const Config& config);
 
