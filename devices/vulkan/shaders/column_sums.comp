@@ -1,7 +1,8 @@
-// Sums of a block of rows, column by column: of dy (the gradient of a bias), of x r dy with an r a row (that of a norm's
-// weight), or of x dy times an r a column (that of a scale of columns).
+// Sums of a block of rows, column by column: of dy (the gradient of a bias), of x r dy with an r a row (that of a
+// norm's weight), or of x dy times an r a column (that of a scale of columns).
 //
-// slots: dy, x, r [rows] or [width], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column and block.
+// slots: dy, x, r [rows] or [width], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column
+// and block.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

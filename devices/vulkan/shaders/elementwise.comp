@@ -1,7 +1,7 @@
 // Ops on elements alone: addition, gated activation and its gradient, dropout, zeros.
 //
-// slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that; what
-// is dropped is 0, or itself with `rest`.
+// slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that;
+// what is dropped is 0, or itself with `rest`.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
