@@ -1,8 +1,8 @@
 // The few numbers of an op that decide how long a device takes: what measured times are kept under.
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 #include "rondo/devices/op.h"
 
@@ -19,7 +19,12 @@ struct OpShape {
   std::int64_t inner = 0;    // products, cross-entropy: K; attention: tokens it looks back over; lengths: R; else 0
   std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
 
-  auto operator<=>(const OpShape&) const = default;
+  bool operator==(const OpShape&) const = default;
+  bool operator<(const OpShape& other) const {
+    return std::tie(kind, dtype, reads, writes, rows, columns, inner, heads) <
+           std::tie(other.kind, other.dtype, other.reads, other.writes, other.rows, other.columns, other.inner,
+                    other.heads);
+  }
 };
 
 /// `sequence_length`: as in cost_of().

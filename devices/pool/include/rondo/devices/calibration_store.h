@@ -11,12 +11,12 @@
 // anew. Several processes may use the file at once; an object is used by one thread.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "rondo/devices/device.h"
@@ -49,7 +49,12 @@ struct SpeedKey {
   static SpeedKey of(const OpShape& shape);
   /// Nothing when it is no op.
   std::optional<OpShape> shape() const;
-  auto operator<=>(const SpeedKey&) const = default;
+  bool operator==(const SpeedKey&) const = default;
+  bool operator<(const SpeedKey& other) const {
+    return std::tie(what, dtype, reads, writes, rows, columns, inner, heads) <
+           std::tie(other.what, other.dtype, other.reads, other.writes, other.rows, other.columns, other.inner,
+                    other.heads);
+  }
 };
 
 struct Speed {
