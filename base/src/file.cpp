@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "rondo/base/atomic_file.h"
@@ -73,11 +73,14 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release_pages(std::span<const std::byte> range) const {
+  // std::less orders pointers into different objects, which `<` need not.
+  constexpr std::less<const std::byte*> kBefore;
+  const std::byte* const last = data_ + size_;
+  if (range.empty() || kBefore(range.data(), data_) || kBefore(last, range.data() + range.size())) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto first = static_cast<std::size_t>(range.data() - data_);  // the mapping begins at a page
   const std::size_t begin = first / page * page;
-  const std::size_t end = std::min<std::size_t>(round_up(first + range.size(), page), round_up(size_, page));
-  if (!range.empty()) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  ::madvise(const_cast<std::byte*>(data_) + begin, first + range.size() - begin, MADV_DONTNEED);
 }
 
 absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {

@@ -2,8 +2,11 @@
 #include "rondo/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "rondo/base/units.h"
 
@@ -43,6 +46,36 @@ TEST(MappedFile, Contents_AreTheFiles) {
   ASSERT_TRUE(file.ok());
   const MappedFile moved = *std::move(file);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(moved.bytes().data()), moved.bytes().size()), "hello");
+}
+
+TEST(MappedFile, ReleasedPagesOfAnotherOwner_KeepTheirContents) {
+  const auto folder = fresh_folder("rondo_map3");
+  std::ofstream(folder / "a") << std::string(100, 'a');
+  // Two files with memory mapped between them: mappings are laid out in order, downwards on Linux.
+  const auto first = MappedFile::open(folder / "a");
+  constexpr std::size_t kBetween = 1U << 20U;
+  void* const between = ::mmap(nullptr, kBetween, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(between, MAP_FAILED);
+  std::memset(between, 'b', kBetween);
+  const auto second = MappedFile::open(folder / "a");
+  ASSERT_TRUE(first.ok() && second.ok());
+  first->release_pages(second->bytes());
+  second->release_pages(first->bytes());
+  first->release_pages({static_cast<const std::byte*>(between), kBetween});
+  const std::string_view kept(static_cast<const char*>(between), kBetween);
+  EXPECT_EQ(kept.find_first_not_of('b'), std::string_view::npos);
+  ::munmap(between, kBetween);
+}
+
+TEST(MappedFile, ReleasedPages_ComeFromTheFileAgain) {
+  const auto folder = fresh_folder("rondo_map4");
+  std::ofstream(folder / "a") << std::string(10000, 'a');
+  const auto file = MappedFile::open(folder / "a");
+  ASSERT_TRUE(file.ok());
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  ASSERT_EQ(text, std::string(10000, 'a'));
+  file->release_pages(file->bytes().subspan(4000, 5000));
+  EXPECT_EQ(text, std::string(10000, 'a'));
 }
 
 TEST(FormatBytes, Units_AreBinary) {

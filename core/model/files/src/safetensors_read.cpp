@@ -113,8 +113,7 @@ const TensorView* TensorFiles::find(const std::string& name) const {
 }
 
 void TensorFiles::release(const TensorView& tensor) const {
-  // The call concerns addresses only: any mapping can pass it on.
-  if (!files_.empty() && !tensor.data.empty()) files_.front()->release_pages(tensor.data);
+  for (const auto& file : files_) file->release_pages(tensor.data);  // those that do not hold it leave it alone
 }
 
 }  // namespace rondo::model
