@@ -114,6 +114,7 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
       return resource_exhausted("host memory for {}: {} asked ({} bytes), {} available: {}", purpose,
                                 format_bytes(size), size, format_bytes(available_memory()), std::strerror(errno));
     }
+    ::madvise(data, rounded, MADV_HUGEPAGE);  // neighbouring mappings become one: small buffers gain as well
     return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), rounded, purpose));
   }
   void* data = std::aligned_alloc(kAlignment, rounded);

@@ -24,11 +24,13 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
     updated_.push_back(layer.trained_parameters > 0 ? updated : 0);
     has_backward_.push_back(layer.has_backward);
   }
+  all_updated_ = updated;
   if (machine.host.memory_bandwidth > 0) {
     norm_ = 4.0 * static_cast<double>(work.trained_parameters) / machine.host.memory_bandwidth;
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const DeviceShape& device = machine.devices[i];
+    on_host_.push_back(device.on_host);
     if (device.unified_memory) continue;
     // Somewhere between everybody copying at once and nobody else; the same whoever else is in the pool.
     const double part = device.profile.root.empty() || bound_ ? 1.0 : 1.5;
@@ -75,7 +77,8 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   // Weights may stay on the device: then a visit brings none.
   const double weights =
       bound_ ? 0 : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
-  const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated_[slot.last_layer]);
+  const double updated = on_host_[slot.device] ? all_updated_ : updated_[slot.last_layer];
+  const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated);
   device.up_free = arrived + (bound_ ? 0 : count * in);
   device.up_load += weights + count * in;
   const double pace = bound_ ? std::max(slot.seconds, in) : std::max({slot.seconds, in, out});

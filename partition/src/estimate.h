@@ -63,6 +63,8 @@ class StepEstimate {
   std::vector<double> weights_;    // [i]: bytes of layers below i
   std::vector<double> gradients_;  // likewise
   std::vector<double> updated_;    // by layer: when its weights are published
+  double all_updated_ = 0;
+  std::vector<bool> on_host_;  // by device
   std::vector<bool> has_backward_;
   std::vector<std::uint32_t> covers_;  // by cut: index of the forward visit of this round that gives it out
   std::vector<DeviceState> devices_;

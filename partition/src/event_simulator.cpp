@@ -47,6 +47,9 @@ EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const 
       versions_(model.layers.size(), 0) {
   const double gradients = 4.0 * static_cast<double>(work.trained_parameters);
   if (machine.host.memory_bandwidth > 0) norm_seconds_ = gradients / machine.host.memory_bandwidth;
+  for (LayerIndex layer = 0; layer < model.layers.size(); ++layer) {
+    if (model.layers[layer].trained_parameters > 0) last_trained_ = layer;
+  }
   describe(plan);
 }
 
@@ -253,8 +256,10 @@ void EventSimulator::prefetch(DeviceIndex index) {
     if (step >= steps_begun_ || device.visits_retired + 1 < device.prefetch_visit) return;
     const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
     const LayerIndex layer = visit.slot->first_layer + device.prefetch_layer;
-    const bool trained = model_.layers[layer].trained_parameters > 0;
-    if (trained && versions_[layer] + staleness_ < step + 1) return;
+    const bool on_host = machine_.devices[index].on_host;
+    const LayerIndex updated = on_host ? last_trained_ : layer;
+    const bool trained = model_.layers[updated].trained_parameters > 0;
+    if (trained && versions_[updated] + staleness_ < step + 1) return;
     const double bytes = visit.weight_bytes[device.prefetch_layer];
     device.prefetching = true;
     if (links_.seconds_alone(links_.up(index), bytes) > 0) {

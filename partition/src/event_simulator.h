@@ -176,6 +176,7 @@ class EventSimulator {
   LayerIndex first_layer_on_disk_ = kNoLayer;
   std::uint32_t update_ = 0;
   LayerIndex update_layer_ = 0;
+  LayerIndex last_trained_ = 0;  // in model order
   bool updating_ = false;
   std::vector<std::uint32_t> versions_;  // by layer: updates applied
   double norm_seconds_ = 0;

@@ -25,11 +25,6 @@ using partition::OpRates;
 constexpr double kSeconds = 1.5;  // of measuring a device
 constexpr double kNearRows = 2;   // a rate holds for so many times the tokens, and as many fewer
 
-/// Members that compute with the host's processor: they take turns.
-bool shares_host(const devices::PoolMember& member) {
-  return !member.described && member.device->caps().unified_memory && member.device->caps().does_arithmetic;
-}
-
 bool is_real(const devices::PoolMember& member) { return !member.described && member.device->caps().does_arithmetic; }
 
 /// The programs of a model's layers, as describe_model() counts their costs.
@@ -166,8 +161,9 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
   bool measures = false;
   const Programs programs(model, lengths);
   const std::vector<devices::OpProbe> probes = programs.probes();
-  const auto on_host =
-      static_cast<double>(std::max<std::ptrdiff_t>(std::ranges::count_if(machine.pool, shares_host), 1));
+  // Members that compute with the host's processor take turns.
+  const auto on_host = static_cast<double>(
+      std::max<std::ptrdiff_t>(std::ranges::count_if(machine.pool, &devices::PoolMember::on_host), 1));
   std::map<std::string, devices::Speeds> known_by_device;  // several members may be one
   for (std::size_t i = 0; i < machine.pool.size(); ++i) {
     const devices::PoolMember& member = machine.pool[i];
@@ -193,7 +189,7 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
         }
       }
     }
-    take_speeds(speeds, shares_host(member) ? on_host : 1.0, i, machine);
+    take_speeds(speeds, member.on_host() ? on_host : 1.0, i, machine);
   }
   return measures;
 }
@@ -205,7 +201,7 @@ ProgramWatch::ProgramWatch(const model::Architecture& model, const PlannedRun& r
   for (const std::size_t i : used) {
     const devices::PoolMember& member = machine.pool[i];
     // Who shares the host's processor with others shows what they leave it, not what it can do.
-    if (is_real(member) && (!shares_host(member) || used.size() == 1)) {
+    if (is_real(member) && (!member.on_host() || used.size() == 1)) {
       members_.push_back({i, member.device->caps().name, 0, {}});
     }
   }

@@ -282,6 +282,7 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     shape.name = caps.name;
     shape.budget_bytes = caps.memory_bytes;
     shape.unified_memory = caps.unified_memory;
+    shape.on_host = member.on_host();
     machine.shape.devices.push_back(std::move(shape));
     machine.set_profile(machine.shape.devices.size() - 1, member.profile);
     if (machine.numerics_class.find(caps.numerics_class) == std::string::npos) {

@@ -7,11 +7,6 @@
 namespace rondo::train {
 namespace {
 
-/// A real device that computes with the host's processor.
-bool is_host(const devices::PoolMember& member) {
-  return !member.described && member.device->caps().unified_memory && member.device->caps().does_arithmetic;
-}
-
 double remembered(const devices::Device& device, devices::DType dtype, devices::CalibrationStore& store) {
   const auto known = devices::profile_of(device, store.find(devices::DeviceKey::of(device)));
   if (!known) return 0;
@@ -45,7 +40,7 @@ double peak_flops(const Machine& machine, devices::DType dtype, devices::Calibra
       peak += member.profile.speed(dtype);
     } else if (member.described) {
       peak += profile;
-    } else if (!is_host(member)) {
+    } else if (!member.on_host()) {
       const double known = remembered(*member.device, dtype, store);
       peak += known > 0 ? known : profile;
     } else if (host <= 0) {

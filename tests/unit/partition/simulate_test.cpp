@@ -58,6 +58,16 @@ TEST(Simulate, SlowOptimizer_NextStepWaitsLayerByLayer) {
   EXPECT_NEAR(prediction.step_seconds, 6 + 8 * 0.001 * 5, 1e-6);
 }
 
+TEST(Simulate, SlowOptimizerOnTheDevicesProcessor_WholeStepWaits) {
+  Scene scene = make_scene(4, 8);
+  add_device(scene, 1e12);
+  scene.machine.devices[0].on_host = true;
+  const Plan plan = single_layers(scene, 1, 0.001);
+  scene.machine.host.optimizer_parameters_per_second = 1e6;  // a second a layer, six layers
+  const Prediction prediction = simulate(plan, scene.model, scene.work, scene.machine, 3).prediction;
+  EXPECT_NEAR(prediction.step_seconds, 6 + 8 * 0.001 * static_cast<double>(plan.slots.size()), 1e-6);
+}
+
 /// Two devices that copy much and compute nothing.
 Scene copying_scene() {
   Scene scene = make_scene(4, 8);

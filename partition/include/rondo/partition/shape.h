@@ -87,6 +87,7 @@ struct DeviceShape {
   devices::DeviceProfile profile;
   Bytes budget_bytes = 0;       // what the plan may use of it
   bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
+  bool on_host = false;         // computes with the processor that the optimizer needs: first the updates, then a step
   Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
   Bytes pinned_bytes = 0;       // of host memory, where it has slots: what its transfers pass through
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the

@@ -17,6 +17,9 @@ struct PoolMember {
   std::unique_ptr<Device> device;
   DeviceProfile profile;   // a described card's entry; of real devices the backend's estimate
   bool described = false;  // the profile is a card's entry, nothing to be measured
+
+  /// A real device that computes with the host's processor.
+  bool on_host() const { return !described && device->caps().unified_memory && device->caps().does_arithmetic; }
 };
 
 struct PoolOptions {
