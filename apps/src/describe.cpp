@@ -45,7 +45,10 @@ std::string memory_text(const NamedTables& tables) {
 std::string memory_tables(const NamedTables& tables) {
   NamedTables devices;
   NamedTables host;
-  for (const auto& table : tables) (table.first == "host" ? host : devices).push_back(table);
+  for (const auto& table : tables) {
+    const bool of_host = table.first == "host" || table.first == "disk";
+    (of_host ? host : devices).push_back(table);
+  }
   std::string text = "memory\n";
   if (!devices.empty()) text += memory_text(devices);
   if (!host.empty()) text += memory_text(host);
@@ -183,6 +186,7 @@ std::string describe_plan(const partition::Plan& plan) {
     if (device.unused_because.empty()) tables.emplace_back(device.name, device.memory);
   }
   tables.emplace_back("host", plan.host);
+  if (plan.disk_bytes > 0) tables.emplace_back("disk", plan.disk);
   text += memory_tables(tables);
   rows = {{"slot", "phase", "layers", "device", "round", "a microbatch"}};
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {

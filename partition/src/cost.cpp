@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "disk_choice.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/plan.h"
 
@@ -86,8 +87,6 @@ MemoryTable device_memory(const ModelShape& model, const Workload& work, const D
   return table;
 }
 
-namespace {
-
 void move_to_disk(const ModelShape& model, LayerIndex first, MemoryTable& table) {
   std::uint64_t parameters = 0;
   Bytes moments = 0;
@@ -103,8 +102,6 @@ void move_to_disk(const ModelShape& model, LayerIndex first, MemoryTable& table)
   table.emplace_back("disk buffers", model.disk_buffer_bytes);
 }
 
-}  // namespace
-
 double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
                       LayerIndex first_layer_on_disk) {
   const LayerShape& shape = model.layers[layer];
@@ -113,28 +110,13 @@ double update_seconds(const ModelShape& model, const devices::HostProfile& host,
   return std::max(seconds, 2.0 * static_cast<double>(shape.state_disk_bytes) / host.disk_bandwidth);
 }
 
-Bytes disk_bytes_from(const ModelShape& model, LayerIndex first) {
-  Bytes bytes = 0;
-  for (LayerIndex i = first; i < model.layers.size(); ++i) bytes += model.layers[i].state_disk_bytes;
-  return bytes;
-}
-
-LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host) {
-  if (total_of(host) <= machine.host_budget_bytes || machine.disk_budget_bytes == 0) return kNoLayer;
-  for (auto first = static_cast<LayerIndex>(model.layers.size()); first-- > 0;) {
-    if (disk_bytes_from(model, first) > machine.disk_budget_bytes) return 0;
-    MemoryTable table = host;
-    move_to_disk(model, first, table);
-    if (total_of(table) <= machine.host_budget_bytes) return first;
-  }
-  return 0;
-}
-
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
-                        LayerIndex first_layer_on_disk) {
+                        LayerIndex first_layer_on_disk, std::uint32_t boundary_buffers) {
   MemoryTable table(model.host_bytes.begin(), model.host_bytes.end());
-  table.emplace_back("boundaries", layout_boundaries(model, slots, rounds, work.staleness).bytes(work));
+  table.emplace_back(kBoundaries, boundary_buffers > 0
+                                      ? BoundaryLayout::buffer_bytes(work, boundary_buffers)
+                                      : layout_boundaries(model, slots, rounds, work.staleness).bytes(work));
   table.emplace_back("batches", work.batch_bytes * work.microbatches * (1 + work.staleness));
   Bytes staging = 0;
   Bytes pinned = 0;

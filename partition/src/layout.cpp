@@ -6,6 +6,8 @@
 namespace rondo::partition {
 namespace {
 
+constexpr Bytes kDiskBlock = 4096;  // as offload::kDiskBlock
+
 Bytes aligned(Bytes bytes) { return round_up(bytes, kAlignment); }
 
 class Carver {
@@ -153,8 +155,50 @@ std::optional<Bytes> resident_offset(const ModelShape& model, const std::vector<
   return std::nullopt;
 }
 
-Bytes BoundaryLayout::bytes(const Workload& work) const {
-  return (activation_cuts.size() + gradient_cuts.size()) * microbatches * rounds * work.boundary_bytes;
+std::uint64_t BoundaryLayout::places() const {
+  return (activation_cuts.size() + gradient_cuts.size()) * std::uint64_t{microbatches} * rounds;
+}
+
+Bytes BoundaryLayout::bytes(const Workload& work) const { return places() * work.boundary_bytes; }
+
+Bytes BoundaryLayout::buffer_bytes(const Workload& work, std::uint32_t buffers) {
+  return buffers * boundary_stride(work) + kDiskBlock;
+}
+
+Bytes BoundaryLayout::disk_bytes(const Workload& work) const { return places() * boundary_stride(work); }
+
+Bytes boundary_stride(const Workload& work) { return round_up(work.boundary_bytes, kDiskBlock); }
+
+std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelShape& model,
+                                     const std::vector<Slot>& slots) {
+  constexpr std::uint32_t kMoving = 8;
+  std::size_t cuts = 1;
+  std::set<DeviceIndex> used;
+  for (const Slot& slot : slots) {
+    cuts = std::max(cuts, slot.phase == SlotPhase::kForward ? published_cuts(slot, slots).size()
+                                                            : std::size_t{sends_gradient(model, slot)});
+    used.insert(slot.device);
+  }
+  std::size_t workers = 0;
+  for (const DeviceIndex device : used) workers += machine.devices[device].unified_memory ? 2U : 1U;
+  return static_cast<std::uint32_t>(workers * 2 * (2 + cuts)) + kMoving;
+}
+
+BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
+  BoundaryReaders readers;
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].round != round || slots[i].first_layer != cut) continue;
+    (slots[i].phase == SlotPhase::kBackward ? readers.backward : readers.forward) = i;
+  }
+  return readers;
+}
+
+std::uint32_t gradient_reader(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    const bool reads = slots[i].phase == SlotPhase::kBackward && slots[i].last_layer + 1 == cut;
+    if (slots[i].round == round && reads) return i;
+  }
+  return kNoSlot;
 }
 
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,

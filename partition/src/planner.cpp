@@ -217,7 +217,10 @@ class Planner {
         if (key.empty() || !seen.insert(std::move(key)).second) continue;
         Plan plan = plan_of(candidate.slots, rounds, keep);
         const absl::Status fits = fill_memory(plan);
-        if (fits.ok()) candidates.push_back(std::move(candidate));
+        if (fits.ok()) {
+          if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, disk_seconds(plan));
+          candidates.push_back(std::move(candidate));
+        }
         if (!fits.ok() && refusal_.ok()) refusal_ = fits;
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
         // do not fit together, smaller ones are tried.
@@ -338,6 +341,7 @@ class Planner {
       return false;
     }
     keep_resident(plan);
+    plan.disk_traffic = disk_traffic(plan, model_, work_);
     const Simulation simulation = predict(plan);
     plan.predicted = simulation.prediction;
     for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
@@ -398,10 +402,14 @@ class Planner {
   absl::Status fill_memory(Plan& plan) const {
     plan.devices.clear();
     plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
-    plan.first_layer_on_disk = choose_disk_layers(model_, machine_, plan.host);
-    plan.disk_bytes = disk_bytes_from(model_, plan.first_layer_on_disk);
+    const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
+    plan.first_layer_on_disk = choice.first_layer;
+    plan.boundary_buffers = choice.boundary_buffers;
+    plan.disk = disk_memory(plan, model_, work_);
+    plan.disk_bytes = total_of(plan.disk);
     if (plan.disk_bytes > 0) {
-      plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk);
+      plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk,
+                              plan.boundary_buffers);
     }
     plan.host_peak_bytes = total_of(plan.host);
     for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
@@ -424,9 +432,22 @@ class Planner {
           "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
           "reduction_group{}",
           format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes),
-          machine_.disk_budget_bytes > 0 ? "" : ", or name a folder on a disk with nvme_path");
+          machine_.disk_budget_bytes > 0 ? what_the_disk_lacks(plan) : ", or name a folder on a disk with nvme_path");
     }
     return absl::OkStatus();
+  }
+
+  std::string what_the_disk_lacks(const Plan& plan) const {
+    const Bytes boundaries = layout_boundaries(model_, plan.slots, plan.rounds, work_.staleness).disk_bytes(work_);
+    const Bytes all = disk_bytes_from(model_, 0) + boundaries;
+    if (all <= machine_.disk_budget_bytes) return {};
+    return fmt::format(", or free space in nvme_path, where state and boundaries take {} and {} may be used",
+                       format_bytes(all), format_bytes(machine_.disk_budget_bytes));
+  }
+
+  double disk_seconds(const Plan& plan) const {
+    const double bandwidth = machine_.host.disk_bandwidth;
+    return bandwidth > 0 ? static_cast<double>(disk_traffic(plan, model_, work_).total()) / bandwidth : 0;
   }
 
   /// What memory is left holds weights that then need not come again.

@@ -32,6 +32,11 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
     const std::size_t first = last / 2;
     prediction.step_seconds = (times[last].committed - times[first].committed) / static_cast<double>(last - first);
   }
+  // The disk's requests are asynchronous and known beforehand: they cost time when a step has too little for them.
+  if (plan.boundary_buffers > 0 && machine.host.disk_bandwidth > 0) {
+    prediction.step_seconds =
+        std::max(prediction.step_seconds, static_cast<double>(plan.disk_traffic.total()) / machine.host.disk_bandwidth);
+  }
   if (prediction.step_seconds > 0) {
     prediction.tokens_per_second = work.mean_tokens * work.microbatches / prediction.step_seconds;
   }

@@ -107,16 +107,20 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
                                 format_bytes(machine.devices[i].budget_bytes));
     }
   }
-  const Bytes host =
-      total_of(host_memory(model, work, machine, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk));
+  if (plan.boundary_buffers > 0 && plan.boundary_buffers < least_boundary_buffers(machine, model, plan.slots)) {
+    return invalid_input("plan: {} buffers for the boundaries on disk, its slots need {}", plan.boundary_buffers,
+                         least_boundary_buffers(machine, model, plan.slots));
+  }
+  const Bytes host = total_of(host_memory(model, work, machine, plan.slots, plan.rounds, plan.keep,
+                                          plan.first_layer_on_disk, plan.boundary_buffers));
   if (host > machine.host_budget_bytes) {
     return resource_exhausted("host memory: the plan needs {} and {} may be used", format_bytes(host),
                               format_bytes(machine.host_budget_bytes));
   }
-  const Bytes disk = disk_bytes_from(model, plan.first_layer_on_disk);
+  const Bytes disk = total_of(disk_memory(plan, model, work));
   if (disk != plan.disk_bytes) {
-    return invalid_input("plan: it says {} on disk, its layers come to {}", format_bytes(plan.disk_bytes),
-                         format_bytes(disk));
+    return invalid_input("plan: it says {} on disk, its layers and boundaries come to {}",
+                         format_bytes(plan.disk_bytes), format_bytes(disk));
   }
   if (disk > machine.disk_budget_bytes) {
     return resource_exhausted(

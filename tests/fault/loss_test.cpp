@@ -52,6 +52,29 @@ TEST_F(Losing, WithOneCpuLeft_TheCpuTakesOver) {
   }
 }
 
+TEST_F(Losing, WithBoundariesOnDisk_AnotherReadsThemAgain) {
+  job_.steps = steps_of(dataset_, {8, 8, 8});
+  for (const char* fail_at : {"error@compute:30", "error@up:40", "error@down:33", "hang@compute:60", "hang@down:20"}) {
+    for (const char* more : {"", ",cpu"}) {
+      Placement placement = pool({fail_at}, 1);
+      placement.devices += more;
+      placement.name += more;
+      placement.stages = one_layer_each(model_);
+      placement.microbatches_per_round = 0;
+      placement.boundaries_on_disk = 0;
+      SCOPED_TRACE(placement.name);
+      {
+        auto run = TinyRun::make(model_, job_, placement);
+        ASSERT_TRUE(run.ok()) << run.status();
+        ASSERT_TRUE((*run)->train(0).ok());
+        EXPECT_GT((*run)->executor().boundary_traffic().read, 0U) << "nothing came from the disk";
+      }
+      expect_lost_and_same(placement);
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(disk_folder()));
+}
+
 TEST_F(Losing, OneAfterTheOther_TheRunGoesOnToTheLast) {
   auto run = TinyRun::make(model_, job_, pool({"error@compute:20", "hang@down:20", "error@up:90"}, 1));
   ASSERT_TRUE(run.ok()) << run.status();

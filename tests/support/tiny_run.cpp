@@ -9,6 +9,7 @@
 #include <set>
 
 #include "rondo/base/status.h"
+#include "rondo/partition/layout.h"
 #include "rondo/schedule/shape.h"
 #include "rondo/train/checkpoint.h"
 #include "tiny_model.h"
@@ -96,9 +97,14 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
   work_.staleness = job_.staleness;
   RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
-  if (placement.disk_from) {
-    plan_.first_layer_on_disk = *placement.disk_from;
-    plan_.disk_bytes = partition::disk_bytes_from(shape_, *placement.disk_from);
+  if (placement.disk_from || placement.boundaries_on_disk) {
+    plan_.first_layer_on_disk = placement.disk_from.value_or(partition::kNoLayer);
+    if (placement.boundaries_on_disk) {
+      plan_.boundary_buffers =
+          partition::least_boundary_buffers(machine, shape_, plan_.slots) + *placement.boundaries_on_disk;
+    }
+    plan_.disk = partition::disk_memory(plan_, shape_, work_);
+    plan_.disk_bytes = partition::total_of(plan_.disk);
     machine.disk_budget_bytes = 1_GiB;
     RONDO_RETURN_IF_ERROR(partition::validate(plan_, shape_, work_, machine));
   }
@@ -114,9 +120,17 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   parts.threads = threads_.get();
   parts.optimizer = job_.optimizer;
   parts.host = machine.host;
+  parts.disk_folder = disk_folder();
   parts.buckets.assign(buckets.begin(), buckets.end());
   parts.trace_spans = placement.trace_spans;
-  if (placement.recover) parts.recovery.machine = machine;
+  if (placement.recover) {
+    parts.recovery.machine = machine;
+    // What is planned without lost devices must not find room for all boundaries either.
+    const Bytes needed =
+        partition::total_of(partition::host_memory(shape_, work_, machine, plan_.slots, plan_.rounds, plan_.keep,
+                                                   plan_.first_layer_on_disk, plan_.boundary_buffers));
+    if (placement.boundaries_on_disk) parts.recovery.machine.host_budget_bytes = needed;
+  }
   parts.recovery.request.keep = placement.keep;
   parts.recovery.request.microbatches_per_round = placement.microbatches_per_round;
   parts.recovery.hang_seconds = placement.hang_seconds;
@@ -130,6 +144,7 @@ absl::Status TinyRun::make_plan(const Placement& placement, const partition::Mac
     partition::PlanRequest request;
     request.keep = placement.keep;
     request.microbatches_per_round = placement.microbatches_per_round;
+    request.schedule = placement.schedule;
     RONDO_ASSIGN_OR_RETURN(plan_, partition::make_plan(shape_, work_, machine, request));
     return absl::OkStatus();
   }
@@ -193,6 +208,7 @@ Trace trace_of(const model::Architecture& model, const Job& job, const Placement
     trace.loss_sums.push_back(result->loss_sum);
     trace.norms.push_back(result->grad_norm);
   }
+  trace.boundary_traffic = (*run)->executor().boundary_traffic();
   trace.bytes = (*run)->bytes();
   return trace;
 }

@@ -45,13 +45,16 @@ struct Placement {
   std::optional<Stages> stages = std::nullopt;                    // none: the planner decides
   std::uint32_t microbatches_per_round = 0;                       // 0: one round, or as the planner decides
   std::optional<partition::LayerIndex> disk_from = std::nullopt;  // first layer whose state lies on disk
-  std::string memory_limit = "";                                  // "NAME=BYTES"
+  /// Boundaries on disk, behind so many working buffers more than the fewest possible.
+  std::optional<std::uint32_t> boundaries_on_disk = std::nullopt;
+  std::string memory_limit = "";  // "NAME=BYTES"
   std::uint32_t stays = 0;  // of stages written by hand: the weights of every n-th layer stay on their devices; 0: none
   std::size_t trace_spans = 0;
   bool recover = false;  // go on without devices that are lost
   double hang_seconds = 10;
   bool verify_transfers = false;
   bool ahead = false;  // at staleness 1: trace_of() begins a step before the one before it is finished
+  partition::Schedule schedule = partition::Schedule::kRoundPipe;  // of what the planner decides
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 
@@ -96,6 +99,7 @@ struct Trace {
   std::vector<double> loss_sums;
   std::vector<double> norms;
   std::string bytes;
+  offload::BoundaryTier::Stats boundary_traffic;
 };
 /// All steps of the job; a test fails where one does.
 Trace trace_of(const model::Architecture& model, const Job& job, const Placement& placement);

@@ -54,10 +54,17 @@ absl::StatusOr<std::unique_ptr<Crew>> Crew::make(const ExecutorParts& parts, con
 absl::Status Crew::prepare() {
   const partition::BoundaryLayout layout =
       partition::layout_boundaries(*own_parts_.shape, own_plan_.slots, own_plan_.rounds, own_parts_.work.staleness);
-  RONDO_ASSIGN_OR_RETURN(own_boundaries_,
-                         offload::ActivationStore::make({layout.activation_cuts, layout.gradient_cuts,
-                                                         layout.microbatches, own_parts_.work.boundary_bytes,
-                                                         own_parts_.parameters->phantom(), layout.rounds}));
+  offload::ActivationStoreOptions options;
+  options.activation_cuts = layout.activation_cuts;
+  options.gradient_cuts = layout.gradient_cuts;
+  options.microbatches = layout.microbatches;
+  options.boundary_bytes = own_parts_.work.boundary_bytes;
+  options.phantom = own_parts_.parameters->phantom();
+  options.rounds = layout.rounds;
+  options.buffers = own_plan_.boundary_buffers;
+  options.disk_folder = own_parts_.disk_folder;
+  options.disk_bandwidth = own_parts_.host.disk_bandwidth;
+  RONDO_ASSIGN_OR_RETURN(own_boundaries_, offload::ActivationStore::make(options));
   boundaries = own_boundaries_.get();
   const bool trains = own_parts_.model->first_backward_layer() < own_parts_.model->layers().size();
   for (const partition::Slot& slot : own_plan_.slots) {
@@ -114,6 +121,8 @@ bool Crew::end() {
         break;
     }
   }
+  // What is set aside may stay for long, but nothing on disk.
+  if (own_boundaries_ != nullptr) own_boundaries_->close();
   return free;
 }
 

@@ -158,6 +158,10 @@ class StepExecutor::Impl {
     for (const ExecutorDevice& member : parts_.devices) bytes.push_back(member.device->peak_bytes());
     return bytes;
   }
+  offload::BoundaryTier::Stats boundary_traffic() const {
+    const offload::BoundaryTier* tier = crew_ == nullptr ? nullptr : crew_->boundaries->tier();
+    return tier == nullptr ? offload::BoundaryTier::Stats{} : tier->stats();
+  }
   std::vector<const DeviceTrace*> traces() const {
     if (crew_ == nullptr) return {};
     const std::vector<DeviceTrace*> traces = crew_->traces();
@@ -539,6 +543,7 @@ absl::Status StepExecutor::update_status() const { return impl_->update_status()
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
 void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }
+offload::BoundaryTier::Stats StepExecutor::boundary_traffic() const { return impl_->boundary_traffic(); }
 void StepExecutor::abandon() { impl_->abandon(); }
 std::uint64_t StepExecutor::retries() const { return impl_->retries(); }
 std::vector<partition::DeviceIndex> StepExecutor::lost_devices() const { return impl_->lost_devices(); }

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/offload/activation_store.h"
 #include "rondo/offload/gradient_home.h"
+#include "rondo/partition/layout.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/transfer/engine.h"
 #include "slot_runner.h"
@@ -120,6 +122,7 @@ class Worker {
     partition::Slot slot;
     partition::WorkspaceLayout layout;
     std::vector<partition::LayerIndex> cuts;
+    std::vector<partition::BoundaryReaders> readers;  // of the cuts
     std::vector<ChainLink> train_chain;
     std::vector<ChainLink> evaluate_chain;
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].
@@ -160,6 +163,15 @@ class Worker {
     bool ends_visit = false;
     bool repeated = false;
   };
+  /// Boundaries that a microbatch reads, held in memory from hold() on.
+  struct Inputs {
+    std::optional<offload::BoundaryPlace> activation;
+    std::optional<offload::BoundaryPlace> gradient;
+    void let_go(offload::ActivationStore& store) const {
+      if (activation) store.let_go(*activation);
+      if (gradient) store.let_go(*gradient);
+    }
+  };
 
   Worker(SharedState& shared, Assignment assignment);
   absl::Status prepare();
@@ -188,6 +200,11 @@ class Worker {
   bool is_done(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
   std::uint32_t last_to_feed(const StepJob& job, const SlotState& slot) const;
   absl::Status bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
+  absl::Status send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
+                           const Inputs& inputs);
+  Inputs inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
+  offload::ReadOrder read_order(const StepJob& job, const SlotState& slot, const partition::BoundaryReaders& readers,
+                                std::uint32_t round_microbatch) const;
   absl::Status wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer);
   absl::Status prefetch_visit(const StepJob& job, const SlotState& slot);
   absl::Status wait_for_readers(model::LayerIndex layer);

@@ -140,25 +140,60 @@ absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot,
   return ready ? absl::OkStatus() : stopped_error();
 }
 
+Worker::Inputs Worker::inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const {
+  Inputs inputs;
+  if (slot.slot.first_layer > 0) {
+    inputs.activation = place(job, BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
+  }
+  if (slot.slot.phase == SlotPhase::kBackward) {
+    inputs.gradient = place(job, BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
+  }
+  return inputs;
+}
+
+/// By round, slot and microbatch: the plan's order of work.
+offload::ReadOrder Worker::read_order(const StepJob& job, const SlotState& slot,
+                                      const partition::BoundaryReaders& readers, std::uint32_t round_microbatch) const {
+  offload::ReadOrder order;
+  std::size_t count = 0;
+  for (const std::uint32_t reader : {readers.forward, readers.backward}) {
+    if (reader == partition::kNoSlot || (job.evaluate && plan_.slots[reader].phase == SlotPhase::kBackward)) continue;
+    const std::uint64_t round = job.first_round + slot.slot.round;
+    const std::uint64_t visit = round * plan_.slots.size() + reader;
+    order.reads[count++] = visit * parts_.work.microbatches + round_microbatch + 1;
+  }
+  return order;
+}
+
+/// Unified devices read them in place until the microbatch has retired.
 absl::Status Worker::bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity,
                                   VisitMemory& memory) {
+  const Inputs wanted = inputs_of(*errand.job, slot, errand.microbatch);
+  Inputs held;
+  absl::Status status;
+  for (const auto which : {&Inputs::activation, &Inputs::gradient}) {
+    if (!status.ok() || !(wanted.*which)) continue;
+    status = in_slices([&](Clock::time_point until) { return shared_.boundaries->hold(*(wanted.*which), until); });
+    if (status.ok()) held.*which = wanted.*which;
+  }
+  if (status.ok()) status = send_inputs(slot, errand, parity, memory, held);
+  if (!unified_ || !status.ok()) held.let_go(*shared_.boundaries);
+  return status;
+}
+
+absl::Status Worker::send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
+                                 const Inputs& inputs) {
   const StepJob& job = *errand.job;
   const std::uint32_t microbatch = errand.microbatch;
-  const std::uint32_t bucket = job.buckets[microbatch];
-  const Bytes boundary = parts_.model->boundary_bytes(bucket);
-  const bool from_below = slot.slot.first_layer > 0;
-  const bool from_above = slot.slot.phase == SlotPhase::kBackward;
-  const auto activation = place(job, BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
-  const auto gradient = place(job, BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
-  const auto await = [&](const offload::BoundaryPlace& wanted) {
-    return in_slices([&](Clock::time_point until) { return shared_.boundaries->wait_until_available(wanted, until); });
-  };
-  if (from_below) RONDO_RETURN_IF_ERROR(await(activation));
-  if (from_above) RONDO_RETURN_IF_ERROR(await(gradient));
+  const Bytes boundary = parts_.model->boundary_bytes(job.buckets[microbatch]);
   const devices::BufferView batch = job.batches[microbatch];
+  devices::BufferView activation;
+  devices::BufferView gradient;
+  if (inputs.activation) activation = shared_.boundaries->view(*inputs.activation, boundary);
+  if (inputs.gradient) gradient = shared_.boundaries->view(*inputs.gradient, boundary);
   if (unified_) {
-    if (from_below) memory.input_activation = shared_.boundaries->view(activation, boundary);
-    if (from_above) memory.input_gradient = shared_.boundaries->view(gradient, boundary);
+    if (inputs.activation) memory.input_activation = activation;
+    if (inputs.gradient) memory.input_gradient = gradient;
     memory.batch = batch;
     return absl::OkStatus();
   }
@@ -169,13 +204,13 @@ absl::Status Worker::bring_inputs(const SlotState& slot, const Errand& errand, s
   };
   memory.batch = batches_[parity].view().part(0, batch.size);
   send(0, batch, memory.batch);
-  if (from_below) {
+  if (inputs.activation) {
     memory.input_activation = inputs_[parity * 2].view().part(0, boundary);
-    send(1, shared_.boundaries->view(activation, boundary), memory.input_activation);
+    send(1, activation, memory.input_activation);
   }
-  if (from_above) {
+  if (inputs.gradient) {
     memory.input_gradient = inputs_[parity * 2 + 1].view().part(0, boundary);
-    send(2, shared_.boundaries->view(gradient, boundary), memory.input_gradient);
+    send(2, gradient, memory.input_gradient);
   }
   for (const transfer::Ticket ticket : tickets)
     RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, ticket, kNoDeadline)));
@@ -195,8 +230,9 @@ absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std:
     const auto target = place(job, kind, slot, slot.cuts[i], errand.microbatch);
     const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
     if (!there) {
-      RONDO_RETURN_IF_ERROR(
-          in_slices([&](Clock::time_point until) { return shared_.boundaries->reserve(target, until); }));
+      const offload::ReadOrder order = read_order(job, slot, slot.readers[i], target.microbatch);
+      RONDO_RETURN_IF_ERROR(in_slices(
+          [&](Clock::time_point until) { return shared_.boundaries->reserve(target, until, boundary, order); }));
     }
     memory.outputs[i] = unified_ && !there ? shared_.boundaries->view(target, boundary)
                                            : outputs_[parity * most_cuts_ + i].view().part(0, boundary);

@@ -116,6 +116,7 @@ absl::Status Worker::retire(const Retirement& item) {
   const Clock::time_point now = Clock::now();
   patience_.tell(std::chrono::duration<double>(now - std::max(item.fed, retired_last_)).count());
   retired_last_ = now;
+  if (unified_) inputs_of(*item.job, *item.slot, item.microbatch).let_go(*shared_.boundaries);
   if (item.repeated) return absl::OkStatus();
   StepJob& job = *item.job;
   const SlotState& slot = *item.slot;

@@ -77,7 +77,9 @@ Json plan_document(const PlannedRun& run) {
           {"host_peak_bytes", plan.host_peak_bytes},
           {"host_memory", memory_json(plan.host)},
           {"disk_bytes", plan.disk_bytes},
-          {"disk_bytes_written_per_step", plan.disk_bytes},
+          {"disk_memory", memory_json(plan.disk)},
+          {"disk_bytes_written_per_step", plan.disk_traffic.state_bytes + plan.disk_traffic.boundaries_written},
+          {"disk_bytes_read_per_step", plan.disk_traffic.state_bytes + plan.disk_traffic.boundaries_read},
           {"advice", plan.predicted.advice},
           {"slots", slots_json(plan)}};
 }

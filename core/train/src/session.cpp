@@ -304,6 +304,7 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     machine.shape.host_budget_bytes = *limit;
   }
   if (!config.nvme_path.empty()) {
+    machine.disk_folder = config.nvme_path;
     // A little stays free: a file takes more than its bytes.
     machine.shape.disk_budget_bytes = offload::free_disk_bytes(config.nvme_path) / 100 * 98;
     if (!machine.phantom && machine.host.disk_bandwidth == 0) {
@@ -386,6 +387,7 @@ schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& ma
   parts.parameters = &store;
   parts.threads = machine.threads.get();
   parts.host = machine.host;
+  parts.disk_folder = machine.disk_folder;
   parts.buckets = run.buckets;
   parts.recovery.machine = machine.shape;
   parts.recovery.request = run.request;

@@ -142,6 +142,7 @@ RunSummary Trainer::summary() {
   }
   host.insert(host.end(), machine_.shape.host_taken.begin(), machine_.shape.host_taken.end());
   summary.memory.emplace_back("host", std::move(host));
+  if (planned_.plan.disk_bytes > 0) summary.memory.emplace_back("disk", planned_.plan.disk);
   summary.predicted = planned_.plan.predicted;
   if (config_.packing) summary.notes.push_back(data::describe_packing(loader_->packing()));
   return summary;

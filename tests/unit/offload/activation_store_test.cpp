@@ -53,10 +53,10 @@ TEST_F(Store, Published_IsAvailableToItsRoundAlone) {
   EXPECT_FALSE(store_->available(place));
   ASSERT_TRUE(store_->reserve(place, patience()).ok());
   EXPECT_FALSE(store_->available(place)) << "reserved, not filled";
-  EXPECT_EQ(store_->wait_until_available(place, soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(store_->hold(place, soon()).code(), absl::StatusCode::kDeadlineExceeded);
   store_->publish(place);
   EXPECT_TRUE(store_->available(place));
-  EXPECT_TRUE(store_->wait_until_available(place, patience()).ok());
+  EXPECT_TRUE(store_->hold(place, patience()).ok());
   EXPECT_FALSE(store_->available(activation(2, 2, 1))) << "the same memory, another round";
   EXPECT_FALSE(store_->available(activation(0, 2, 0)));
 }
@@ -85,11 +85,11 @@ TEST_F(Store, ReleaseOfAnOldRound_LeavesTheNewOne) {
 TEST_F(Store, Waiters_AreWokenByPublishAndByFailure) {
   const BoundaryPlace place{BoundaryKind::kGradient, 3, 5, 2};
   ASSERT_TRUE(store_->reserve(place, patience()).ok());
-  auto filled = std::async(std::launch::async, [&] { return store_->wait_until_available(place, patience()); });
+  auto filled = std::async(std::launch::async, [&] { return store_->hold(place, patience()); });
   store_->publish(place);
   EXPECT_TRUE(filled.get().ok());
   auto never =
-      std::async(std::launch::async, [this] { return store_->wait_until_available(activation(3, 2, 2), patience()); });
+      std::async(std::launch::async, [this] { return store_->hold(activation(3, 2, 2), patience()); });
   auto held = std::async(std::launch::async, [&] {
     return store_->reserve({BoundaryKind::kGradient, 5, 5, 2}, patience());
   });

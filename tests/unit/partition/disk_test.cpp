@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rondo/partition/layout.h"
 #include "scene.h"
 
 namespace rondo::partition {
@@ -87,6 +88,104 @@ TEST_F(DiskPlan, SlowDisk_LimitsTheStep) {
   ASSERT_GT(plan->disk_bytes, 0U);
   EXPECT_EQ(plan->predicted.limited_by, "disk");
   EXPECT_GT(plan->predicted.step_seconds, 2.0 * static_cast<double>(plan->disk_bytes) / 12e6);
+}
+
+/// Eight microbatches of 1 MiB over six layers, one a slot: 9 cuts, 72 places.
+class BoundaryPlan : public DiskPlan {
+ protected:
+  BoundaryPlan()
+      : plan_(single_layers(scene_, 1, 0.01)), layout_(layout_boundaries(scene_.model, plan_.slots, plan_.rounds)) {}
+  DiskChoice choice() const {
+    return choose_disk(scene_.model, scene_.work, scene_.machine, plan_.slots, plan_.rounds, host());
+  }
+  Bytes with(const DiskChoice& choice) const {
+    return total_of(host_memory(scene_.model, scene_.work, scene_.machine, plan_.slots, plan_.rounds, plan_.keep,
+                                choice.first_layer, choice.boundary_buffers));
+  }
+  Bytes least_total() const { return with({0, least_boundary_buffers(scene_.machine, scene_.model, plan_.slots)}); }
+
+  Plan plan_;
+  BoundaryLayout layout_;
+};
+
+TEST_F(BoundaryPlan, StateGoesFirst_BoundariesOnlyWhenItIsNotEnough) {
+  const Bytes state_on_disk = with({0, 0});
+  scene_.machine.host_budget_bytes = state_on_disk;
+  EXPECT_EQ(choice().first_layer, 0U);
+  EXPECT_EQ(choice().boundary_buffers, 0U);
+  scene_.machine.host_budget_bytes = state_on_disk - kMiB;
+  EXPECT_EQ(choice().first_layer, 0U);
+  EXPECT_EQ(choice().boundary_buffers, layout_.places() - 2) << "one MiB less, and the alignment of the buffers";
+  EXPECT_LE(with(choice()), scene_.machine.host_budget_bytes);
+}
+
+TEST_F(BoundaryPlan, MemoryIsUsedToTheLastBuffer_DownToTheFewest) {
+  const std::uint32_t least = least_boundary_buffers(scene_.machine, scene_.model, plan_.slots);
+  for (std::uint32_t more : {0U, 1U, 7U, 20U}) {
+    scene_.machine.host_budget_bytes = least_total() + more * kMiB;
+    EXPECT_EQ(choice().boundary_buffers, least + more);
+    EXPECT_EQ(with(choice()), scene_.machine.host_budget_bytes);
+  }
+  scene_.machine.host_budget_bytes = least_total() - 1;
+  EXPECT_EQ(choice().boundary_buffers, 0U) << "too few";
+}
+
+TEST_F(BoundaryPlan, StateTooSmallForItsOwnBuffers_StaysInMemory) {
+  scene_.model.disk_buffer_bytes = 100 * kMiB;  // more than all state
+  scene_.machine.host_budget_bytes = whole_ - 20 * kMiB;
+  EXPECT_EQ(choice().first_layer, kNoLayer);
+  EXPECT_GT(choice().boundary_buffers, 0U);
+}
+
+TEST_F(BoundaryPlan, DiskWithRoomForThemAlone_TakesThem) {
+  const Bytes boundaries = layout_.disk_bytes(scene_.work);
+  for (LayerShape& layer : scene_.model.layers) layer.state_disk_bytes = 30'000'000;
+  scene_.machine.host_budget_bytes = whole_ - 40 * kMiB;
+  scene_.machine.disk_budget_bytes = boundaries;
+  EXPECT_EQ(choice().first_layer, kNoLayer);
+  EXPECT_GT(choice().boundary_buffers, 0U);
+  scene_.machine.disk_budget_bytes = boundaries - 1;
+  EXPECT_EQ(choice().boundary_buffers, 0U);
+}
+
+TEST_F(BoundaryPlan, Traffic_IsNothingWithEnoughBuffers_AndGrowsAsTheyBecomeFewer) {
+  Bytes before = 0;
+  for (const std::uint32_t buffers : {72U, 60U, 50U, 40U, 30U, 20U, 16U}) {
+    plan_.boundary_buffers = buffers;
+    const DiskTraffic traffic = disk_traffic(plan_, scene_.model, scene_.work);
+    EXPECT_GE(traffic.boundaries_written, before) << buffers;
+    EXPECT_LE(traffic.boundaries_written, layout_.places() * kMiB);
+    EXPECT_LE(traffic.boundaries_read, 2 * layout_.places() * kMiB);
+    if (buffers == 72) {
+      EXPECT_EQ(traffic.total(), 0U);
+    }
+    before = traffic.boundaries_written;
+  }
+  EXPECT_GT(before, 20 * kMiB);
+}
+
+TEST_F(BoundaryPlan, MakePlan_PromisesBoth_AndASlowDiskTakesItsTime) {
+  const auto in_memory = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_TRUE(in_memory.ok()) << in_memory.status();
+  // Two devices, memory for few layers in each: stages, and boundaries between them.
+  scene_.machine.devices[0].budget_bytes = 40 * kMiB;
+  const auto staged = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  ASSERT_GT(layout_boundaries(scene_.model, staged->slots, staged->rounds).places(), 30U);
+  scene_.machine.host_budget_bytes = staged->host_peak_bytes - 72'000'000 - 8 * kMiB;
+  scene_.machine.host.disk_bandwidth = 20e6;
+  const auto plan = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(validate(*plan, scene_.model, scene_.work, scene_.machine).ok());
+  EXPECT_LE(plan->host_peak_bytes, scene_.machine.host_budget_bytes);
+  EXPECT_EQ(plan->disk_bytes, total_of(plan->disk));
+  ASSERT_GT(plan->boundary_buffers, 0U);
+  EXPECT_EQ(plan->disk.back().first, kBoundaries);
+  EXPECT_GE(plan->predicted.step_seconds, 0.999 * static_cast<double>(plan->disk_traffic.total()) / 20e6);
+  Plan tight = *plan;
+  tight.boundary_buffers = least_boundary_buffers(scene_.machine, scene_.model, plan->slots) - 1;
+  tight.disk = disk_memory(tight, scene_.model, scene_.work);
+  EXPECT_THAT(std::string(validate(tight, scene_.model, scene_.work, scene_.machine).message()), HasSubstr("buffers"));
 }
 
 }  // namespace

@@ -45,7 +45,9 @@ INSTANTIATE_TEST_SUITE_P(Pools, StepAllocation,
                          testing::Values(Placement{"cpu", "cpu"}, Placement{"cpu_stages", "cpu", 1, {}, kStages, 2},
                                          Placement{"card", "#fast"},
                                          Placement{"card_stages", "#fast", 1, {}, kStages, 2},
-                                         Placement{"cards", "#fast*3", 1, {}, kStages, 4}),
+                                         Placement{"cards", "#fast*3", 1, {}, kStages, 4},
+                                         Placement{"cpu_on_disk", "cpu", 1, {}, kStages, 2, {}, 0},
+                                         Placement{"cards_on_disk", "#fast*3", 1, {}, kStages, 4, {}, 3}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

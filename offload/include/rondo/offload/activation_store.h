@@ -1,9 +1,10 @@
 // The activations and gradients at stage boundaries on the host: the only edge between devices, and the checkpoints
 // that backward visits recompute from.
 //
-// A place is (kind, round, cut, microbatch). All places of two consecutive rounds exist from the start, so that
-// reserving never waits for memory, only for the round before last to be done with. Thread-safe; nothing allocates
-// after make().
+// A place is (kind, round, cut, microbatch). All places of two consecutive rounds exist from the start, in memory or,
+// with `buffers`, on disk behind so many working buffers (boundary_tier.h): reserving waits for the round before last
+// to be done with, and in the second case for a buffer. What a place holds can be read until it is released, as often
+// as need be. Thread-safe; nothing allocates after make().
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
+#include "rondo/offload/boundary_tier.h"
 
 namespace rondo::offload {
 
@@ -33,24 +35,35 @@ struct ActivationStoreOptions {
   std::uint32_t microbatches = 1;              // of the largest round
   Bytes boundary_bytes = 0;                    // of the longest bucket
   bool phantom = false;
-  std::uint32_t rounds = 2;  // that may be under way at a time: 1 when there is but one device
+  std::uint32_t rounds = 2;           // that may be under way at a time: 1 when there is but one device
+  std::uint32_t buffers = 0;          // working buffers of places on disk; 0: all places are in memory
+  std::filesystem::path disk_folder;  // for these
+  double disk_bandwidth = 0;          // of phantom ones: bytes per second
 };
 
 class ActivationStore {
  public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  /// Errors: ResourceExhausted with the numbers; those of ScratchFile::make.
   static absl::StatusOr<std::unique_ptr<ActivationStore>> make(const ActivationStoreOptions& options);
 
-  /// Bytes that make() takes.
+  /// Bytes that make() takes in memory, and on disk.
   static Bytes bytes_for(const ActivationStoreOptions& options);
+  static Bytes disk_bytes_for(const ActivationStoreOptions& options);
 
-  /// The memory of a place.
+  /// The memory of a place. REQUIRES: it is reserved and not published yet, or held.
   devices::BufferView view(const BoundaryPlace& place, Bytes size) const;
-  /// Waits until the place is free of the round that used its memory before.
-  absl::Status reserve(const BoundaryPlace& place, std::chrono::steady_clock::time_point deadline);
+  /// Waits until the place is free of the round that used its memory before, and for memory. `size`: of what it will be
+  /// filled with; `order`: when that will be read. Again for a place that is reserved: nothing changes.
+  absl::Status reserve(const BoundaryPlace& place, Deadline deadline, Bytes size = ~Bytes{0},
+                       const ReadOrder& order = {});
   /// The place is filled.
   void publish(const BoundaryPlace& place);
   bool available(const BoundaryPlace& place) const;
-  absl::Status wait_until_available(const BoundaryPlace& place, std::chrono::steady_clock::time_point deadline) const;
+  /// Waits until the place is filled and its bytes are in memory, where they stay until let_go().
+  absl::Status hold(const BoundaryPlace& place, Deadline deadline);
+  void let_go(const BoundaryPlace& place);
   /// Nobody will read the place again: free for the round after next.
   void release(const BoundaryPlace& place);
 
@@ -58,13 +71,18 @@ class ActivationStore {
   void fail(const absl::Status& error);
   /// All places free, no error. REQUIRES: no other call under way.
   void reset();
+  /// After fail(): removes what lies on disk. The memory stays.
+  void close();
+  /// Null when all places are in memory.
+  const BoundaryTier* tier() const { return tier_.get(); }
 
  private:
   explicit ActivationStore(const ActivationStoreOptions& options) : options_(options) {}
   std::size_t index_of(const BoundaryPlace& place) const;
 
   const ActivationStoreOptions options_;
-  std::vector<devices::Buffer> buffers_;
+  std::vector<devices::Buffer> buffers_;  // by place, or none
+  std::unique_ptr<BoundaryTier> tier_;    // or null
   mutable Mutex mutex_;
   mutable CondVar changed_;
   struct State {

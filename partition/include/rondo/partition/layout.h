@@ -78,11 +78,34 @@ struct BoundaryLayout {
   std::vector<LayerIndex> gradient_cuts;
   std::uint32_t rounds = 1;        // that may be under way at a time
   std::uint32_t microbatches = 1;  // of the largest round
+  std::uint64_t places() const;
   Bytes bytes(const Workload& work) const;
+  /// On disk behind so many working buffers: in memory, and there.
+  static Bytes buffer_bytes(const Workload& work, std::uint32_t buffers);
+  Bytes disk_bytes(const Workload& work) const;
 };
 /// `staleness`: 1 lets the next step's first round begin while this step's last one is under way.
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,
                                  const std::vector<Round>& rounds, std::uint32_t staleness = 0);
+
+/// Whole blocks of the disk that a boundary takes there, and in a working buffer.
+Bytes boundary_stride(const Workload& work);
+/// Working buffers that boundaries on disk need at least: what all workers may have in use at a time, and a few that
+/// are being read or written. A worker has two microbatches in flight, each with an activation, a gradient and the cuts
+/// that it publishes; one on unified memory may leave as many behind when its device is lost. That holds in whatever
+/// order the slots and microbatches are run.
+std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelShape& model,
+                                     const std::vector<Slot>& slots);
+/// Slots that read a cut's activation in a round, in the order of the plan: the forward or fused slot that begins
+/// there, and the backward slot that does. Of a gradient: the backward slot that ends there. kNoSlot where there is
+/// none.
+inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+struct BoundaryReaders {
+  std::uint32_t forward = kNoSlot;
+  std::uint32_t backward = kNoSlot;
+};
+BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut);
+std::uint32_t gradient_reader(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut);
 
 /// Reduction groups of a step.
 std::uint32_t groups_of(const Workload& work);

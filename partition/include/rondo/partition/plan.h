@@ -71,6 +71,15 @@ struct Prediction {
 
 inline constexpr LayerIndex kNoLayer = ~LayerIndex{0};
 
+/// Bytes that a step moves between memory and disk. State is read and written whole, boundaries as far as their
+/// buffers do not suffice.
+struct DiskTraffic {
+  Bytes state_bytes = 0;  // each way
+  Bytes boundaries_written = 0;
+  Bytes boundaries_read = 0;
+  Bytes total() const { return 2 * state_bytes + boundaries_written + boundaries_read; }
+};
+
 struct Plan {
   Schedule schedule = Schedule::kRoundPipe;
   Keep keep = Keep::kSelective;
@@ -86,7 +95,11 @@ struct Plan {
   /// Masters and moments of this layer and all deeper ones lie on disk: updates begin with the others, while those are
   /// read.
   LayerIndex first_layer_on_disk = kNoLayer;
-  Bytes disk_bytes = 0;  // read, and written, once a step
+  /// Boundaries lie on disk behind so many working buffers in memory; 0: all of them are in memory.
+  std::uint32_t boundary_buffers = 0;
+  MemoryTable disk;      // what lies there, by purpose
+  Bytes disk_bytes = 0;  // sum of `disk`
+  DiskTraffic disk_traffic;
   Prediction predicted;
 };
 
@@ -121,7 +134,7 @@ MemoryTable device_memory(const ModelShape& model, const Workload& work, const D
 /// Host memory of the whole plan: the model's own, boundaries, batches, staging.
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
-                        LayerIndex first_layer_on_disk = kNoLayer);
+                        LayerIndex first_layer_on_disk = kNoLayer, std::uint32_t boundary_buffers = 0);
 /// Of a layer's update; where its state lies on disk, at least of reading and writing that.
 double update_seconds(const ModelShape& model, const devices::HostProfile& host, LayerIndex layer,
                       LayerIndex first_layer_on_disk);
@@ -130,6 +143,22 @@ Bytes disk_bytes_from(const ModelShape& model, LayerIndex first);
 /// The deepest layers, as few as may be, whose state must go to disk so that the rest is within the host's budget;
 /// kNoLayer when none need, 0 when all are not enough or the disk is too small.
 LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host);
+
+/// What of a plan goes to disk so that the rest is within the host's budget: state of the deepest layers, as few as may
+/// be, and only when all state that the disk can hold is not enough, the boundaries, behind as many buffers as memory
+/// then holds. State moves twice a step for each byte that it leaves free, a boundary's buffer would have been used
+/// rounds / 2 times a step: so state costs no more traffic, and less with several rounds. `host`: with everything in
+/// memory. Nothing goes where nothing need or where all of it would not help.
+struct DiskChoice {
+  LayerIndex first_layer = kNoLayer;
+  std::uint32_t boundary_buffers = 0;
+};
+DiskChoice choose_disk(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                       const std::vector<Slot>& slots, const std::vector<Round>& rounds, const MemoryTable& host);
+/// What the plan's choice puts there, by purpose.
+MemoryTable disk_memory(const Plan& plan, const ModelShape& model, const Workload& work);
+/// Its traffic, if slots ran one after another and buffers were always taken from what is read last.
+DiskTraffic disk_traffic(const Plan& plan, const ModelShape& model, const Workload& work);
 
 /// One piece of simulated or measured work, for timelines.
 struct Span {

@@ -71,6 +71,7 @@ struct Workload {
 };
 
 /// Entries of the host's table that a disk can take over.
+inline constexpr const char* kBoundaries = "boundaries";
 inline constexpr const char* kMasterWeights = "master weights";
 inline constexpr const char* kMoments = "optimizer moments";
 
@@ -100,7 +101,7 @@ struct MachineShape {
   devices::HostProfile host;
   Bytes host_budget_bytes = 0;
   std::vector<std::pair<std::string, Bytes>> host_taken;  // by purpose: what is held of it whatever the plan
-  Bytes disk_budget_bytes = 0;                            // for masters and moments; 0: there is no disk for them
+  Bytes disk_budget_bytes = 0;                            // for state and boundaries; 0: there is no disk for them
   /// Copies and the optimizer share the host's memory bandwidth. Not so on timed pools, whose links are each other's
   /// only rivals.
   bool copies_use_host_memory = false;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "rondo/devices/profile.h"
 #include "rondo/devices/thread_pool.h"
 #include "rondo/model/architecture.h"
+#include "rondo/offload/boundary_tier.h"
 #include "rondo/offload/optimizer.h"
 #include "rondo/offload/parameter_store.h"
 #include "rondo/partition/plan.h"
@@ -60,7 +62,8 @@ struct ExecutorParts {
   offload::ParameterStore* parameters = nullptr;
   devices::ThreadPool* threads = nullptr;
   offload::OptimizerSettings optimizer;
-  devices::HostProfile host;           // times of the optimizer on pools without arithmetic
+  devices::HostProfile host;           // times of the optimizer and the disk on pools without arithmetic
+  std::filesystem::path disk_folder;   // for boundaries, where the plan has them on disk
   std::vector<std::uint32_t> buckets;  // that microbatches may have; sorted
   std::size_t trace_spans = 0;         // kept for each device; 0: no trace
   RecoverySettings recovery;
@@ -134,6 +137,8 @@ class StepExecutor {
 
   /// Most bytes in use on each device, in the plan's order.
   std::vector<Bytes> peak_bytes() const;
+  /// What boundaries on disk have moved since the workers were made.
+  offload::BoundaryTier::Stats boundary_traffic() const;
   /// One for each used device; empty without trace. To be read between steps.
   std::vector<const DeviceTrace*> traces() const;
   void clear_traces();

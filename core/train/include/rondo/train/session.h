@@ -69,7 +69,8 @@ struct Machine {
   std::vector<devices::PoolMember> pool;
   devices::HostProfile host;
   partition::MachineShape shape;
-  bool phantom = false;  // a pool that does no arithmetic
+  std::filesystem::path disk_folder;  // empty: nothing goes to disk
+  bool phantom = false;               // a pool that does no arithmetic
   bool verifies = false;
   std::string numerics_class;
 

@@ -1,0 +1,186 @@
+// What goes to disk when main memory does not suffice, how much lies there, and what a step then moves.
+#include "disk_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "rondo/partition/layout.h"
+
+namespace rondo::partition {
+namespace {
+
+/// Boundaries in working buffers, taken from what is read last; slots run one after another.
+class BufferCourse {
+ public:
+  BufferCourse(const Plan& plan, const ModelShape& model, const Workload& work)
+      : plan_(plan), model_(model), work_(work) {
+    // Buffers that the store keeps free, and two in use.
+    const std::uint32_t kept = std::min(8U, plan.boundary_buffers / 4) + 2;
+    room_ = plan.boundary_buffers > kept ? plan.boundary_buffers - kept : 1;
+  }
+
+  DiskTraffic run() {
+    for (std::uint32_t index = 0; index < plan_.slots.size(); ++index) visit(index);
+    const double share =
+        work_.microbatch_tokens > 0 && work_.mean_tokens > 0 ? work_.mean_tokens / work_.microbatch_tokens : 1.0;
+    const double bytes = static_cast<double>(boundary_stride(work_)) * share;
+    DiskTraffic traffic;
+    traffic.boundaries_written = static_cast<Bytes>(bytes * static_cast<double>(written_));
+    traffic.boundaries_read = static_cast<Bytes>(bytes * static_cast<double>(read_));
+    return traffic;
+  }
+
+ private:
+  using Key = std::tuple<std::uint32_t, std::uint32_t>;  // slot and microbatch
+  static constexpr Key kNever = {kNoSlot, 0};
+  using Page = std::tuple<bool, std::uint32_t, LayerIndex, std::uint32_t>;  // gradient, round, cut, microbatch
+  struct State {
+    Key next = kNever;
+    std::uint32_t second = kNoSlot;  // slot that reads it after that
+    bool in_memory = false;
+    bool on_disk = false;
+  };
+
+  void visit(std::uint32_t index) {
+    const Slot& slot = plan_.slots[index];
+    const bool forward = slot.phase == SlotPhase::kForward;
+    std::vector<LayerIndex> cuts = published_cuts(slot, plan_.slots);
+    if (sends_gradient(model_, slot)) cuts = {slot.first_layer};
+    const std::uint32_t count = plan_.rounds[slot.round].microbatches;
+    for (std::uint32_t m = 0; m < count; ++m) {
+      if (slot.first_layer > 0) read({false, slot.round, slot.first_layer, m});
+      if (slot.phase == SlotPhase::kBackward) read({true, slot.round, slot.last_layer + 1, m});
+      for (const LayerIndex cut : cuts) {
+        BoundaryReaders readers = activation_readers(plan_.slots, slot.round, cut);
+        if (!forward) readers = {kNoSlot, gradient_reader(plan_.slots, slot.round, cut)};
+        write({!forward, slot.round, cut, m}, readers, m);
+      }
+    }
+    // Inputs stay until the visit has ended.
+    for (std::uint32_t m = 0; m < count; ++m) {
+      if (slot.first_layer > 0) release({false, slot.round, slot.first_layer, m});
+      if (slot.phase == SlotPhase::kBackward) release({true, slot.round, slot.last_layer + 1, m});
+    }
+  }
+
+  void write(const Page& page, const BoundaryReaders& readers, std::uint32_t microbatch) {
+    State state;
+    state.next = readers.forward != kNoSlot ? Key(readers.forward, microbatch) : Key(readers.backward, microbatch);
+    if (readers.forward != kNoSlot) state.second = readers.backward;
+    pages_[page] = state;
+    bring(page, pages_[page]);
+  }
+
+  void read(const Page& page) {
+    const auto found = pages_.find(page);
+    if (found == pages_.end()) return;
+    State& state = found->second;
+    if (state.in_memory) {
+      held_.erase({state.next, page});
+    } else {
+      ++read_;
+    }
+    state.in_memory = false;
+    state.next = state.second == kNoSlot ? kNever : Key(state.second, std::get<3>(page));
+    state.second = kNoSlot;
+    bring(page, state);
+  }
+
+  void bring(const Page& page, State& state) {
+    while (held_.size() >= room_) {
+      const auto last = std::prev(held_.end());
+      State& leaves = pages_[last->second];
+      if (!std::exchange(leaves.on_disk, true)) ++written_;
+      leaves.in_memory = false;
+      held_.erase(last);
+    }
+    state.in_memory = true;
+    held_.insert({state.next, page});
+  }
+
+  void release(const Page& page) {
+    const auto found = pages_.find(page);
+    if (found == pages_.end() || found->second.next != kNever) return;
+    if (found->second.in_memory) held_.erase({kNever, page});
+    pages_.erase(found);
+  }
+
+  const Plan& plan_;
+  const ModelShape& model_;
+  const Workload& work_;
+  std::size_t room_ = 1;
+  std::map<Page, State> pages_;
+  std::set<std::pair<Key, Page>> held_;  // in memory, by when they are read
+  std::uint64_t written_ = 0;
+  std::uint64_t read_ = 0;
+};
+
+}  // namespace
+
+Bytes disk_bytes_from(const ModelShape& model, LayerIndex first) {
+  Bytes bytes = 0;
+  for (LayerIndex i = first; i < model.layers.size(); ++i) bytes += model.layers[i].state_disk_bytes;
+  return bytes;
+}
+
+LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host) {
+  if (total_of(host) <= machine.host_budget_bytes || machine.disk_budget_bytes == 0) return kNoLayer;
+  for (auto first = static_cast<LayerIndex>(model.layers.size()); first-- > 0;) {
+    if (disk_bytes_from(model, first) > machine.disk_budget_bytes) return 0;
+    MemoryTable table = host;
+    move_to_disk(model, first, table);
+    if (total_of(table) <= machine.host_budget_bytes) return first;
+  }
+  return 0;
+}
+
+DiskChoice choose_disk(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                       const std::vector<Slot>& slots, const std::vector<Round>& rounds, const MemoryTable& host) {
+  if (total_of(host) <= machine.host_budget_bytes || machine.disk_budget_bytes == 0) return {};
+  const auto moved = [&](LayerIndex first) {
+    MemoryTable table = host;
+    move_to_disk(model, first, table);
+    return total_of(table);
+  };
+  const LayerIndex state = choose_disk_layers(model, machine, host);
+  if (disk_bytes_from(model, state) <= machine.disk_budget_bytes && moved(state) <= machine.host_budget_bytes) {
+    return {state, 0};
+  }
+  const BoundaryLayout layout = layout_boundaries(model, slots, rounds, work.staleness);
+  const Bytes on_disk = layout.disk_bytes(work);
+  if (on_disk == 0 || on_disk > machine.disk_budget_bytes) return {};
+  const std::uint64_t least = least_boundary_buffers(machine, model, slots);
+  DiskChoice best;
+  for (LayerIndex i = 0; i <= model.layers.size(); ++i) {
+    const LayerIndex first = i < model.layers.size() ? i : kNoLayer;
+    if (disk_bytes_from(model, first) + on_disk > machine.disk_budget_bytes) continue;
+    const Bytes others = moved(first) - layout.bytes(work) + BoundaryLayout::buffer_bytes(work, 0);
+    if (others >= machine.host_budget_bytes) continue;
+    const std::uint64_t buffers =
+        std::min((machine.host_budget_bytes - others) / boundary_stride(work), layout.places());
+    if (buffers < least || buffers <= best.boundary_buffers) continue;
+    best = {first, static_cast<std::uint32_t>(buffers)};
+  }
+  return best;
+}
+
+MemoryTable disk_memory(const Plan& plan, const ModelShape& model, const Workload& work) {
+  MemoryTable table;
+  const Bytes state = disk_bytes_from(model, plan.first_layer_on_disk);
+  if (state > 0) table.emplace_back("masters and moments", state);
+  if (plan.boundary_buffers > 0) {
+    table.emplace_back(kBoundaries, layout_boundaries(model, plan.slots, plan.rounds, work.staleness).disk_bytes(work));
+  }
+  return table;
+}
+
+DiskTraffic disk_traffic(const Plan& plan, const ModelShape& model, const Workload& work) {
+  DiskTraffic traffic;
+  if (plan.boundary_buffers > 0) traffic = BufferCourse(plan, model, work).run();
+  traffic.state_bytes = disk_bytes_from(model, plan.first_layer_on_disk);
+  return traffic;
+}
+
+}  // namespace rondo::partition
