@@ -63,6 +63,8 @@ void main() {
     end = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
   }
   const uint64_t to = address(2);
+  const uint64_t bias = kBias ? address(3) : 0ul;
+  const uint64_t addend = kAddend ? address(4) : 0ul;
   const uint n = push.sizes[3] + gl_WorkGroupID.y * 32 + lane * 4;
   [[unroll]] for (uint i = 0; i < kRows; ++i) {
     const uint m = push.sizes[2] + gl_WorkGroupID.x * kRows + i;
@@ -71,8 +73,8 @@ void main() {
       if (m < end && n + j < push.sizes[1]) {
         const uint at = row * push.sizes[5] + n + j;
         float value = push.factors[0] * sums[i * 4 + j];
-        if (kBias) value += load(address(3), kTypeBias, n + j);
-        if (kAddend) value += load(address(4), kTypeAddend, at);
+        if (kBias) value += load(bias, kTypeBias, n + j);
+        if (kAddend) value += load(addend, kTypeAddend, at);
         if (kAccumulate) value += load(to, kTypeOut, at);
         store(to, kTypeOut, at, value);
       }

@@ -14,10 +14,11 @@ const uint kFours = (kWidth + 3) / 4;
 void main() {
   const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
   if (texel >= push.sizes[0]) return;
+  const uint64_t rows = address(0);
   const uint channel = texel % kFours * 4;
   vec4 value = vec4(0.0);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    if (channel + i < kWidth) value[i] = load(address(0), kType, texel / kFours * kWidth + channel + i);
+    if (channel + i < kWidth) value[i] = load(rows, kType, texel / kFours * kWidth + channel + i);
   }
   FourFloats(address(1) + uint64_t(push.sizes[1] + texel) * 16ul).v = value;
 }

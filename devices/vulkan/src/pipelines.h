@@ -19,6 +19,8 @@ enum class Shader : std::uint8_t {
   kElementwise,
   kRmsNorm,
   kRmsNormBackward,
+  kRmsNormEights,
+  kRmsNormBackwardEights,
   kColumnSums,
   kColumnTotal,
   kRope,

@@ -10,6 +10,8 @@ namespace {
   X(elementwise)                \
   X(rms_norm)                   \
   X(rms_norm_backward)          \
+  X(rms_norm_eights)            \
+  X(rms_norm_backward_eights)   \
   X(column_sums)                \
   X(column_total)               \
   X(rope)                       \
