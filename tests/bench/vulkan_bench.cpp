@@ -1,11 +1,19 @@
 // Every op of tests/ops on the first Vulkan card at the sizes of one layer of a 135-million-parameter model, square
 // products, and the host's share of a program of many small dispatches.
+//
+// PairedProduct runs a product on the CPU backend and on the card in turns and reports the median of the pairs' ratios,
+// which other programs on the machine disturb less than either time.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "op_case.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/reference/reference.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
 
@@ -28,12 +36,20 @@ absl::StatusOr<Device*> card() {
   return (*device)->get();
 }
 
-/// A program with its tensors on the card.
+absl::StatusOr<Device*> processor() {
+  static const auto* const device = new absl::StatusOr<std::unique_ptr<Device>>(
+      cpu::open_cpu({}, *new ThreadPool(std::thread::hardware_concurrency())));
+  if (!device->ok()) return device->status();
+  return (*device)->get();
+}
+
+/// A program with its tensors on a device.
 class OnCard {
  public:
-  static absl::StatusOr<std::unique_ptr<OnCard>> make(const OpList& list, const CaseMemory* contents) {
+  static absl::StatusOr<std::unique_ptr<OnCard>> make(absl::StatusOr<Device*> device, const OpList& list,
+                                                      const CaseMemory* contents) {
     auto on_card = std::make_unique<OnCard>();
-    RONDO_ASSIGN_OR_RETURN(on_card->device_, card());
+    RONDO_ASSIGN_OR_RETURN(on_card->device_, device);
     const ArenaLayout layout = plan_arena(list);
     RONDO_ASSIGN_OR_RETURN(on_card->program_, on_card->device_->compile(list, layout));
     RONDO_ASSIGN_OR_RETURN(on_card->timeline_, on_card->device_->timeline());
@@ -71,7 +87,7 @@ class OnCard {
 };
 
 void time_list(benchmark::State& state, const OpList& list, const CaseMemory* contents) {
-  auto on_card = OnCard::make(list, contents);
+  auto on_card = OnCard::make(card(), list, contents);
   if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
   absl::Status status = (*on_card)->run();  // the first run is not counted
   for (auto _ : state) status = (*on_card)->run();
@@ -111,6 +127,42 @@ void time_small_dispatches(benchmark::State& state) {
   time_list(state, list, nullptr);
 }
 
+/// C [M, N] = A [M, K] B [N, K]^T in fp32. The time counted is the card's.
+void time_paired_product(benchmark::State& state) {
+  const std::int64_t rows = state.range(0);
+  const std::int64_t depth = state.range(1);
+  const std::int64_t columns = state.range(2);
+  OpList list;
+  list.tokens = static_cast<std::uint32_t>(rows);
+  list.tensors.push_back({"a", {rows, depth}, DType::kFloat32, TensorRole::kInput, 0});
+  list.tensors.push_back({"b", {columns, depth}, DType::kFloat32, TensorRole::kInput, 0});
+  list.tensors.push_back({"c", {rows, columns}, DType::kFloat32, TensorRole::kOutput, 0});
+  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}});
+  auto on_card = OnCard::make(card(), list, nullptr);
+  auto on_processor = OnCard::make(processor(), list, nullptr);
+  if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
+  if (!on_processor.ok()) return state.SkipWithError(std::string(on_processor.status().message()).c_str());
+  const auto seconds = [](OnCard& program, absl::Status& status) {
+    const auto begin = std::chrono::steady_clock::now();
+    status.Update(program.run());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  absl::Status status = (*on_card)->run();  // the first runs are not counted
+  status.Update((*on_processor)->run());
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double processor_time = seconds(**on_processor, status);
+    const double card_time = seconds(**on_card, status);
+    ratios.push_back(processor_time / card_time);
+    state.SetIterationTime(card_time);
+  }
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
+  state.counters["of_cpu_speed"] = ratios[ratios.size() / 2];
+  state.counters["FLOP/s"] =
+      benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
 const int registered = [] {
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
@@ -128,6 +180,11 @@ const int registered = [] {
       }
     }
   }
+  benchmark::RegisterBenchmark("PairedProduct", time_paired_product)
+      ->Args({2048, 576, 1536})
+      ->Args({512, 1536, 576})
+      ->Args({512, 576, 16})
+      ->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
   return 0;
 }();

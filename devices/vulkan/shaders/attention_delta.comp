@@ -12,9 +12,11 @@ void main() {
   const uint row = group_place() * 64 + gl_LocalInvocationID.x;
   if (row >= push.sizes[0]) return;
   const uint width = push.sizes[1];
+  const uint64_t o = address(0);
+  const uint64_t d_o = address(1);
   float sum = 0.0;
   for (uint d = 0; d < width; ++d) {
-    sum += load(address(0), kType, row * width + d) * load(address(1), kType, row * width + d);
+    sum += load(o, kType, row * width + d) * load(d_o, kType, row * width + d);
   }
   Floats(address(2)).v[row] = sum;
 }

@@ -19,14 +19,16 @@ void main() {
   if (column >= width) return;
   const uint block = gl_WorkGroupID.y;
   const uint64_t dy = address(0);
+  const uint64_t x = address(1);
+  Floats r = Floats(address(2));
   const uint end = min((block + 1) * push.sizes[2], push.sizes[1]);
   float sum = 0.0;
   for (uint row = block * push.sizes[2]; row < end; ++row) {
     float term = load(dy, kType, row * width + column);
-    if (kTerm == kNorm) term *= load(address(1), kType, row * width + column) * Floats(address(2)).v[row];
-    if (kTerm == kScaled) term *= load(address(1), kType, row * width + column);
+    if (kTerm == kNorm) term *= load(x, kType, row * width + column) * r.v[row];
+    if (kTerm == kScaled) term *= load(x, kType, row * width + column);
     sum += term;
   }
-  if (kTerm == kScaled) sum *= Floats(address(2)).v[column];
+  if (kTerm == kScaled) sum *= r.v[column];
   Floats(address(3)).v[block * width + column] = sum;
 }

@@ -10,6 +10,7 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const uint kType = 0;
 layout(constant_id = 2) const uint kActivation = 0;
+layout(constant_id = 3) const uint kEach = 1;  // elements of an invocation, for which tensors are looked up once
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2;
@@ -47,23 +48,32 @@ bool keeps(uint i) {
   return float(uint(drawn >> 40)) * 5.9604644775390625e-8 >= push.factors[0];
 }
 
-void main() {
-  const uint i = group_place() * 256 + gl_LocalInvocationID.x;
-  if (i >= push.sizes[0]) return;
+void compute(uint64_t tensors[5], uint i) {
   if (kMode == kZero) {
-    store(address(0), kType, i, 0.0);
+    store(tensors[0], kType, i, 0.0);
   } else if (kMode == kAdd) {
-    store(address(2), kType, i, load(address(0), kType, i) + load(address(1), kType, i));
+    store(tensors[2], kType, i, load(tensors[0], kType, i) + load(tensors[1], kType, i));
   } else if (kMode == kGated) {
-    store(address(2), kType, i, activate(load(address(0), kType, i)).x * load(address(1), kType, i));
+    store(tensors[2], kType, i, activate(load(tensors[0], kType, i)).x * load(tensors[1], kType, i));
   } else if (kMode == kGatedBackward) {
-    const vec2 activated = activate(load(address(0), kType, i));
-    const float up = load(address(1), kType, i);
-    const float dy = load(address(2), kType, i);
-    store(address(3), kType, i, dy * up * activated.y);
-    store(address(4), kType, i, dy * activated.x);
+    const vec2 activated = activate(load(tensors[0], kType, i));
+    const float up = load(tensors[1], kType, i);
+    const float dy = load(tensors[2], kType, i);
+    store(tensors[3], kType, i, dy * up * activated.y);
+    store(tensors[4], kType, i, dy * activated.x);
   } else {
-    const float x = load(address(0), kType, i);
-    store(address(2), kType, i, keeps(i) ? x * push.factors[1] : push.sizes[3] != 0 ? x : 0.0);
+    const float x = load(tensors[0], kType, i);
+    store(tensors[2], kType, i, keeps(i) ? x * push.factors[1] : push.sizes[3] != 0 ? x : 0.0);
+  }
+}
+
+void main() {
+  const uint used = kMode == kZero ? 1 : kMode == kGatedBackward ? 5 : 3;
+  uint64_t tensors[5];
+  [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
+  const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
+  for (uint e = 0; e < kEach; ++e) {
+    const uint i = first + e * 256;
+    if (i < push.sizes[0]) compute(tensors, i);
   }
 }

@@ -1,4 +1,13 @@
 // Sums and maxima over a workgroup of kThreads invocations, by halves: the order is the same on every card.
+// RONDO_ONE_SUBGROUP: the workgroup is one subgroup, whose invocations read one another's values.
+#ifdef RONDO_ONE_SUBGROUP
+float sum_over_group(float value) {
+  [[unroll]] for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {
+    value += subgroupShuffle(value, gl_SubgroupInvocationID ^ half_of);
+  }
+  return value;
+}
+#else
 shared float reduce_values[kThreads];
 
 float sum_over_group(float value) {
@@ -26,3 +35,4 @@ float maximum_over_group(float value) {
   barrier();
   return maximum;
 }
+#endif

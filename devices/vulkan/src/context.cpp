@@ -124,6 +124,7 @@ absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, 
   info.size = block.size_;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  if (kind == Kind::kTexels) info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
   info.sharingMode = owner.families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
   info.queueFamilyIndexCount = static_cast<std::uint32_t>(owner.families_.size());
   info.pQueueFamilyIndices = owner.families_.data();
@@ -138,7 +139,7 @@ absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, 
   allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocation.pNext = &flags;
   allocation.allocationSize = needs.size;
-  allocation.memoryTypeIndex = kind == Kind::kDevice ? owner.device_type_ : owner.staging_type_;
+  allocation.memoryTypeIndex = kind == Kind::kStaging ? owner.staging_type_ : owner.device_type_;
   const VkResult result = vk.AllocateMemory(owner.device(), &allocation, nullptr, &block.memory_);
   if (result != VK_SUCCESS) {
     block.memory_ = VK_NULL_HANDLE;

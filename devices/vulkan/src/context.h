@@ -49,6 +49,7 @@ class Block {
   enum class Kind : std::uint8_t {
     kDevice,   // where kernels work
     kStaging,  // the host's, read and written by both
+    kTexels,   // as kDevice, and fetched by texels as well
   };
   /// Errors: ResourceExhausted with the numbers.
   static absl::StatusOr<Block> make(std::shared_ptr<Context> context, Bytes size, Kind kind);

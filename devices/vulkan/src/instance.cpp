@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
+#include "panel_size.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -186,6 +188,14 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   card.info.integrated = base.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
   card.info.unsuitable = unsuitable_because(functions_, handle, base);
   card.numerics_name = fmt::format("{}-{}-{:x}", base.deviceName, card.info.driver, base.driverVersion);
+  constexpr VkSubgroupFeatureFlags kHandsRound = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  card.fetches_panels = card.info.software && properties11.subgroupSize == 8 &&
+                        (properties11.subgroupSupportedOperations & kHandsRound) == kHandsRound &&
+                        (properties11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                        base.limits.maxTexelBufferElements >= kPanelTexels;
+  card.pipeline_identity =
+      fmt::format("{:x} {:x} {:x} {:02x}", base.vendorID, base.deviceID, base.driverVersion,
+                  fmt::join(std::begin(base.pipelineCacheUUID), std::end(base.pipelineCacheUUID), ""));
   card.limits = base.limits;
   card.most_bytes_at_once = properties11.maxMemoryAllocationSize;
   VkPhysicalDeviceMemoryProperties2 memory{};

@@ -20,12 +20,15 @@ using Complaint = std::function<void(const std::string&)>;
 struct Card {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   CardInfo info;
-  std::string numerics_name;  // device and driver with their versions
+  std::string numerics_name;      // device and driver with their versions
+  std::string pipeline_identity;  // of what its driver compiles pipelines for
   VkPhysicalDeviceLimits limits{};
   VkDeviceSize most_bytes_at_once = 0;  // of one allocation
   VkPhysicalDeviceMemoryProperties memory{};
   std::vector<VkQueueFamilyProperties> queue_families;
   bool has_memory_budget = false;
+  /// A processor whose subgroups hand values round among eight: products go through the panel, see panel.h.
+  bool fetches_panels = false;
 };
 
 class Instance {

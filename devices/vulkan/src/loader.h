@@ -56,6 +56,15 @@ namespace rondo::devices::vulkan {
   X(CmdBindPipeline)                     \
   X(CmdPushConstants)                    \
   X(CmdDispatch)                         \
+  X(CmdBindDescriptorSets)               \
+  X(CreateBufferView)                    \
+  X(DestroyBufferView)                   \
+  X(CreateDescriptorSetLayout)           \
+  X(DestroyDescriptorSetLayout)          \
+  X(CreateDescriptorPool)                \
+  X(DestroyDescriptorPool)               \
+  X(AllocateDescriptorSets)              \
+  X(UpdateDescriptorSets)                \
   X(CreateShaderModule)                  \
   X(DestroyShaderModule)                 \
   X(CreatePipelineLayout)                \

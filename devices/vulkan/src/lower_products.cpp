@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lowering.h"
+#include "panel_size.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -31,7 +32,89 @@ std::uint32_t each_of(std::int64_t extent) {
   return extent <= 32 ? 4 : 8;
 }
 
+/// Rows and columns of a tile of matmul_panels.comp.
+constexpr std::int64_t kPanelRows = 16;
+constexpr std::int64_t kPanelColumns = 32;
+
+std::int64_t rounded(std::int64_t n, std::int64_t grain) { return parts_of(n, grain) * grain; }
+
+/// Rows and columns of a product of which panels are taken at once.
+struct PanelShare {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+/// All of them where they fit, none where a tile does not, or where so few are there that laying out does not pay.
+PanelShare panel_share(const Product& p, std::int64_t depth) {
+  constexpr std::int64_t kWorthwhile = 8;
+  if (p.rows < kWorthwhile || p.columns < kWorthwhile || depth < 1) return {};
+  const std::int64_t room = kPanelTexels / parts_of(depth, 4);  // rows and columns together
+  PanelShare share{rounded(p.rows, kPanelRows), rounded(p.columns, kPanelColumns)};
+  if (share.rows + share.columns <= room) return share;
+  if (room < kPanelRows + kPanelColumns) return {};
+  share.columns = std::min(share.columns, std::max(room * 3 / 4 / kPanelColumns, std::int64_t{1}) * kPanelColumns);
+  share.rows = std::min(share.rows, (room - share.columns) / kPanelRows * kPanelRows);
+  share.columns = std::min(rounded(p.columns, kPanelColumns), (room - share.rows) / kPanelColumns * kPanelColumns);
+  return share;
+}
+
+/// Lays out `blocks` of `of_b`'s operand from `first` on, inner elements `begin` to `end`.
+void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, std::int64_t outers, std::int64_t begin,
+               std::int64_t end, std::int64_t place) {
+  const bool inner_ends = p.listed == Product::Listed::kB;
+  const bool strides = of_b ? !p.transposed_b : p.transposed_a;
+  const std::int64_t fours = parts_of(end - begin, 4);
+  const std::int64_t texels = rounded(outers, of_b ? kPanelColumns : kPanelRows) * fours;
+  constexpr std::int64_t kTexelsOfGroup = 64;
+  op.add(Shader::kPanel,
+         {of_b ? p.type_b : p.type_a, of_b ? 1U : 0U, strides ? 1U : 0U,
+          !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U},
+         {of_b ? p.b : p.a, kPanelSlot, p.listed == Product::Listed::kNone ? p.a : p.list},
+         {of_b ? p.columns : p.rows, end, of_b ? p.stride_b : p.stride_a, first, begin, place, fours, p.first_listed,
+          p.most_listed, texels},
+         parts_of(texels, kTexelsOfGroup));
+}
+
+/// The product of panels that lie at 0 and `place_b`.
+void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelShare share, std::int64_t fours) {
+  Dispatch& dispatch = op.add(
+      Shader::kMatMulPanels,
+      {0, 0, p.type_out, p.type_bias, p.type_addend, 0, 0, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U,
+       p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed)},
+      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+       p.listed == Product::Listed::kNone ? p.a : p.list},
+      {p.rows, p.columns, at.rows, at.columns, 0, p.columns, fours, p.first_listed, p.most_listed, share.rows * fours},
+      1);
+  dispatch.push.factors[0] = p.alpha;
+  dispatch.groups = {
+      static_cast<std::uint32_t>(parts_of(std::min(share.rows, p.rows - at.rows), kPanelRows)),
+      static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), kPanelColumns)), 1};
+}
+
+/// False where the product does not go that way.
+bool add_by_panels(OpLowering& op, const Product& p) {
+  const std::int64_t chunk = p.accumulate ? std::min(kTokenChunk, p.depth) : p.depth;
+  const PanelShare share = op.panel() ? panel_share(p, chunk) : PanelShare{};
+  if (share.rows == 0) return false;
+  for (std::int64_t begin = 0; begin < p.depth; begin += chunk) {
+    const std::int64_t end = std::min(begin + chunk, p.depth);
+    const std::int64_t fours = parts_of(end - begin, 4);
+    for (PanelShare at; at.columns < p.columns; at.columns += share.columns) {
+      add_panel(op, p, true, at.columns, std::min(share.columns, p.columns - at.columns), begin, end,
+                share.rows * fours);
+      for (at.rows = 0; at.rows < p.rows; at.rows += share.rows) {
+        if (share.rows < p.rows || at.columns == 0) {
+          add_panel(op, p, false, at.rows, std::min(share.rows, p.rows - at.rows), begin, end, 0);
+        }
+        add_panel_product(op, p, at, share, fours);
+      }
+    }
+  }
+  return true;
+}
+
 void add_product(OpLowering& op, const Product& p) {
+  if (add_by_panels(op, p)) return;
   const std::uint32_t rows_each = each_of(p.rows);
   const std::uint32_t columns_each = each_of(p.columns);
   Dispatch& dispatch = op.add(Shader::kMatMul,

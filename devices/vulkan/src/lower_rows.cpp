@@ -35,6 +35,9 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
          parts_of(width, kThreads));
 }
 
+/// Elements of an invocation of elementwise.comp: processors that pose as cards look tensors up a lane at a time.
+std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 8 : 1; }
+
 /// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
 float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
   const auto width = static_cast<double>(head_dim);
@@ -49,24 +52,24 @@ float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::
 
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor) {
   const std::int64_t n = tensor.elements();
-  op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kZero), storage_of(tensor), 0}, {slot}, {n},
-         parts_of(n, kElementsOfGroup));
+  op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kZero), storage_of(tensor), 0, each_of(op)}, {slot},
+         {n}, parts_of(n, kElementsOfGroup * each_of(op)));
 }
 
 void lower_elementwise(OpLowering& op) {
   const std::int64_t n = op.in(0).elements();
   const std::uint32_t storage = storage_of(op.in(0));
-  const std::int64_t groups = parts_of(n, kElementsOfGroup);
+  const std::int64_t groups = parts_of(n, kElementsOfGroup * each_of(op));
   switch (op.op().kind) {
     case OpKind::kAdd:
-      op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kAdd), storage, 0},
+      op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kAdd), storage, 0, each_of(op)},
              {op.read(0), op.read(1), op.write(0)}, {n}, groups);
       return;
     case OpKind::kDropout: {
       const auto& dropout = op.attributes<DropoutAttributes>();
-      Dispatch& dispatch = op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0},
-                                  {op.read(0), op.read(1), op.write(0)},
-                                  {n, columns_of(op.in(0)), dropout.site, dropout.rest ? 1 : 0}, groups);
+      Dispatch& dispatch = op.add(
+          Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0, each_of(op)},
+          {op.read(0), op.read(1), op.write(0)}, {n, columns_of(op.in(0)), dropout.site, dropout.rest ? 1 : 0}, groups);
       dispatch.push.factors[0] = dropout.probability;
       const double kept = 1.0 / (1.0 - static_cast<double>(dropout.probability));
       dispatch.push.factors[1] = static_cast<float>(dropout.rest ? 1.0 - kept : kept);
@@ -76,10 +79,11 @@ void lower_elementwise(OpLowering& op) {
     case OpKind::kGatedActivationBackward: {
       const auto activation = static_cast<std::uint32_t>(op.attributes<GatedActivationAttributes>().activation);
       if (op.op().kind == OpKind::kGatedActivation) {
-        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGated), storage, activation},
+        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGated), storage, activation, each_of(op)},
                {op.read(0), op.read(1), op.write(0)}, {n}, groups);
       } else {
-        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGatedBackward), storage, activation},
+        op.add(Shader::kElementwise,
+               {static_cast<std::uint32_t>(Mode::kGatedBackward), storage, activation, each_of(op)},
                {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, groups);
       }
       return;
@@ -92,8 +96,9 @@ void lower_elementwise(OpLowering& op) {
 void lower_rms_norm(OpLowering& op) {
   const std::int64_t width = op.in(1).elements();
   const std::int64_t rows = op.in(0).elements() / width;
-  Dispatch& dispatch = op.add(Shader::kRmsNorm, {storage_of(op.in(0)), storage_of(op.in(1))},
-                              {op.read(0), op.read(1), op.write(0)}, {width, rows}, rows);
+  Dispatch& dispatch =
+      op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm, {storage_of(op.in(0)), storage_of(op.in(1))},
+             {op.read(0), op.read(1), op.write(0)}, {width, rows}, rows);
   dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
 }
 
@@ -104,7 +109,7 @@ void lower_rms_norm_backward(OpLowering& op) {
   const std::uint32_t storage = storage_of(op.in(0));
   const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
   Dispatch& dispatch = op.add(
-      Shader::kRmsNormBackward,
+      op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
       {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U},
       {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows}, rows);
   dispatch.push.factors[0] = norm.epsilon;

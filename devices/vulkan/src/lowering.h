@@ -24,15 +24,16 @@ struct Dispatch {
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
 };
 
-/// The run's table of addresses, uint64 each: layer, address of the report, one a tensor, then pieces of the workspace,
-/// then constants.
-inline constexpr std::uint32_t kFirstTensorSlot = 2;
+/// The run's table of addresses, uint64 each: layer, address of the report, the panel, one a tensor, then pieces of the
+/// workspace, then constants.
+inline constexpr std::uint32_t kPanelSlot = 2;
+inline constexpr std::uint32_t kFirstTensorSlot = 3;
 
 /// A program's dispatches in order, each depending on those before it.
 class Lowering {
  public:
-  /// `software`: the card is a processor, see CardInfo.
-  Lowering(const OpList& list, bool software) : list_(list), software_(software) {}
+  /// `panel`: large products go through the panel, see panel.h.
+  Lowering(const OpList& list, bool panel) : list_(list), panel_(panel) {}
 
   /// Errors: Unimplemented naming the op and what of it the cards cannot do.
   absl::Status lower_all();
@@ -50,7 +51,7 @@ class Lowering {
   absl::Status check(const Op& op) const;
 
   const OpList& list_;
-  const bool software_;
+  const bool panel_;
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
   Bytes workspace_bytes_ = 0;
@@ -63,7 +64,7 @@ class OpLowering {
  public:
   OpLowering(Lowering& all, const Op& op) : all_(all), op_(op) {}
 
-  bool software() const { return all_.software_; }
+  bool panel() const { return all_.panel_; }
   const Op& op() const { return op_; }
   const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }

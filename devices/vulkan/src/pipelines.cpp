@@ -6,17 +6,27 @@
 namespace rondo::devices::vulkan {
 
 Pipelines::~Pipelines() {
+  // A cache that cannot be written costs the next start some time and is no reason to fail.
+  if (cache_ != nullptr && !made_.empty()) cache_->save().IgnoreError();
   const DeviceFunctions& vk = context_->functions();
   for (const auto& [key, pipeline] : made_) vk.DestroyPipeline(context_->device(), pipeline, nullptr);
   if (layout_ != VK_NULL_HANDLE) vk.DestroyPipelineLayout(context_->device(), layout_, nullptr);
 }
 
 absl::Status Pipelines::prepare() {
+  RONDO_ASSIGN_OR_RETURN(cache_, PipelineCache::open(context_, folder_));
+  VkDescriptorSetLayout sets = VK_NULL_HANDLE;
+  if (context_->card().fetches_panels) {
+    RONDO_ASSIGN_OR_RETURN(panel_, Panel::make(context_));
+    sets = panel_->set_layout();
+  }
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
   range.size = sizeof(Push);
   VkPipelineLayoutCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  info.setLayoutCount = panel_ == nullptr ? 0 : 1;
+  info.pSetLayouts = &sets;
   info.pushConstantRangeCount = 1;
   info.pPushConstantRanges = &range;
   return context_->check(context_->functions().CreatePipelineLayout(context_->device(), &info, nullptr, &layout_),
@@ -58,7 +68,7 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   info.stage.pSpecializationInfo = &special;
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;
-  const VkResult result = vk.CreateComputePipelines(context_->device(), VK_NULL_HANDLE, 1, &info, nullptr, &pipeline);
+  const VkResult result = vk.CreateComputePipelines(context_->device(), cache_->handle(), 1, &info, nullptr, &pipeline);
   vk.DestroyShaderModule(context_->device(), module, nullptr);
   RONDO_RETURN_IF_ERROR(context_->check(result, name_of(shader)));
   return pipeline;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "context.h"
+#include "panel.h"
+#include "pipeline_cache.h"
 #include "rondo/base/mutex.h"
 
 namespace rondo::devices::vulkan {
@@ -17,6 +19,8 @@ enum class Shader : std::uint8_t {
   kElementwise,
   kRmsNorm,
   kRmsNormBackward,
+  kRmsNormEights,
+  kRmsNormBackwardEights,
   kColumnSums,
   kColumnTotal,
   kRope,
@@ -26,11 +30,17 @@ enum class Shader : std::uint8_t {
   kEmbeddingRows,
   kSelectLast,
   kMatMul,
-  kMatMulLanes,
+  kMatMulPanels,
+  kPanel,
   kAttention,
   kAttentionDelta,
   kAttentionQueryGradient,
   kAttentionKeyGradient,
+  kAttentionPanels,
+  kAttentionQueryPanels,
+  kAttentionKeyPanels,
+  kPanelRows,
+  kPanelStats,
   kCacheStore,
   kTargets,
   kSoftmaxLoss,
@@ -57,13 +67,19 @@ using Constants = std::vector<std::uint32_t>;
 
 class Pipelines {
  public:
-  explicit Pipelines(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  /// `folder`: where compiled pipelines are kept, empty for nowhere.
+  Pipelines(std::shared_ptr<Context> context, std::filesystem::path folder)
+      : context_(std::move(context)), folder_(std::move(folder)) {}
+  /// Keeps what was compiled.
   ~Pipelines();
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
   absl::Status prepare();
   VkPipelineLayout layout() const { return layout_; }
+  /// Null where products do without.
+  const Panel* panel() const { return panel_.get(); }
+  const PipelineCache& cache() const { return *cache_; }
   /// Thread-safe.
   absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants);
 
@@ -71,6 +87,9 @@ class Pipelines {
   absl::StatusOr<VkPipeline> make(Shader shader, const Constants& constants);
 
   const std::shared_ptr<Context> context_;
+  const std::filesystem::path folder_;
+  std::unique_ptr<PipelineCache> cache_;
+  std::unique_ptr<Panel> panel_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Mutex mutex_;
   std::map<std::pair<Shader, Constants>, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);

@@ -39,7 +39,7 @@ VulkanProgram::~VulkanProgram() {
 }
 
 absl::Status VulkanProgram::prepare() {
-  Lowering lowering(list_, context_->card().info.software);
+  Lowering lowering(list_, pipelines_->panel() != nullptr);
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);
   for (const Op& op : list_.ops) {
@@ -94,6 +94,10 @@ absl::Status VulkanProgram::record(const Lowering& lowering) {
                             staging_.size() - kReport < table_.size() ? staging_.size() - kReport : table_.size()};
   vk.CmdCopyBuffer(commands_, staging_.buffer(), table_.buffer(), 1, &region);
   begin_barrier(vk, commands_);
+  if (const Panel* panel = pipelines_->panel(); panel != nullptr) {
+    const VkDescriptorSet set = panel->set();
+    vk.CmdBindDescriptorSets(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipelines_->layout(), 0, 1, &set, 0, nullptr);
+  }
   VkPipeline bound = VK_NULL_HANDLE;
   bool first = true;
   for (const Dispatch& dispatch : lowering.dispatches()) {
@@ -124,6 +128,7 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
   auto* table = reinterpret_cast<std::uint64_t*>(staging_.host() + kReport);
   table[0] = bindings.layer;
   table[1] = staging_.address();
+  table[kPanelSlot] = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->address();
   for (const TensorId id : used_) {
     const TensorDesc& tensor = list_.tensors[id];
     std::uint64_t& entry = table[kFirstTensorSlot + id];

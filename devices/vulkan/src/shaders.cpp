@@ -10,6 +10,8 @@ namespace {
   X(elementwise)                \
   X(rms_norm)                   \
   X(rms_norm_backward)          \
+  X(rms_norm_eights)            \
+  X(rms_norm_backward_eights)   \
   X(column_sums)                \
   X(column_total)               \
   X(rope)                       \
@@ -19,11 +21,17 @@ namespace {
   X(embedding_rows)             \
   X(select_last)                \
   X(matmul)                     \
-  X(matmul_lanes)               \
+  X(matmul_panels)              \
+  X(panel)                      \
   X(attention)                  \
   X(attention_delta)            \
   X(attention_query_gradient)   \
   X(attention_key_gradient)     \
+  X(attention_panels)           \
+  X(attention_query_panels)     \
+  X(attention_key_panels)       \
+  X(panel_rows)                 \
+  X(panel_stats)                \
   X(cache_store)                \
   X(targets)                    \
   X(softmax_loss)               \

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "pipelines.h"
 #include "program.h"
+#include "rondo/base/file.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
@@ -24,7 +25,7 @@ namespace {
 /// What programs work in beyond their arenas is not known when a card is opened.
 constexpr Bytes kReserve = 512_MiB;
 /// Changes when kernels sum in another order.
-constexpr int kKernelSet = 1;
+constexpr int kKernelSet = 2;
 
 /// What the card may give: its free memory less a reserve, and on cards that live in the host's memory half of what the
 /// host has.
@@ -73,7 +74,7 @@ class VulkanDevice final : public Device, private HostBackend {
 };
 
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
-    : context_(std::move(context)), pipelines_(std::make_shared<Pipelines>(context_)) {
+    : context_(std::move(context)), pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())) {
   const Card& card = context_->card();
   caps_.name = options.name;
   caps_.backend = "vulkan";

@@ -1,0 +1,59 @@
+// Causal attention of eight queries of one head, from keys and values in the panel: four keys at a time, with the running
+// maximum, sum and output rescaled.
+//
+// slots: q, bounds, o, lse. sizes: tokens, heads, key heads, window, places of k and of v. factors: scale.
+// Workgroups: eights of queries, heads.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "attention_panels.glsl"
+
+const uint kAtOnce = 4;
+
+void main() {
+  const uint heads = push.sizes[1];
+  const uint key_heads = push.sizes[2];
+  const uint head = gl_WorkGroupID.y;
+  const uint key_head = head / (heads / key_heads);
+  const int window = int(push.sizes[3]);
+  Ints bounds = Ints(address(1));
+  const int real = real_tokens(bounds);
+  const int first_token = int(gl_WorkGroupID.x * 8);
+  const int token = first_token + int(gl_SubgroupInvocationID);
+  const int last_token = min(first_token + 8, real) - 1;
+  const uint row = uint(token) * heads + head;
+  vec4 query[kFours];
+  load_row(address(0), row, token < real, query);
+  const int seen_from = first_seen(bounds, token, window);
+  const int from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
+
+  float maximum = kLowest;
+  float total = 0.0;
+  vec4 sums[kFours];
+  [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
+  for (int first = from; first <= last_token; first += int(kAtOnce)) {
+    float scores[kAtOnce];
+    float highest = maximum;
+    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+      const int key = first + int(i);
+      vec4 channels[kFours];
+      fetch_row(push.sizes[4], uint(min(key, last_token)) * key_heads + key_head, channels);
+      const bool seen = key >= seen_from && key <= token && token < real;
+      scores[i] = seen ? product(query, channels) * push.factors[0] : kLowest;
+      highest = max(highest, scores[i]);
+    }
+    const float factor = exact_exp(maximum - highest);
+    maximum = highest;
+    total *= factor;
+    [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] *= factor;
+    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+      vec4 channels[kFours];
+      fetch_row(push.sizes[5], uint(min(first + int(i), last_token)) * key_heads + key_head, channels);
+      const float p = scores[i] > kLowest ? exact_exp(scores[i] - highest) : 0.0;
+      total += p;
+      [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += p * channels[four];
+    }
+  }
+  if (token >= int(push.sizes[0])) return;
+  store_row(address(2), row, sums, token < real ? 1.0 / total : 0.0);
+  Floats(address(3)).v[row] = token < real ? maximum + exact_log(total) : 0.0;
+}

@@ -1,0 +1,52 @@
+// What the attention kernels share on processors that pose as cards. A subgroup of eight takes eight queries (or keys),
+// an invocation one, and goes over the keys (or queries) that any of them needs; those come from the panel, the same for
+// all eight. What an invocation holds stays with it: no shared memory, no barriers.
+#extension GL_KHR_shader_subgroup_basic : require
+#include "common.glsl"
+#include "sequences.glsl"
+
+layout(local_size_x = 8) in;
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kWidth = 64;  // of a head
+layout(set = 0, binding = 0) uniform samplerBuffer panel;
+
+const uint kFours = (kWidth + 3) / 4;
+const float kLowest = -1.0e30;
+
+/// Channels of a row of a tensor [rows, kWidth], by fours.
+void load_row(uint64_t from, uint row, bool there, out vec4 channels[kFours]) {
+  [[unroll]] for (uint four = 0; four < kFours; ++four) {
+    vec4 value = vec4(0.0);
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      if (there && 4 * four + j < kWidth) value[j] = load(from, kType, row * kWidth + 4 * four + j);
+    }
+    channels[four] = value;
+  }
+}
+void store_row(uint64_t to, uint row, vec4 channels[kFours], float factor) {
+  [[unroll]] for (uint four = 0; four < kFours; ++four) {
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      if (4 * four + j < kWidth) store(to, kType, row * kWidth + 4 * four + j, channels[four][j] * factor);
+    }
+  }
+}
+
+/// A row of the panel, and its products with channels of this invocation, summed in rising order.
+void fetch_row(uint place, uint row, out vec4 channels[kFours]) {
+  const int first = int(place + row * kFours);
+  [[unroll]] for (uint four = 0; four < kFours; ++four) channels[four] = texelFetch(panel, first + int(four));
+}
+float product(vec4 a[kFours], vec4 b[kFours]) {
+  float sum = 0.0;
+  [[unroll]] for (uint four = 0; four < kFours; ++four) {
+    [[unroll]] for (uint j = 0; j < 4; ++j) sum += a[four][j] * b[four][j];
+  }
+  return sum;
+}
+
+/// The first key that the query `token` sees; past all keys for padding. `window` 0: none.
+int first_seen(Ints bounds, int token, int window) {
+  if (token >= real_tokens(bounds)) return 0x7FFFFFFF;
+  const int begin = bounds.v[1 + sequence_of(bounds, token)];
+  return window == 0 ? begin : max(begin, token - window + 1);
+}

@@ -1,0 +1,43 @@
+// dq of eight queries of one head, see attention_query_gradient.comp: from keys, values and what panel_stats.comp found,
+// which lie in the panel.
+//
+// slots: q, do, bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v and of the stats. factors: scale.
+// Workgroups: eights of queries, heads.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "attention_panels.glsl"
+
+void main() {
+  const uint heads = push.sizes[1];
+  const uint key_heads = push.sizes[2];
+  const uint head = gl_WorkGroupID.y;
+  const uint key_head = head / (heads / key_heads);
+  const int window = int(push.sizes[3]);
+  Ints bounds = Ints(address(2));
+  const int real = real_tokens(bounds);
+  const int first_token = int(gl_WorkGroupID.x * 8);
+  const int token = first_token + int(gl_SubgroupInvocationID);
+  const int last_token = min(first_token + 8, real) - 1;
+  const uint row = uint(token) * heads + head;
+  vec4 query[kFours];
+  vec4 d_o[kFours];
+  load_row(address(0), row, token < real, query);
+  load_row(address(1), row, token < real, d_o);
+  const int seen_from = first_seen(bounds, token, window);
+  const int from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
+  const vec4 stats = texelFetch(panel, int(push.sizes[6] + min(row, push.sizes[0] * heads - 1)));
+  vec4 sums[kFours];
+  [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
+  for (int key = from; key <= last_token; ++key) {
+    vec4 channels[kFours];
+    fetch_row(push.sizes[5], uint(key) * key_heads + key_head, channels);
+    const float dp = product(d_o, channels);
+    fetch_row(push.sizes[4], uint(key) * key_heads + key_head, channels);
+    const float score = product(query, channels);
+    const bool seen = key >= seen_from && key <= token && token < real;
+    const float slope =
+        seen ? exact_exp(score * push.factors[0] - stats.x) * (dp - stats.y) * push.factors[0] : 0.0;
+    [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += slope * channels[four];
+  }
+  if (token < int(push.sizes[0])) store_row(address(3), row, sums, 1.0);
+}

@@ -1,0 +1,57 @@
+// Copies an operand of a product into the device's panel, where matmul_panels.comp fetches it: for processors that pose
+// as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel.
+//
+// Of A a texel is four inner elements of one row; 16 rows make a block, in two halves of 8. Of B it is one inner element
+// of four columns; 32 columns make a block. Past the ends there are zeros, as many as fill the last blocks.
+//
+// slots: operand, panel, rows (the list of kernel targets.comp).
+// sizes: rows of A or columns of B, end of the inner extent, stride, first row or column, first inner element, place in
+// the panel, fours of the inner extent, first of the list, most of the list, texels.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const bool kOfB = false;
+layout(constant_id = 2) const bool kInnerStrides = false;  // element (o, k) lies at k * stride + o, else o * stride + k
+layout(constant_id = 3) const bool kOuterListed = false;
+layout(constant_id = 4) const bool kInnerEnds = false;    // the inner extent ends with the list
+layout(constant_id = 5) const bool kInnerListed = false;  // and its elements are those of the list
+
+float element(uint64_t operand, Ints list, uint outer, uint k, uint end) {
+  if (outer >= push.sizes[0] || k >= end) return 0.0;
+  if (kOuterListed) outer = uint(list.v[1 + push.sizes[7] + outer]);
+  if (kInnerListed) k = uint(list.v[1 + push.sizes[7] + k]);
+  return load(operand, kType, kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k);
+}
+
+void main() {
+  const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
+  if (texel >= push.sizes[9]) return;
+  const uint64_t operand = address(0);  // looked up once: it is a read like any other
+  Ints list = Ints(address(2));
+  uint end = push.sizes[1];
+  uint outers = push.sizes[0];
+  if (kOuterListed || kInnerEnds) {
+    const uint all = uint(list.v[0]);
+    const uint present = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
+    if (kInnerEnds) end = min(end, present);
+    if (kOuterListed) outers = present;
+  }
+  vec4 value;
+  if (kOfB) {
+    const uint k = texel / 8 % (4 * push.sizes[6]);
+    const uint outer = push.sizes[3] + texel / (32 * push.sizes[6]) * 32 + texel % 8 * 4;
+    [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer + i, push.sizes[4] + k, end);
+  } else {
+    const uint k = texel / 16 % push.sizes[6] * 4;
+    const uint outer = push.sizes[3] + texel / (16 * push.sizes[6]) * 16 + texel % 16;
+    if (kOuterListed && outer >= outers) {
+      value = vec4(0.0);
+    } else {
+      [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer, push.sizes[4] + k + i, end);
+    }
+  }
+  FourFloats(address(1) + uint64_t(push.sizes[5] + texel) * 16ul).v = value;
+}

@@ -1,0 +1,32 @@
+// What the gradient of attention has to know of every token and head, a texel each of the panel: the logarithm of the
+// softmax's sum, do . o, and the first key that the token sees (a real one's; of padding nothing is used).
+//
+// slots: o, do, lse [T, H], bounds, panel. sizes: rows (T H), width of a head, heads, window, place in the panel.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "sequences.glsl"
+
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+
+void main() {
+  const uint row = group_place() * 64 + gl_LocalInvocationID.x;
+  if (row >= push.sizes[0]) return;
+  const uint width = push.sizes[1];
+  const uint64_t o = address(0);
+  const uint64_t d_o = address(1);
+  float sum = 0.0;
+  for (uint d = 0; d < width; ++d) {
+    sum += load(o, kType, row * width + d) * load(d_o, kType, row * width + d);
+  }
+  const int token = int(row / push.sizes[2]);
+  Ints bounds = Ints(address(3));
+  float seen_from = 0.0;
+  if (token < real_tokens(bounds)) {
+    const int begin = bounds.v[1 + sequence_of(bounds, token)];
+    seen_from = float(push.sizes[3] == 0 ? begin : max(begin, token - int(push.sizes[3]) + 1));
+  }
+  FourFloats(address(4) + uint64_t(push.sizes[4] + row) * 16ul).v =
+      vec4(Floats(address(2)).v[row], sum, seen_from, 0.0);
+}

@@ -1,0 +1,8 @@
+// rms_norm_backward.glsl with eight invocations a row, which hand their sums round: for processors that pose as cards.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#define RONDO_ONE_SUBGROUP
+const uint kThreads = 8;
+#include "rms_norm_backward.glsl"

@@ -1,0 +1,14 @@
+// How much the panel (panel.h) holds.
+#pragma once
+
+#include <cstdint>
+
+#include "rondo/base/units.h"
+
+namespace rondo::devices::vulkan {
+
+inline constexpr Bytes kPanelBytes = 64_MiB;
+/// Of four floats.
+inline constexpr std::int64_t kPanelTexels = static_cast<std::int64_t>(kPanelBytes / 16);
+
+}  // namespace rondo::devices::vulkan
