@@ -57,12 +57,18 @@ class BufferCourse {
         if (!forward) readers = {kNoSlot, gradient_reader(plan_.slots, slot.round, cut)};
         write({!forward, slot.round, cut, m}, readers, m);
       }
+      // Inputs stay until nobody can have to run the microbatch again: with gradients, until those of its group are
+      // home.
+      const bool ends_group = forward || (m + 1) % work_.reduction_group == 0 || m + 1 == count;
+      for (std::uint32_t of = forward ? m : first_of_group(m); ends_group && of <= m; ++of) {
+        if (slot.first_layer > 0) release({false, slot.round, slot.first_layer, of});
+        if (slot.phase == SlotPhase::kBackward) release({true, slot.round, slot.last_layer + 1, of});
+      }
     }
-    // Inputs stay until the visit has ended.
-    for (std::uint32_t m = 0; m < count; ++m) {
-      if (slot.first_layer > 0) release({false, slot.round, slot.first_layer, m});
-      if (slot.phase == SlotPhase::kBackward) release({true, slot.round, slot.last_layer + 1, m});
-    }
+  }
+
+  std::uint32_t first_of_group(std::uint32_t microbatch) const {
+    return microbatch / work_.reduction_group * work_.reduction_group;
   }
 
   void write(const Page& page, const BoundaryReaders& readers, std::uint32_t microbatch) {
@@ -152,15 +158,20 @@ DiskChoice choose_disk(const ModelShape& model, const Workload& work, const Mach
   const Bytes on_disk = layout.disk_bytes(work);
   if (on_disk == 0 || on_disk > machine.disk_budget_bytes) return {};
   const std::uint64_t least = least_boundary_buffers(machine, model, slots);
+  // Buffers would fill the budget to the last byte; what the process takes beside the plan is not known so well.
+  const Bytes stays_free = machine.host_budget_bytes / 32;
   DiskChoice best;
   for (LayerIndex i = 0; i <= model.layers.size(); ++i) {
     const LayerIndex first = i < model.layers.size() ? i : kNoLayer;
     if (disk_bytes_from(model, first) + on_disk > machine.disk_budget_bytes) continue;
     const Bytes others = moved(first) - layout.bytes(work) + BoundaryLayout::buffer_bytes(work, 0);
     if (others >= machine.host_budget_bytes) continue;
+    const Bytes room = machine.host_budget_bytes - others;
+    if (room / boundary_stride(work) < least) continue;
+    const Bytes used = room > stays_free ? room - stays_free : 0;
     const std::uint64_t buffers =
-        std::min((machine.host_budget_bytes - others) / boundary_stride(work), layout.places());
-    if (buffers < least || buffers <= best.boundary_buffers) continue;
+        std::clamp<std::uint64_t>(used / boundary_stride(work), least, std::max<std::uint64_t>(layout.places(), least));
+    if (buffers <= best.boundary_buffers) continue;
     best = {first, static_cast<std::uint32_t>(buffers)};
   }
   return best;

@@ -1,5 +1,6 @@
-// What a pass over state on disk carries, beside plain direct reads and writes of the same file size, request size and
-// number in flight, in turns within one run. RONDO_BENCH_DISK names the folder; default: the current one.
+// What a pass over state on disk carries, and a step's boundaries, beside plain direct reads and writes of the same
+// file size, request size and number in flight, in turns within one run. RONDO_BENCH_DISK names the folder; default:
+// the current one.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "rondo/offload/boundary_tier.h"
 #include "rondo/offload/disk_tier.h"
 
 namespace rondo::offload {
@@ -75,10 +77,71 @@ void pass(benchmark::State& state) {
   count(state, (*tier)->disk_bytes(), (*tier)->file().direct());
 }
 
+// Boundaries of one step: all are filled, then all are read, the last ones first.
+BoundaryTierOptions boundaries_of(const benchmark::State& state) {
+  BoundaryTierOptions options;
+  options.folder = folder();
+  options.page_bytes = 4_MiB;
+  options.pages = static_cast<std::size_t>(state.range(0)) * 1_MiB / options.page_bytes;
+  options.buffers = 24;
+  return options;
+}
+
+void raw_boundaries(benchmark::State& state) {
+  const BoundaryTierOptions options = boundaries_of(state);
+  auto file = ScratchFile::make(options.folder, options.pages * options.page_bytes);
+  if (!file.ok()) return state.SkipWithError(std::string(file.status().message()).c_str());
+  std::vector<DiskBuffer> buffers;
+  for (std::uint32_t i = 0; i < options.requests; ++i) buffers.push_back(*allocate_disk_buffer(options.page_bytes));
+  for (auto _ : state) {
+    for (const bool writes : {true, false}) {
+      std::atomic<std::size_t> next = 0;
+      std::vector<std::thread> threads;
+      for (const DiskBuffer& buffer : buffers) {
+        threads.emplace_back([&] {
+          for (std::size_t i = next++; i < options.pages; i = next++) {
+            const Bytes offset = (writes ? i : options.pages - 1 - i) * options.page_bytes;
+            const auto done = writes ? (*file)->write(offset, buffer.bytes) : (*file)->read(offset, buffer.bytes);
+            if (!done.ok()) return;
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
+  count(state, options.pages * options.page_bytes, (*file)->direct());
+}
+
+void boundaries(benchmark::State& state) {
+  const BoundaryTierOptions options = boundaries_of(state);
+  auto tier = BoundaryTier::make(options);
+  if (!tier.ok()) return state.SkipWithError(std::string(tier.status().message()).c_str());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < options.pages; ++i) {
+      const ReadOrder order{{options.pages - i, ReadOrder::kNever}};
+      if (!(*tier)->take(i, options.page_bytes, order, deadline).ok()) return state.SkipWithError("the disk failed");
+      (*tier)->filled(i);
+    }
+    for (std::size_t i = options.pages; i-- > 0;) {
+      if (!(*tier)->hold(i, deadline).ok()) return state.SkipWithError("the disk failed");
+      (*tier)->let_go(i);
+      (*tier)->drop(i);
+    }
+  }
+  const BoundaryTier::Stats moved = (*tier)->stats();
+  state.SetBytesProcessed(static_cast<std::int64_t>(moved.written + moved.read));
+  state.SetLabel((*tier)->file()->direct() ? "direct" : "through the page cache");
+}
+
 BENCHMARK(raw)->Name("Disk/raw")->Arg(64)->UseRealTime();
 BENCHMARK(pass)->Name("Disk/pass")->Arg(64)->UseRealTime();
 BENCHMARK(raw)->Name("Disk/raw/again")->Arg(64)->UseRealTime();
 BENCHMARK(pass)->Name("Disk/pass/again")->Arg(64)->UseRealTime();
+BENCHMARK(raw_boundaries)->Name("Boundaries/raw")->Arg(512)->UseRealTime();
+BENCHMARK(boundaries)->Name("Boundaries/step")->Arg(512)->UseRealTime();
+BENCHMARK(raw_boundaries)->Name("Boundaries/raw/again")->Arg(512)->UseRealTime();
+BENCHMARK(boundaries)->Name("Boundaries/step/again")->Arg(512)->UseRealTime();
 
 }  // namespace
 }  // namespace rondo::offload

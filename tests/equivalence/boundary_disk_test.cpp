@@ -137,6 +137,27 @@ TEST_P(BoundariesOnDisk, Evaluation_LeavesNoTrace) {
   EXPECT_TRUE((*run)->bytes() == (*whole)->bytes());
 }
 
+TEST_P(BoundariesOnDisk, Traffic_IsAboutWhatThePlanSays) {
+  job_.steps = steps_of(dataset_, {24, 24, 24});
+  job_.reduction_group = 8;
+  for (const std::uint32_t more : {0U, 16U}) {
+    Placement placement{"cpu"};
+    placement.stages = one_layer_each(model_);
+    placement.boundaries_on_disk = more;
+    auto run = TinyRun::make(model_, job_, placement);
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (std::size_t step = 0; step < 3; ++step) ASSERT_TRUE((*run)->train(step).ok());
+    const offload::BoundaryTier::Stats moved = (*run)->executor().boundary_traffic();
+    const partition::DiskTraffic promised = (*run)->plan().disk_traffic;
+    for (const auto& [found, expected] :
+         {std::pair(moved.written, promised.boundaries_written), std::pair(moved.read, promised.boundaries_read)}) {
+      const double of = static_cast<double>(found) / 3 / static_cast<double>(expected);
+      EXPECT_GT(of, 0.6) << found / 3 << " for " << expected;
+      EXPECT_LT(of, 1.4) << found / 3 << " for " << expected;
+    }
+  }
+}
+
 TEST_P(BoundariesOnDisk, DiskFails_RunEndsWithItsError) {
   Placement placement{"failing disk", fast(2)};
   placement.stages = one_layer_each(model_);

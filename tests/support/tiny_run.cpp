@@ -105,6 +105,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     }
     plan_.disk = partition::disk_memory(plan_, shape_, work_);
     plan_.disk_bytes = partition::total_of(plan_.disk);
+    plan_.disk_traffic = partition::disk_traffic(plan_, shape_, work_);
     machine.disk_budget_bytes = 1_GiB;
     RONDO_RETURN_IF_ERROR(partition::validate(plan_, shape_, work_, machine));
   }

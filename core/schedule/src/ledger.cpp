@@ -53,6 +53,13 @@ void Ledger::set_home(std::uint32_t slot, std::uint32_t group) {
   visits_[slot].home[group - visits_[slot].first_group] = true;
 }
 
+bool Ledger::done(std::uint32_t slot, std::uint32_t microbatch) const {
+  const MutexLock lock(mutex_);
+  const Visit& visit = visits_[slot];
+  return visit.retired[microbatch - visit.first_microbatch] &&
+         (visit.home.empty() || visit.home[microbatch / group_ - visit.first_group]);
+}
+
 bool Ledger::end_visit(std::uint32_t slot) {
   const MutexLock lock(mutex_);
   Visit& visit = visits_[slot];

@@ -27,6 +27,8 @@ class Ledger {
   void set_retired(std::uint32_t slot, std::uint32_t microbatch);
   bool home(std::uint32_t slot, std::uint32_t group) const;
   void set_home(std::uint32_t slot, std::uint32_t group);
+  /// Retired, and the gradients of its group home: it will not be run again.
+  bool done(std::uint32_t slot, std::uint32_t microbatch) const;
   /// True once: when all of the slot's microbatches are retired and all its gradients home.
   bool end_visit(std::uint32_t slot);
   bool ended(std::uint32_t slot) const;

@@ -74,9 +74,13 @@ struct Assignment {
 
 /// Microbatches of a slot's round in the job.
 partition::Round round_in_job(const SharedState& shared, const StepJob& job, const partition::Slot& slot);
-/// The inputs of a slot's visit are needed no more. Once it has ended and not before: until then another device could
-/// have to run it again. In evaluation the checkpoints of backward slots are released by nobody else, so the forward
-/// slot that published them does.
+/// What a slot's microbatches [first, end) of the step read is needed no more, of those that are done for good:
+/// retired, and the gradients of their group home. Until then another device could have to run them again. In
+/// evaluation the checkpoints of backward slots are released by nobody else, so the forward slot that published them
+/// does.
+void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t slot, std::uint32_t first,
+                    std::uint32_t end);
+/// Of all of its microbatches.
 void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t slot);
 
 class Worker {
@@ -227,8 +231,8 @@ class Worker {
   }
   offload::BoundaryPlace place(const StepJob& job, offload::BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
                                std::uint32_t microbatch) const;
-  static devices::WorkTag tag(const char* name, const StepJob& job, const SlotState& slot, std::uint32_t microbatch);
   void end_visit_if_done(const StepJob& job, const SlotState& slot);
+  static devices::WorkTag tag(const char* name, const StepJob& job, const SlotState& slot, std::uint32_t microbatch);
   /// The device is to blame for `status`, unless it is OK or the worker was stopped.
   absl::Status blame(absl::Status status);
   /// How a thread leaves that met an error.

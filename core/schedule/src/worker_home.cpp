@@ -42,13 +42,16 @@ partition::Round round_in_job(const SharedState& shared, const StepJob& job, con
   return round_within(shared.plan->rounds[slot.round], job.microbatches);
 }
 
-void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t index) {
+void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t index, std::uint32_t first,
+                    std::uint32_t end) {
   const partition::Slot& slot = shared.plan->slots[index];
+  const partition::Round round = round_in_job(shared, job, slot);
   const bool forward = slot.phase == SlotPhase::kForward;
   const auto release = [&](BoundaryKind kind, std::uint32_t cut, std::uint32_t m) {
-    shared.boundaries->release({kind, job.first_round + slot.round, cut, m});
+    shared.boundaries->release({kind, job.first_round + slot.round, cut, m - round.first_microbatch});
   };
-  for (std::uint32_t m = 0; m < round_in_job(shared, job, slot).microbatches; ++m) {
+  for (std::uint32_t m = first; m < end; ++m) {
+    if (!job.ledger->done(index, m)) continue;
     if (slot.first_layer > 0 && reads_activation_last(shared, job, slot)) {
       release(BoundaryKind::kActivation, slot.first_layer, m);
     }
@@ -60,6 +63,12 @@ void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t
   }
 }
 
+void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t index) {
+  const partition::Round round = round_in_job(shared, job, shared.plan->slots[index]);
+  release_inputs(shared, job, index, round.first_microbatch, round.first_microbatch + round.microbatches);
+}
+
+/// Whatever a lost device has left.
 void Worker::end_visit_if_done(const StepJob& job, const SlotState& slot) {
   if (job.ledger->end_visit(slot.index)) release_inputs(shared_, job, slot.index);
 }
@@ -133,6 +142,7 @@ absl::Status Worker::retire(const Retirement& item) {
     RONDO_RETURN_IF_ERROR(take_rows(item));
   }
   job.ledger->set_retired(slot.index, item.microbatch);
+  release_inputs(shared_, job, slot.index, item.microbatch, item.microbatch + 1);
   end_visit_if_done(job, slot);
   return absl::OkStatus();
 }
@@ -222,6 +232,10 @@ absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
     job.ledger->set_added(id);
   }
   job.ledger->set_home(slot.index, errand.group);
+  const partition::Round round = round_of(job, slot);
+  const std::uint32_t first = errand.group * parts_.work.reduction_group;
+  release_inputs(shared_, job, slot.index, first,
+                 std::min(first + parts_.work.reduction_group, round.first_microbatch + round.microbatches));
   end_visit_if_done(job, slot);
   return absl::OkStatus();
 }

@@ -115,16 +115,20 @@ TEST_F(BoundaryPlan, StateGoesFirst_BoundariesOnlyWhenItIsNotEnough) {
   EXPECT_EQ(choice().boundary_buffers, 0U);
   scene_.machine.host_budget_bytes = state_on_disk - kMiB;
   EXPECT_EQ(choice().first_layer, 0U);
-  EXPECT_EQ(choice().boundary_buffers, layout_.places() - 2) << "one MiB less, and the alignment of the buffers";
+  EXPECT_GT(choice().boundary_buffers, 0U);
   EXPECT_LE(with(choice()), scene_.machine.host_budget_bytes);
 }
 
-TEST_F(BoundaryPlan, MemoryIsUsedToTheLastBuffer_DownToTheFewest) {
+TEST_F(BoundaryPlan, MemoryIsUsed_DownToTheFewestBuffers) {
   const std::uint32_t least = least_boundary_buffers(scene_.machine, scene_.model, plan_.slots);
-  for (std::uint32_t more : {0U, 1U, 7U, 20U}) {
+  scene_.machine.host_budget_bytes = least_total();
+  EXPECT_EQ(choice().boundary_buffers, least);
+  for (std::uint32_t more : {7U, 20U, 30U}) {
     scene_.machine.host_budget_bytes = least_total() + more * kMiB;
-    EXPECT_EQ(choice().boundary_buffers, least + more);
-    EXPECT_EQ(with(choice()), scene_.machine.host_budget_bytes);
+    const Bytes budget = scene_.machine.host_budget_bytes;
+    EXPECT_GT(choice().boundary_buffers, least);
+    EXPECT_LE(with(choice()), budget - budget / 32) << "a little stays free";
+    EXPECT_GT(with(choice()), budget - budget / 32 - kMiB) << "and no more";
   }
   scene_.machine.host_budget_bytes = least_total() - 1;
   EXPECT_EQ(choice().boundary_buffers, 0U) << "too few";

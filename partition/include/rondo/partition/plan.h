@@ -148,7 +148,8 @@ LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machi
 /// be, and only when all state that the disk can hold is not enough, the boundaries, behind as many buffers as memory
 /// then holds. State moves twice a step for each byte that it leaves free, a boundary's buffer would have been used
 /// rounds / 2 times a step: so state costs no more traffic, and less with several rounds. `host`: with everything in
-/// memory. Nothing goes where nothing need or where all of it would not help.
+/// memory. Nothing goes where nothing need or where all of it would not help. Buffers leave a thirty-second of the
+/// budget free, where that leaves enough of them.
 struct DiskChoice {
   LayerIndex first_layer = kNoLayer;
   std::uint32_t boundary_buffers = 0;

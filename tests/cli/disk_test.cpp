@@ -1,0 +1,102 @@
+// Boundary activations on disk, from the outside: a host_memory_limit that nothing else can meet.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+/// Eight blocks on a device that holds few of them at a time, 64 microbatches of 512 tokens that all belong to one
+/// reduction group: 34 to 58 MiB of boundaries, as the stages come out.
+Words on_small_device(const Words& more) {
+  Words words = {"--model_name_or_path=deep",    "--dataset=long.jsonl",  "--devices=cpu",
+                 "--memory_limit=cpu:0=1200KiB", "--cutoff_len=512",      "--gradient_accumulation_steps=64",
+                 "--reduction_group=64",         "--finetuning_type=lora"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
+  const Workspace workspace;
+  const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=deep", "--dtype=fp32", "--seed=7",
+                                      "--num_hidden_layers=8", "--hidden_size=32"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  std::string lines;
+  for (int i = 0; i < 64; ++i) {
+    std::string text = std::to_string(i);
+    while (text.size() < 700) text += " the river runs down to the sea";
+    lines += Json::object({{"text", text}}).dump() + "\n";
+  }
+  workspace.write("long.jsonl", lines);
+  const auto run = [&](const std::string& out, Words more) {
+    more.insert(more.begin(), {"train"});
+    Words words = on_small_device(Words(more.begin() + 1, more.end()));
+    words.insert(words.begin(), "train");
+    for (const char* word : {"--max_steps=2", "--save_steps=0", "--lr=1e-2"}) words.emplace_back(word);
+    words.push_back("--output_dir=" + out);
+    return workspace.run(words);
+  };
+  constexpr double kLimit = 20.0 * 1048576;
+  const Words limit = {"--host_memory_limit=20MiB", "--nvme_path=disk"};
+  const Outcome refused = workspace.run([&] {
+    Words words = on_small_device({"--host_memory_limit=20MiB"});
+    words.insert(words.begin(), "plan");
+    return words;
+  }());
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("error: host memory: the plan needs"), HasSubstr("nvme_path")));
+
+  Words planning = on_small_device(limit);
+  planning.insert(planning.begin(), "plan");
+  planning.emplace_back("--json");
+  const Json plan = json_of(workspace.run(planning));
+  EXPECT_LE(plan.value("host_peak_bytes", 1e12), kLimit);
+  EXPECT_GT(plan["disk_memory"].value("boundaries", 0.0), 1.5 * plan["host_memory"].value("boundaries", 1e12));
+  EXPECT_EQ(plan["disk_memory"]["boundaries"], plan["disk_bytes"]);
+  EXPECT_GT(plan.value("disk_bytes_written_per_step", 0.0), 1e6);
+
+  const Outcome in_memory = run("in_memory", {});
+  ASSERT_EQ(in_memory.status, 0) << in_memory.err;
+  const Outcome on_disk = run("on_disk", limit);
+  ASSERT_EQ(on_disk.status, 0) << on_disk.err;
+  const std::size_t table = on_disk.err.find("memory\n");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_THAT(on_disk.err.substr(table, 2000), HasSubstr("\n  disk "));
+  for (const Json& line : metrics_of(workspace, "on_disk")) {
+    EXPECT_LE(line["memory"].value("host", 1e12), kLimit);
+    EXPECT_GT(line["memory"].value("host", 0.0), 0.85 * kLimit) << "memory that was promised lies idle";
+  }
+  for (const Json& line : metrics_of(workspace, "in_memory")) EXPECT_GT(line["memory"].value("host", 0.0), kLimit);
+  EXPECT_TRUE(workspace.read("on_disk/adapter_model.safetensors") ==
+              workspace.read("in_memory/adapter_model.safetensors"));
+  EXPECT_TRUE(!fs::exists(workspace.path("disk")) || fs::is_empty(workspace.path("disk")));
+}
+
+/// The scheduler runs at full scale on a pool that does no arithmetic: the disk takes its time there, and no space.
+TEST(BoundariesOnDisk, TimedPool_RunsAsPlanned_WithoutAFile) {
+  const Workspace workspace;
+  workspace.write("machine.yaml",
+                  "tight: {memory_bytes: 16.68e9, memory_bandwidth: 1e12, optimizer_parameters_per_second: 1e12, "
+                  "disk_bandwidth: 2e9}\n");
+  const Json profile = json_of(
+      workspace.run({"profile", "--model_name_or_path=Qwen/Qwen3-8B", "--devices=timed:rtx4090*2",
+                     "--finetuning_type=lora", "--cutoff_len=512", "--gradient_accumulation_steps=32",
+                     "--reduction_group=32", "--nvme_path=disk", "--host=machine.yaml#tight", "--steps=2", "--json"}));
+  const Json& predicted = profile["predicted"];
+  EXPECT_GT(predicted["disk_memory"].value("boundaries", 0.0), 3e8);
+  EXPECT_LE(predicted.value("host_peak_bytes", 1e12), 16.68e9);
+  EXPECT_GT(predicted.value("disk_bytes_read_per_step", 0.0), 3e8);
+  const double seconds = predicted.value("step_seconds", 0.0);
+  EXPECT_NEAR(profile["measured"].value("step_seconds", 0.0), seconds, 0.3 * seconds);
+  EXPECT_TRUE(!fs::exists(workspace.path("disk")) || fs::is_empty(workspace.path("disk")));
+}
+
+}  // namespace
+}  // namespace rondo::cli
