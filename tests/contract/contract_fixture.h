@@ -48,10 +48,13 @@ class Contract : public testing::TestWithParam<Backend> {
     EXPECT_TRUE(buffer.ok()) << buffer.status();
     return buffer.ok() ? *std::move(buffer) : Buffer();
   }
-  std::unique_ptr<Timeline> timeline() {
+  /// Outlives the device: work that was poisoned says so later than who waits for it hears of the first failure.
+  std::shared_ptr<Timeline> timeline() {
     auto made = device_->timeline();
     EXPECT_TRUE(made.ok()) << made.status();
-    return made.ok() ? *std::move(made) : nullptr;
+    if (!made.ok()) return nullptr;
+    timelines_.push_back(*std::move(made));
+    return timelines_.back();
   }
   /// A host buffer of `size` bytes that count up from `seed`.
   static Buffer pattern(Bytes size, unsigned seed) {
@@ -97,7 +100,8 @@ class Contract : public testing::TestWithParam<Backend> {
   ThreadPool threads_{2};
 
  private:
-  std::unique_ptr<Device> device_;
+  std::vector<std::shared_ptr<Timeline>> timelines_;
+  std::unique_ptr<Device> device_;  // first to go
 };
 
 inline std::string name_of_case(const testing::TestParamInfo<Backend>& backend) { return backend.param.name; }

@@ -64,7 +64,7 @@ CONTRACT_TEST(Order_LongChainAcrossQueues_ArrivesWhole) {
 
 CONTRACT_TEST(Order_ManyWaits_AreAllAwaited) {
   const Buffer here = allocate(4096);
-  std::vector<std::unique_ptr<Timeline>> lines;
+  std::vector<std::shared_ptr<Timeline>> lines;
   std::vector<Point> waits;
   for (std::uint64_t i = 0; i < 16; ++i) {
     lines.push_back(timeline());
@@ -141,7 +141,7 @@ CONTRACT_TEST(Observer_IsToldOfEveryPieceBeforeItsSignal) {
   device().observe(&witness);
   const Buffer here = allocate(4096);
   const WorkTag tag{"contract", 3, 4, 5};
-  std::vector<std::unique_ptr<Timeline>> lines;
+  std::vector<std::shared_ptr<Timeline>> lines;
   for (QueueRole role : {QueueRole::kUp, QueueRole::kCompute, QueueRole::kDown}) {
     lines.push_back(timeline());
     const BufferView part = here.view().part(1024 * static_cast<Bytes>(role), 1024);
