@@ -137,8 +137,9 @@ TEST_P(BoundariesOnDisk, Evaluation_LeavesNoTrace) {
   EXPECT_TRUE((*run)->bytes() == (*whole)->bytes());
 }
 
+/// The plan takes every microbatch for as long as the longest; many here have half its tokens.
 TEST_P(BoundariesOnDisk, Traffic_IsAboutWhatThePlanSays) {
-  job_.steps = steps_of(dataset_, {24, 24, 24});
+  job_.steps = steps_of(dataset_, {24});
   job_.reduction_group = 8;
   for (const std::uint32_t more : {0U, 16U}) {
     Placement placement{"cpu"};
@@ -146,14 +147,14 @@ TEST_P(BoundariesOnDisk, Traffic_IsAboutWhatThePlanSays) {
     placement.boundaries_on_disk = more;
     auto run = TinyRun::make(model_, job_, placement);
     ASSERT_TRUE(run.ok()) << run.status();
-    for (std::size_t step = 0; step < 3; ++step) ASSERT_TRUE((*run)->train(step).ok());
+    ASSERT_TRUE((*run)->train(0).ok());
     const offload::BoundaryTier::Stats moved = (*run)->executor().boundary_traffic();
     const partition::DiskTraffic promised = (*run)->plan().disk_traffic;
     for (const auto& [found, expected] :
          {std::pair(moved.written, promised.boundaries_written), std::pair(moved.read, promised.boundaries_read)}) {
-      const double of = static_cast<double>(found) / 3 / static_cast<double>(expected);
-      EXPECT_GT(of, 0.6) << found / 3 << " for " << expected;
-      EXPECT_LT(of, 1.4) << found / 3 << " for " << expected;
+      const double of = static_cast<double>(found) / static_cast<double>(expected);
+      EXPECT_GT(of, 0.4) << found << " for " << expected;
+      EXPECT_LT(of, 1.3) << found << " for " << expected;
     }
   }
 }

@@ -88,8 +88,7 @@ TEST_F(Store, Waiters_AreWokenByPublishAndByFailure) {
   auto filled = std::async(std::launch::async, [&] { return store_->hold(place, patience()); });
   store_->publish(place);
   EXPECT_TRUE(filled.get().ok());
-  auto never =
-      std::async(std::launch::async, [this] { return store_->hold(activation(3, 2, 2), patience()); });
+  auto never = std::async(std::launch::async, [this] { return store_->hold(activation(3, 2, 2), patience()); });
   auto held = std::async(std::launch::async, [&] {
     return store_->reserve({BoundaryKind::kGradient, 5, 5, 2}, patience());
   });

@@ -165,7 +165,9 @@ TEST_F(Boundaries, PinnedBuffers_AreGivenToNobody) {
 
 TEST_F(Boundaries, DiskThatFails_EndsAllWaitsAndNamesTheFile) {
   const auto tier = make(20, 4);
+  // Everything is on disk, and nothing is being moved any more.
   for (std::size_t i = 0; i < 20; ++i) put(*tier, i, static_cast<std::uint32_t>(i), reversed(i, 20));
+  for (std::size_t i = 0; i < 20; ++i) expect_holds(*tier, i, static_cast<std::uint32_t>(i));
   const std::string name = tier->file()->path().string();
   ASSERT_EQ(::truncate(name.c_str(), 0), 0);
   absl::Status status;
