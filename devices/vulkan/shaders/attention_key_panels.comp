@@ -1,5 +1,5 @@
-// dk and dv of eight keys, see attention_key_gradient.comp: over the query heads that share the key head and the queries
-// that see any of the eight, in rising order; queries, do and what panel_stats.comp found lie in the panel.
+// dk and dv of eight keys, see attention_key_gradient.comp: over the query heads that share the key head and the
+// queries that see any of the eight, in rising order; queries, do and what panel_stats.comp found lie in the panel.
 //
 // slots: k, v, bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do and of the stats.
 // factors: scale. Workgroups: eights of keys, key heads.

@@ -1,5 +1,5 @@
-// Causal attention of eight queries of one head, from keys and values in the panel: four keys at a time, with the running
-// maximum, sum and output rescaled.
+// Causal attention of eight queries of one head, from keys and values in the panel: four keys at a time, with the
+// running maximum, sum and output rescaled.
 //
 // slots: q, bounds, o, lse. sizes: tokens, heads, key heads, window, places of k and of v. factors: scale.
 // Workgroups: eights of queries, heads.

@@ -1,8 +1,8 @@
 // Copies an operand of a product into the device's panel, where matmul_panels.comp fetches it: for processors that pose
 // as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel.
 //
-// Of A a texel is four inner elements of one row; 16 rows make a block, in two halves of 8. Of B it is one inner element
-// of four columns; 32 columns make a block. Past the ends there are zeros, as many as fill the last blocks.
+// Of A a texel is four inner elements of one row; 16 rows make a block, in two halves of 8. Of B it is one inner
+// element of four columns; 32 columns make a block. Past the ends there are zeros, as many as fill the last blocks.
 //
 // slots: operand, panel, rows (the list of kernel targets.comp).
 // sizes: rows of A or columns of B, end of the inner extent, stride, first row or column, first inner element, place in
