@@ -14,13 +14,8 @@ std::size_t places_a_round(const ActivationStoreOptions& options) {
 }  // namespace
 
 Bytes ActivationStore::bytes_for(const ActivationStoreOptions& options) {
-  if (options.buffers > 0) return BoundaryTier::memory_bytes(options.buffers, options.boundary_bytes);
+  if (options.buffers > 0) return disk_buffers_bytes(options.buffers, options.boundary_bytes);
   return places_a_round(options) * options.rounds * options.boundary_bytes;
-}
-
-Bytes ActivationStore::disk_bytes_for(const ActivationStoreOptions& options) {
-  if (options.buffers == 0) return 0;
-  return BoundaryTier::disk_bytes(places_a_round(options) * options.rounds, options.boundary_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const ActivationStoreOptions& options) {
@@ -35,11 +30,10 @@ absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const Act
     tier.phantom = options.phantom;
     tier.bandwidth = options.disk_bandwidth;
     RONDO_ASSIGN_OR_RETURN(store->tier_, BoundaryTier::make(tier));
-  }
-  for (std::size_t i = 0; options.buffers == 0 && i < places; ++i) {
-    if (options.phantom) {
-      store->buffers_.push_back(devices::phantom_host(options.boundary_bytes));
-    } else {
+  } else if (options.phantom) {
+    for (std::size_t i = 0; i < places; ++i) store->buffers_.push_back(devices::phantom_host(options.boundary_bytes));
+  } else {
+    for (std::size_t i = 0; i < places; ++i) {
       RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, devices::allocate_host(options.boundary_bytes, "boundaries"));
       store->buffers_.push_back(std::move(buffer));
     }

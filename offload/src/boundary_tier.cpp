@@ -12,24 +12,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostSpare = 8;
 
-Bytes page_stride(Bytes page_bytes) { return round_up(page_bytes, kDiskBlock); }
-
 }  // namespace
-
-Bytes BoundaryTier::memory_bytes(std::uint32_t buffers, Bytes page_bytes) {
-  return buffers * page_stride(page_bytes) + kDiskBlock;
-}
-
-Bytes BoundaryTier::disk_bytes(std::size_t pages, Bytes page_bytes) { return pages * page_stride(page_bytes); }
 
 absl::StatusOr<std::unique_ptr<BoundaryTier>> BoundaryTier::make(const BoundaryTierOptions& options) {
   auto tier = std::unique_ptr<BoundaryTier>(new BoundaryTier(options));
-  const Bytes memory = memory_bytes(options.buffers, options.page_bytes);
+  const Bytes memory = disk_buffers_bytes(options.buffers, options.page_bytes);
   if (options.phantom) {
     tier->memory_ = devices::phantom_host(memory);
   } else {
     RONDO_ASSIGN_OR_RETURN(tier->file_,
-                           ScratchFile::make(options.folder, disk_bytes(options.pages, options.page_bytes)));
+                           ScratchFile::make(options.folder, options.pages * whole_disk_blocks(options.page_bytes)));
     RONDO_ASSIGN_OR_RETURN(tier->memory_, devices::allocate_host(memory, "boundaries"));
     const auto address = reinterpret_cast<std::uintptr_t>(tier->memory_.view().host());
     tier->first_ = round_up(address, kDiskBlock) - address;
@@ -59,7 +51,8 @@ void BoundaryTier::close() {
 }
 
 devices::BufferView BoundaryTier::memory_of(std::size_t frame) const {
-  return memory_.view().part(first_ + frame * page_stride(options_.page_bytes), page_stride(options_.page_bytes));
+  return memory_.view().part(first_ + frame * whole_disk_blocks(options_.page_bytes),
+                             whole_disk_blocks(options_.page_bytes));
 }
 
 std::uint64_t BoundaryTier::next_read(const Page& page) const {
@@ -118,7 +111,7 @@ absl::Status BoundaryTier::take(std::size_t page, Bytes size, const ReadOrder& o
   Page& taken = pages_[page];
   taken.order = order;
   taken.reads = 0;
-  taken.size = page_stride(std::min(size, options_.page_bytes));
+  taken.size = whole_disk_blocks(std::min(size, options_.page_bytes));
   taken.on_disk = false;
   if (taken.buffer != kNone && !frames_[static_cast<std::size_t>(taken.buffer)].filled) return absl::OkStatus();
   detach(taken);
@@ -284,7 +277,7 @@ bool BoundaryTier::take_work(Work& work) {
 
 absl::Status BoundaryTier::carry_out(const Work& work) {
   if (!options_.phantom) {
-    const Bytes offset = work.page * page_stride(options_.page_bytes);
+    const Bytes offset = work.page * whole_disk_blocks(options_.page_bytes);
     const std::span<std::byte> memory(memory_of(work.frame).host(), work.size);
     return work.writes ? file_->write(offset, memory) : file_->read(offset, memory);
   }

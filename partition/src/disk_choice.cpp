@@ -46,16 +46,13 @@ class BufferCourse {
   void visit(std::uint32_t index) {
     const Slot& slot = plan_.slots[index];
     const bool forward = slot.phase == SlotPhase::kForward;
-    std::vector<LayerIndex> cuts = published_cuts(slot, plan_.slots);
-    if (sends_gradient(model_, slot)) cuts = {slot.first_layer};
+    const std::vector<PublishedBoundary> published = published_boundaries(model_, slot, plan_.slots);
     const std::uint32_t count = plan_.rounds[slot.round].microbatches;
     for (std::uint32_t m = 0; m < count; ++m) {
       if (slot.first_layer > 0) read({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) read({true, slot.round, slot.last_layer + 1, m});
-      for (const LayerIndex cut : cuts) {
-        BoundaryReaders readers = activation_readers(plan_.slots, slot.round, cut);
-        if (!forward) readers = {kNoSlot, gradient_reader(plan_.slots, slot.round, cut)};
-        write({!forward, slot.round, cut, m}, readers, m);
+      for (const PublishedBoundary& boundary : published) {
+        write({!forward, slot.round, boundary.cut, m}, boundary.readers, m);
       }
       // Inputs stay until nobody can have to run the microbatch again: with gradients, until those of its group are
       // home.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "rondo/base/disk.h"
+
 namespace rondo::partition {
 namespace {
-
-constexpr Bytes kDiskBlock = 4096;  // as offload::kDiskBlock
 
 Bytes aligned(Bytes bytes) { return round_up(bytes, kAlignment); }
 
@@ -22,6 +22,32 @@ class Carver {
  private:
   Bytes size_ = 0;
 };
+
+/// Outputs of one microbatch of a slot: activations at cuts, or the gradient.
+std::size_t outputs_of(const ModelShape& model, const Slot& slot, const std::vector<Slot>& slots) {
+  if (slot.phase == SlotPhase::kForward) return published_cuts(slot, slots).size();
+  return sends_gradient(model, slot) ? 1 : 0;
+}
+
+/// Slots that read the activation of a cut in a round.
+BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
+  BoundaryReaders readers;
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].round != round || slots[i].first_layer != cut) continue;
+    (slots[i].phase == SlotPhase::kBackward ? readers.backward : readers.forward) = i;
+  }
+  return readers;
+}
+
+/// The slot that reads the gradient of a cut in a round.
+BoundaryReaders gradient_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
+  BoundaryReaders readers;
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    const bool reads = slots[i].phase == SlotPhase::kBackward && slots[i].last_layer + 1 == cut;
+    if (slots[i].round == round && reads) readers.backward = i;
+  }
+  return readers;
+}
 
 bool is_head(const ModelShape& model, LayerIndex layer) { return layer + 1 == model.layers.size(); }
 
@@ -124,8 +150,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     layout.weights = std::max(layout.weights, aligned(weights));
     layout.gradients = std::max(layout.gradients, aligned(gradients));
     layout.workspace = std::max(layout.workspace, aligned(layout_workspace(model, work, slot, keep).size));
-    most_cuts = std::max(most_cuts, slot.phase == SlotPhase::kForward ? published_cuts(slot, slots).size()
-                                                                      : std::size_t{sends_gradient(model, slot)});
+    most_cuts = std::max(most_cuts, outputs_of(model, slot, slots));
     reads_boundary = reads_boundary || slot.first_layer > 0;
   }
   if (!used) return {};
@@ -162,12 +187,12 @@ std::uint64_t BoundaryLayout::places() const {
 Bytes BoundaryLayout::bytes(const Workload& work) const { return places() * work.boundary_bytes; }
 
 Bytes BoundaryLayout::buffer_bytes(const Workload& work, std::uint32_t buffers) {
-  return buffers * boundary_stride(work) + kDiskBlock;
+  return disk_buffers_bytes(buffers, work.boundary_bytes);
 }
 
 Bytes BoundaryLayout::disk_bytes(const Workload& work) const { return places() * boundary_stride(work); }
 
-Bytes boundary_stride(const Workload& work) { return round_up(work.boundary_bytes, kDiskBlock); }
+Bytes boundary_stride(const Workload& work) { return whole_disk_blocks(work.boundary_bytes); }
 
 std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelShape& model,
                                      const std::vector<Slot>& slots) {
@@ -175,8 +200,7 @@ std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelSha
   std::size_t cuts = 1;
   std::set<DeviceIndex> used;
   for (const Slot& slot : slots) {
-    cuts = std::max(cuts, slot.phase == SlotPhase::kForward ? published_cuts(slot, slots).size()
-                                                            : std::size_t{sends_gradient(model, slot)});
+    cuts = std::max(cuts, outputs_of(model, slot, slots));
     used.insert(slot.device);
   }
   std::size_t workers = 0;
@@ -184,21 +208,16 @@ std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelSha
   return static_cast<std::uint32_t>(workers * 2 * (2 + cuts)) + kMoving;
 }
 
-BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
-  BoundaryReaders readers;
-  for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].round != round || slots[i].first_layer != cut) continue;
-    (slots[i].phase == SlotPhase::kBackward ? readers.backward : readers.forward) = i;
+std::vector<PublishedBoundary> published_boundaries(const ModelShape& model, const Slot& slot,
+                                                    const std::vector<Slot>& slots) {
+  std::vector<PublishedBoundary> boundaries;
+  for (const LayerIndex cut : published_cuts(slot, slots)) {
+    boundaries.push_back({cut, activation_readers(slots, slot.round, cut)});
   }
-  return readers;
-}
-
-std::uint32_t gradient_reader(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
-  for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    const bool reads = slots[i].phase == SlotPhase::kBackward && slots[i].last_layer + 1 == cut;
-    if (slots[i].round == round && reads) return i;
+  if (sends_gradient(model, slot)) {
+    boundaries.push_back({slot.first_layer, gradient_readers(slots, slot.round, slot.first_layer)});
   }
-  return kNoSlot;
+  return boundaries;
 }
 
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,

@@ -154,15 +154,7 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
   state.index = slot_index;
   state.slot = plan.slots[slot_index];
   state.layout = partition::layout_workspace(*parts_.shape, parts_.work, state.slot, plan.keep);
-  state.cuts = partition::published_cuts(state.slot, plan.slots);
-  for (const partition::LayerIndex cut : state.cuts) {
-    state.readers.push_back(partition::activation_readers(plan.slots, state.slot.round, cut));
-  }
-  if (partition::sends_gradient(*parts_.shape, state.slot)) {
-    state.cuts = {state.slot.first_layer};
-    state.readers = {
-        {partition::kNoSlot, partition::gradient_reader(plan.slots, state.slot.round, state.slot.first_layer)}};
-  }
+  state.published = partition::published_boundaries(*parts_.shape, state.slot, plan.slots);
   state.computes_gradients = state.slot.phase != partition::SlotPhase::kForward &&
                              parts_.model->first_backward_layer() < parts_.model->layers().size();
   if (state.computes_gradients || state.slot.phase == partition::SlotPhase::kForward) {

@@ -125,8 +125,7 @@ class Worker {
     std::uint32_t index = 0;  // in the plan
     partition::Slot slot;
     partition::WorkspaceLayout layout;
-    std::vector<partition::LayerIndex> cuts;
-    std::vector<partition::BoundaryReaders> readers;  // of the cuts
+    std::vector<partition::PublishedBoundary> published;
     std::vector<ChainLink> train_chain;
     std::vector<ChainLink> evaluate_chain;
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].

@@ -225,12 +225,13 @@ absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std:
   const bool sends = slot.slot.phase == SlotPhase::kForward || !job.evaluate;
   const BoundaryKind kind =
       slot.slot.phase == SlotPhase::kForward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
-  memory.outputs.resize(slot.cuts.size());
-  for (std::size_t i = 0; sends && i < slot.cuts.size(); ++i) {
-    const auto target = place(job, kind, slot, slot.cuts[i], errand.microbatch);
+  memory.outputs.resize(slot.published.size());
+  for (std::size_t i = 0; sends && i < slot.published.size(); ++i) {
+    const partition::PublishedBoundary& published = slot.published[i];
+    const auto target = place(job, kind, slot, published.cut, errand.microbatch);
     const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
     if (!there) {
-      const offload::ReadOrder order = read_order(job, slot, slot.readers[i], target.microbatch);
+      const offload::ReadOrder order = read_order(job, slot, published.readers, target.microbatch);
       RONDO_RETURN_IF_ERROR(in_slices(
           [&](Clock::time_point until) { return shared_.boundaries->reserve(target, until, boundary, order); }));
     }

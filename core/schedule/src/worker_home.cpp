@@ -154,8 +154,8 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
   if (!forward && job.evaluate) return absl::OkStatus();
   const BoundaryKind kind = forward ? BoundaryKind::kActivation : BoundaryKind::kGradient;
   const Bytes boundary = parts_.model->boundary_bytes(item.bucket);
-  for (std::size_t i = 0; i < slot.cuts.size(); ++i) {
-    const offload::BoundaryPlace target{kind, item.round, slot.cuts[i], item.round_microbatch};
+  for (std::size_t i = 0; i < slot.published.size(); ++i) {
+    const offload::BoundaryPlace target{kind, item.round, slot.published[i].cut, item.round_microbatch};
     if (assignment_.taken_over && shared_.boundaries->available(target)) continue;
     if (!unified_) {
       RONDO_RETURN_IF_ERROR(bring_down(memory_[item.parity].outputs[i], shared_.boundaries->view(target, boundary),

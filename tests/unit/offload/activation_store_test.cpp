@@ -7,14 +7,13 @@
 #include <set>
 #include <thread>
 
+#include "patience.h"
+
 namespace rondo::offload {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
-steady_clock::time_point soon() { return steady_clock::now() + milliseconds(20); }
 
 class Store : public testing::Test {
  protected:

@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "patience.h"
 #include "rondo/offload/activation_store.h"
 
 namespace rondo::offload {
@@ -23,9 +24,6 @@ using std::chrono::steady_clock;
 using testing::HasSubstr;
 
 constexpr Bytes kPage = 6000;  // no whole blocks
-
-steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(30); }
-steady_clock::time_point soon() { return steady_clock::now() + milliseconds(30); }
 
 void fill(const devices::BufferView& view, std::uint32_t seed, Bytes size = kPage) {
   auto* bytes = reinterpret_cast<unsigned char*>(view.host());
@@ -76,7 +74,7 @@ class Boundaries : public testing::Test {
 TEST_F(Boundaries, MorePagesThanBuffers_ComeBackAsTheyWere_AsOftenAsTheyAreRead) {
   constexpr std::size_t kPages = 40;
   const auto tier = make(kPages, 5);
-  EXPECT_EQ(std::filesystem::file_size(tier->file()->path()), BoundaryTier::disk_bytes(kPages, kPage));
+  EXPECT_EQ(std::filesystem::file_size(tier->file()->path()), kPages * whole_disk_blocks(kPage));
   for (std::size_t i = 0; i < kPages; ++i) put(*tier, i, static_cast<std::uint32_t>(i), reversed(i, kPages));
   for (int pass = 0; pass < 3; ++pass) {
     for (std::size_t i = kPages; i-- > 0;) expect_holds(*tier, i, static_cast<std::uint32_t>(i));

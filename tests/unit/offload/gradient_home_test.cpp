@@ -11,13 +11,13 @@
 #include <limits>
 #include <thread>
 
+#include "patience.h"
+
 namespace rondo::offload {
 namespace {
 
 using std::chrono::steady_clock;
 using testing::ElementsAre;
-
-steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
 
 class Home : public testing::Test {
  protected:

@@ -9,13 +9,13 @@
 #include <future>
 #include <limits>
 
+#include "patience.h"
+
 namespace rondo::offload {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
 
 ParameterStore make(devices::DType dtype, std::uint64_t elements = 8, bool phantom = false) {
   return *ParameterStore::make({{"frozen", elements, false, true}, {"trained", elements, true, true}}, dtype, phantom);

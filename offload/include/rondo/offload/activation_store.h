@@ -48,9 +48,8 @@ class ActivationStore {
   /// Errors: ResourceExhausted with the numbers; those of ScratchFile::make.
   static absl::StatusOr<std::unique_ptr<ActivationStore>> make(const ActivationStoreOptions& options);
 
-  /// Bytes that make() takes in memory, and on disk.
+  /// Bytes that make() takes in memory.
   static Bytes bytes_for(const ActivationStoreOptions& options);
-  static Bytes disk_bytes_for(const ActivationStoreOptions& options);
 
   /// The memory of a place. REQUIRES: it is reserved and not published yet, or held.
   devices::BufferView view(const BoundaryPlace& place, Bytes size) const;

@@ -50,8 +50,6 @@ class BoundaryTier {
 
   /// Errors: those of ScratchFile::make; ResourceExhausted for the buffers.
   static absl::StatusOr<std::unique_ptr<BoundaryTier>> make(const BoundaryTierOptions& options);
-  static Bytes memory_bytes(std::uint32_t buffers, Bytes page_bytes);
-  static Bytes disk_bytes(std::size_t pages, Bytes page_bytes);
   ~BoundaryTier();
 
   /// A pinned buffer to fill; what the page held before is gone. A page that was taken and not filled keeps its buffer.

@@ -11,13 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rondo/base/units.h"
+#include "rondo/base/disk.h"
 #include "rondo/devices/device.h"
 
 namespace rondo::offload {
-
-/// Offsets, sizes and addresses of direct input and output are multiples of this.
-inline constexpr Bytes kDiskBlock = 4096;
 
 class ScratchFile {
  public:

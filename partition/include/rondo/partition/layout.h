@@ -104,8 +104,14 @@ struct BoundaryReaders {
   std::uint32_t forward = kNoSlot;
   std::uint32_t backward = kNoSlot;
 };
-BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut);
-std::uint32_t gradient_reader(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut);
+struct PublishedBoundary {
+  LayerIndex cut = 0;
+  BoundaryReaders readers;
+};
+/// What a slot publishes of each microbatch: activations at its cuts (published_cuts), or the gradient that it sends
+/// down.
+std::vector<PublishedBoundary> published_boundaries(const ModelShape& model, const Slot& slot,
+                                                    const std::vector<Slot>& slots);
 
 /// Reduction groups of a step.
 std::uint32_t groups_of(const Workload& work);
