@@ -79,19 +79,26 @@ OpList fitting(const OpProbe& probe, const DeviceProfile& expected, double share
   return list;
 }
 
-/// Seconds; nothing when it cannot be run.
-std::optional<double> time_of(Device& device, const OpList& list, double estimate, double share) {
+/// Seconds; nothing when it cannot be run. `watch`: made on the first call, and again when a run has failed.
+std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, const OpList& list, double estimate,
+                              double share) {
   Bytes bytes = 0;
   for (const TensorDesc& tensor : list.tensors) bytes += tensor.bytes();
   if (bytes > device.caps().memory_bytes / 4) return std::nullopt;
-  absl::StatusOr<Stopwatch> watch = Stopwatch::make(device);
-  if (!watch.ok()) return std::nullopt;
+  if (!watch.has_value()) {
+    absl::StatusOr<Stopwatch> made = Stopwatch::make(device);
+    if (!made.ok()) return std::nullopt;
+    watch.emplace(*std::move(made));
+  }
   // What takes most of its share runs once.
   const Tries tries{kMostTries, share, estimate < share / 2};
   auto times = watch->time_program(list, tries, [&](const TensorDesc& tensor, std::byte* memory) {
     fill_batch(tensor, list.tokens, list.sequence_length, memory);
   });
-  if (!times.ok()) return std::nullopt;
+  if (!times.ok()) {
+    watch.reset();
+    return std::nullopt;
+  }
   const auto middle = times->begin() + static_cast<std::ptrdiff_t>(times->size() / 2);
   std::nth_element(times->begin(), middle, times->end());
   return *middle;
@@ -133,6 +140,7 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
   };
   std::ranges::stable_sort(probes, {}, whole);
   std::vector<MeasuredOp> measured;
+  std::optional<Stopwatch> watch;
   const Clock::time_point begin = Clock::now();
   for (std::size_t i = 0; i < probes.size(); ++i) {
     const OpProbe& probe = probes[i];
@@ -144,7 +152,7 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
     if (work <= 0) continue;
     const double estimate = roofline(cost, expected, probe.shape().dtype);
     std::optional<double> taken;
-    if (estimate <= left) taken = time_of(device, list, estimate, share);
+    if (estimate <= left) taken = time_of(device, watch, list, estimate, share);
     MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};
     measured.push_back(op);
     const OpShape shape = shape_of(list, list.ops[0], list.sequence_length);

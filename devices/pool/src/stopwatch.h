@@ -45,17 +45,14 @@ class Stopwatch {
       RONDO_ASSIGN_OR_RETURN(Buffer buffer, device_->allocate(tensor.bytes(), MemoryKind::kDevice));
       bindings.tensors.push_back(buffer.view());
       buffers.push_back(std::move(buffer));
-      RONDO_RETURN_IF_ERROR(finish([&](Point done) {
-        device_->queue(QueueRole::kCompute).clear(buffers.back().view(), {}, done, {"measure"});
-      }));
+      RONDO_RETURN_IF_ERROR(finish(clear(buffers.back().view())));
       if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, buffers.back().view(), fill));
     }
     Buffer scratch;
     if (layout.size > 0) {
       RONDO_ASSIGN_OR_RETURN(scratch, device_->allocate(layout.size, MemoryKind::kDevice));
       bindings.scratch = scratch.view();
-      RONDO_RETURN_IF_ERROR(finish(
-          [&](Point done) { device_->queue(QueueRole::kCompute).clear(scratch.view(), {}, done, {"measure"}); }));
+      RONDO_RETURN_IF_ERROR(finish(clear(scratch.view())));
     }
     RONDO_ASSIGN_OR_RETURN(
         std::vector<double> taken,
@@ -82,12 +79,13 @@ class Stopwatch {
     constexpr int kMost = 16;
     constexpr double kSeconds = 1e-3;
     RONDO_ASSIGN_OR_RETURN(const Buffer buffer, device_->allocate(kNext, MemoryKind::kDevice));
-    RONDO_ASSIGN_OR_RETURN(
-        const std::vector<double> taken,
-        times([&](Point done) { device_->queue(QueueRole::kCompute).clear(buffer.view(), {}, done, {"measure"}); },
-              {kMost, kSeconds, true}));
+    RONDO_ASSIGN_OR_RETURN(const std::vector<double> taken, times(clear(buffer.view()), {kMost, kSeconds, true}));
     overhead_ = *std::ranges::min_element(taken);
     return absl::OkStatus();
+  }
+
+  std::function<void(Point)> clear(BufferView view) {
+    return [this, view](Point done) { device_->queue(QueueRole::kCompute).clear(view, {}, done, {"measure"}); };
   }
 
   static double seconds_since(Clock::time_point begin) {
