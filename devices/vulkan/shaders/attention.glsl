@@ -33,10 +33,3 @@ void store_channels(uint64_t to, uint token_and_head, uint four, vec4 value) {
     if (4 * four + j < kWidth) store(to, kType, token_and_head * kWidth + 4 * four + j, value[j]);
   }
 }
-
-/// The first key that the query `token` sees; past all keys for padding. `window` 0: none.
-int first_seen(Ints bounds, int token, int window) {
-  if (token >= real_tokens(bounds)) return 0x7FFFFFFF;
-  const int begin = bounds.v[1 + sequence_of(bounds, token)];
-  return window == 0 ? begin : max(begin, token - window + 1);
-}

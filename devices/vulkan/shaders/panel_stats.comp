@@ -22,11 +22,7 @@ void main() {
   }
   const int token = int(row / push.sizes[2]);
   Ints bounds = Ints(address(3));
-  float seen_from = 0.0;
-  if (token < real_tokens(bounds)) {
-    const int begin = bounds.v[1 + sequence_of(bounds, token)];
-    seen_from = float(push.sizes[3] == 0 ? begin : max(begin, token - int(push.sizes[3]) + 1));
-  }
+  const float seen_from = float(first_seen(bounds, token, int(push.sizes[3])));
   FourFloats(address(4) + uint64_t(push.sizes[4] + row) * 16ul).v =
       vec4(Floats(address(2)).v[row], sum, seen_from, 0.0);
 }

@@ -16,3 +16,10 @@ int sequence_of(Ints bounds, int token) {
   }
   return low;
 }
+
+/// The first key that the query `token` sees; past all keys for padding. `window` 0: none.
+int first_seen(Ints bounds, int token, int window) {
+  if (token >= real_tokens(bounds)) return 0x7FFFFFFF;
+  const int begin = bounds.v[1 + sequence_of(bounds, token)];
+  return window == 0 ? begin : max(begin, token - window + 1);
+}

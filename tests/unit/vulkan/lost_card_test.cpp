@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "card_test.h"
 #include "lane.h"
 #include "memory.h"
 
@@ -11,14 +12,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class LostCard : public testing::Test {
+class LostCard : public CardTest {
  protected:
   void SetUp() override {
-    auto instance = Instance::make(nullptr);
-    if (!instance.ok()) GTEST_SKIP() << instance.status();
-    auto cards = (*instance)->cards();
-    if (!cards.ok() || !cards->front().info.unsuitable.empty()) GTEST_SKIP() << "no Vulkan card that can be used";
-    auto context = Context::make(*std::move(instance), cards->front(), "vulkan:0");
+    CardTest::SetUp();
+    if (IsSkipped()) return;
+    auto context = Context::make(instance_, card_, "vulkan:0");
     ASSERT_EQ(context.status(), absl::OkStatus());
     context_ = *std::move(context);
     auto lane = Lane::make(context_, context_->compute());

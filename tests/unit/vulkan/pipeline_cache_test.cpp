@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "card_test.h"
 #include "pipelines.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -10,15 +11,11 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-class PipelinesOnDisk : public testing::Test {
+class PipelinesOnDisk : public CardTest {
  protected:
   void SetUp() override {
-    auto instance = Instance::make(nullptr);
-    if (!instance.ok()) GTEST_SKIP() << instance.status();
-    auto cards = (*instance)->cards();
-    if (!cards.ok() || !cards->front().info.unsuitable.empty()) GTEST_SKIP() << "no Vulkan card that can be used";
-    instance_ = *std::move(instance);
-    card_ = cards->front();
+    CardTest::SetUp();
+    if (IsSkipped()) return;
     folder_ = std::filesystem::path(testing::TempDir()) / "rondo_pipelines_on_disk";
     std::filesystem::remove_all(folder_);
   }
@@ -42,8 +39,6 @@ class PipelinesOnDisk : public testing::Test {
   }
   void write(const std::string& text) const { std::ofstream(path_, std::ios::binary | std::ios::trunc) << text; }
 
-  std::shared_ptr<Instance> instance_;
-  Card card_;
   std::filesystem::path folder_;
   std::filesystem::path path_;
 };
