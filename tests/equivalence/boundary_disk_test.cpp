@@ -12,8 +12,6 @@
 namespace rondo::tiny {
 namespace {
 
-using devices::DType;
-
 /// While it lives every write to a file fails, whoever runs the test.
 class NoWriting {
  public:
@@ -177,10 +175,7 @@ TEST_P(BoundariesOnDisk, DiskFails_RunEndsWithItsError) {
   EXPECT_TRUE((*run)->bytes() == before) << "half a step was committed";
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, BoundariesOnDisk,
-                         testing::Values(Variant{"full_bf16_tied", false, DType::kBfloat16, true},
-                                         Variant{"full_fp32", false, DType::kFloat32, false},
-                                         Variant{"lora_bf16", true}),
+INSTANTIATE_TEST_SUITE_P(Methods, BoundariesOnDisk, usual_variants(),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

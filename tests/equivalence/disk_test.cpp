@@ -11,7 +11,6 @@
 namespace rondo::tiny {
 namespace {
 
-using devices::DType;
 using testing::HasSubstr;
 
 class OnDisk : public testing::TestWithParam<Variant> {
@@ -71,10 +70,7 @@ TEST_P(OnDisk, DiskFails_RunEndsWithItsError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the file ends there"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, OnDisk,
-                         testing::Values(Variant{"full_bf16_tied", false, DType::kBfloat16, true},
-                                         Variant{"full_fp32", false, DType::kFloat32, false},
-                                         Variant{"lora_bf16", true}),
+INSTANTIATE_TEST_SUITE_P(Methods, OnDisk, usual_variants(),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

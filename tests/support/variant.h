@@ -1,6 +1,8 @@
 // Ways of training the small model, as parameters of tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <ostream>
 
@@ -18,6 +20,12 @@ struct Variant {
   bool dora = false;         // with lora
 };
 inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
+
+/// One of each: tied and all weights in bf16, untied and all weights in fp32, adapters.
+inline auto usual_variants() {
+  return testing::Values(Variant{"full_bf16_tied", false, devices::DType::kBfloat16, true},
+                         Variant{"full_fp32", false, devices::DType::kFloat32, false}, Variant{"lora_bf16", true});
+}
 
 inline model::Architecture model_of(const Variant& variant) {
   model::MethodSpec method = variant.lora ? lora(variant.dtype) : full(variant.dtype);
