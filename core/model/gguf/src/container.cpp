@@ -15,8 +15,6 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kAlignment = 32;
 
-enum ValueType : std::uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9 };
-
 template <typename Number>
 void put(std::string& out, Number number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -28,7 +26,7 @@ void put_text(std::string& out, std::string_view text) {
 }
 
 template <typename Number>
-void put_array(std::string& out, std::uint32_t type, const std::vector<Number>& values) {
+void put_array(std::string& out, ValueType type, const std::vector<Number>& values) {
   put(out, type);
   put<std::uint64_t>(out, values.size());
   for (const Number value : values) put(out, value);
@@ -57,47 +55,47 @@ std::string make_head(const Keys& keys, const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-void Keys::begin(std::string_view name, std::uint32_t type) {
+void Keys::begin(std::string_view name, ValueType type) {
   put_text(bytes_, name);
   put(bytes_, type);
   ++count_;
 }
 
 void Keys::add(std::string_view name, std::string_view text) {
-  begin(name, kString);
+  begin(name, ValueType::kString);
   put_text(bytes_, text);
 }
 
 void Keys::add(std::string_view name, std::uint32_t value) {
-  begin(name, kUint32);
+  begin(name, ValueType::kUint32);
   put(bytes_, value);
 }
 
 void Keys::add(std::string_view name, float value) {
-  begin(name, kFloat32);
+  begin(name, ValueType::kFloat32);
   put(bytes_, value);
 }
 
 void Keys::add(std::string_view name, bool value) {
-  begin(name, kBool);
+  begin(name, ValueType::kBool);
   bytes_ += value ? '\1' : '\0';
 }
 
 void Keys::add(std::string_view name, const std::vector<std::string>& texts) {
-  begin(name, kArray);
-  put<std::uint32_t>(bytes_, kString);
+  begin(name, ValueType::kArray);
+  put(bytes_, ValueType::kString);
   put<std::uint64_t>(bytes_, texts.size());
   for (const std::string& text : texts) put_text(bytes_, text);
 }
 
 void Keys::add(std::string_view name, const std::vector<std::int32_t>& values) {
-  begin(name, kArray);
-  put_array(bytes_, kInt32, values);
+  begin(name, ValueType::kArray);
+  put_array(bytes_, ValueType::kInt32, values);
 }
 
 void Keys::add(std::string_view name, const std::vector<float>& values) {
-  begin(name, kArray);
-  put_array(bytes_, kFloat32, values);
+  begin(name, ValueType::kArray);
+  put_array(bytes_, ValueType::kFloat32, values);
 }
 
 std::size_t Tensor::bytes() const {

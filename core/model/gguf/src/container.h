@@ -23,6 +23,23 @@
 
 namespace rondo::gguf {
 
+/// Of a key's value (GGUF specification, gguf_metadata_value_type).
+enum class ValueType : std::uint32_t {
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12
+};
+
 /// The keys of a file, in the order in which they were added.
 class Keys {
  public:
@@ -39,7 +56,7 @@ class Keys {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void begin(std::string_view name, std::uint32_t type);
+  void begin(std::string_view name, ValueType type);
 
   std::string bytes_;
   std::uint64_t count_ = 0;

@@ -12,25 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "coding.h"
+#include "container.h"
 #include "rondo/base/file.h"
 
 namespace rondo::gguf {
-
-enum class ValueType : std::uint32_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kUint16 = 2,
-  kInt16 = 3,
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kUint64 = 10,
-  kInt64 = 11,
-  kFloat64 = 12
-};
 
 /// A value, or an array of `count` values of one type. Views into the file.
 struct Value {
