@@ -13,7 +13,7 @@
 namespace rondo::apps {
 namespace {
 
-void put(std::FILE* stream, const std::string& text) {
+void write_out(std::FILE* stream, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
 }
@@ -42,24 +42,24 @@ Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log)
     : stream_(stream), kind_(kind), log_path_(std::move(log)) {}
 
 Screen::~Screen() {
-  if (line_is_open_) put(stream_, "\n");
+  if (line_is_open_) write_out(stream_, "\n");
   if (log_ != nullptr) std::fclose(log_);
 }
 
 void Screen::clear_line() {
-  if (line_is_open_) put(stream_, "\r\x1b[K");
+  if (line_is_open_) write_out(stream_, "\r\x1b[K");
   line_is_open_ = false;
 }
 
 void Screen::log(const std::string& text) {
-  if (log_ != nullptr) put(log_, strip_escapes(text));
+  if (log_ != nullptr) write_out(log_, strip_escapes(text));
 }
 
 void Screen::write(const std::string& text) {
   // The last state of the updating line stays on the screen.
-  if (line_is_open_) put(stream_, "\n");
+  if (line_is_open_) write_out(stream_, "\n");
   line_is_open_ = false;
-  put(stream_, text);
+  write_out(stream_, text);
   log(text);
 }
 
@@ -76,10 +76,10 @@ void Screen::on_step(const train::StepReport& report) {
   if (kind_.updates) {
     clear_line();
     // The last column stays free: a terminal that wraps there would begin a line of its own.
-    put(stream_, progress_line(report, terminal_width(stream_) - 1));
+    write_out(stream_, progress_line(report, terminal_width(stream_) - 1));
     line_is_open_ = true;
   } else {
-    put(stream_, line);
+    write_out(stream_, line);
   }
   log(line);
 }

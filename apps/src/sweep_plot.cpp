@@ -14,12 +14,12 @@ namespace {
 using train::SweepLine;
 
 // The picture stands alone: it has its size and colours in it.
-constexpr double kWidth = 760;
-constexpr double kHeight = 440;
-constexpr double kLeft = 80;
-constexpr double kRight = 20;
-constexpr double kTop = 44;
-constexpr double kBottom = 56;
+constexpr double kSheetWidth = 760;
+constexpr double kSheetHeight = 440;
+constexpr double kSheetLeft = 80;
+constexpr double kSheetRight = 20;
+constexpr double kSheetTop = 44;
+constexpr double kSheetBottom = 56;
 constexpr double kLegendRow = 18;
 constexpr std::array kColours = {"#1b6ca8", "#c4432b", "#2e8b57", "#8a4fa3",
                                  "#b8860b", "#4d4d4d", "#0e7c86", "#d2527f"};
@@ -49,28 +49,28 @@ class Axes {
     const double low = std::log2(batches_.front());
     const double high = std::log2(batches_.back());
     const double share = high > low ? (std::log2(batch) - low) / (high - low) : 0.5;
-    return kLeft + 12 + share * (kWidth - kLeft - kRight - 24);
+    return kSheetLeft + 12 + share * (kSheetWidth - kSheetLeft - kSheetRight - 24);
   }
-  double y(double tokens) const { return kHeight - kBottom - tokens / most_ * (kHeight - kTop - kBottom); }
+  double y(double tokens) const { return kSheetHeight - kSheetBottom - tokens / most_ * (kSheetHeight - kSheetTop - kSheetBottom); }
 
   std::string svg() const {
     std::string text;
     for (const double at : axis_marks(0, most_)) {
-      text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", kLeft,
-                          y(at), kWidth - kRight, y(at));
-      text += text_at(kLeft - 8, y(at) + 4, "end", fmt::format("{:g}", at));
+      text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", kSheetLeft,
+                          y(at), kSheetWidth - kSheetRight, y(at));
+      text += text_at(kSheetLeft - 8, y(at) + 4, "end", fmt::format("{:g}", at));
     }
     double free_from = 0;
     for (const std::uint32_t batch : batches_) {
       if (x(batch) < free_from) continue;
       free_from = x(batch) + 32;
-      text += text_at(x(batch), kHeight - kBottom + 18, "middle", std::to_string(batch));
+      text += text_at(x(batch), kSheetHeight - kSheetBottom + 18, "middle", std::to_string(batch));
     }
-    text += text_at((kLeft + kWidth - kRight) / 2, kHeight - 16, "middle", "global batch (sequences)");
+    text += text_at((kSheetLeft + kSheetWidth - kSheetRight) / 2, kSheetHeight - 16, "middle", "global batch (sequences)");
     return text + fmt::format(
                       "<text x=\"18\" y=\"{0:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 18 {0:.1f})\">"
                       "tokens/s</text>\n",
-                      (kTop + kHeight - kBottom) / 2);
+                      (kSheetTop + kSheetHeight - kSheetBottom) / 2);
   }
   bool empty() const { return batches_.empty(); }
 
@@ -97,22 +97,22 @@ std::string line_svg(const SweepLine& line, const Axes& axes, const char* colour
 
 std::string sweep_svg(const std::string& title, const std::vector<SweepLine>& lines) {
   const Axes axes(lines);
-  const double height = kHeight + kLegendRow * static_cast<double>(lines.size());
+  const double height = kSheetHeight + kLegendRow * static_cast<double>(lines.size());
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      kWidth, height);
-  text += text_at(kLeft, 24, "start", title);
+      kSheetWidth, height);
+  text += text_at(kSheetLeft, 24, "start", title);
   if (!axes.empty()) text += axes.svg();
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const char* colour = kColours[i % kColours.size()];
     if (!lines[i].points.empty()) text += line_svg(lines[i], axes, colour);
-    const double y = kHeight + kLegendRow * static_cast<double>(i);
+    const double y = kSheetHeight + kLegendRow * static_cast<double>(i);
     text +=
-        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", kLeft, y - 6, colour);
+        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", kSheetLeft, y - 6, colour);
     const std::string knee = lines[i].knee > 0 ? fmt::format(" (95% of its best from {} on)", lines[i].knee)
                                                : std::string(" (does not fit)");
-    text += text_at(kLeft + 22, y, "start", lines[i].name + knee);
+    text += text_at(kSheetLeft + 22, y, "start", lines[i].name + knee);
   }
   return text + "</svg>\n";
 }

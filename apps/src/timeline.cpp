@@ -15,7 +15,6 @@
 namespace rondo::apps {
 namespace {
 
-using Json = nlohmann::json;
 using Row = std::pair<std::int64_t, std::int64_t>;  // process, thread
 
 struct Event {
@@ -33,24 +32,24 @@ struct Trace {
 };
 
 // The picture's own units; the page scales it.
-constexpr double kWidth = 960;
+constexpr double kPageWidth = 960;
 constexpr double kLetter = 6.3;  // of a label, wide ones included
 constexpr double kRow = 16;
-constexpr double kBottom = 24;
+constexpr double kPageBottom = 24;
 constexpr double kResolution = 3000;  // of the step's length: shorter gaps between like pieces do not show
 
-std::string text_in(const Json& object, const char* key) {
+std::string text_in(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 /// Never beyond what a whole number holds exactly.
-double number_in(const Json& object, const char* key) {
+double number_in(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? std::clamp(found->get<double>(), -1e15, 1e15) : 0;
 }
 
-void take(const Json& item, Trace& trace) {
+void take(const nlohmann::json& item, Trace& trace) {
   if (!item.is_object() || !item.contains("args") || !item["args"].is_object()) return;
   const Row row{static_cast<std::int64_t>(number_in(item, "pid")), static_cast<std::int64_t>(number_in(item, "tid"))};
   const std::string kind = text_in(item, "ph");
@@ -107,17 +106,17 @@ std::string label_of(Trace& trace, const Row& row) {
 double left_of(Trace& trace) {
   std::size_t letters = 0;
   for (const auto& [row, list] : trace.rows) letters = std::max(letters, label_of(trace, row).size());
-  return std::min(kLetter * static_cast<double>(letters) + 10, kWidth / 2);
+  return std::min(kLetter * static_cast<double>(letters) + 10, kPageWidth / 2);
 }
 
 std::string time_axis(const Extent& extent, double left, double bottom) {
   std::string text;
   const double length = (extent.end - extent.begin) * 1e-6;
   for (const double mark : axis_marks(0, length)) {
-    const double at = left + mark / length * (kWidth - left);
+    const double at = left + mark / length * (kPageWidth - left);
     const std::string label = format_duration(mark);
     text += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" y1=\"0\" x2=\"{0:.1f}\" y2=\"{1:.1f}\"/>", at, bottom);
-    if (at + 3 + kLetter * static_cast<double>(label.size()) > kWidth) continue;
+    if (at + 3 + kLetter * static_cast<double>(label.size()) > kPageWidth) continue;
     text +=
         fmt::format("<text class=\"mark\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", at + 3, bottom + 15, escaped(label));
   }
@@ -127,11 +126,12 @@ std::string time_axis(const Extent& extent, double left, double bottom) {
 }  // namespace
 
 absl::StatusOr<std::string> timeline_figure(std::string_view trace_text, const std::string& path) {
-  const Json document = Json::parse(trace_text, nullptr, false);
-  const Json events = document.is_object() && document.contains("traceEvents") ? document["traceEvents"] : Json();
+  const nlohmann::json document = nlohmann::json::parse(trace_text, nullptr, false);
+  const nlohmann::json events =
+      document.is_object() && document.contains("traceEvents") ? document["traceEvents"] : nlohmann::json();
   Trace trace;
   if (events.is_array()) {
-    for (const Json& item : events) take(item, trace);
+    for (const nlohmann::json& item : events) take(item, trace);
   }
   std::set<std::uint64_t> steps;
   for (const auto& [row, list] : trace.rows) {
@@ -152,8 +152,8 @@ absl::StatusOr<std::string> timeline_figure(std::string_view trace_text, const s
                           top + kRow - 4, escaped(label_of(trace, row)));
     for (const Event& event : shown) {
       const int colour = colours.emplace(event.name, static_cast<int>(colours.size())).first->second;
-      const double x = left + (event.begin - extent.begin) / length * (kWidth - left);
-      const double width = std::max((event.end - event.begin) / length * (kWidth - left), 0.3);
+      const double x = left + (event.begin - extent.begin) / length * (kPageWidth - left);
+      const double width = std::max((event.end - event.begin) / length * (kPageWidth - left), 0.3);
       shapes += fmt::format(
           "<rect class=\"f{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: "
           "{}{}</title></rect>",
@@ -170,8 +170,8 @@ absl::StatusOr<std::string> timeline_figure(std::string_view trace_text, const s
   return fmt::format(
       "<figure class=\"wide\"><figcaption>Step {} of the trace, {}</figcaption>"
       "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"time line of a step\">{}{}</svg>{}</ul></figure>\n",
-      step, escaped(format_duration(length * 1e-6)), kWidth, top + kBottom, time_axis(extent, left, top), shapes,
-      legend);
+      step, escaped(format_duration(length * 1e-6)), kPageWidth, top + kPageBottom, time_axis(extent, left, top),
+      shapes, legend);
 }
 
 }  // namespace rondo::apps

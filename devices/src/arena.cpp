@@ -9,7 +9,7 @@
 namespace rondo::devices {
 namespace {
 
-constexpr Bytes kAlignment = 64;
+constexpr Bytes kTensorAlignment = 64;
 
 /// A scratch tensor is alive from the first op that names it to the last, both included: an op's outputs therefore
 /// never overlap its inputs. What the first product of a pair reads stays alive until the second.
@@ -43,7 +43,7 @@ std::vector<Lifetime> scratch_lifetimes(const OpList& list) {
   for (TensorId id = 0; id < all.size(); ++id) {
     if (list.tensors[id].role != TensorRole::kScratch || !all[id].used) continue;
     all[id].tensor = id;
-    all[id].bytes = round_up(list.tensors[id].bytes(), kAlignment);
+    all[id].bytes = round_up(list.tensors[id].bytes(), kTensorAlignment);
     scratch.push_back(all[id]);
   }
   return scratch;

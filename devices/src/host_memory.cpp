@@ -21,7 +21,7 @@
 namespace rondo::devices {
 namespace {
 
-constexpr Bytes kAlignment = 64;
+constexpr Bytes kHostAlignment = 64;
 // From here on memory comes from mmap: zeroed by the kernel, resident only once touched, returned when freed.
 constexpr Bytes kMapFrom = 64_KiB;
 constexpr Bytes kAskKernelFrom = 1_MiB;
@@ -98,7 +98,7 @@ Bytes proc_figure(const char* path, std::string_view key) {
 }  // namespace
 
 absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
-  const Bytes rounded = round_up(std::max<Bytes>(size, 1), kAlignment);
+  const Bytes rounded = round_up(std::max<Bytes>(size, 1), kHostAlignment);
   // The kernel promises more than it has; a refusal now is worth more than being killed later.
   if (size >= kAskKernelFrom) {
     const Bytes available = available_memory();
@@ -117,7 +117,7 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
     ::madvise(data, rounded, MADV_HUGEPAGE);  // neighbouring mappings become one: small buffers gain as well
     return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), rounded, purpose));
   }
-  void* data = std::aligned_alloc(kAlignment, rounded);
+  void* data = std::aligned_alloc(kHostAlignment, rounded);
   if (data == nullptr) {
     return resource_exhausted("host memory for {}: {} bytes asked, none to be had", purpose, size);
   }

@@ -10,8 +10,6 @@
 namespace rondo::partition {
 namespace {
 
-constexpr double kSlack = 1.0 + 1e-9;  // sums of the same times in another order
-
 class Packer {
  public:
   Packer(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit)

@@ -8,6 +8,9 @@
 
 namespace rondo::partition {
 
+/// A limit in seconds times this holds for sums of the same times in another order.
+inline constexpr double kSlack = 1.0 + 1e-9;
+
 /// Devices that any plan treats alike: equal speeds, links and budgets.
 bool alike(const DeviceShape& a, const DeviceShape& b);
 

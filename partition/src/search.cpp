@@ -6,8 +6,6 @@
 namespace rondo::partition {
 namespace {
 
-constexpr double kSlack = 1.0 + 1e-9;  // sums of the same times in another order
-
 /// Deals the slots of one round after another, by load.
 class Dealer {
  public:

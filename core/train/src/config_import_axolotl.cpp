@@ -116,7 +116,7 @@ void translate_datasets(Import& import, const std::string& theirs) {
   }
 }
 
-void translate_checkpointing(Import& import, const std::string& theirs) {
+void translate_axolotl_checkpointing(Import& import, const std::string& theirs) {
   import.leave_out(theirs, "recompute: auto does it where memory asks for it");
 }
 
@@ -126,7 +126,7 @@ void translate_chat_template(Import& import, const std::string& theirs) {
   import.refuse(theirs, "the model's own template is used; put another into its tokenizer_config.json");
 }
 
-void finish(Import& import) {
+void finish_axolotl(Import& import) {
   const bool adapts = import.given("adapter").IsDefined();
   if (!adapts) import.assume("finetuning_type", "full", "no adapter: every weight is trained");
   const auto is_false = [&import](const char* key) { return import.given(key).IsDefined() && !import.is_on(key); };
@@ -138,7 +138,7 @@ void finish(Import& import) {
   import.assume("lr_scheduler_type", "cosine", "Axolotl's default");
 }
 
-std::vector<ImportRule> rules() {
+std::vector<ImportRule> axolotl_rules() {
   const std::string files = "the model's files tell it";
   const std::string kernels = "kernels are chosen by the device";
   const std::string loading = "data are read once, before the run";
@@ -198,7 +198,7 @@ std::vector<ImportRule> rules() {
       {Kind::kBy, {"optimizer", "lr_scheduler"}, "", "", &translate_optimizer},
       {Kind::kBy, {"bf16", "fp16", "bfloat16", "float16"}, "", "", &translate_dtype},
       {Kind::kLeaveOut, {"tf32"}, "", "fp32 sums are fp32"},
-      {Kind::kBy, {"gradient_checkpointing"}, "", "", &translate_checkpointing},
+      {Kind::kBy, {"gradient_checkpointing"}, "", "", &translate_axolotl_checkpointing},
       {Kind::kLeaveOut, {"gradient_checkpointing_kwargs"}, "", "there is one way to compute again"},
       {Kind::kLeaveOut,
        {"flash_attention", "xformers_attention", "sdp_attention", "eager_attention", "flash_attn_cross_entropy",
@@ -249,8 +249,8 @@ const ImportTool& axolotl() {
   static const ImportTool tool = {"Axolotl",
                                   {"base_model", "datasets", "sequence_len", "micro_batch_size", "val_set_size",
                                    "num_epochs", "optimizer", "adapter"},
-                                  rules(),
-                                  &finish};
+                                  axolotl_rules(),
+                                  &finish_axolotl};
   return tool;
 }
 

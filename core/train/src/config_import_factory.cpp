@@ -14,7 +14,6 @@ namespace rondo::train::config {
 namespace {
 
 using Kind = ImportRule::Kind;
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 void translate_stage(Import& import, const std::string& theirs) {
@@ -36,7 +35,7 @@ void translate_target(Import& import, const std::string& theirs) {
 /// dataset_info.json of dataset_dir, below the working directory or beside the configuration.
 struct DataInfo {
   fs::path folder;
-  Json entries;
+  nlohmann::json entries;
 };
 DataInfo data_info(const Import& import) {
   DataInfo info;
@@ -47,13 +46,13 @@ DataInfo data_info(const Import& import) {
     const auto text = read_file(folder / "dataset_info.json");
     if (!text.ok()) continue;
     info.folder = folder;
-    info.entries = Json::parse(*text, nullptr, false);
+    info.entries = nlohmann::json::parse(*text, nullptr, false);
     break;
   }
   return info;
 }
 
-std::string string_of(const Json& object, const char* key) {
+std::string string_of(const nlohmann::json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
@@ -65,10 +64,10 @@ struct Source {
 };
 
 /// ShareGPT with OpenAI's names is what we call messages.
-std::string format_of(const Json& entry) {
+std::string format_of(const nlohmann::json& entry) {
   if (string_of(entry, "formatting") != "sharegpt") return entry.contains("columns") ? "auto" : "alpaca";
-  const Json tags = entry.value("tags", Json::object());
-  const Json columns = entry.value("columns", Json::object());
+  const nlohmann::json tags = entry.value("tags", nlohmann::json::object());
+  const nlohmann::json columns = entry.value("columns", nlohmann::json::object());
   if (string_of(tags, "role_tag") == "role" && string_of(columns, "messages") == "messages") return "messages";
   return tags.empty() ? "sharegpt" : "auto";
 }
@@ -128,7 +127,7 @@ void translate_template(Import& import, const std::string& theirs) {
   import.leave_out(theirs, fmt::format("{}: the model's own chat template is used", joined_text(import.given(theirs))));
 }
 
-void translate_checkpointing(Import& import, const std::string& theirs) {
+void translate_factory_checkpointing(Import& import, const std::string& theirs) {
   if (import.is_on(theirs)) {
     import.take(theirs, "recompute", "none", "nothing is computed again");
   } else {
@@ -153,7 +152,7 @@ void translate_frozen(Import& import, const std::string& theirs) {
   }
 }
 
-void finish(Import& import) {
+void finish_factory(Import& import) {
   import.assume("per_device_train_batch_size", "8", "LLaMA-Factory's default");
   import.assume("gradient_accumulation_steps", "1", "LLaMA-Factory's default");
   const std::string rank = import.text("lora_rank");
@@ -164,7 +163,7 @@ void finish(Import& import) {
   }
 }
 
-std::vector<ImportRule> rules() {
+std::vector<ImportRule> factory_rules() {
   const std::string kernels = "kernels are chosen by the device";
   const std::string loading = "data are read once, before the run";
   return {
@@ -218,7 +217,7 @@ std::vector<ImportRule> rules() {
       {Kind::kBy, {"max_steps"}, "", "", &translate_max_steps},
       {Kind::kBy, {"optim", "lr_scheduler_type"}, "", "", &translate_optimizer},
       {Kind::kBy, {"bf16", "fp16", "pure_bf16"}, "", "", &translate_dtype},
-      {Kind::kBy, {"disable_gradient_checkpointing"}, "", "", &translate_checkpointing},
+      {Kind::kBy, {"disable_gradient_checkpointing"}, "", "", &translate_factory_checkpointing},
       {Kind::kLeaveOut,
        {"gradient_checkpointing", "use_reentrant_gc", "use_unsloth_gc"},
        "",
@@ -253,8 +252,8 @@ const ImportTool& llama_factory() {
   static const ImportTool tool = {"LLaMA-Factory",
                                   {"stage", "do_train", "template", "dataset_dir", "finetuning_type", "cutoff_len",
                                    "model_name_or_path", "preprocessing_num_workers", "overwrite_cache", "plot_loss"},
-                                  rules(),
-                                  &finish};
+                                  factory_rules(),
+                                  &finish_factory};
   return tool;
 }
 

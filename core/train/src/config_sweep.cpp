@@ -10,7 +10,7 @@ namespace rondo::train::config {
 namespace {
 
 constexpr std::string_view kBatch = "global_batch=";
-constexpr std::string_view kDevices = "devices=";
+constexpr std::string_view kDevicesAxis = "devices=";
 constexpr std::uint32_t kMostMicrobatches = 1U << 20U;  // as of gradient_accumulation_steps
 constexpr std::size_t kMostPoints = 256;
 
@@ -63,10 +63,10 @@ absl::StatusOr<std::uint32_t> batch_of(std::string_view text, const Config& conf
 
 absl::StatusOr<Sweep> parse_sweep(const Config& config) {
   const std::string_view text = config.sweep;
-  const bool begins = text.starts_with(kBatch) || text.starts_with(kDevices);
+  const bool begins = text.starts_with(kBatch) || text.starts_with(kDevicesAxis);
   if (!begins) return invalid_input("expected global_batch=N,... or devices=LIST|..., found '{}'", text);
   Sweep sweep;
-  for (const std::string_view number : split(values_of(text, kBatch, kDevices), ',')) {
+  for (const std::string_view number : split(values_of(text, kBatch, kDevicesAxis), ',')) {
     if (find_axis(text, kBatch) == std::string_view::npos) break;
     RONDO_ASSIGN_OR_RETURN(const std::uint32_t batch, batch_of(number, config));
     sweep.global_batches.push_back(batch);
@@ -77,8 +77,8 @@ absl::StatusOr<Sweep> parse_sweep(const Config& config) {
   std::ranges::sort(sweep.global_batches);
   const auto last = std::unique(sweep.global_batches.begin(), sweep.global_batches.end());
   sweep.global_batches.erase(last, sweep.global_batches.end());
-  for (const std::string_view list : split(values_of(text, kDevices, kBatch), '|')) {
-    if (find_axis(text, kDevices) == std::string_view::npos) break;
+  for (const std::string_view list : split(values_of(text, kDevicesAxis, kBatch), '|')) {
+    if (find_axis(text, kDevicesAxis) == std::string_view::npos) break;
     if (list.empty()) return invalid_input("devices: expected lists between '|', found an empty one");
     sweep.devices.emplace_back(list);
   }

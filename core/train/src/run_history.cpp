@@ -17,16 +17,15 @@ namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-double number(const Json& line, const char* key) {
+double number(const nlohmann::json& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_number() ? found->get<double>() : kNone;
 }
 
-TrainPoint train_point(const Json& line, std::uint64_t step) {
+TrainPoint train_point(const nlohmann::json& line, std::uint64_t step) {
   TrainPoint point;
   point.step = step;
   point.loss = number(line, "loss");
@@ -51,7 +50,7 @@ TrainPoint train_point(const Json& line, std::uint64_t step) {
 
 /// False when it is no line of this file.
 bool take_line(std::string_view text, RunHistory& run) {
-  const Json line = Json::parse(text, nullptr, false);
+  const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
   if (!line.is_object()) return false;
   const auto kind = line.find("kind");
   const auto step = line.find("step");

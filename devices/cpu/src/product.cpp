@@ -16,7 +16,7 @@ namespace {
 // Panels: large enough that a block keeps every thread busy for milliseconds, small enough to be cheap scratch.
 constexpr std::int64_t kPanelElements = 4'194'304;
 constexpr std::int64_t kRowsBlock = 2160;
-constexpr std::int64_t kRowsStep = 360;  // a multiple of the rows of sgemm's tiles
+constexpr std::int64_t kSgemmRowsStep = 360;  // a multiple of the rows of sgemm's tiles
 
 /// Tiles of row products, and of those among them that sgemm computes: what it is fastest on (AVX2: 0.87 of the peak;
 /// 0.80 with 192 columns), of whole groups of rows. The bf16 primitives pay more for a call.
@@ -132,7 +132,7 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   product.convert_side_b_ = side.inner > 0 && (side.b_bfloat16 || !side.b_transposed) && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
-  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kRowsStep));
+  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kSgemmRowsStep));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
   if (product.convert_b_ && shape.b_transposed) {

@@ -40,7 +40,7 @@ absl::StatusOr<const Json*> list_field(const Json& object, std::string_view key)
   return &*found;
 }
 
-Json message_of(std::string_view role, std::string content) {
+Json make_message(std::string_view role, std::string content) {
   Json message = Json::object();
   message["role"] = role;
   message["content"] = std::move(content);
@@ -182,8 +182,8 @@ absl::Status append_history(const Json& record, Json& messages) {
     if (!round.is_array() || round.size() != 2 || !round[0].is_string() || !round[1].is_string()) {
       return invalid_input("`history[{}]` is {}, expected a list of two strings", i, describe_json(round));
     }
-    messages.push_back(message_of("user", round[0].get<std::string>()));
-    messages.push_back(message_of("assistant", round[1].get<std::string>()));
+    messages.push_back(make_message("user", round[0].get<std::string>()));
+    messages.push_back(make_message("assistant", round[1].get<std::string>()));
   }
   return absl::OkStatus();
 }
@@ -194,11 +194,11 @@ absl::StatusOr<Record> parse_alpaca(const Json& record) {
   RONDO_ASSIGN_OR_RETURN(std::string output, string_field(record, "output"));
   RONDO_ASSIGN_OR_RETURN(std::string system, optional_string(record, "system"));
   Json messages = Json::array();
-  if (!system.empty()) messages.push_back(message_of("system", std::move(system)));
+  if (!system.empty()) messages.push_back(make_message("system", std::move(system)));
   RONDO_RETURN_IF_ERROR(append_history(record, messages));
   if (!input.empty()) instruction += "\n" + input;
-  messages.push_back(message_of("user", std::move(instruction)));
-  messages.push_back(message_of("assistant", std::move(output)));
+  messages.push_back(make_message("user", std::move(instruction)));
+  messages.push_back(make_message("assistant", std::move(output)));
   RONDO_ASSIGN_OR_RETURN(Conversation conversation, conversation_of(record, messages));
   return Record(std::move(conversation));
 }
@@ -237,9 +237,9 @@ std::optional<std::string_view> role_of(std::string_view from) {
 Json call_message(std::string value) {
   const auto call = parse_json(value);
   if (!call.ok() || !call->is_object() || !call->contains("name") || !call->contains("arguments")) {
-    return message_of("assistant", std::move(value));
+    return make_message("assistant", std::move(value));
   }
-  Json message = message_of("assistant", "");
+  Json message = make_message("assistant", "");
   Json wrapped = Json::object();
   wrapped["type"] = "function";
   wrapped["function"] = *call;
@@ -262,14 +262,14 @@ absl::StatusOr<Json> sharegpt_message(const Json& turn, const std::string& name)
     return invalid_input(
         "`{}.from` is \"{}\", expected human, gpt, system, tool, function_call or one of their synonyms", name, from);
   }
-  return from == "function_call" ? call_message(std::move(value)) : message_of(*role, std::move(value));
+  return from == "function_call" ? call_message(std::move(value)) : make_message(*role, std::move(value));
 }
 
 absl::StatusOr<Record> parse_sharegpt(const Json& record) {
   RONDO_ASSIGN_OR_RETURN(const Json* turns, list_field(record, "conversations"));
   RONDO_ASSIGN_OR_RETURN(std::string system, optional_string(record, "system"));
   Json messages = Json::array();
-  if (!system.empty()) messages.push_back(message_of("system", std::move(system)));
+  if (!system.empty()) messages.push_back(make_message("system", std::move(system)));
   for (std::size_t i = 0; i < turns->size(); ++i) {
     RONDO_ASSIGN_OR_RETURN(Json message, sharegpt_message((*turns)[i], fmt::format("conversations[{}]", i)));
     messages.push_back(std::move(message));

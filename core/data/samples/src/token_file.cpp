@@ -26,12 +26,12 @@ struct Trailer {
   std::uint64_t codes = 0;
   std::uint64_t report = 0;
 };
-struct Record {
+struct SamplePlace {
   std::uint64_t index = 0;
   std::uint32_t length = 0;
   std::uint32_t targets = 0;
 };
-static_assert(sizeof(Trailer) == 40 && sizeof(Record) == 16 && sizeof(TokenId) == 4);
+static_assert(sizeof(Trailer) == 40 && sizeof(SamplePlace) == 16 && sizeof(TokenId) == 4);
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -122,7 +122,7 @@ absl::Status TokenFileWriter::append(const Sample& sample, std::uint32_t targets
 
 absl::Status TokenFileWriter::finish(const DataReport& report) {
   for (const SampleList::Place& place : places_) {
-    RONDO_RETURN_IF_ERROR(put(bytes_of(Record{place.index, place.length, place.targets})));
+    RONDO_RETURN_IF_ERROR(put(bytes_of(SamplePlace{place.index, place.length, place.targets})));
   }
   const std::string text = report_text(report);
   RONDO_RETURN_IF_ERROR(put(std::as_bytes(std::span(text))));
@@ -150,7 +150,7 @@ std::optional<Dataset> read_token_file(const std::filesystem::path& path) {
   const std::uint64_t most = body / sizeof(TokenId);  // keeps the sum below from running over
   if (trailer.magic != kMagic || trailer.version != kVersion || trailer.codes > most || trailer.samples > most ||
       trailer.report > body ||
-      trailer.codes * sizeof(TokenId) + trailer.samples * sizeof(Record) + trailer.report != body) {
+      trailer.codes * sizeof(TokenId) + trailer.samples * sizeof(SamplePlace) + trailer.report != body) {
     return std::nullopt;
   }
   const auto text_at = [bytes](std::size_t at, std::size_t size) {
@@ -161,7 +161,7 @@ std::optional<Dataset> read_token_file(const std::filesystem::path& path) {
   const std::byte* records = bytes.data() + trailer.codes * sizeof(TokenId);
   std::uint64_t first = 0;
   for (SampleList::Place& place : places) {
-    Record record;
+    SamplePlace record;
     std::memcpy(&record, records, sizeof(record));
     records += sizeof(record);
     place = {first, record.index, record.length, record.targets};

@@ -7,7 +7,7 @@
 namespace rondo::data {
 namespace {
 
-constexpr std::string_view kWhiteSpace = " \t\r\n\f\v";
+constexpr std::string_view kSpaceOfText = " \t\r\n\f\v";
 constexpr std::array<std::string_view, 8> kReasoningTags = {
     "<think>", "<thinking>", "<thought>", "<reasoning>", "<|think|>", "[THINK]", "<seed:think>", "<|START_THINKING|>"};
 constexpr std::string_view kReasoningEnd = "</think>";
@@ -82,7 +82,7 @@ std::string_view before_reasoning(std::string_view text) {
 }
 
 std::size_t before_reasoning_at_end(std::string_view prompt) {
-  const std::string_view words = trimmed(prompt, false, true, kWhiteSpace);
+  const std::string_view words = trimmed(prompt, false, true, kSpaceOfText);
   for (const std::string_view tag : kReasoningTags) {
     if (words.size() >= tag.size() && words.substr(words.size() - tag.size()) == tag) return words.size() - tag.size();
   }
@@ -90,7 +90,7 @@ std::size_t before_reasoning_at_end(std::string_view prompt) {
 }
 
 std::size_t before_white_space(std::string_view text, std::size_t end, std::size_t lower) {
-  while (end > lower && kWhiteSpace.find(text[end - 1]) != std::string_view::npos) --end;
+  while (end > lower && kSpaceOfText.find(text[end - 1]) != std::string_view::npos) --end;
   return end;
 }
 
@@ -138,16 +138,16 @@ void replace_call(Json& message, std::size_t number, const std::string& sentinel
 }
 
 std::vector<std::string_view> content_forms(std::string_view content) {
-  std::vector<std::string_view> forms = {content, trimmed(content, true, false, kWhiteSpace),
-                                         trimmed(content, false, true, kWhiteSpace),
-                                         trimmed(content, true, true, kWhiteSpace)};
+  std::vector<std::string_view> forms = {content, trimmed(content, true, false, kSpaceOfText),
+                                         trimmed(content, false, true, kSpaceOfText),
+                                         trimmed(content, true, true, kSpaceOfText)};
   const std::size_t reasoning = content.rfind(kReasoningEnd);
   if (reasoning != std::string_view::npos) {
     const std::string_view rest = content.substr(reasoning + kReasoningEnd.size());
     forms.push_back(rest);
     forms.push_back(trimmed(rest, true, false, "\n"));
-    forms.push_back(trimmed(rest, true, false, kWhiteSpace));
-    forms.push_back(trimmed(rest, true, true, kWhiteSpace));
+    forms.push_back(trimmed(rest, true, false, kSpaceOfText));
+    forms.push_back(trimmed(rest, true, true, kSpaceOfText));
   }
   std::stable_sort(forms.begin(), forms.end(), [](auto a, auto b) { return a.size() > b.size(); });
   return forms;

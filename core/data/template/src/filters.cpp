@@ -266,12 +266,12 @@ Value attribute(Heap& heap, const Value& input, const Arguments& arguments) {
   return heap.undefined(fmt::format("{} has no attribute '{}'", type_name(input), name));
 }
 
-struct Entry {
+struct NamedFilter {
   std::string_view name;
   Filter filter;
 };
 
-constexpr Entry kFilters[] = {
+constexpr NamedFilter kFilters[] = {
     {"trim", trim},
     {"upper", converted<upper>},
     {"lower", converted<lower>},
@@ -295,8 +295,8 @@ constexpr Entry kFilters[] = {
 };
 
 Filter find_filter(std::string_view name) {
-  const auto* const found =
-      std::find_if(std::begin(kFilters), std::end(kFilters), [name](const Entry& entry) { return entry.name == name; });
+  const auto* const found = std::find_if(std::begin(kFilters), std::end(kFilters),
+                                         [name](const NamedFilter& entry) { return entry.name == name; });
   return found == std::end(kFilters) ? find_sequence_filter(name) : found->filter;
 }
 

@@ -13,8 +13,6 @@
 namespace rondo::data::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 Field parse_field(std::string_view spec) {
   Field field;
   std::size_t position = 0;

@@ -14,8 +14,6 @@
 namespace rondo::data::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 std::string grouped(std::string digits, char separator) {
   if (separator == '\0') return digits;
   const std::size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());

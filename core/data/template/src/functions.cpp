@@ -105,12 +105,12 @@ Value strftime_now(Heap& heap, const Arguments& arguments) {
   return heap.string(std::move(text));
 }
 
-struct Entry {
+struct NamedFunction {
   std::string_view name;
   Value (*call)(Heap& heap, const Arguments& arguments);
 };
 
-constexpr Entry kFunctions[] = {
+constexpr NamedFunction kFunctions[] = {
     {"range", range},
     {"dict", dict},
     {"namespace", make_namespace},
@@ -120,16 +120,16 @@ constexpr Entry kFunctions[] = {
     {"strftime_now", strftime_now},
 };
 
-const Entry* find_function(std::string_view name) {
+const NamedFunction* find_function(std::string_view name) {
   const auto* const found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
-                                         [name](const Entry& entry) { return entry.name == name; });
+                                         [name](const NamedFunction& entry) { return entry.name == name; });
   return found == std::end(kFunctions) ? nullptr : found;
 }
 
 }  // namespace
 
 std::string_view function_name(std::string_view name) {
-  const Entry* const entry = find_function(name);
+  const NamedFunction* const entry = find_function(name);
   return entry == nullptr ? std::string_view() : entry->name;
 }
 

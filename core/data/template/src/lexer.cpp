@@ -20,7 +20,6 @@
 namespace rondo::data::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 /// All line ends as \n, and the last one dropped.

@@ -22,7 +22,7 @@ struct TestCall {
 
 using Test = bool (*)(const TestCall& call);
 
-struct Entry {
+struct NamedTest {
   std::string_view name;
   std::size_t operands;
   Test test;
@@ -59,7 +59,7 @@ bool is_cased(const TestCall& call) {
   return is_cased_as(to_text(call.heap, call.input), upper_case);
 }
 
-constexpr Entry kTests[] = {
+constexpr NamedTest kTests[] = {
     {"defined", 0, [](const TestCall& call) { return !call.input.is_undefined(); }},
     {"undefined", 0, is_type<Type::kUndefined>},
     {"none", 0, is_type<Type::kNone>},
@@ -101,9 +101,9 @@ constexpr Entry kTests[] = {
     {"test", 0, [](const TestCall& call) { return call.input.is_string() && has_test(call.input.text()); }},
 };
 
-const Entry* find_test(std::string_view name) {
+const NamedTest* find_test(std::string_view name) {
   const auto* const found =
-      std::find_if(std::begin(kTests), std::end(kTests), [name](const Entry& entry) { return entry.name == name; });
+      std::find_if(std::begin(kTests), std::end(kTests), [name](const NamedTest& entry) { return entry.name == name; });
   return found == std::end(kTests) ? nullptr : found;
 }
 
@@ -112,7 +112,7 @@ const Entry* find_test(std::string_view name) {
 bool has_test(std::string_view name) { return find_test(name) != nullptr; }
 
 bool apply_test(Heap& heap, std::string_view name, const Value& input, const Arguments& arguments) {
-  const Entry* const entry = find_test(name);
+  const NamedTest* const entry = find_test(name);
   if (entry == nullptr) throw Failure{fmt::format("the test '{}' does not exist or is not supported here", name)};
   std::vector<Value> operands = arguments.positional;
   for (const auto& keyword : arguments.keyword) operands.push_back(keyword.second);

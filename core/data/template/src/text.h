@@ -19,6 +19,8 @@ char32_t next_code_point(std::string_view text, std::size_t& position);
 
 /// str.isspace of one code point.
 bool is_space(char32_t code_point);
+/// Of ASCII.
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /// str.isprintable of one code point.
 bool is_printable(char32_t code_point);
 bool is_identifier_start(char32_t code_point);

@@ -19,7 +19,7 @@
 namespace rondo::model {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 16U << 20U;
+constexpr std::size_t kMaxAdapterConfigBytes = 16U << 20U;
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
@@ -35,7 +35,7 @@ bool is_off(const Json& value) {
   return (value.is_object() || value.is_array() || value.is_string()) && value.empty();
 }
 
-void refuse_unsupported(Fields& fields) {
+void refuse_other_kinds(Fields& fields) {
   const std::string kind = fields.word("peft_type");
   if (fields.status().ok() && kind != "LORA") {
     fields.refuse("peft_type", fmt::format("adapters of kind {} are not supported; expected LORA", quoted_name(kind)));
@@ -290,12 +290,12 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   if (std::filesystem::is_regular_file(folder, ignored)) {
     return invalid_input("{}: is a file, expected the directory of an adapter in PEFT's layout", folder.string());
   }
-  RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxConfigBytes));
+  RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxAdapterConfigBytes));
   if (!document.is_object()) {
     return invalid_input("{}: expected an object, found {}", path.string(), excerpt(document));
   }
   Fields fields(document, path.string());
-  refuse_unsupported(fields);
+  refuse_other_kinds(fields);
   LoraConfig config;
   config.rank = fields.integer("r", 1, kMaxRank);
   config.alpha = fields.number("lora_alpha", {1e-9, 1e9});

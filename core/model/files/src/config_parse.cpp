@@ -19,7 +19,6 @@ constexpr std::uint32_t kMaxHeads = 1U << 14U;
 constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
 constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
-constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
 
 const FamilyTraits* parse_family(Fields& fields) {
   const std::string model_type = fields.word("model_type");

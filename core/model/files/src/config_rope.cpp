@@ -14,7 +14,6 @@ namespace {
 constexpr double kDefaultTheta = 10000.0;
 constexpr Limits kThetaLimits = {1.0, 1e18};
 constexpr Limits kFactorLimits = {1.0, 1e6};
-constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
 
 struct KindName {
   std::string_view name;
