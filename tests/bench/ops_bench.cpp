@@ -4,7 +4,7 @@
 namespace rondo::devices::testing {
 namespace {
 
-const int registered = [] {
+const int registered_ops = [] {
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       // The shapes are of no account to the list's length: the small case tells which ops there are.

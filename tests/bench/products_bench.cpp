@@ -36,7 +36,7 @@ OpCase case_of(const Product& product, OpKind kind, DType storage) {
   return b.result();
 }
 
-const int registered = [] {
+const int registered_products = [] {
   for (const OpKind kind : {OpKind::kMatMul, OpKind::kMatMulInputGradient, OpKind::kMatMulWeightGradient}) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       for (const Product& product : kProducts) {

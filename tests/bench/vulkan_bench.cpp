@@ -180,7 +180,7 @@ void time_paired_product(benchmark::State& state) {
       benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-const int registered = [] {
+const int registered_on_card = [] {
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       const OpList list = description.make(storage, Scale::kOdd).list;

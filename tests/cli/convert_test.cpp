@@ -73,7 +73,7 @@ TEST(Merge, OutputFolderWithFiles_IsLeftAsItIs) {
 }
 
 /// Merging after `breaker` changed the workspace.
-BadInput broken(const char* name, const std::function<void(const Workspace&)>& breaker, Words named) {
+BadInput broken_adapter(const char* name, const std::function<void(const Workspace&)>& breaker, Words named) {
   return {name,
           [breaker](const Workspace& workspace) {
             make_adapter(workspace);
@@ -96,26 +96,28 @@ INSTANTIATE_TEST_SUITE_P(
         command("ModelMissing", {"merge", "--model=no", "--adapter_name_or_path=a", "--output_dir=o"}, {"no"}),
         command("AdapterMissing", merge(), {"adapter"}),
         command("KeyOfAnotherVerb", merge({"--prompt=x"}), {"--prompt", "generate"}),
-        broken("AnotherModel",
-               [](const Workspace& workspace) {
-                 workspace.remove("model");
-                 const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=model", "--hidden_size=32"});
-                 EXPECT_EQ(made.status, 0) << made.err;
-               },
-               {"adapter_model.safetensors", "q_proj"}),
-        broken("BaseCutOff",
-               [](const Workspace& workspace) {
-                 std::filesystem::resize_file(workspace.path("model/model.safetensors"), 1000);
-               },
-               {"model.safetensors"}),
-        broken("NumberNotFinite",
-               [](const Workspace& workspace) {
-                 std::string file = workspace.read("model/model.safetensors");
-                 file.replace(file.size() - 8, 8, std::string(8, '\xff'));
-                 workspace.write("model/model.safetensors", file);
-               },
-               {"model.safetensors", "not finite"}),
-        broken("OutputIsAFile", [](const Workspace& workspace) { workspace.write("merged", "mine"); }, {"merged"})),
+        broken_adapter(
+            "AnotherModel",
+            [](const Workspace& workspace) {
+              workspace.remove("model");
+              const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=model", "--hidden_size=32"});
+              EXPECT_EQ(made.status, 0) << made.err;
+            },
+            {"adapter_model.safetensors", "q_proj"}),
+        broken_adapter("BaseCutOff",
+                       [](const Workspace& workspace) {
+                         std::filesystem::resize_file(workspace.path("model/model.safetensors"), 1000);
+                       },
+                       {"model.safetensors"}),
+        broken_adapter("NumberNotFinite",
+                       [](const Workspace& workspace) {
+                         std::string file = workspace.read("model/model.safetensors");
+                         file.replace(file.size() - 8, 8, std::string(8, '\xff'));
+                         workspace.write("model/model.safetensors", file);
+                       },
+                       {"model.safetensors", "not finite"}),
+        broken_adapter("OutputIsAFile", [](const Workspace& workspace) { workspace.write("merged", "mine"); },
+                       {"merged"})),
     name_of);
 
 TEST(Export, ModelAndAdapter_AreGgufFiles) {
@@ -140,8 +142,8 @@ Words exported(const Words& more = {}) {
   return words;
 }
 
-BadInput edited(const char* name, const std::string& file, const std::string& from, const std::string& to,
-                Words named) {
+BadInput edited_for_export(const char* name, const std::string& file, const std::string& from, const std::string& to,
+                           Words named) {
   return {name,
           [=](const Workspace& workspace) {
             workspace.edit(file, from, to);
@@ -162,9 +164,10 @@ INSTANTIATE_TEST_SUITE_P(
                     command("OtherQuantization", exported({"--quantization=q4_0"}), {"--quantization", "'q4_0'"}),
                     command("OutputExists", exported({"--output=chats.jsonl"}), {"chats.jsonl", "exists"}),
                     command("AdapterMissing", exported({"--adapter_name_or_path=no"}), {"no", "adapter_config.json"}),
-                    edited("UnnamedCut", "model/tokenizer.json", "\"add_prefix_space\": false",
-                           "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
-                    edited("Activation", "model/config.json", "\"silu\"", "\"gelu\"", {"config.json", "hidden_act"})),
+                    edited_for_export("UnnamedCut", "model/tokenizer.json", "\"add_prefix_space\": false",
+                                      "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
+                    edited_for_export("Activation", "model/config.json", "\"silu\"", "\"gelu\"",
+                                      {"config.json", "hidden_act"})),
     name_of);
 
 }  // namespace

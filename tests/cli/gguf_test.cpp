@@ -125,7 +125,7 @@ TEST(Gguf, ExportOfAnExport_IsTheSameFile) {
 }
 
 /// Training on a GGUF file that `breaker` broke.
-BadInput broken(const char* name, const std::function<void(const Workspace&)>& breaker, Words named) {
+BadInput broken_gguf(const char* name, const std::function<void(const Workspace&)>& breaker, Words named) {
   return {name,
           [breaker](const Workspace& workspace) {
             make_gguf(workspace);
@@ -136,8 +136,8 @@ BadInput broken(const char* name, const std::function<void(const Workspace&)>& b
 }
 
 /// The same with bytes of the file replaced by as many others.
-BadInput edited(const char* name, const std::string& from, const std::string& to, Words named) {
-  return broken(
+BadInput edited_gguf(const char* name, const std::string& from, const std::string& to, Words named) {
+  return broken_gguf(
       name,
       [=](const Workspace& workspace) {
         EXPECT_EQ(from.size(), to.size());
@@ -154,36 +154,36 @@ INSTANTIATE_TEST_SUITE_P(
     Files, BadGguf,
     testing::Values(
         command("Missing", train({"--model=no.gguf"}), {"no.gguf"}),
-        broken("NotGguf", [](const Workspace& workspace) { workspace.write("m.gguf", "hello, this is text"); },
-               {"m.gguf", "GGUF"}),
-        broken("CutOff",
-               [](const Workspace& workspace) { std::filesystem::resize_file(workspace.path("m.gguf"), 20000); },
-               {"m.gguf", "complete"}),
-        broken("DataCutOff",
-               [](const Workspace& workspace) {
-                 std::filesystem::resize_file(workspace.path("m.gguf"),
-                                              std::filesystem::file_size(workspace.path("m.gguf")) - 64);
-               },
-               {"m.gguf", "tensor"}),
-        edited("UnknownCut", "gpt-2", "gpt-9", {"m.gguf", "tokenizer.ggml.pre", "gpt-9"}),
-        edited("UnknownTokenizer", "gpt2", "bert", {"m.gguf", "tokenizer.ggml.model", "bert"}),
-        edited("KeyMissing", "llama.block_count", "llama.block_cound", {"m.gguf", "llama.block_count"}),
-        edited("TensorMissing", "blk.1.ffn_up.weight", "blk.1.ffn_xp.weight", {"m.gguf", "mlp.up_proj.weight"}),
-        broken("OtherArchitecture",
-               [](const Workspace& workspace) {
-                 std::string file = workspace.read("m.gguf");
-                 const std::string key = "general.architecture";
-                 file.replace(file.find(key) + key.size() + 12, 5, "mamba");  // after type and length
-                 workspace.write("m.gguf", file);
-               },
-               {"m.gguf", "general.architecture", "mamba"}),
-        broken("NumberNotFinite",
-               [](const Workspace& workspace) {
-                 std::string file = workspace.read("m.gguf");
-                 file.replace(file.size() - 8, 8, std::string(8, '\xff'));
-                 workspace.write("m.gguf", file);
-               },
-               {"m.gguf", "not finite"}),
+        broken_gguf("NotGguf", [](const Workspace& workspace) { workspace.write("m.gguf", "hello, this is text"); },
+                    {"m.gguf", "GGUF"}),
+        broken_gguf("CutOff",
+                    [](const Workspace& workspace) { std::filesystem::resize_file(workspace.path("m.gguf"), 20000); },
+                    {"m.gguf", "complete"}),
+        broken_gguf("DataCutOff",
+                    [](const Workspace& workspace) {
+                      std::filesystem::resize_file(workspace.path("m.gguf"),
+                                                   std::filesystem::file_size(workspace.path("m.gguf")) - 64);
+                    },
+                    {"m.gguf", "tensor"}),
+        edited_gguf("UnknownCut", "gpt-2", "gpt-9", {"m.gguf", "tokenizer.ggml.pre", "gpt-9"}),
+        edited_gguf("UnknownTokenizer", "gpt2", "bert", {"m.gguf", "tokenizer.ggml.model", "bert"}),
+        edited_gguf("KeyMissing", "llama.block_count", "llama.block_cound", {"m.gguf", "llama.block_count"}),
+        edited_gguf("TensorMissing", "blk.1.ffn_up.weight", "blk.1.ffn_xp.weight", {"m.gguf", "mlp.up_proj.weight"}),
+        broken_gguf("OtherArchitecture",
+                    [](const Workspace& workspace) {
+                      std::string file = workspace.read("m.gguf");
+                      const std::string key = "general.architecture";
+                      file.replace(file.find(key) + key.size() + 12, 5, "mamba");  // after type and length
+                      workspace.write("m.gguf", file);
+                    },
+                    {"m.gguf", "general.architecture", "mamba"}),
+        broken_gguf("NumberNotFinite",
+                    [](const Workspace& workspace) {
+                      std::string file = workspace.read("m.gguf");
+                      file.replace(file.size() - 8, 8, std::string(8, '\xff'));
+                      workspace.write("m.gguf", file);
+                    },
+                    {"m.gguf", "not finite"}),
         BadInput{"SeveralInAFolder",
                  [](const Workspace& workspace) {
                    make_gguf(workspace, "folder/a.gguf");

@@ -100,7 +100,8 @@ TEST(HubCache, KnownModel_IsPlannedWithoutFiles) {
   EXPECT_EQ(plan.status, 0) << plan.err;
 }
 
-BadInput broken(const char* name, const std::function<void(const Workspace&)>& breaker, Words named, Words more = {}) {
+BadInput broken_cache(const char* name, const std::function<void(const Workspace&)>& breaker, Words named,
+                      Words more = {}) {
   return {name,
           [=](const Workspace& workspace) {
             set_cache();
@@ -125,35 +126,38 @@ void cut_short(const Workspace& workspace) {
 INSTANTIATE_TEST_SUITE_P(
     Inputs, BadCache,
     testing::Values(
-        broken("NoModel", [](const Workspace& workspace) { workspace.remove("hub/models--acme--tiny"); },
-               {"acme/tiny", "models--acme--tiny"}),
-        broken("NoRef", [](const Workspace& workspace) { workspace.remove("hub/models--acme--tiny/refs"); },
-               {"refs/main", kCommit, "model_revision"}),
-        broken("OtherRevision", [](const Workspace&) {}, {"refs/v2", "the refs main"}, {"--model_revision=v2"}),
-        broken("RevisionLeadsOut", [](const Workspace&) {}, {"model_revision", "../.."}, {"--model_revision=../../x"}),
-        broken("RefOfNothing",
-               [](const Workspace& workspace) { workspace.write("hub/models--acme--tiny/refs/main", "\n"); },
-               {"refs/main", "commit"}),
-        broken("RefLeadsOut",
-               [](const Workspace& workspace) { workspace.write("hub/models--acme--tiny/refs/main", "../blobs"); },
-               {"refs/main", "commit"}),
-        broken("NoSnapshot", [](const Workspace& workspace) { workspace.remove(in_snapshot("")); },
-               {"refs/main", kCommit, "no snapshot"}),
-        broken("NoConfig", [](const Workspace& workspace) { workspace.remove(in_snapshot("config.json")); },
-               {kCommit, "config.json", "incomplete"}),
-        broken("LinkToNothing",
-               [](const Workspace& workspace) {
-                 fs::remove(workspace.path(in_snapshot("tokenizer_config.json")));
-                 fs::create_symlink("../../blobs/none", workspace.path(in_snapshot("tokenizer_config.json")));
-               },
-               {"tokenizer_config.json", "blobs/none", "incomplete"}),
-        broken("ShardMissing", cut_short, {"model.safetensors.index.json", "b.safetensors", "incomplete"}),
-        broken("ShardLinkToNothing",
-               [](const Workspace& workspace) {
-                 cut_short(workspace);
-                 fs::create_symlink("../../blobs/none", workspace.path(in_snapshot("b.safetensors")));
-               },
-               {"b.safetensors", "blobs/none", "incomplete"})),
+        broken_cache("NoModel", [](const Workspace& workspace) { workspace.remove("hub/models--acme--tiny"); },
+                     {"acme/tiny", "models--acme--tiny"}),
+        broken_cache("NoRef", [](const Workspace& workspace) { workspace.remove("hub/models--acme--tiny/refs"); },
+                     {"refs/main", kCommit, "model_revision"}),
+        broken_cache("OtherRevision", [](const Workspace&) {}, {"refs/v2", "the refs main"}, {"--model_revision=v2"}),
+        broken_cache("RevisionLeadsOut", [](const Workspace&) {}, {"model_revision", "../.."},
+                     {"--model_revision=../../x"}),
+        broken_cache("RefOfNothing",
+                     [](const Workspace& workspace) { workspace.write("hub/models--acme--tiny/refs/main", "\n"); },
+                     {"refs/main", "commit"}),
+        broken_cache("RefLeadsOut",
+                     [](const Workspace& workspace) {
+                       workspace.write("hub/models--acme--tiny/refs/main", "../blobs");
+                     },
+                     {"refs/main", "commit"}),
+        broken_cache("NoSnapshot", [](const Workspace& workspace) { workspace.remove(in_snapshot("")); },
+                     {"refs/main", kCommit, "no snapshot"}),
+        broken_cache("NoConfig", [](const Workspace& workspace) { workspace.remove(in_snapshot("config.json")); },
+                     {kCommit, "config.json", "incomplete"}),
+        broken_cache("LinkToNothing",
+                     [](const Workspace& workspace) {
+                       fs::remove(workspace.path(in_snapshot("tokenizer_config.json")));
+                       fs::create_symlink("../../blobs/none", workspace.path(in_snapshot("tokenizer_config.json")));
+                     },
+                     {"tokenizer_config.json", "blobs/none", "incomplete"}),
+        broken_cache("ShardMissing", cut_short, {"model.safetensors.index.json", "b.safetensors", "incomplete"}),
+        broken_cache("ShardLinkToNothing",
+                     [](const Workspace& workspace) {
+                       cut_short(workspace);
+                       fs::create_symlink("../../blobs/none", workspace.path(in_snapshot("b.safetensors")));
+                     },
+                     {"b.safetensors", "blobs/none", "incomplete"})),
     name_of);
 
 }  // namespace

@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-std::string card(const std::string& name, const std::string& fail_at) {
+std::string failing_card(const std::string& name, const std::string& fail_at) {
   return name +
          ": {flops: {fp32: 4e15, bf16: 4e15}, memory_bytes: 1e9, memory_bandwidth: 4e15, link_up: 4e12, "
          "link_down: 4e12, link_latency: 0, jitter: 0" +
@@ -28,7 +28,7 @@ Words on(const std::string& cards, const std::string& out, const Words& more = {
 
 TEST(LostDevice, OneOfTwo_IsToldAndChangesNoNumber) {
   const Workspace workspace;
-  workspace.write("cards.yaml", card("good", "") + card("bad", "error@compute:30"));
+  workspace.write("cards.yaml", failing_card("good", "") + failing_card("bad", "error@compute:30"));
   const Outcome whole = workspace.run(on("emulated:cards.yaml#good*2", "whole"));
   ASSERT_EQ(whole.status, 0) << whole.err;
   const Outcome outcome = workspace.run(on("emulated:cards.yaml#bad,emulated:cards.yaml#good", "out"));
@@ -49,7 +49,7 @@ TEST(LostDevice, OneOfTwo_IsToldAndChangesNoNumber) {
 
 TEST(LostDevice, TheLast_LeavesACheckpointAndExits1) {
   const Workspace workspace;
-  workspace.write("cards.yaml", card("good", "") + card("bad", "error@compute:60"));
+  workspace.write("cards.yaml", failing_card("good", "") + failing_card("bad", "error@compute:60"));
   const Outcome outcome = workspace.run(on("emulated:cards.yaml#bad", "out"));
   EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: "), HasSubstr("emulated:bad:0 is lost"),
@@ -63,7 +63,7 @@ TEST(LostDevice, TheLast_LeavesACheckpointAndExits1) {
 
 TEST(LostDevice, ChangedTransfer_IsRepeatedWhenVerified) {
   const Workspace workspace;
-  workspace.write("cards.yaml", card("good", "") + card("bad", "corrupt@down:5"));
+  workspace.write("cards.yaml", failing_card("good", "") + failing_card("bad", "corrupt@down:5"));
   const Outcome outcome = workspace.run(on("emulated:cards.yaml#bad", "out", {"--verify_transfers"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   ASSERT_EQ(workspace.run(on("emulated:cards.yaml#good", "whole")).status, 0);

@@ -13,25 +13,25 @@ using testing::HasSubstr;
 using Json = nlohmann::json;
 
 /// So slow that what the machine under test adds does not matter.
-std::string card(const std::string& name, const std::string& slow_at) {
+std::string slow_card(const std::string& name, const std::string& slow_at) {
   return name +
          ": {flops: {fp32: 1e9, bf16: 1e9}, memory_bytes: 1e9, memory_bandwidth: 1e12, link_up: 1e11, "
          "link_down: 1e11, link_latency: 0, jitter: 0" +
          (slow_at.empty() ? "" : ", slow_at: '" + slow_at + "'") + "}\n";
 }
 
-Words on(const std::string& cards, const std::string& out, int steps) {
+Words steps_on(const std::string& cards, const std::string& out, int steps) {
   return train({"--devices=" + cards, "--output_dir=" + out, "--max_steps=" + std::to_string(steps), "--save_steps=0",
                 "--gradient_accumulation_steps=6", "--lr=1e-2", "--finetuning_type=full"});
 }
 
 TEST(SlowDevice, OneOfTwo_GetsLessToDoAndChangesNoNumber) {
   const Workspace workspace;
-  workspace.write("cards.yaml", card("steady", "") + card("fading", "4x@compute:60"));
-  const Outcome whole = workspace.run(on("emulated:cards.yaml#steady*2", "whole", 12));
+  workspace.write("cards.yaml", slow_card("steady", "") + slow_card("fading", "4x@compute:60"));
+  const Outcome whole = workspace.run(steps_on("emulated:cards.yaml#steady*2", "whole", 12));
   ASSERT_EQ(whole.status, 0) << whole.err;
   EXPECT_THAT(whole.err, testing::Not(HasSubstr("dealt anew")));
-  const Outcome outcome = workspace.run(on("emulated:cards.yaml#steady,emulated:cards.yaml#fading", "out", 12));
+  const Outcome outcome = workspace.run(steps_on("emulated:cards.yaml#steady,emulated:cards.yaml#fading", "out", 12));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("emulated:fading:0 takes "), HasSubstr("dealt anew")));
   const std::vector<Json> expected = metrics_of(workspace, "whole");
@@ -49,7 +49,7 @@ TEST(SlowDevice, OneOfTwo_GetsLessToDoAndChangesNoNumber) {
 
 TEST(SlowDevice, SlowAtInTheCatalogue_IsRefusedWithItsGrammar) {
   const Workspace workspace;
-  workspace.write("cards.yaml", card("bad", "often"));
+  workspace.write("cards.yaml", slow_card("bad", "often"));
   const Outcome outcome = workspace.run({"plan", "--model=model", "--devices=timed:cards.yaml#bad"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("slow_at"), HasSubstr("'often'"), HasSubstr("2x@compute:40")));

@@ -11,9 +11,6 @@ namespace {
 
 using devices::DType;
 
-constexpr double kLossTolerance = 1e-6;  // relative, fp32: other orders of the same sums
-constexpr double kNormTolerance = 1e-5;
-
 class Batches : public testing::Test {
  protected:
   const data::Dataset dataset_ = random_samples(61, 11, 40, 24);

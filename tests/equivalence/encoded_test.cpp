@@ -15,12 +15,12 @@ using devices::DType;
 using devices::Encoding;
 using partition::Keep;
 
-struct Variant {
+struct EncodedVariant {
   const char* name;
   Encoding encoding;
   DType dtype;
 };
-void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
+void PrintTo(const EncodedVariant& variant, std::ostream* stream) { *stream << variant.name; }
 
 model::MethodSpec encoded_lora(Encoding encoding, DType dtype) {
   model::MethodSpec method = lora(dtype);
@@ -55,7 +55,7 @@ void fill_expanded(const model::Architecture& plain, Encoding encoding, offload:
   }
 }
 
-class Encoded : public testing::TestWithParam<Variant> {
+class Encoded : public testing::TestWithParam<EncodedVariant> {
  protected:
   Encoded() {
     job_.steps = steps_of(dataset_, {5, 5, 3});
@@ -123,9 +123,9 @@ TEST_P(Encoded, Weights_TakeTheirEncodedBytesEverywhere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Encoded,
-                         testing::Values(Variant{"int8_bf16", Encoding::kInt8, DType::kBfloat16},
-                                         Variant{"nf4_bf16", Encoding::kNf4, DType::kBfloat16},
-                                         Variant{"nf4_fp32", Encoding::kNf4, DType::kFloat32}),
+                         testing::Values(EncodedVariant{"int8_bf16", Encoding::kInt8, DType::kBfloat16},
+                                         EncodedVariant{"nf4_bf16", Encoding::kNf4, DType::kBfloat16},
+                                         EncodedVariant{"nf4_fp32", Encoding::kNf4, DType::kFloat32}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

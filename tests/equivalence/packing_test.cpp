@@ -14,9 +14,6 @@ namespace {
 
 using devices::DType;
 
-constexpr double kLossTolerance = 1e-6;  // relative, fp32: other orders of the same sums
-constexpr double kNormTolerance = 1e-5;
-
 Job job_of(std::vector<std::vector<schedule::Microbatch>> steps) {
   Job job;
   job.steps = std::move(steps);

@@ -13,6 +13,10 @@
 
 namespace rondo::golden {
 
+// Relative, fp32, beside transformers and PEFT.
+inline constexpr double kLossTolerance = 2e-6;
+inline constexpr double kNormTolerance = 2e-5;
+
 /// A line of full.json or lora.json.
 struct Record {
   double loss = 0;

@@ -21,8 +21,6 @@
 namespace rondo::golden {
 namespace {
 
-constexpr double kLossTolerance = 2e-6;  // relative
-constexpr double kNormTolerance = 2e-5;  // relative
 constexpr double kTensorTolerance = 2e-4;
 
 model::TensorFiles open_file(const std::filesystem::path& file) {

@@ -13,8 +13,6 @@
 namespace rondo::golden {
 namespace {
 
-constexpr double kLossTolerance = 2e-6;  // relative
-constexpr double kNormTolerance = 2e-5;
 constexpr double kUpdateTolerance = 2e-4;  // of the length of a tensor's whole update
 
 /// A folder of tests/data/variants.

@@ -18,6 +18,10 @@
 
 namespace rondo::tiny {
 
+// Relative, fp32: other orders of the same sums.
+inline constexpr double kLossTolerance = 1e-6;
+inline constexpr double kNormTolerance = 1e-5;
+
 /// What the numbers may depend on.
 struct Job {
   std::vector<std::vector<schedule::Microbatch>> steps;

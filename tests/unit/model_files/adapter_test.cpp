@@ -79,15 +79,15 @@ TEST(LoadAdapterConfig, Dora_HasMagnitudesOfEveryModule) {
   EXPECT_TRUE(load(adapter)->use_dora);
 }
 
-struct Wrong {
+struct BadAdapter {
   std::string name;
   Json change;
   std::vector<std::string> parts;
 };
 
-void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+void PrintTo(const BadAdapter& wrong, std::ostream* out) { *out << wrong.name; }
 
-class WrongAdapter : public testing::TestWithParam<Wrong> {};
+class WrongAdapter : public testing::TestWithParam<BadAdapter> {};
 
 TEST_P(WrongAdapter, IsRefused_NamingFileAndKey) {
   Json adapter = good_adapter();
@@ -99,40 +99,40 @@ TEST_P(WrongAdapter, IsRefused_NamingFileAndKey) {
 INSTANTIATE_TEST_SUITE_P(
     Values, WrongAdapter,
     testing::Values(
-        Wrong{"kind", {{"peft_type", "IA3"}}, {"peft_type", "IA3", "LORA"}},
-        Wrong{"no_kind", {{"peft_type", nullptr}}, {"peft_type"}},
-        Wrong{"task", {{"task_type", "SEQ_CLS"}}, {"task_type", "SEQ_CLS"}},
-        Wrong{"rank_zero", {{"r", 0}}, {"r:", "found 0"}}, Wrong{"rank_huge", {{"r", 1000000}}, {"r:", "65536"}},
-        Wrong{"rank_word", {{"r", "8"}}, {"r:", "an integer"}},
-        Wrong{"alpha_none", {{"lora_alpha", nullptr}}, {"lora_alpha"}},
-        Wrong{"alpha_zero", {{"lora_alpha", 0}}, {"lora_alpha"}},
-        Wrong{"dropout_one", {{"lora_dropout", 1.0}}, {"lora_dropout", "less than 1"}},
-        Wrong{"dropout_negative", {{"lora_dropout", -0.1}}, {"lora_dropout"}},
-        Wrong{"bias", {{"bias", "all"}}, {"bias", "none", "all"}},
-        Wrong{"dora_word", {{"use_dora", "yes"}}, {"use_dora"}},
-        Wrong{"rank_regex", {{"rank_pattern", {{".*q_proj", 4}}}}, {"rank_pattern", "plain", ".*q_proj"}},
-        Wrong{"rank_half", {{"rank_pattern", {{"q_proj", 4.5}}}}, {"rank_pattern", "q_proj", "65536"}},
-        Wrong{"rank_none", {{"rank_pattern", {{"q_proj", 0}}}}, {"rank_pattern", "q_proj"}},
-        Wrong{"rank_list", {{"rank_pattern", {4}}}, {"rank_pattern", "an object"}},
-        Wrong{"alpha_negative", {{"alpha_pattern", {{"q_proj", -4}}}}, {"alpha_pattern", "q_proj"}},
-        Wrong{"saved_norm", {{"modules_to_save", {"norm"}}}, {"modules_to_save", "lm_head", "norm"}},
-        Wrong{"transposed", {{"fan_in_fan_out", true}}, {"fan_in_fan_out"}},
-        Wrong{"layer_negative", {{"layers_to_transform", {-1}}}, {"layers_to_transform", "numbers"}},
-        Wrong{"layer_word", {{"layers_to_transform", "last"}}, {"layers_to_transform", "numbers"}},
-        Wrong{"layers_elsewhere",
+        BadAdapter{"kind", {{"peft_type", "IA3"}}, {"peft_type", "IA3", "LORA"}},
+        BadAdapter{"no_kind", {{"peft_type", nullptr}}, {"peft_type"}},
+        BadAdapter{"task", {{"task_type", "SEQ_CLS"}}, {"task_type", "SEQ_CLS"}},
+        BadAdapter{"rank_zero", {{"r", 0}}, {"r:", "found 0"}}, BadAdapter{"rank_huge", {{"r", 1000000}}, {"r:", "65536"}},
+        BadAdapter{"rank_word", {{"r", "8"}}, {"r:", "an integer"}},
+        BadAdapter{"alpha_none", {{"lora_alpha", nullptr}}, {"lora_alpha"}},
+        BadAdapter{"alpha_zero", {{"lora_alpha", 0}}, {"lora_alpha"}},
+        BadAdapter{"dropout_one", {{"lora_dropout", 1.0}}, {"lora_dropout", "less than 1"}},
+        BadAdapter{"dropout_negative", {{"lora_dropout", -0.1}}, {"lora_dropout"}},
+        BadAdapter{"bias", {{"bias", "all"}}, {"bias", "none", "all"}},
+        BadAdapter{"dora_word", {{"use_dora", "yes"}}, {"use_dora"}},
+        BadAdapter{"rank_regex", {{"rank_pattern", {{".*q_proj", 4}}}}, {"rank_pattern", "plain", ".*q_proj"}},
+        BadAdapter{"rank_half", {{"rank_pattern", {{"q_proj", 4.5}}}}, {"rank_pattern", "q_proj", "65536"}},
+        BadAdapter{"rank_none", {{"rank_pattern", {{"q_proj", 0}}}}, {"rank_pattern", "q_proj"}},
+        BadAdapter{"rank_list", {{"rank_pattern", {4}}}, {"rank_pattern", "an object"}},
+        BadAdapter{"alpha_negative", {{"alpha_pattern", {{"q_proj", -4}}}}, {"alpha_pattern", "q_proj"}},
+        BadAdapter{"saved_norm", {{"modules_to_save", {"norm"}}}, {"modules_to_save", "lm_head", "norm"}},
+        BadAdapter{"transposed", {{"fan_in_fan_out", true}}, {"fan_in_fan_out"}},
+        BadAdapter{"layer_negative", {{"layers_to_transform", {-1}}}, {"layers_to_transform", "numbers"}},
+        BadAdapter{"layer_word", {{"layers_to_transform", "last"}}, {"layers_to_transform", "numbers"}},
+        BadAdapter{"layers_elsewhere",
               {{"layers_to_transform", {0}}, {"layers_pattern", "h"}},
               {"layers_pattern", "\"layers\""}},
-        Wrong{"pissa", {{"init_lora_weights", "pissa_niter_4"}}, {"init_lora_weights", "pissa_niter_4"}},
-        Wrong{"target_regex", {{"target_modules", ".*_proj"}}, {"target_modules", ".*_proj"}},
-        Wrong{"target_none", {{"target_modules", Json::array()}}, {"target_modules", "[]"}},
-        Wrong{"target_null", {{"target_modules", nullptr}}, {"target_modules"}},
-        Wrong{"target_head", {{"target_modules", {"q_proj", "lm_head"}}}, {"target_modules", "lm_head", "up_proj"}},
-        Wrong{"target_number", {{"target_modules", {7}}}, {"target_modules", "7"}},
-        Wrong{"target_one_layer", {{"target_modules", {"model.layers.3.self_attn.q_proj"}}}, {"single layers"}},
-        Wrong{"target_cut_path", {{"target_modules", {"model.layers.3"}}}, {"target_modules", "model.layers.3"}},
-        Wrong{"target_layer_word", {{"target_modules", {"layers.x.q_proj"}}}, {"target_modules", "layers.x"}},
-        Wrong{"target_layer_huge", {{"target_modules", {"layers.99999999999.mlp.up_proj"}}}, {"99999999999"}},
-        Wrong{"target_layer_last", {{"target_modules", {"layers.4294967295.mlp.up_proj"}}}, {"single layers"}}),
+        BadAdapter{"pissa", {{"init_lora_weights", "pissa_niter_4"}}, {"init_lora_weights", "pissa_niter_4"}},
+        BadAdapter{"target_regex", {{"target_modules", ".*_proj"}}, {"target_modules", ".*_proj"}},
+        BadAdapter{"target_none", {{"target_modules", Json::array()}}, {"target_modules", "[]"}},
+        BadAdapter{"target_null", {{"target_modules", nullptr}}, {"target_modules"}},
+        BadAdapter{"target_head", {{"target_modules", {"q_proj", "lm_head"}}}, {"target_modules", "lm_head", "up_proj"}},
+        BadAdapter{"target_number", {{"target_modules", {7}}}, {"target_modules", "7"}},
+        BadAdapter{"target_one_layer", {{"target_modules", {"model.layers.3.self_attn.q_proj"}}}, {"single layers"}},
+        BadAdapter{"target_cut_path", {{"target_modules", {"model.layers.3"}}}, {"target_modules", "model.layers.3"}},
+        BadAdapter{"target_layer_word", {{"target_modules", {"layers.x.q_proj"}}}, {"target_modules", "layers.x"}},
+        BadAdapter{"target_layer_huge", {{"target_modules", {"layers.99999999999.mlp.up_proj"}}}, {"99999999999"}},
+        BadAdapter{"target_layer_last", {{"target_modules", {"layers.4294967295.mlp.up_proj"}}}, {"single layers"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
 TEST(LoadAdapterConfig, NoFileOrNoObject_IsRefused) {

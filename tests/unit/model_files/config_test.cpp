@@ -13,19 +13,19 @@ Json good_config(const std::string& model_type = "llama") {
           {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 300},        {"head_dim", 16}};
 }
 
-struct Wrong {
+struct BadConfig {
   std::string name;
   std::string model_type;
   Json change;                     // merged into a good configuration; null removes a key
   std::vector<std::string> parts;  // of the message
 };
 
-void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+void PrintTo(const BadConfig& wrong, std::ostream* out) { *out << wrong.name; }
 
-class WrongConfig : public testing::TestWithParam<Wrong> {};
+class WrongConfig : public testing::TestWithParam<BadConfig> {};
 
 TEST_P(WrongConfig, IsRefused_NamingFileAndKey) {
-  const Wrong& wrong = GetParam();
+  const BadConfig& wrong = GetParam();
   Json config = good_config(wrong.model_type);
   ASSERT_TRUE(parse_config(config.dump(), "good").ok());
   for (const auto& [key, value] : wrong.change.items()) config[key] = value;
@@ -39,75 +39,75 @@ Json rope5(Json settings) { return {{"rope_parameters", std::move(settings)}}; }
 INSTANTIATE_TEST_SUITE_P(
     Sizes, WrongConfig,
     testing::Values(
-        Wrong{"zero_hidden", "llama", {{"hidden_size", 0}}, {"hidden_size", "from 1 to", "found 0"}},
-        Wrong{"null_hidden", "llama", {{"hidden_size", nullptr}}, {"hidden_size", "found null"}},
-        Wrong{"negative_layers", "llama", {{"num_hidden_layers", -1}}, {"num_hidden_layers", "found -1"}},
-        Wrong{"many_layers", "llama", {{"num_hidden_layers", 4000000000U}}, {"num_hidden_layers", "10000"}},
-        Wrong{"huge_vocabulary",
+        BadConfig{"zero_hidden", "llama", {{"hidden_size", 0}}, {"hidden_size", "from 1 to", "found 0"}},
+        BadConfig{"null_hidden", "llama", {{"hidden_size", nullptr}}, {"hidden_size", "found null"}},
+        BadConfig{"negative_layers", "llama", {{"num_hidden_layers", -1}}, {"num_hidden_layers", "found -1"}},
+        BadConfig{"many_layers", "llama", {{"num_hidden_layers", 4000000000U}}, {"num_hidden_layers", "10000"}},
+        BadConfig{"huge_vocabulary",
               "llama",
               {{"vocab_size", 18446744073709551615U}},
               {"vocab_size", "18446744073709551615"}},
-        Wrong{"fraction", "llama", {{"intermediate_size", 128.0}}, {"intermediate_size", "an integer", "128.0"}},
-        Wrong{"string", "llama", {{"hidden_size", "64"}}, {"hidden_size", "\"64\""}},
-        Wrong{
+        BadConfig{"fraction", "llama", {{"intermediate_size", 128.0}}, {"intermediate_size", "an integer", "128.0"}},
+        BadConfig{"string", "llama", {{"hidden_size", "64"}}, {"hidden_size", "\"64\""}},
+        BadConfig{
             "kv_heads_uneven", "llama", {{"num_key_value_heads", 3}}, {"num_attention_heads", "multiple", "(3)", "4"}},
-        Wrong{"kv_heads_more", "llama", {{"num_key_value_heads", 8}}, {"num_attention_heads", "multiple", "(8)"}},
-        Wrong{"llama_hidden_uneven", "llama", {{"hidden_size", 66}}, {"hidden_size", "multiple", "66"}},
-        Wrong{"mistral_hidden_uneven", "mistral", {{"hidden_size", 66}, {"head_dim", nullptr}}, {"hidden_size", "66"}},
-        Wrong{"odd_head", "qwen3", {{"head_dim", 15}}, {"head_dim", "even", "15"}},
-        Wrong{"null_head_qwen3", "qwen3", {{"head_dim", nullptr}}, {"head_dim", "found null"}},
-        Wrong{"heads_overflow",
+        BadConfig{"kv_heads_more", "llama", {{"num_key_value_heads", 8}}, {"num_attention_heads", "multiple", "(8)"}},
+        BadConfig{"llama_hidden_uneven", "llama", {{"hidden_size", 66}}, {"hidden_size", "multiple", "66"}},
+        BadConfig{"mistral_hidden_uneven", "mistral", {{"hidden_size", 66}, {"head_dim", nullptr}}, {"hidden_size", "66"}},
+        BadConfig{"odd_head", "qwen3", {{"head_dim", 15}}, {"head_dim", "even", "15"}},
+        BadConfig{"null_head_qwen3", "qwen3", {{"head_dim", nullptr}}, {"head_dim", "found null"}},
+        BadConfig{"heads_overflow",
               "llama",
               {{"num_attention_heads", 16384}, {"num_key_value_heads", 1}, {"hidden_size", 16384}, {"head_dim", 16384}},
               {"head_dim", "16384 * 16384"}},
-        Wrong{"no_positions", "llama", {{"max_position_embeddings", 0}}, {"max_position_embeddings", "found 0"}},
-        Wrong{"negative_epsilon", "llama", {{"rms_norm_eps", -1e-6}}, {"rms_norm_eps"}},
-        Wrong{"epsilon_word", "llama", {{"rms_norm_eps", "1e-6"}}, {"rms_norm_eps", "a number"}},
-        Wrong{"range", "llama", {{"initializer_range", 1.5}}, {"initializer_range", "1.5"}}),
+        BadConfig{"no_positions", "llama", {{"max_position_embeddings", 0}}, {"max_position_embeddings", "found 0"}},
+        BadConfig{"negative_epsilon", "llama", {{"rms_norm_eps", -1e-6}}, {"rms_norm_eps"}},
+        BadConfig{"epsilon_word", "llama", {{"rms_norm_eps", "1e-6"}}, {"rms_norm_eps", "a number"}},
+        BadConfig{"range", "llama", {{"initializer_range", 1.5}}, {"initializer_range", "1.5"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Features, WrongConfig,
     testing::Values(
-        Wrong{"family",
+        BadConfig{"family",
               "llama",
               {{"model_type", "gpt_neox"}},
               {"model_type", "gpt_neox", "llama, mistral, qwen2, qwen3"}},
-        Wrong{"family_type", "llama", {{"model_type", 3}}, {"model_type", "a string", "3"}},
-        Wrong{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixtures of experts"}},
-        Wrong{"quantized", "llama", {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
-        Wrong{"partial_rotary", "llama", {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor", "partial rotary"}},
-        Wrong{"attention_dropout", "llama", {{"attention_dropout", 0.1}}, {"attention_dropout"}},
-        Wrong{"per_layer", "llama", {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, {"per_layer_config"}},
-        Wrong{"mrope", "qwen2", {{"use_mrope", true}}, {"use_mrope"}},
-        Wrong{"activation", "llama", {{"hidden_act", "relu"}}, {"hidden_act", "relu", "silu"}},
-        Wrong{"bias_word", "llama", {{"attention_bias", "yes"}}, {"attention_bias", "true or false", "yes"}},
-        Wrong{"tie_number", "llama", {{"tie_word_embeddings", 1}}, {"tie_word_embeddings", "true or false"}},
-        Wrong{"dtype", "llama", {{"torch_dtype", "float64"}}, {"torch_dtype", "float64", "bfloat16"}},
-        Wrong{"dtype5", "llama", {{"dtype", "int8"}}, {"dtype", "int8"}},
-        Wrong{"eos_word", "llama", {{"eos_token_id", "</s>"}}, {"eos_token_id", "token id"}},
-        Wrong{"eos_in_list", "llama", {{"eos_token_id", {1, 2.5}}}, {"eos_token_id", "2.5"}},
-        Wrong{"two_pads", "llama", {{"pad_token_id", {1, 2}}}, {"pad_token_id", "one token id"}},
-        Wrong{"negative_bos", "llama", {{"bos_token_id", -7}}, {"bos_token_id", "-7"}},
-        Wrong{"window_zero", "mistral", {{"sliding_window", 0}}, {"sliding_window", "found 0"}},
-        Wrong{"mistral_mixed",
+        BadConfig{"family_type", "llama", {{"model_type", 3}}, {"model_type", "a string", "3"}},
+        BadConfig{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixtures of experts"}},
+        BadConfig{"quantized", "llama", {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
+        BadConfig{"partial_rotary", "llama", {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor", "partial rotary"}},
+        BadConfig{"attention_dropout", "llama", {{"attention_dropout", 0.1}}, {"attention_dropout"}},
+        BadConfig{"per_layer", "llama", {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, {"per_layer_config"}},
+        BadConfig{"mrope", "qwen2", {{"use_mrope", true}}, {"use_mrope"}},
+        BadConfig{"activation", "llama", {{"hidden_act", "relu"}}, {"hidden_act", "relu", "silu"}},
+        BadConfig{"bias_word", "llama", {{"attention_bias", "yes"}}, {"attention_bias", "true or false", "yes"}},
+        BadConfig{"tie_number", "llama", {{"tie_word_embeddings", 1}}, {"tie_word_embeddings", "true or false"}},
+        BadConfig{"dtype", "llama", {{"torch_dtype", "float64"}}, {"torch_dtype", "float64", "bfloat16"}},
+        BadConfig{"dtype5", "llama", {{"dtype", "int8"}}, {"dtype", "int8"}},
+        BadConfig{"eos_word", "llama", {{"eos_token_id", "</s>"}}, {"eos_token_id", "token id"}},
+        BadConfig{"eos_in_list", "llama", {{"eos_token_id", {1, 2.5}}}, {"eos_token_id", "2.5"}},
+        BadConfig{"two_pads", "llama", {{"pad_token_id", {1, 2}}}, {"pad_token_id", "one token id"}},
+        BadConfig{"negative_bos", "llama", {{"bos_token_id", -7}}, {"bos_token_id", "-7"}},
+        BadConfig{"window_zero", "mistral", {{"sliding_window", 0}}, {"sliding_window", "found 0"}},
+        BadConfig{"mistral_mixed",
               "mistral",
               {{"sliding_window", 8}, {"layer_types", {"sliding_attention", "full_attention"}}},
               {"layer_types", "layer 1", "mistral"}},
-        Wrong{"llama_sliding",
+        BadConfig{"llama_sliding",
               "llama",
               {{"layer_types", {"sliding_attention", "full_attention"}}},
               {"layer_types", "layer 0"}},
-        Wrong{"types_short", "qwen2", {{"layer_types", {"full_attention"}}}, {"layer_types", "num_hidden_layers (2)"}},
-        Wrong{"types_unknown",
+        BadConfig{"types_short", "qwen2", {{"layer_types", {"full_attention"}}}, {"layer_types", "num_hidden_layers (2)"}},
+        BadConfig{"types_unknown",
               "qwen2",
               {{"layer_types", {"full_attention", "linear_attention"}}},
               {"layer_types", "linear_attention"}},
-        Wrong{"types_without_window",
+        BadConfig{"types_without_window",
               "qwen3",
               {{"layer_types", {"full_attention", "sliding_attention"}}},
               {"layer_types", "use_sliding_window"}},
-        Wrong{"max_window_word", "qwen2", {{"max_window_layers", "all"}}, {"max_window_layers"}}),
+        BadConfig{"max_window_word", "qwen2", {{"max_window_layers", "all"}}, {"max_window_layers"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
 const Json kLlama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
@@ -115,27 +115,27 @@ const Json kLlama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_facto
 INSTANTIATE_TEST_SUITE_P(
     Rotary, WrongConfig,
     testing::Values(
-        Wrong{"kind", "llama", rope({{"rope_type", "longrope"}}), {"rope_scaling.rope_type", "longrope", "yarn"}},
-        Wrong{"old_kind", "llama", rope({{"type", "su"}}), {"rope_scaling.type", "su"}},
-        Wrong{"kind_number", "llama", rope5({{"rope_type", 1}}), {"rope_parameters.rope_type", "a string"}},
-        Wrong{"list", "llama", rope(Json::array({1})), {"rope_scaling", "an object"}},
-        Wrong{"no_factor", "llama", rope({{"rope_type", "linear"}}), {"rope_scaling.factor", "found nothing"}},
-        Wrong{
+        BadConfig{"kind", "llama", rope({{"rope_type", "longrope"}}), {"rope_scaling.rope_type", "longrope", "yarn"}},
+        BadConfig{"old_kind", "llama", rope({{"type", "su"}}), {"rope_scaling.type", "su"}},
+        BadConfig{"kind_number", "llama", rope5({{"rope_type", 1}}), {"rope_parameters.rope_type", "a string"}},
+        BadConfig{"list", "llama", rope(Json::array({1})), {"rope_scaling", "an object"}},
+        BadConfig{"no_factor", "llama", rope({{"rope_type", "linear"}}), {"rope_scaling.factor", "found nothing"}},
+        BadConfig{
             "small_factor", "llama", rope({{"rope_type", "dynamic"}, {"factor", 0.5}}), {"rope_scaling.factor", "0.5"}},
-        Wrong{"yarn_no_factor", "llama", rope({{"type", "yarn"}}), {"rope_scaling.factor", "found nothing"}},
-        Wrong{"yarn_betas",
+        BadConfig{"yarn_no_factor", "llama", rope({{"type", "yarn"}}), {"rope_scaling.factor", "found nothing"}},
+        BadConfig{"yarn_betas",
               "llama",
               rope5({{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}}),
               {"rope_parameters.beta_fast", "beta_slow"}},
-        Wrong{"yarn_base_one",
+        BadConfig{"yarn_base_one",
               "llama",
               rope5({{"rope_type", "yarn"}, {"factor", 2}, {"rope_theta", 1.0}}),
               {"rope_parameters.rope_theta"}},
-        Wrong{"llama3_no_low",
+        BadConfig{"llama3_no_low",
               "llama",
               rope({{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}}),
               {"rope_scaling.low_freq_factor", "found nothing"}},
-        Wrong{"llama3_low_zero",
+        BadConfig{"llama3_low_zero",
               "llama",
               [] {
                 Json j = kLlama3;
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
                 return rope(j);
               }(),
               {"rope_scaling.low_freq_factor"}},
-        Wrong{"llama3_order",
+        BadConfig{"llama3_order",
               "llama",
               [] {
                 Json j = kLlama3;
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
                 return rope(j);
               }(),
               {"high_freq_factor", "low_freq_factor"}},
-        Wrong{"llama3_length",
+        BadConfig{"llama3_length",
               "llama",
               [] {
                 Json j = kLlama3;
@@ -159,14 +159,14 @@ INSTANTIATE_TEST_SUITE_P(
                 return rope(j);
               }(),
               {"original_max_position_embeddings", "found 0"}},
-        Wrong{"theta_zero", "llama", {{"rope_theta", 0}}, {"rope_theta", "found 0"}},
-        Wrong{"theta_word", "llama", rope5({{"rope_theta", "10000"}}), {"rope_parameters.rope_theta", "a number"}},
-        Wrong{"partial", "llama", rope5({{"partial_rotary_factor", 0.25}}), {"rope_parameters.partial_rotary_factor"}},
-        Wrong{"by_layer",
+        BadConfig{"theta_zero", "llama", {{"rope_theta", 0}}, {"rope_theta", "found 0"}},
+        BadConfig{"theta_word", "llama", rope5({{"rope_theta", "10000"}}), {"rope_parameters.rope_theta", "a number"}},
+        BadConfig{"partial", "llama", rope5({{"partial_rotary_factor", 0.25}}), {"rope_parameters.partial_rotary_factor"}},
+        BadConfig{"by_layer",
               "qwen3",
               rope5({{"full_attention", {{"rope_type", "default"}}}}),
               {"rope_parameters", "full_attention"}},
-        Wrong{"dynamic_tiny_head",
+        BadConfig{"dynamic_tiny_head",
               "qwen3",
               {{"head_dim", 2}, {"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}},
               {"dynamic", "head_dim"}}),

@@ -22,12 +22,6 @@ Scene pool(std::uint32_t blocks, std::uint32_t microbatches, const std::vector<d
   return scene;
 }
 
-double step_of(const Scene& scene) {
-  const auto plan = plan_of(scene);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? plan->predicted.step_seconds : 0;
-}
-
 /// INTERFACE's rules for slots and devices.
 void expect_lawful(const Scene& scene, const Plan& plan) {
   EXPECT_TRUE(validate(plan, scene.model, scene.work, scene.machine).ok());

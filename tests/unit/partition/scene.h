@@ -1,6 +1,8 @@
 // Models and machines of round numbers for the partitioner's tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -87,6 +89,13 @@ inline Plan single_layers(const Scene& scene, std::uint32_t rounds, double secon
     for (LayerIndex i = head; i-- > 1;) add(SlotPhase::kBackward, i, i, round);
   }
   return plan;
+}
+
+/// Seconds of a step of its plan.
+inline double step_of(const Scene& scene, const PlanRequest& request = {}) {
+  const auto plan = make_plan(scene.model, scene.work, scene.machine, request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? plan->predicted.step_seconds : 0;
 }
 
 }  // namespace rondo::partition

@@ -13,12 +13,6 @@
 namespace rondo::partition {
 namespace {
 
-double step_of(const Scene& scene, const PlanRequest& request = {}) {
-  const auto plan = make_plan(scene.model, scene.work, scene.machine, request);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? plan->predicted.step_seconds : 0;
-}
-
 /// Every way to cut one round into slots and to give them to devices; calls `take` with each.
 class AllPlans {
  public:

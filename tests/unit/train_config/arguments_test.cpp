@@ -13,7 +13,7 @@ Config parsed(const std::vector<std::string>& more) {
   return config.ok() ? *config : Config{};
 }
 
-std::string refusal(const std::vector<std::string>& more) {
+std::string refusal_of_arguments(const std::vector<std::string>& more) {
   return message_of(parse_arguments("train", with_needed(more)));
 }
 
@@ -82,7 +82,7 @@ TEST(Sources, Each_WinsOverTheOnesBeforeIt) {
 TEST(Flags, NegativeNumber_IsAValueAndOutOfRange) {
   const auto config = parse_arguments("generate", {"--model=m", "--prompt=p", "--temperature", "-1"});
   EXPECT_THAT(message_of(config), testing::AllOf(StartsWith("--temperature: "), HasSubstr("'-1'")));
-  EXPECT_THAT(refusal({"--max_steps", "-1"}), StartsWith("--max_steps: expected a whole number"));
+  EXPECT_THAT(refusal_of_arguments({"--max_steps", "-1"}), StartsWith("--max_steps: expected a whole number"));
 }
 
 TEST(Flags, PromptWithDashes_IsTakenAfterEquals) {
@@ -93,14 +93,14 @@ TEST(Flags, PromptWithDashes_IsTakenAfterEquals) {
 }
 
 TEST(Flags, UnknownKey_NamesTheNearest) {
-  EXPECT_THAT(refusal({"--learnig-rate", "1"}), HasSubstr("did you mean learning_rate"));
-  EXPECT_THAT(refusal({"--lora_rnk=1"}), HasSubstr("did you mean lora_rank"));
-  EXPECT_THAT(refusal({"--epoch=1"}), HasSubstr("num_train_epochs"));
-  EXPECT_THAT(refusal({"--zzzzzzzzzz"}), HasSubstr("rondo help train"));
+  EXPECT_THAT(refusal_of_arguments({"--learnig-rate", "1"}), HasSubstr("did you mean learning_rate"));
+  EXPECT_THAT(refusal_of_arguments({"--lora_rnk=1"}), HasSubstr("did you mean lora_rank"));
+  EXPECT_THAT(refusal_of_arguments({"--epoch=1"}), HasSubstr("num_train_epochs"));
+  EXPECT_THAT(refusal_of_arguments({"--zzzzzzzzzz"}), HasSubstr("rondo help train"));
 }
 
 TEST(Flags, KeyOfAnotherVerb_IsRefusedByName) {
-  EXPECT_THAT(refusal({"--prompt", "x"}), HasSubstr("rondo generate"));
+  EXPECT_THAT(refusal_of_arguments({"--prompt", "x"}), HasSubstr("rondo generate"));
   EXPECT_THAT(message_of(parse_arguments("init", {"--arch=llama", "--output_dir=o", "--lora_rank=3"})),
               HasSubstr("rondo train"));
 }
@@ -143,13 +143,13 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
                                         "--staleness=2",
                                         "--data_format=csv"};
   for (const std::string& flag : bad) {
-    EXPECT_THAT(refusal({flag}), testing::AllOf(StartsWith("--"), HasSubstr("expected"))) << flag;
+    EXPECT_THAT(refusal_of_arguments({flag}), testing::AllOf(StartsWith("--"), HasSubstr("expected"))) << flag;
   }
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
   for (const char* flag : {"--greater_is_better", "--optim=lion_8bit", "--schedule=1f1b", "--report_to=wandb"}) {
-    EXPECT_THAT(refusal({flag}), HasSubstr("not available in this build")) << flag;
+    EXPECT_THAT(refusal_of_arguments({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_TRUE(parse_arguments("plan", {"--model=m", "--compare"}).ok());
   EXPECT_EQ(parsed({"--report_to=none", "--packing=false", "--optim=adamw_torch", "--staleness=0"}).optim, "adamw");
@@ -181,15 +181,15 @@ TEST(Flags, DataSets_AreAListWithAWeightEach) {
 }
 
 TEST(Flags, BytesThatAreNoText_AreRefused) {
-  EXPECT_THAT(refusal({"--dataset=\xff\xfe"}), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal({"--\xff=3"}), HasSubstr("unknown key"));
+  EXPECT_THAT(refusal_of_arguments({"--dataset=\xff\xfe"}), HasSubstr("UTF-8"));
+  EXPECT_THAT(refusal_of_arguments({"--\xff=3"}), HasSubstr("unknown key"));
 }
 
 TEST(Arguments, OddWords_AreRefused) {
-  EXPECT_THAT(refusal({"-x"}), HasSubstr("'-x'"));
-  EXPECT_THAT(refusal({"--"}), HasSubstr("'--'"));
-  EXPECT_THAT(refusal({"--=3"}), HasSubstr("unknown key"));
-  EXPECT_THAT(refusal({""}), HasSubstr("expected --key value"));
+  EXPECT_THAT(refusal_of_arguments({"-x"}), HasSubstr("'-x'"));
+  EXPECT_THAT(refusal_of_arguments({"--"}), HasSubstr("'--'"));
+  EXPECT_THAT(refusal_of_arguments({"--=3"}), HasSubstr("unknown key"));
+  EXPECT_THAT(refusal_of_arguments({""}), HasSubstr("expected --key value"));
   EXPECT_THAT(message_of(parse_arguments("train", {"a.yaml", "b.yaml"})), HasSubstr("'b.yaml'"));
   EXPECT_THAT(message_of(parse_arguments("trian", {})), HasSubstr("'trian'"));
 }
@@ -210,12 +210,13 @@ TEST(Verbs, WithoutWhatTheyNeed_NameTheKey) {
 }
 
 TEST(Together, Contradictions_AreRefused) {
-  EXPECT_THAT(refusal({"--cutoff_len=16777216", "--batch_size=65536"}), StartsWith("--cutoff_len: "));
-  EXPECT_THAT(refusal({"--eval_dataset=e", "--val_size=0.1"}), StartsWith("--val_size: "));
-  EXPECT_THAT(refusal({"--eval_steps=5"}), HasSubstr("eval_dataset"));
-  EXPECT_THAT(refusal({"--mask_history", "--train_on_prompt"}), StartsWith("--mask_history: "));
-  EXPECT_THAT(refusal({"--finetuning_type=full", "--adapter_name_or_path=a"}), StartsWith("--adapter_name_or_path"));
-  EXPECT_THAT(refusal({"--overwrite_output_dir", "--resume_from_checkpoint=auto"}),
+  EXPECT_THAT(refusal_of_arguments({"--cutoff_len=16777216", "--batch_size=65536"}), StartsWith("--cutoff_len: "));
+  EXPECT_THAT(refusal_of_arguments({"--eval_dataset=e", "--val_size=0.1"}), StartsWith("--val_size: "));
+  EXPECT_THAT(refusal_of_arguments({"--eval_steps=5"}), HasSubstr("eval_dataset"));
+  EXPECT_THAT(refusal_of_arguments({"--mask_history", "--train_on_prompt"}), StartsWith("--mask_history: "));
+  EXPECT_THAT(refusal_of_arguments({"--finetuning_type=full", "--adapter_name_or_path=a"}),
+              StartsWith("--adapter_name_or_path"));
+  EXPECT_THAT(refusal_of_arguments({"--overwrite_output_dir", "--resume_from_checkpoint=auto"}),
               HasSubstr("resume_from_checkpoint"));
   EXPECT_EQ(parsed({"--val_size=3"}).val_size, 3.0);
 }

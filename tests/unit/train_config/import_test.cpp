@@ -404,7 +404,7 @@ stream: false
   EXPECT_EQ(text.config.data_format, "text");
 }
 
-std::string refusal(const std::string& text, const std::string& from = "auto") {
+std::string refusal_of_import(const std::string& text, const std::string& from = "auto") {
   const YamlFile file(text);
   Config request;
   request.file = file.path();
@@ -415,12 +415,12 @@ std::string refusal(const std::string& text, const std::string& from = "auto") {
 }
 
 TEST(Import, WhatIsNoConfiguration_IsRefused) {
-  EXPECT_THAT(refusal("a: 1\nb: 2\n"), HasSubstr("give --from"));
-  EXPECT_THAT(refusal("- a\n- b\n"), HasSubstr("found none"));
-  EXPECT_THAT(refusal("base_model: [unclosed\n"), HasSubstr("the parser says"));
-  EXPECT_THAT(refusal("\x01\n"), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal("base_model: x\n? [a, b]\n: c\n"), HasSubstr("no plain key"));
-  EXPECT_THAT(refusal("base_model: " + std::string(100, '[') + std::string(100, ']') + "\n", "axolotl"),
+  EXPECT_THAT(refusal_of_import("a: 1\nb: 2\n"), HasSubstr("give --from"));
+  EXPECT_THAT(refusal_of_import("- a\n- b\n"), HasSubstr("found none"));
+  EXPECT_THAT(refusal_of_import("base_model: [unclosed\n"), HasSubstr("the parser says"));
+  EXPECT_THAT(refusal_of_import("\x01\n"), HasSubstr("UTF-8"));
+  EXPECT_THAT(refusal_of_import("base_model: x\n? [a, b]\n: c\n"), HasSubstr("no plain key"));
+  EXPECT_THAT(refusal_of_import("base_model: " + std::string(100, '[') + std::string(100, ']') + "\n", "axolotl"),
               HasSubstr("levels"));
 }
 

@@ -10,7 +10,7 @@ using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_yaml(const std::string& text) {
   const YamlFile file(text);
   auto arguments = needed();
   arguments.insert(arguments.begin(), file.path());
@@ -57,59 +57,61 @@ TEST(Yaml, KeysThatMap_TakeMapsAndText) {
   EXPECT_EQ(read("lr_scheduler_kwargs: {}\n").lr_scheduler_kwargs, "");
   EXPECT_EQ(read("rank_pattern: {q_proj: 16, layers.0.mlp.up_proj: 4}\n").rank_pattern,
             "q_proj=16,layers.0.mlp.up_proj=4");
-  EXPECT_THAT(refusal("lr_scheduler_kwargs: {min_lr: 1e-6}\n"),
+  EXPECT_THAT(refusal_of_yaml("lr_scheduler_kwargs: {min_lr: 1e-6}\n"),
               HasSubstr("run.yaml:1: lr_scheduler_kwargs: linear has no argument 'min_lr'"));
-  EXPECT_THAT(refusal("lr_scheduler_kwargs: {min_lr: [1]}\n"), HasSubstr("names and values, found a list in it"));
+  EXPECT_THAT(refusal_of_yaml("lr_scheduler_kwargs: {min_lr: [1]}\n"),
+              HasSubstr("names and values, found a list in it"));
 }
 
 TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
-  EXPECT_THAT(refusal("seed: 1\nlearning_rate: fast\n"),
+  EXPECT_THAT(refusal_of_yaml("seed: 1\nlearning_rate: fast\n"),
               HasSubstr("run.yaml:2: learning_rate: expected a number from 0 to 1000, found 'fast'"));
-  EXPECT_THAT(refusal("\n\nlora_rank: 1.5\n"), HasSubstr("run.yaml:3: lora_rank: expected a whole number"));
-  EXPECT_THAT(refusal("shuffle: 2\n"), HasSubstr("run.yaml:1: shuffle: expected true or false"));
-  EXPECT_THAT(refusal("learning_rate: .nan\n"), HasSubstr("run.yaml:1: learning_rate"));
-  EXPECT_THAT(refusal("learning_rate: .inf\n"), HasSubstr("'.inf'"));
-  EXPECT_THAT(refusal("optim: muon\n"), HasSubstr("run.yaml:1: optim: 'muon' is not available"));
+  EXPECT_THAT(refusal_of_yaml("\n\nlora_rank: 1.5\n"), HasSubstr("run.yaml:3: lora_rank: expected a whole number"));
+  EXPECT_THAT(refusal_of_yaml("shuffle: 2\n"), HasSubstr("run.yaml:1: shuffle: expected true or false"));
+  EXPECT_THAT(refusal_of_yaml("learning_rate: .nan\n"), HasSubstr("run.yaml:1: learning_rate"));
+  EXPECT_THAT(refusal_of_yaml("learning_rate: .inf\n"), HasSubstr("'.inf'"));
+  EXPECT_THAT(refusal_of_yaml("optim: muon\n"), HasSubstr("run.yaml:1: optim: 'muon' is not available"));
 }
 
 TEST(Yaml, UnknownKey_IsToldWithTheNearest) {
-  EXPECT_THAT(refusal("seed: 1\nlora_ranc: 4\n"), AllOf(HasSubstr("run.yaml:2: lora_ranc"), HasSubstr("lora_rank?")));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\nlora_ranc: 4\n"),
+              AllOf(HasSubstr("run.yaml:2: lora_ranc"), HasSubstr("lora_rank?")));
 }
 
 TEST(Yaml, KeyTwice_IsRefusedWithBothPlaces) {
-  EXPECT_THAT(refusal("seed: 1\nseed: 1\n"),
+  EXPECT_THAT(refusal_of_yaml("seed: 1\nseed: 1\n"),
               AllOf(HasSubstr("run.yaml:2: seed: given twice"), HasSubstr("run.yaml:1")));
-  EXPECT_THAT(refusal("lr: 1\nlearning_rate: 1\n"), HasSubstr("learning_rate: given twice"));
+  EXPECT_THAT(refusal_of_yaml("lr: 1\nlearning_rate: 1\n"), HasSubstr("learning_rate: given twice"));
 }
 
 TEST(Yaml, ValuesThatAreNoScalars_AreRefused) {
-  EXPECT_THAT(refusal("learning_rate:\n"), HasSubstr("found nothing"));
-  EXPECT_THAT(refusal("learning_rate: [1, 2]\n"), HasSubstr("found a list"));
-  EXPECT_THAT(refusal("nvme_path: [a, b]\n"), HasSubstr("found a list"));
-  EXPECT_THAT(refusal("optimizer:\n  lr: 3\n"), HasSubstr("run.yaml:1: optimizer: unknown key"));
-  EXPECT_THAT(refusal("seed:\n  lr: 3\n"), HasSubstr("found a map"));
-  EXPECT_THAT(refusal("lora_target: [[q_proj]]\n"), HasSubstr("found in it a list"));
-  EXPECT_THAT(refusal("lora_target: []\n"), HasSubstr("lora_target"));
-  EXPECT_THAT(refusal("lora_target: [\"a,b\"]\n"), HasSubstr("one name an element"));
-  EXPECT_THAT(refusal("? [a]\n: 3\n"), HasSubstr("a list as a key"));
-  EXPECT_THAT(refusal("lora_target: &x [*x]\n"), HasSubstr("run.yaml:1"));
+  EXPECT_THAT(refusal_of_yaml("learning_rate:\n"), HasSubstr("found nothing"));
+  EXPECT_THAT(refusal_of_yaml("learning_rate: [1, 2]\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal_of_yaml("nvme_path: [a, b]\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal_of_yaml("optimizer:\n  lr: 3\n"), HasSubstr("run.yaml:1: optimizer: unknown key"));
+  EXPECT_THAT(refusal_of_yaml("seed:\n  lr: 3\n"), HasSubstr("found a map"));
+  EXPECT_THAT(refusal_of_yaml("lora_target: [[q_proj]]\n"), HasSubstr("found in it a list"));
+  EXPECT_THAT(refusal_of_yaml("lora_target: []\n"), HasSubstr("lora_target"));
+  EXPECT_THAT(refusal_of_yaml("lora_target: [\"a,b\"]\n"), HasSubstr("one name an element"));
+  EXPECT_THAT(refusal_of_yaml("? [a]\n: 3\n"), HasSubstr("a list as a key"));
+  EXPECT_THAT(refusal_of_yaml("lora_target: &x [*x]\n"), HasSubstr("run.yaml:1"));
 }
 
 TEST(Yaml, FilesThatAreNoConfiguration_AreRefused) {
-  EXPECT_THAT(refusal(""), EndsWith("found none"));
-  EXPECT_THAT(refusal("# nothing\n\n---\n"), EndsWith("found none"));
-  EXPECT_THAT(refusal("just words\n"), HasSubstr("found text"));
-  EXPECT_THAT(refusal("- a\n- b\n"), HasSubstr("found a list"));
-  EXPECT_THAT(refusal("seed: 1\nlr: [1\n"), HasSubstr("run.yaml:"));
-  EXPECT_THAT(refusal("seed: 'open\n"), HasSubstr("run.yaml:"));
-  EXPECT_THAT(refusal("seed: 1\n\tlr: 2\n"), HasSubstr("run.yaml:2: expected spaces"));
-  EXPECT_THAT(refusal("seed: 1\n  lr: 2\n"), HasSubstr("run.yaml:"));
-  EXPECT_THAT(refusal("seed: 1\n---\nseed: 2\n"), HasSubstr("one YAML document"));
-  EXPECT_THAT(refusal("seed: *nowhere\n"), HasSubstr("run.yaml:1"));
-  EXPECT_THAT(refusal(std::string("seed: 1\n\x04\nlr: 2\n", 16)), HasSubstr("run.yaml:2: expected UTF-8 text"));
-  EXPECT_THAT(refusal("seed: 1\ndataset: \xff\xfe\n"), HasSubstr("run.yaml:2: expected UTF-8 text"));
-  EXPECT_THAT(refusal(std::string(5000, '[')), HasSubstr("run.yaml"));
-  EXPECT_THAT(refusal("a: " + std::string(2 << 20, 'x')), HasSubstr("at most"));
+  EXPECT_THAT(refusal_of_yaml(""), EndsWith("found none"));
+  EXPECT_THAT(refusal_of_yaml("# nothing\n\n---\n"), EndsWith("found none"));
+  EXPECT_THAT(refusal_of_yaml("just words\n"), HasSubstr("found text"));
+  EXPECT_THAT(refusal_of_yaml("- a\n- b\n"), HasSubstr("found a list"));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\nlr: [1\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal_of_yaml("seed: 'open\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\n\tlr: 2\n"), HasSubstr("run.yaml:2: expected spaces"));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\n  lr: 2\n"), HasSubstr("run.yaml:"));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\n---\nseed: 2\n"), HasSubstr("one YAML document"));
+  EXPECT_THAT(refusal_of_yaml("seed: *nowhere\n"), HasSubstr("run.yaml:1"));
+  EXPECT_THAT(refusal_of_yaml(std::string("seed: 1\n\x04\nlr: 2\n", 16)), HasSubstr("run.yaml:2: expected UTF-8 text"));
+  EXPECT_THAT(refusal_of_yaml("seed: 1\ndataset: \xff\xfe\n"), HasSubstr("run.yaml:2: expected UTF-8 text"));
+  EXPECT_THAT(refusal_of_yaml(std::string(5000, '[')), HasSubstr("run.yaml"));
+  EXPECT_THAT(refusal_of_yaml("a: " + std::string(2 << 20, 'x')), HasSubstr("at most"));
 }
 
 TEST(Yaml, FileThatCannotBeRead_IsNamed) {
