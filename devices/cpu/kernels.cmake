@@ -21,3 +21,5 @@ target_link_libraries(rondo_cpu_kernels PUBLIC rondo::devices hwy::hwy PRIVATE r
 # vector widths are seen to be right wherever the tests run. AVX2 and AVX-512 are chosen at run time. Products and sums are
 # fused only where the code says so: an element must not depend on how the compiler treats the loop it stands in.
 target_compile_options(rondo_cpu_kernels PRIVATE -msse4.2 -mpclmul -maes -ffp-contract=off)
+# Each of them compiles itself once for every instruction set (hwy/foreach_target.h), so they cannot be compiled together.
+set_target_properties(rondo_cpu_kernels PROPERTIES UNITY_BUILD OFF)

@@ -11,6 +11,8 @@ bool has_kernels() { return true; }
 
 absl::StatusOr<std::uint32_t> count_cuda() { return 1; }
 
+absl::StatusOr<DriverInfo> describe_driver() { return DriverInfo{}; }
+
 absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, DeviceProfile* estimate) {
   return open_card(testing::fake_driver(), testing::fake_image(), nullptr, options, estimate);
 }
