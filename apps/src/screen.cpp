@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "rondo/apps/describe.h"
 #include "rondo/apps/text.h"
@@ -52,7 +53,11 @@ void Screen::clear_line() {
 }
 
 void Screen::log(const std::string& text) {
-  if (log_ != nullptr) write_out(log_, strip_escapes(text));
+  if (log_ != nullptr) {
+    write_out(log_, strip_escapes(text));
+  } else if (!log_path_.empty() && !started_) {
+    before_log_ += strip_escapes(text);
+  }
 }
 
 void Screen::write(const std::string& text) {
@@ -64,9 +69,11 @@ void Screen::write(const std::string& text) {
 }
 
 void Screen::on_start(const train::RunSummary& summary) {
+  started_ = true;
   if (!log_path_.empty() && log_ == nullptr) {
     log_ = std::fopen(log_path_.c_str(), summary.first_step > 0 ? "ae" : "we");
     if (log_ == nullptr) write(fmt::format("note       {} cannot be written\n", log_path_.string()));
+    log(std::exchange(before_log_, {}));
   }
   write(describe_summary(summary, kind_.colour));
 }

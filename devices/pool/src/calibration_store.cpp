@@ -288,7 +288,9 @@ std::optional<DeviceProfile> profile_of(const Device& device, const Speeds& spee
   profile.memory_bandwidth = rate({"memory", ""});
   profile.link_up = rate({"link_up", ""});
   profile.link_down = rate({"link_down", ""});
-  if (const double trips = rate({"link_latency", ""}); trips > 0) profile.link_latency_seconds = 1 / trips;
+  if (const double trips = rate({"link_latency", ""}); trips > 0) {
+    profile.link_latency_seconds = std::round(1e9 / trips) / 1e9;  // as clocks tell it: whole nanoseconds
+  }
   return any ? std::optional(std::move(profile)) : std::nullopt;
 }
 

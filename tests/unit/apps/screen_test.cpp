@@ -106,10 +106,13 @@ TEST_F(ScreenTest, ResumedRun_AppendsToItsLog) {
   EXPECT_THAT(slurp(log()), testing::AllOf(testing::StartsWith("earlier\n"), HasSubstr("out/checkpoint-1")));
 }
 
-TEST_F(ScreenTest, BeforeTheStart_NoLogIsMade) {
+TEST_F(ScreenTest, BeforeTheStart_NoLogIsMadeAndNothingIsForgotten) {
   Screen screen(stream_, {}, log());
   screen.on_note("early");
   EXPECT_FALSE(std::filesystem::exists(log()));
+  screen.on_start(summary());
+  EXPECT_EQ(slurp(log()), slurp(shown()));
+  EXPECT_THAT(slurp(log()), testing::MatchesRegex("note +early\n(.|\n)*"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "files.h"
@@ -306,10 +307,25 @@ TEST_F(Profiles, PlainSpeeds_ComeBackAsAProfileAndAddUp) {
   EXPECT_EQ(found->flops.at(DType::kBfloat16), 7e9);
   EXPECT_EQ(found->memory_bandwidth, 5e9);
   EXPECT_EQ(found->link_up, 1e9);
-  EXPECT_NEAR(found->link_latency_seconds, 1e-6, 1e-12);
+  EXPECT_EQ(found->link_latency_seconds, 1e-6);
   // Another number of threads has other speeds.
   const auto two = open(2);
   EXPECT_FALSE(profile_of(*two[0].device, store.find(DeviceKey::of(*two[0].device))).has_value());
+}
+
+TEST_F(Profiles, Latency_ComesBackAsMeasured) {
+  const auto cpu = open(1);
+  const Device& device = *cpu[0].device;
+  DeviceProfile profile;
+  profile.link_up = profile.link_down = 1e9;
+  for (int nanoseconds = 11'500; nanoseconds < 11'540; ++nanoseconds) {
+    const DeviceKey key = DeviceKey::of(device);
+    profile.link_latency_seconds = std::chrono::duration<double>(std::chrono::nanoseconds(nanoseconds)).count();
+    CalibrationStore(file_).put(key, speeds_of(profile));
+    const auto found = profile_of(device, CalibrationStore(file_).find(key));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->link_latency_seconds, profile.link_latency_seconds);
+  }
 }
 
 }  // namespace

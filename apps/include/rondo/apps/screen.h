@@ -49,7 +49,9 @@ class Screen : public train::RunObserver {
   std::FILE* const stream_;
   const TerminalKind kind_;
   const std::filesystem::path log_path_;
-  std::FILE* log_ = nullptr;   // owned
+  std::FILE* log_ = nullptr;  // owned
+  std::string before_log_;    // what was said before the run began and its log was made
+  bool started_ = false;
   bool line_is_open_ = false;  // the cursor stands on the updating line
 };
 
