@@ -40,14 +40,19 @@ absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const Act
   }
   const MutexLock lock(store->mutex_);
   store->states_.resize(places);
+  store->expected_.resize(3 * options.fills.size());
   return store;
 }
 
-std::size_t ActivationStore::index_of(const BoundaryPlace& place) const {
+std::size_t ActivationStore::row_of(const BoundaryPlace& place) const {
   const auto& cuts = place.kind == BoundaryKind::kActivation ? options_.activation_cuts : options_.gradient_cuts;
   const auto found = std::ranges::lower_bound(cuts, place.cut);
-  std::size_t row = static_cast<std::size_t>(found - cuts.begin());
-  if (place.kind == BoundaryKind::kGradient) row += options_.activation_cuts.size();
+  const auto row = static_cast<std::size_t>(found - cuts.begin());
+  return place.kind == BoundaryKind::kGradient ? options_.activation_cuts.size() + row : row;
+}
+
+std::size_t ActivationStore::index_of(const BoundaryPlace& place) const {
+  const std::size_t row = row_of(place);
   return (place.round % options_.rounds) * places_a_round(options_) + row * options_.microbatches + place.microbatch;
 }
 
@@ -56,19 +61,39 @@ devices::BufferView ActivationStore::view(const BoundaryPlace& place, Bytes size
   return (tier_ != nullptr ? tier_->view(index) : buffers_[index].view()).part(0, size);
 }
 
+void ActivationStore::begin(std::uint64_t first_round, const std::vector<std::uint32_t>& microbatches, bool gradients) {
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < microbatches.size() && !expected_.empty(); ++i) {
+    expected_[(first_round + i) % expected_.size()] = {first_round + i, i, microbatches[i], gradients};
+  }
+}
+
+/// Whether the round that has this memory before `place` has it is still to take it.
+bool ActivationStore::is_due_before(const BoundaryPlace& place) const {
+  if (expected_.empty() || place.round < options_.rounds) return false;
+  const std::uint64_t before = place.round - options_.rounds;
+  const Expected& round = expected_[before % expected_.size()];
+  if (round.round != before || place.microbatch >= round.microbatches) return false;
+  if (place.kind == BoundaryKind::kGradient && !round.gradients) return false;
+  return options_.fills[round.of_step][row_of(place)] && states_[index_of(place)].had <= before;
+}
+
 absl::Status ActivationStore::reserve(const BoundaryPlace& place, Deadline deadline, Bytes size,
                                       const ReadOrder& order) {
   {
     const MutexLock lock(mutex_);
     State& state = states_[index_of(place)];
-    while (state.taken && state.round != place.round) {
+    while ((state.taken && state.round != place.round) || is_due_before(place)) {
       if (!error_.ok()) return error_;
       if (!changed_.wait_until(mutex_, deadline)) {
-        return absl::DeadlineExceededError(fmt::format("boundary {}: still held by round {}", place.cut, state.round));
+        return absl::DeadlineExceededError(fmt::format("boundary {}: {} by round {}", place.cut,
+                                                       state.taken ? "still held" : "not yet taken",
+                                                       state.taken ? state.round : place.round - options_.rounds));
       }
     }
     if (!error_.ok()) return error_;
-    state = {place.round, true, false};
+    state = {place.round, true, false, place.round + 1};
+    changed_.notify_all();
   }
   return tier_ == nullptr ? absl::OkStatus() : tier_->take(index_of(place), size, order, deadline);
 }
@@ -110,7 +135,7 @@ void ActivationStore::release(const BoundaryPlace& place) {
   State& state = states_[index_of(place)];
   if (!state.taken || state.round != place.round) return;
   if (tier_ != nullptr) tier_->drop(index_of(place));
-  state = {};
+  state.taken = state.filled = false;
   changed_.notify_all();
 }
 
@@ -128,6 +153,7 @@ void ActivationStore::close() {
 void ActivationStore::reset() {
   const MutexLock lock(mutex_);
   std::ranges::fill(states_, State{});
+  std::ranges::fill(expected_, Expected{});
   if (tier_ != nullptr) tier_->reset();
   error_ = absl::OkStatus();
 }

@@ -22,6 +22,23 @@ void set_aside(std::unique_ptr<Kept> kept) {
   all->push_back(std::move(kept));
 }
 
+/// By round and cut, activations before gradients: whether the round fills the places there.
+std::vector<std::vector<bool>> fills(const partition::ModelShape& model, const partition::Plan& plan,
+                                     const partition::BoundaryLayout& layout) {
+  const std::size_t activations = layout.activation_cuts.size();
+  std::vector<std::vector<bool>> fills(plan.rounds.size(),
+                                       std::vector<bool>(activations + layout.gradient_cuts.size()));
+  for (const partition::Slot& slot : plan.slots) {
+    const bool forward = slot.phase == SlotPhase::kForward;
+    const auto& cuts = forward ? layout.activation_cuts : layout.gradient_cuts;
+    for (const partition::PublishedBoundary& published : partition::published_boundaries(model, slot, plan.slots)) {
+      const auto row = static_cast<std::size_t>(std::ranges::lower_bound(cuts, published.cut) - cuts.begin());
+      fills[slot.round][forward ? row : activations + row] = true;
+    }
+  }
+  return fills;
+}
+
 }  // namespace
 
 Crew::Crew(const ExecutorParts& executor_parts, const partition::Plan& given, const std::vector<bool>& lost,
@@ -64,8 +81,10 @@ absl::Status Crew::prepare() {
   options.buffers = own_plan_.boundary_buffers;
   options.disk_folder = own_parts_.disk_folder;
   options.disk_bandwidth = own_parts_.host.disk_bandwidth;
+  options.fills = fills(*own_parts_.shape, own_plan_, layout);
   RONDO_ASSIGN_OR_RETURN(own_boundaries_, offload::ActivationStore::make(options));
   boundaries = own_boundaries_.get();
+  microbatches_.resize(own_plan_.rounds.size());
   const bool trains = own_parts_.model->first_backward_layer() < own_parts_.model->layers().size();
   for (const partition::Slot& slot : own_plan_.slots) {
     with_gradients_.push_back(trains && slot.phase != SlotPhase::kForward);
@@ -228,6 +247,10 @@ std::optional<Loss> Crew::next_loss() {
 void Crew::begin(std::uint32_t which) {
   StepJob& job = jobs[which];
   job.ledger->begin(job.microbatches, job.evaluate ? no_gradients_ : with_gradients_);
+  for (std::size_t i = 0; i < microbatches_.size(); ++i) {
+    microbatches_[i] = round_within(own_plan_.rounds[i], job.microbatches).microbatches;
+  }
+  boundaries->begin(job.first_round, microbatches_, !job.evaluate);
   under_way_[count_under_way_++] = which;
   // By index, and without the list of workers(): a step allocates nothing.
   for (std::size_t i = 0; Worker* worker = worker_at(i); ++i) worker->begin(job);

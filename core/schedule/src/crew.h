@@ -82,8 +82,9 @@ class Crew final : public SharedState {
   std::array<std::uint32_t, kMostJobs> under_way_ = {};
   std::uint32_t count_under_way_ = 0;
   std::unique_ptr<offload::ActivationStore> own_boundaries_;
-  std::vector<bool> with_gradients_;  // by slot, in training
-  std::vector<bool> no_gradients_;    // likewise, in evaluation
+  std::vector<bool> with_gradients_;         // by slot, in training
+  std::vector<bool> no_gradients_;           // likewise, in evaluation
+  std::vector<std::uint32_t> microbatches_;  // by round, of the step that begins
 
   std::atomic<bool> interrupted_ = false;  // release and acquire: a loss was noted before
   mutable Mutex mutex_;

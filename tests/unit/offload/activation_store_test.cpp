@@ -74,6 +74,25 @@ TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
   EXPECT_FALSE(store_->available(activation(2, 2, 0))) << "reserving must not bring back what was published before";
 }
 
+TEST_F(Store, DeviceFarAhead_WaitsForTheRoundThatHasNotBegun) {
+  options_.fills = {{true, true, true}, {true, false, true}, {true, true, true}};
+  store_ = *ActivationStore::make(options_);
+  store_->begin(3, {2, 3, 3}, true);
+  EXPECT_EQ(store_->reserve(activation(5, 2, 1), soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(store_->reserve({BoundaryKind::kGradient, 5, 5, 0}, soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(store_->reserve(activation(5, 2, 2), patience()).ok()) << "round 3 has two microbatches";
+  auto ahead = std::async(std::launch::async, [&] { return store_->reserve(activation(5, 2, 1), patience()); });
+  ASSERT_TRUE(store_->reserve(activation(3, 2, 1), patience()).ok());
+  store_->publish(activation(3, 2, 1));
+  EXPECT_EQ(ahead.wait_for(milliseconds(30)), std::future_status::timeout) << "still held";
+  store_->release(activation(3, 2, 1));
+  EXPECT_TRUE(ahead.get().ok());
+  store_->begin(6, {1, 0, 0}, false);
+  ASSERT_TRUE(store_->reserve(activation(6, 5, 0), patience()).ok()) << "round 4 does not fill it";
+  store_->reset();
+  ASSERT_TRUE(store_->reserve(activation(5, 2, 0), patience()).ok()) << "nothing is expected any more";
+}
+
 TEST_F(Store, ReleaseOfAnOldRound_LeavesTheNewOne) {
   ASSERT_TRUE(store_->reserve(activation(2, 5, 0), patience()).ok());
   store_->publish(activation(2, 5, 0));

@@ -39,6 +39,9 @@ struct ActivationStoreOptions {
   std::uint32_t buffers = 0;          // working buffers of places on disk; 0: all places are in memory
   std::filesystem::path disk_folder;  // for these
   double disk_bandwidth = 0;          // of phantom ones: bytes per second
+  /// By round of a step and cut, activations before gradients: whether the round fills the places there. Empty: rounds
+  /// come in order.
+  std::vector<std::vector<bool>> fills;
 };
 
 class ActivationStore {
@@ -51,10 +54,13 @@ class ActivationStore {
   /// Bytes that make() takes in memory.
   static Bytes bytes_for(const ActivationStoreOptions& options);
 
+  /// A step whose rounds will be under way: so many microbatches each, gradients or none. A place then has its memory
+  /// after the round before it has had it, however far ahead of each other the devices are.
+  void begin(std::uint64_t first_round, const std::vector<std::uint32_t>& microbatches, bool gradients);
   /// The memory of a place. REQUIRES: it is reserved and not published yet, or held.
   devices::BufferView view(const BoundaryPlace& place, Bytes size) const;
-  /// Waits until the place is free of the round that used its memory before, and for memory. `size`: of what it will be
-  /// filled with; `order`: when that will be read. Again for a place that is reserved: nothing changes.
+  /// Waits until the round before has had the place's memory and it is free again, and for memory. `size`: of what it
+  /// will be filled with; `order`: when that will be read. Again for a place that is reserved: nothing changes.
   absl::Status reserve(const BoundaryPlace& place, Deadline deadline, Bytes size = ~Bytes{0},
                        const ReadOrder& order = {});
   /// The place is filled.
@@ -77,6 +83,7 @@ class ActivationStore {
 
  private:
   explicit ActivationStore(const ActivationStoreOptions& options) : options_(options) {}
+  std::size_t row_of(const BoundaryPlace& place) const;
   std::size_t index_of(const BoundaryPlace& place) const;
 
   const ActivationStoreOptions options_;
@@ -88,8 +95,17 @@ class ActivationStore {
     std::uint64_t round = 0;
     bool taken = false;
     bool filled = false;
+    std::uint64_t had = 0;  // 1 + the last round that took it
   };
+  struct Expected {
+    std::uint64_t round = 0;
+    std::size_t of_step = 0;
+    std::uint32_t microbatches = 0;
+    bool gradients = false;
+  };
+  bool is_due_before(const BoundaryPlace& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<State> states_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Expected> expected_ ABSL_GUARDED_BY(mutex_);  // a ring: the rounds of two steps, and of the one before
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
