@@ -51,13 +51,15 @@ class Axes {
     const double share = high > low ? (std::log2(batch) - low) / (high - low) : 0.5;
     return kSheetLeft + 12 + share * (kSheetWidth - kSheetLeft - kSheetRight - 24);
   }
-  double y(double tokens) const { return kSheetHeight - kSheetBottom - tokens / most_ * (kSheetHeight - kSheetTop - kSheetBottom); }
+  double y(double tokens) const {
+    return kSheetHeight - kSheetBottom - tokens / most_ * (kSheetHeight - kSheetTop - kSheetBottom);
+  }
 
   std::string svg() const {
     std::string text;
     for (const double at : axis_marks(0, most_)) {
-      text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n", kSheetLeft,
-                          y(at), kSheetWidth - kSheetRight, y(at));
+      text += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n",
+                          kSheetLeft, y(at), kSheetWidth - kSheetRight, y(at));
       text += text_at(kSheetLeft - 8, y(at) + 4, "end", fmt::format("{:g}", at));
     }
     double free_from = 0;
@@ -66,7 +68,8 @@ class Axes {
       free_from = x(batch) + 32;
       text += text_at(x(batch), kSheetHeight - kSheetBottom + 18, "middle", std::to_string(batch));
     }
-    text += text_at((kSheetLeft + kSheetWidth - kSheetRight) / 2, kSheetHeight - 16, "middle", "global batch (sequences)");
+    text +=
+        text_at((kSheetLeft + kSheetWidth - kSheetRight) / 2, kSheetHeight - 16, "middle", "global batch (sequences)");
     return text + fmt::format(
                       "<text x=\"18\" y=\"{0:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 18 {0:.1f})\">"
                       "tokens/s</text>\n",
@@ -108,8 +111,8 @@ std::string sweep_svg(const std::string& title, const std::vector<SweepLine>& li
     const char* colour = kColours[i % kColours.size()];
     if (!lines[i].points.empty()) text += line_svg(lines[i], axes, colour);
     const double y = kSheetHeight + kLegendRow * static_cast<double>(i);
-    text +=
-        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", kSheetLeft, y - 6, colour);
+    text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n", kSheetLeft, y - 6,
+                        colour);
     const std::string knee = lines[i].knee > 0 ? fmt::format(" (95% of its best from {} on)", lines[i].knee)
                                                : std::string(" (does not fit)");
     text += text_at(kSheetLeft + 22, y, "start", lines[i].name + knee);

@@ -44,22 +44,24 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"negative_layers", "llama", {{"num_hidden_layers", -1}}, {"num_hidden_layers", "found -1"}},
         BadConfig{"many_layers", "llama", {{"num_hidden_layers", 4000000000U}}, {"num_hidden_layers", "10000"}},
         BadConfig{"huge_vocabulary",
-              "llama",
-              {{"vocab_size", 18446744073709551615U}},
-              {"vocab_size", "18446744073709551615"}},
+                  "llama",
+                  {{"vocab_size", 18446744073709551615U}},
+                  {"vocab_size", "18446744073709551615"}},
         BadConfig{"fraction", "llama", {{"intermediate_size", 128.0}}, {"intermediate_size", "an integer", "128.0"}},
         BadConfig{"string", "llama", {{"hidden_size", "64"}}, {"hidden_size", "\"64\""}},
         BadConfig{
             "kv_heads_uneven", "llama", {{"num_key_value_heads", 3}}, {"num_attention_heads", "multiple", "(3)", "4"}},
         BadConfig{"kv_heads_more", "llama", {{"num_key_value_heads", 8}}, {"num_attention_heads", "multiple", "(8)"}},
         BadConfig{"llama_hidden_uneven", "llama", {{"hidden_size", 66}}, {"hidden_size", "multiple", "66"}},
-        BadConfig{"mistral_hidden_uneven", "mistral", {{"hidden_size", 66}, {"head_dim", nullptr}}, {"hidden_size", "66"}},
+        BadConfig{
+            "mistral_hidden_uneven", "mistral", {{"hidden_size", 66}, {"head_dim", nullptr}}, {"hidden_size", "66"}},
         BadConfig{"odd_head", "qwen3", {{"head_dim", 15}}, {"head_dim", "even", "15"}},
         BadConfig{"null_head_qwen3", "qwen3", {{"head_dim", nullptr}}, {"head_dim", "found null"}},
-        BadConfig{"heads_overflow",
-              "llama",
-              {{"num_attention_heads", 16384}, {"num_key_value_heads", 1}, {"hidden_size", 16384}, {"head_dim", 16384}},
-              {"head_dim", "16384 * 16384"}},
+        BadConfig{
+            "heads_overflow",
+            "llama",
+            {{"num_attention_heads", 16384}, {"num_key_value_heads", 1}, {"hidden_size", 16384}, {"head_dim", 16384}},
+            {"head_dim", "16384 * 16384"}},
         BadConfig{"no_positions", "llama", {{"max_position_embeddings", 0}}, {"max_position_embeddings", "found 0"}},
         BadConfig{"negative_epsilon", "llama", {{"rms_norm_eps", -1e-6}}, {"rms_norm_eps"}},
         BadConfig{"epsilon_word", "llama", {{"rms_norm_eps", "1e-6"}}, {"rms_norm_eps", "a number"}},
@@ -70,13 +72,14 @@ INSTANTIATE_TEST_SUITE_P(
     Features, WrongConfig,
     testing::Values(
         BadConfig{"family",
-              "llama",
-              {{"model_type", "gpt_neox"}},
-              {"model_type", "gpt_neox", "llama, mistral, qwen2, qwen3"}},
+                  "llama",
+                  {{"model_type", "gpt_neox"}},
+                  {"model_type", "gpt_neox", "llama, mistral, qwen2, qwen3"}},
         BadConfig{"family_type", "llama", {{"model_type", 3}}, {"model_type", "a string", "3"}},
         BadConfig{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixtures of experts"}},
         BadConfig{"quantized", "llama", {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
-        BadConfig{"partial_rotary", "llama", {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor", "partial rotary"}},
+        BadConfig{
+            "partial_rotary", "llama", {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor", "partial rotary"}},
         BadConfig{"attention_dropout", "llama", {{"attention_dropout", 0.1}}, {"attention_dropout"}},
         BadConfig{"per_layer", "llama", {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, {"per_layer_config"}},
         BadConfig{"mrope", "qwen2", {{"use_mrope", true}}, {"use_mrope"}},
@@ -91,22 +94,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"negative_bos", "llama", {{"bos_token_id", -7}}, {"bos_token_id", "-7"}},
         BadConfig{"window_zero", "mistral", {{"sliding_window", 0}}, {"sliding_window", "found 0"}},
         BadConfig{"mistral_mixed",
-              "mistral",
-              {{"sliding_window", 8}, {"layer_types", {"sliding_attention", "full_attention"}}},
-              {"layer_types", "layer 1", "mistral"}},
+                  "mistral",
+                  {{"sliding_window", 8}, {"layer_types", {"sliding_attention", "full_attention"}}},
+                  {"layer_types", "layer 1", "mistral"}},
         BadConfig{"llama_sliding",
-              "llama",
-              {{"layer_types", {"sliding_attention", "full_attention"}}},
-              {"layer_types", "layer 0"}},
-        BadConfig{"types_short", "qwen2", {{"layer_types", {"full_attention"}}}, {"layer_types", "num_hidden_layers (2)"}},
+                  "llama",
+                  {{"layer_types", {"sliding_attention", "full_attention"}}},
+                  {"layer_types", "layer 0"}},
+        BadConfig{
+            "types_short", "qwen2", {{"layer_types", {"full_attention"}}}, {"layer_types", "num_hidden_layers (2)"}},
         BadConfig{"types_unknown",
-              "qwen2",
-              {{"layer_types", {"full_attention", "linear_attention"}}},
-              {"layer_types", "linear_attention"}},
+                  "qwen2",
+                  {{"layer_types", {"full_attention", "linear_attention"}}},
+                  {"layer_types", "linear_attention"}},
         BadConfig{"types_without_window",
-              "qwen3",
-              {{"layer_types", {"full_attention", "sliding_attention"}}},
-              {"layer_types", "use_sliding_window"}},
+                  "qwen3",
+                  {{"layer_types", {"full_attention", "sliding_attention"}}},
+                  {"layer_types", "use_sliding_window"}},
         BadConfig{"max_window_word", "qwen2", {{"max_window_layers", "all"}}, {"max_window_layers"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
@@ -124,52 +128,53 @@ INSTANTIATE_TEST_SUITE_P(
             "small_factor", "llama", rope({{"rope_type", "dynamic"}, {"factor", 0.5}}), {"rope_scaling.factor", "0.5"}},
         BadConfig{"yarn_no_factor", "llama", rope({{"type", "yarn"}}), {"rope_scaling.factor", "found nothing"}},
         BadConfig{"yarn_betas",
-              "llama",
-              rope5({{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}}),
-              {"rope_parameters.beta_fast", "beta_slow"}},
+                  "llama",
+                  rope5({{"rope_type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}}),
+                  {"rope_parameters.beta_fast", "beta_slow"}},
         BadConfig{"yarn_base_one",
-              "llama",
-              rope5({{"rope_type", "yarn"}, {"factor", 2}, {"rope_theta", 1.0}}),
-              {"rope_parameters.rope_theta"}},
+                  "llama",
+                  rope5({{"rope_type", "yarn"}, {"factor", 2}, {"rope_theta", 1.0}}),
+                  {"rope_parameters.rope_theta"}},
         BadConfig{"llama3_no_low",
-              "llama",
-              rope({{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}}),
-              {"rope_scaling.low_freq_factor", "found nothing"}},
+                  "llama",
+                  rope({{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}}),
+                  {"rope_scaling.low_freq_factor", "found nothing"}},
         BadConfig{"llama3_low_zero",
-              "llama",
-              [] {
-                Json j = kLlama3;
-                j["low_freq_factor"] = 0;
-                return rope(j);
-              }(),
-              {"rope_scaling.low_freq_factor"}},
+                  "llama",
+                  [] {
+                    Json j = kLlama3;
+                    j["low_freq_factor"] = 0;
+                    return rope(j);
+                  }(),
+                  {"rope_scaling.low_freq_factor"}},
         BadConfig{"llama3_order",
-              "llama",
-              [] {
-                Json j = kLlama3;
-                j["high_freq_factor"] = 1;
-                return rope(j);
-              }(),
-              {"high_freq_factor", "low_freq_factor"}},
+                  "llama",
+                  [] {
+                    Json j = kLlama3;
+                    j["high_freq_factor"] = 1;
+                    return rope(j);
+                  }(),
+                  {"high_freq_factor", "low_freq_factor"}},
         BadConfig{"llama3_length",
-              "llama",
-              [] {
-                Json j = kLlama3;
-                j["original_max_position_embeddings"] = 0;
-                return rope(j);
-              }(),
-              {"original_max_position_embeddings", "found 0"}},
+                  "llama",
+                  [] {
+                    Json j = kLlama3;
+                    j["original_max_position_embeddings"] = 0;
+                    return rope(j);
+                  }(),
+                  {"original_max_position_embeddings", "found 0"}},
         BadConfig{"theta_zero", "llama", {{"rope_theta", 0}}, {"rope_theta", "found 0"}},
         BadConfig{"theta_word", "llama", rope5({{"rope_theta", "10000"}}), {"rope_parameters.rope_theta", "a number"}},
-        BadConfig{"partial", "llama", rope5({{"partial_rotary_factor", 0.25}}), {"rope_parameters.partial_rotary_factor"}},
+        BadConfig{
+            "partial", "llama", rope5({{"partial_rotary_factor", 0.25}}), {"rope_parameters.partial_rotary_factor"}},
         BadConfig{"by_layer",
-              "qwen3",
-              rope5({{"full_attention", {{"rope_type", "default"}}}}),
-              {"rope_parameters", "full_attention"}},
+                  "qwen3",
+                  rope5({{"full_attention", {{"rope_type", "default"}}}}),
+                  {"rope_parameters", "full_attention"}},
         BadConfig{"dynamic_tiny_head",
-              "qwen3",
-              {{"head_dim", 2}, {"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}},
-              {"dynamic", "head_dim"}}),
+                  "qwen3",
+                  {{"head_dim", 2}, {"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}},
+                  {"dynamic", "head_dim"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
 struct Text {
