@@ -40,7 +40,12 @@ absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const Act
   }
   const MutexLock lock(store->mutex_);
   store->states_.resize(places);
-  store->expected_.resize(3 * options.fills.size());
+  for (const BoundaryPlace& place : options.fills) {
+    if (place.round >= store->fills_.size())
+      store->fills_.resize(place.round + 1, std::vector<bool>(places_a_round(options) / options.microbatches));
+    store->fills_[place.round][store->row_of(place)] = true;
+  }
+  store->expected_.resize(3 * store->fills_.size());
   return store;
 }
 
@@ -75,7 +80,7 @@ bool ActivationStore::is_due_before(const BoundaryPlace& place) const {
   const Expected& round = expected_[before % expected_.size()];
   if (round.round != before || place.microbatch >= round.microbatches) return false;
   if (place.kind == BoundaryKind::kGradient && !round.gradients) return false;
-  return options_.fills[round.of_step][row_of(place)] && states_[index_of(place)].had <= before;
+  return fills_[round.of_step][row_of(place)] && states_[index_of(place)].round < before;
 }
 
 absl::Status ActivationStore::reserve(const BoundaryPlace& place, Deadline deadline, Bytes size,
@@ -88,11 +93,11 @@ absl::Status ActivationStore::reserve(const BoundaryPlace& place, Deadline deadl
       if (!changed_.wait_until(mutex_, deadline)) {
         return absl::DeadlineExceededError(fmt::format("boundary {}: {} by round {}", place.cut,
                                                        state.taken ? "still held" : "not yet taken",
-                                                       state.taken ? state.round : place.round - options_.rounds));
+                                                       state.taken ? *state.round : place.round - options_.rounds));
       }
     }
     if (!error_.ok()) return error_;
-    state = {place.round, true, false, place.round + 1};
+    state = {place.round, true, false};
     changed_.notify_all();
   }
   return tier_ == nullptr ? absl::OkStatus() : tier_->take(index_of(place), size, order, deadline);

@@ -22,18 +22,14 @@ void set_aside(std::unique_ptr<Kept> kept) {
   all->push_back(std::move(kept));
 }
 
-/// By round and cut, activations before gradients: whether the round fills the places there.
-std::vector<std::vector<bool>> fills(const partition::ModelShape& model, const partition::Plan& plan,
-                                     const partition::BoundaryLayout& layout) {
-  const std::size_t activations = layout.activation_cuts.size();
-  std::vector<std::vector<bool>> fills(plan.rounds.size(),
-                                       std::vector<bool>(activations + layout.gradient_cuts.size()));
+/// What the rounds of a step fill.
+std::vector<offload::BoundaryPlace> fills(const partition::ModelShape& model, const partition::Plan& plan) {
+  std::vector<offload::BoundaryPlace> fills;
   for (const partition::Slot& slot : plan.slots) {
-    const bool forward = slot.phase == SlotPhase::kForward;
-    const auto& cuts = forward ? layout.activation_cuts : layout.gradient_cuts;
+    const auto kind =
+        slot.phase == SlotPhase::kForward ? offload::BoundaryKind::kActivation : offload::BoundaryKind::kGradient;
     for (const partition::PublishedBoundary& published : partition::published_boundaries(model, slot, plan.slots)) {
-      const auto row = static_cast<std::size_t>(std::ranges::lower_bound(cuts, published.cut) - cuts.begin());
-      fills[slot.round][forward ? row : activations + row] = true;
+      fills.push_back({kind, slot.round, published.cut});
     }
   }
   return fills;
@@ -81,7 +77,7 @@ absl::Status Crew::prepare() {
   options.buffers = own_plan_.boundary_buffers;
   options.disk_folder = own_parts_.disk_folder;
   options.disk_bandwidth = own_parts_.host.disk_bandwidth;
-  options.fills = fills(*own_parts_.shape, own_plan_, layout);
+  options.fills = fills(*own_parts_.shape, own_plan_);
   RONDO_ASSIGN_OR_RETURN(own_boundaries_, offload::ActivationStore::make(options));
   boundaries = own_boundaries_.get();
   microbatches_.resize(own_plan_.rounds.size());

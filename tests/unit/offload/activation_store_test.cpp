@@ -75,7 +75,11 @@ TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
 }
 
 TEST_F(Store, DeviceFarAhead_WaitsForTheRoundThatHasNotBegun) {
-  options_.fills = {{true, true, true}, {true, false, true}, {true, true, true}};
+  for (const std::uint64_t round : {0U, 1U, 2U}) {
+    options_.fills.push_back(activation(round, 2, 0));
+    if (round != 1) options_.fills.push_back(activation(round, 5, 0));
+    options_.fills.push_back({BoundaryKind::kGradient, round, 5, 0});
+  }
   store_ = *ActivationStore::make(options_);
   store_->begin(3, {2, 3, 3}, true);
   EXPECT_EQ(store_->reserve(activation(5, 2, 1), soon()).code(), absl::StatusCode::kDeadlineExceeded);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,9 +40,8 @@ struct ActivationStoreOptions {
   std::uint32_t buffers = 0;          // working buffers of places on disk; 0: all places are in memory
   std::filesystem::path disk_folder;  // for these
   double disk_bandwidth = 0;          // of phantom ones: bytes per second
-  /// By round of a step and cut, activations before gradients: whether the round fills the places there. Empty: rounds
-  /// come in order.
-  std::vector<std::vector<bool>> fills;
+  /// What the rounds of a step fill, counted from its first one, of each microbatch. Empty: rounds come in order.
+  std::vector<BoundaryPlace> fills;
 };
 
 class ActivationStore {
@@ -92,10 +92,9 @@ class ActivationStore {
   mutable Mutex mutex_;
   mutable CondVar changed_;
   struct State {
-    std::uint64_t round = 0;
+    std::optional<std::uint64_t> round;  // that took it last
     bool taken = false;
     bool filled = false;
-    std::uint64_t had = 0;  // 1 + the last round that took it
   };
   struct Expected {
     std::uint64_t round = 0;
@@ -104,6 +103,7 @@ class ActivationStore {
     bool gradients = false;
   };
   bool is_due_before(const BoundaryPlace& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::vector<bool>> fills_;  // by round of a step and row
   std::vector<State> states_ ABSL_GUARDED_BY(mutex_);
   std::vector<Expected> expected_ ABSL_GUARDED_BY(mutex_);  // a ring: the rounds of two steps, and of the one before
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
