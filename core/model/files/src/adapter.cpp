@@ -19,7 +19,6 @@
 namespace rondo::model {
 namespace {
 
-constexpr std::size_t kMaxAdapterConfigBytes = 16U << 20U;
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
@@ -290,7 +289,7 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   if (std::filesystem::is_regular_file(folder, ignored)) {
     return invalid_input("{}: is a file, expected the directory of an adapter in PEFT's layout", folder.string());
   }
-  RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxAdapterConfigBytes));
+  RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxConfigBytes));
   if (!document.is_object()) {
     return invalid_input("{}: expected an object, found {}", path.string(), excerpt(document));
   }

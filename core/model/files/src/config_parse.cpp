@@ -11,7 +11,6 @@
 namespace rondo::model {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 16U << 20U;
 constexpr std::uint32_t kMaxHidden = 1U << 20U;
 constexpr std::uint32_t kMaxIntermediate = 1U << 24U;
 constexpr std::uint32_t kMaxLayers = 10'000;

@@ -15,6 +15,9 @@ namespace rondo::model {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+/// The most bytes of a file of settings, a model's or an adapter's.
+inline constexpr std::size_t kMaxConfigBytes = 16U << 20U;
+
 /// `origin` names the text in errors. Errors: InvalidArgument with the byte at which reading stopped.
 absl::StatusOr<Json> parse_json(std::string_view text, const std::string& origin);
 
