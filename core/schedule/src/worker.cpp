@@ -270,7 +270,7 @@ void Worker::wait_until_still() {
 Worker::Ending Worker::end(bool hung) {
   {
     const MutexLock lock(mutex_);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto deadline = end_of_patience();
     while (threads_running_ > (hung ? threads_in_device_ : 0)) {
       if (!changed_.wait_until(mutex_, deadline)) break;
     }
@@ -282,10 +282,15 @@ Worker::Ending Worker::end(bool hung) {
   return queues_are_empty() ? Ending::kFree : Ending::kMemoryInUse;
 }
 
+std::chrono::steady_clock::time_point Worker::end_of_patience() const {
+  using Clock = std::chrono::steady_clock;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_.seconds()));
+}
+
 /// Asks every queue for one more piece of work, and waits for it.
 bool Worker::queues_are_empty() {
   if (emptied_ || !workspace_) return true;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto deadline = end_of_patience();
   for (std::size_t role = 0; role < ends_.size(); ++role) {
     device_.queue(static_cast<devices::QueueRole>(role))
         .clear(workspace_.view().part(0, 0), {}, {ends_[role].get(), 1}, {"end", 0, 0, 0});

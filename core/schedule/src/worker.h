@@ -13,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -106,7 +107,8 @@ class Worker {
     kMemoryInUse,    // a queue of the device may still use its memory
     kThreadsInside,  // a thread is inside a call of the device and will look at this worker when it comes out
   };
-  /// After stop(): waits for threads and queues, for a minute at most. A hung device is not asked for anything.
+  /// After stop(): waits for threads, then for queues, each as long as a device may be still before it counts as hung.
+  /// One that does is not asked for anything.
   Ending end(bool hung);
   /// To be asked every `seconds`, by one thread: why the device counts as hung, if it does.
   absl::Status look_for_hang(double seconds);
@@ -184,6 +186,7 @@ class Worker {
   std::vector<partition::LayerIndex> resident_layers() const;
   void set_bounds();
   bool queues_are_empty();
+  std::chrono::steady_clock::time_point end_of_patience() const;
   absl::Status prepare_slot(std::uint32_t slot_index);
   void place_weights(SlotState& state);
   void place_gradients(SlotState& state);
