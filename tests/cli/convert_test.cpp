@@ -110,11 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                        },
                        {"model.safetensors"}),
         broken_adapter("NumberNotFinite",
-                       [](const Workspace& workspace) {
-                         std::string file = workspace.read("model/model.safetensors");
-                         file.replace(file.size() - 8, 8, std::string(8, '\xff'));
-                         workspace.write("model/model.safetensors", file);
-                       },
+                       [](const Workspace& workspace) { workspace.end_not_finite("model/model.safetensors"); },
                        {"model.safetensors", "not finite"}),
         broken_adapter("OutputIsAFile", [](const Workspace& workspace) { workspace.write("merged", "mine"); },
                        {"merged"})),

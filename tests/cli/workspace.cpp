@@ -44,6 +44,11 @@ void Workspace::edit(const std::string& name, const std::string& from, const std
   write(name, text.replace(at, from.size(), to));
 }
 
+void Workspace::end_not_finite(const std::string& name) const {
+  std::string file = read(name);
+  write(name, file.replace(file.size() - 8, 8, std::string(8, '\xff')));
+}
+
 void Workspace::edit_header(const std::string& name, const std::string& from, const std::string& to) const {
   const std::string file = read(name);
   std::uint64_t length = 0;

@@ -32,6 +32,8 @@ class Workspace {
   void edit(const std::string& name, const std::string& from, const std::string& to) const;
   /// The same in the JSON header of a safetensors file, whose length is set right again.
   void edit_header(const std::string& name, const std::string& from, const std::string& to) const;
+  /// The file's last numbers are none.
+  void end_not_finite(const std::string& name) const;
   void remove(const std::string& name) const { std::filesystem::remove_all(path(name)); }
   Outcome run(const Words& arguments) const { return cli::run(arguments, folder_.string()); }
   /// Every path below the folder with its contents.

@@ -316,10 +316,10 @@ TEST_F(Profiles, PlainSpeeds_ComeBackAsAProfileAndAddUp) {
 TEST_F(Profiles, Latency_ComesBackAsMeasured) {
   const auto cpu = open(1);
   const Device& device = *cpu[0].device;
+  const DeviceKey key = DeviceKey::of(device);
   DeviceProfile profile;
   profile.link_up = profile.link_down = 1e9;
   for (int nanoseconds = 11'500; nanoseconds < 11'540; ++nanoseconds) {
-    const DeviceKey key = DeviceKey::of(device);
     profile.link_latency_seconds = std::chrono::duration<double>(std::chrono::nanoseconds(nanoseconds)).count();
     CalibrationStore(file_).put(key, speeds_of(profile));
     const auto found = profile_of(device, CalibrationStore(file_).find(key));
