@@ -104,7 +104,7 @@ TEST_P(Staleness, LostDevice_LeavesTheAnswer) {
     Placement placement{fail_at, "emulated:" + file + "#bad,emulated:" + file + "#fast*2"};
     placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};
     placement.recover = true;
-    placement.hang_seconds = 0.5;
+    placement.hang_seconds = hang_seconds_for(fail_at);
     placement.ahead = true;
     expect_same(trace_of(model_, job_, placement), reference);
   }

@@ -11,9 +11,6 @@
 
 namespace rondo::tiny {
 
-/// How long a card may do nothing before it counts as hung, in these tests: programs take well under a millisecond.
-inline constexpr double kHangSeconds = 0.3;
-
 /// Losses, norms and bytes after each step of a run that nothing disturbs.
 class Course {
  public:
@@ -59,7 +56,7 @@ class Fault : public testing::Test {
     placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};
     placement.microbatches_per_round = 2;
     placement.recover = true;
-    placement.hang_seconds = kHangSeconds;
+    placement.hang_seconds = hang_seconds_for(name);
     return placement;
   }
 

@@ -60,6 +60,15 @@ Stages one_layer_each(const model::Architecture& model) {
   return stages;
 }
 
+double hang_seconds_for(std::string_view fail_at) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr double kSomeHang = 5;
+#else
+  constexpr double kSomeHang = 1;
+#endif
+  return fail_at.find("hang") == std::string_view::npos ? 60 : kSomeHang;
+}
+
 absl::StatusOr<std::unique_ptr<TinyRun>> TinyRun::make(const model::Architecture& model, const Job& job,
                                                        const Placement& placement) {
   auto run = std::unique_ptr<TinyRun>(new TinyRun(model, job));

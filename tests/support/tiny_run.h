@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +40,10 @@ struct Stages {
 };
 /// Each layer by itself, up and down.
 Stages one_layer_each(const model::Architecture& model);
+
+/// For Placement::hang_seconds where devices fail as `fail_at` says. Programs take milliseconds here, a hundred times
+/// that with sanitizers on a busy machine: a device that is not told to hang must not be taken for one that does.
+double hang_seconds_for(std::string_view fail_at);
 
 /// What they must not depend on.
 struct Placement {
