@@ -15,6 +15,8 @@
 #include <iterator>
 #include <thread>
 
+#include "patience.h"
+
 extern char** environ;
 
 namespace rondo::cli {
@@ -72,7 +74,7 @@ Outcome Process::wait() {
   Outcome outcome;
   if (pid_ <= 0) return outcome;
   int status = 0;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+  const auto deadline = std::chrono::steady_clock::now() + test::kSlowdown * std::chrono::seconds(250);
   while (::waitpid(pid_, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
       ADD_FAILURE() << "the program does not end";

@@ -16,13 +16,12 @@
 #include <vector>
 
 #include "backends.h"
+#include "patience.h"
 #include "rondo/devices/device.h"
 
 namespace rondo::devices::contract {
 
-inline std::chrono::steady_clock::time_point patience() {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(20);
-}
+using test::patience;
 
 class Contract : public testing::TestWithParam<Backend> {
  protected:

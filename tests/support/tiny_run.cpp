@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "patience.h"
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/shape.h"
@@ -61,12 +62,7 @@ Stages one_layer_each(const model::Architecture& model) {
 }
 
 double hang_seconds_for(std::string_view fail_at) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr double kSomeHang = 5;
-#else
-  constexpr double kSomeHang = 1;
-#endif
-  return fail_at.find("hang") == std::string_view::npos ? 60 : kSomeHang;
+  return fail_at.find("hang") == std::string_view::npos ? 60 : test::kSlowdown;
 }
 
 absl::StatusOr<std::unique_ptr<TinyRun>> TinyRun::make(const model::Architecture& model, const Job& job,

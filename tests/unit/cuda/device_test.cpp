@@ -8,6 +8,7 @@
 
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "patience.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_queue.h"
 
@@ -17,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Moment patience() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+using test::patience;
 
 constexpr std::int64_t kTokens = 32;
 constexpr std::int64_t kWidth = 40;

@@ -13,13 +13,14 @@
 #include "fake_card.h"
 #include "fake_driver.h"
 #include "op_case.h"
+#include "patience.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/reference/reference.h"
 
 namespace rondo::devices::testing {
 namespace {
 
-std::chrono::steady_clock::time_point patience() { return std::chrono::steady_clock::now() + std::chrono::seconds(60); }
+using test::patience;
 
 /// A case's tensors on a device.
 class Loaded {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "patience.h"
+
 namespace rondo::devices {
 namespace {
 
@@ -82,7 +84,7 @@ TEST(ThreadPool, TasksThatWaitForEachOther_RunAtTheSameTime) {
   std::atomic<int> alone{0};
   pool.parallel_for(kTasks, [&](std::int64_t, std::uint32_t) {
     ++arrived;
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto patience = test::patience();
     while (arrived < kTasks && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
     if (arrived < kTasks) ++alone;
   });

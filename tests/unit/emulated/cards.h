@@ -6,12 +6,13 @@
 #include <span>
 #include <string>
 
+#include "patience.h"
 #include "rondo/devices/emulated/emulated_device.h"
 #include "rondo/devices/host_queue.h"
 
 namespace rondo::devices::emulated {
 
-inline Moment patience() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+using test::patience;
 
 inline double seconds_between(Moment from, Moment to) { return std::chrono::duration<double>(to - from).count(); }
 

@@ -12,6 +12,9 @@
 namespace rondo::offload {
 namespace {
 
+using test::patience;
+using test::soon;
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 

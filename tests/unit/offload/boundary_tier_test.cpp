@@ -19,6 +19,9 @@
 namespace rondo::offload {
 namespace {
 
+using test::patience;
+using test::soon;
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;

@@ -16,6 +16,8 @@
 namespace rondo::offload {
 namespace {
 
+using test::patience;
+
 using std::chrono::steady_clock;
 using testing::ElementsAre;
 

@@ -14,6 +14,8 @@
 namespace rondo::offload {
 namespace {
 
+using test::patience;
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 

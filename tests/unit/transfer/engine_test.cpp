@@ -8,6 +8,7 @@
 #include <deque>
 #include <thread>
 
+#include "patience.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/host_queue.h"
 
@@ -19,7 +20,7 @@ using std::chrono::steady_clock;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-steady_clock::time_point patience() { return steady_clock::now() + std::chrono::seconds(20); }
+using test::patience;
 
 /// Copies wait here until the test lets them land, one by one.
 class HandQueue final : public devices::Queue {

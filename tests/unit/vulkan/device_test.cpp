@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "patience.h"
 #include "rondo/devices/pool.h"
 #include "vulkan_case.h"
 
@@ -76,7 +77,7 @@ TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
   const auto line = device_->timeline();
   ASSERT_TRUE(mine.ok() && theirs.ok() && line.ok());
   device_->queue(QueueRole::kCompute).copy(theirs->view(), mine->view(), {}, {line->get(), 1}, {"foreign"});
-  const absl::Status status = (*line)->wait(1, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+  const absl::Status status = (*line)->wait(1, test::patience());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'foreign'"));
 }

@@ -12,12 +12,23 @@
 namespace rondo::devices::testing {
 namespace {
 
-/// One for all cases: the layer takes longer to start than most of them.
-absl::StatusOr<Device*> shared_device() {
-  static const auto* const device = new absl::StatusOr<std::unique_ptr<Device>>(open_card(*usable_card(), true));
-  if (!device->ok()) return device->status();
-  return (*device)->get();
-}
+/// One for all cases: the layer takes longer to start than most of them. Closed while its driver is still there.
+class SharedDevice : public ::testing::Environment {
+ public:
+  static absl::StatusOr<Device*> get() {
+    if (opened().ok() && *opened() == nullptr) opened() = open_card(*usable_card(), true);
+    if (!opened().ok()) return opened().status();
+    return opened()->get();
+  }
+  void TearDown() override { opened() = nullptr; }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<Device>>& opened() {
+    static absl::StatusOr<std::unique_ptr<Device>> opened = nullptr;
+    return opened;
+  }
+};
+const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
 
 /// Every op of the case against the reference, each on the reference's own inputs, twice.
 void expect_reference(Device& device, const OpCase& op_case) {
@@ -54,7 +65,7 @@ class EveryOp : public OpTest {
 };
 
 TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
-  const auto device = shared_device();
+  const auto device = SharedDevice::get();
   ASSERT_EQ(device.status(), absl::OkStatus());
   expect_reference(**device, op_case());
 }
@@ -64,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 /// Whole tiles and fours: other kernels, or other ways through them, than odd sizes take.
 TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
   if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = shared_device();
+  const auto device = SharedDevice::get();
   ASSERT_EQ(device.status(), absl::OkStatus());
   for (const OpDescription& description : op_descriptions()) {
     const std::string name = description.name;
@@ -79,7 +90,7 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
 /// Many groups of scales, and the short last block of odd sizes.
 TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
   if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = shared_device();
+  const auto device = SharedDevice::get();
   ASSERT_EQ(device.status(), absl::OkStatus());
   std::size_t cases = 0;
   for (const OpDescription& description : op_descriptions()) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "patience.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::testing {
@@ -17,7 +18,7 @@ class OneByOne {
   template <typename Enqueue>
   absl::Status run(Enqueue enqueue) {
     enqueue(Point{timeline_.get(), ++value_});
-    return timeline_->wait(value_, steady_clock::now() + std::chrono::seconds(60));
+    return timeline_->wait(value_, test::patience());
   }
 
  private:

@@ -1,0 +1,23 @@
+// How long tests wait: for what comes, and for what must not.
+#pragma once
+
+#include <chrono>
+
+namespace rondo::test {
+
+/// How much longer than in a plain build things may take.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSlowdown = 8;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+
+/// When a test takes what it waits for to be hung.
+inline std::chrono::steady_clock::time_point patience() {
+  return std::chrono::steady_clock::now() + kSlowdown * std::chrono::seconds(60);
+}
+inline std::chrono::steady_clock::time_point soon() {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+}
+
+}  // namespace rondo::test
