@@ -32,7 +32,7 @@ class Row {
     }
     const PipelineRun result = run(schedule, seconds, hop_seconds(), held);
     row.bubble = speed_weighted_bubble(result);
-    const double step = result.seconds + after_commit(layers, result);
+    const double step = result.seconds + after_commit(schedule, layers, result);
     row.tokens_per_second = step > 0 ? work_.mean_tokens * work_.microbatches / step : 0;
     row.fits = true;
     for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
@@ -120,18 +120,22 @@ class Row {
     return slowest;
   }
 
-  /// The norm, and by how much the next step's stages must wait for their updates.
-  double after_commit(const std::vector<StageLayers>& layers, const PipelineRun& result) const {
-    double updated = 0;
+  /// The norm, and by how much the next step's stages must wait for the updates of their layers; those on the processor
+  /// that makes the updates for all of them.
+  double after_commit(const PipelineSchedule& schedule, const std::vector<StageLayers>& layers,
+                      const PipelineRun& result) const {
+    const auto all = static_cast<double>(work_.trained_parameters);
+    double trained = 0;  // up to here
     double wait = 0;
     for (std::size_t stage = 0; stage < layers.size(); ++stage) {
       for (LayerIndex i = layers[stage].first; i <= layers[stage].last; ++i) {
-        updated += machine_.host.update_seconds(static_cast<double>(model_.layers[i].trained_parameters));
+        trained += static_cast<double>(model_.layers[i].trained_parameters);
       }
-      wait = std::max(wait, updated - result.first_forward[stage]);
+      const bool on_host = machine_.devices[schedule.device_of_stage[stage]].on_host;
+      wait = std::max(wait, machine_.host.update_seconds(on_host ? all : trained) - result.first_forward[stage]);
     }
     const double bandwidth = machine_.host.memory_bandwidth;
-    return wait + (bandwidth > 0 ? 4.0 * static_cast<double>(work_.trained_parameters) / bandwidth : 0);
+    return wait + (bandwidth > 0 ? 4.0 * all / bandwidth : 0);
   }
 
   double speed_weighted_bubble(const PipelineRun& result) const {

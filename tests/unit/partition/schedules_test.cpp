@@ -205,5 +205,17 @@ TEST_F(Compare, UnlikeDevices_EvenStagesWaitForTheSlowest) {
   EXPECT_GT(find(rows, "roundpipe").tokens_per_second, 1.3 * find(rows, "1f1b").tokens_per_second);
 }
 
+TEST_F(Compare, FirstStageOnTheOptimizersProcessor_WaitsForEveryUpdate) {
+  // Updates of all layers take 20 ms, less than the first microbatch's way through the cards.
+  scene_.machine.host.optimizer_parameters_per_second = 50.0 * static_cast<double>(scene_.work.trained_parameters);
+  const auto step = [&] {
+    return scene_.work.mean_tokens * scene_.work.microbatches / find(rows(), "1f1b").tokens_per_second;
+  };
+  const double on_cards = step();
+  scene_.machine.devices.front().on_host = true;
+  const double first = even_stages(scene_.model, 4).front().last + 1;
+  EXPECT_NEAR(step() - on_cards, 0.02 * (1 - first / 32), 1e-6);
+}
+
 }  // namespace
 }  // namespace rondo::partition
