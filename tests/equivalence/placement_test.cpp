@@ -125,6 +125,18 @@ TEST_P(Placements, Rounds_GiveTheSameBits) {
   }
 }
 
+/// Two slots a round over five cards: the fifth begins with the third round, whose boundaries share the first round's
+/// memory, and needs nothing that a late first card must do before.
+TEST_P(Placements, OneLateCard_GivesTheSameBits) {
+  const std::string late = "emulated:" + card_file(card_entry("late", 1e-7, 1e-8)).string() + "#late";
+  for (const std::string& pool : {late + "," + fast(4), fast(2) + "," + late + "," + fast(2)}) {
+    Placement placement{pool, pool};
+    placement.microbatches_per_round = whole_groups(1);
+    placement.stages = Stages{{0}, 1, {}};
+    bench_.expect_same(placement);
+  }
+}
+
 TEST_P(Placements, Recomputation_GivesTheSameBits) {
   for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
     for (const std::string& pool : {std::string("cpu"), fast(1), fast(2)}) {
