@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -221,10 +222,10 @@ class Planner {
           if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, disk_seconds(plan));
           candidates.push_back(std::move(candidate));
         }
-        if (!fits.ok() && refusal_.ok()) refusal_ = fits;
+        if (!fits.ok()) refuse(plan, fits);
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
         // do not fit together, smaller ones are tried.
-        const bool by_host = plan.devices.size() == machine_.devices.size();
+        const bool by_host = fits_devices(plan);
         host_refused_ = host_refused_ || (!fits.ok() && by_host);
         if (by_host) break;
       }
@@ -337,7 +338,7 @@ class Planner {
     }
     const absl::Status fits = fill_memory(plan);
     if (!fits.ok()) {
-      if (refusal_.ok()) refusal_ = fits;
+      refuse(plan, fits);
       return false;
     }
     keep_resident(plan);
@@ -437,6 +438,18 @@ class Planner {
     return absl::OkStatus();
   }
 
+  /// After fill_memory().
+  bool fits_devices(const Plan& plan) const { return plan.devices.size() == machine_.devices.size(); }
+
+  /// What is said when no plan fits: that of the plan which the devices have room for and which asks least of the host;
+  /// without one, the first.
+  void refuse(const Plan& plan, const absl::Status& why) {
+    const Bytes host = fits_devices(plan) ? plan.host_peak_bytes : std::numeric_limits<Bytes>::max();
+    if (!refusal_.ok() && host >= refused_host_bytes_) return;
+    refusal_ = why;
+    refused_host_bytes_ = host;
+  }
+
   std::string what_the_disk_lacks(const Plan& plan) const {
     const Bytes boundaries = layout_boundaries(model_, plan.slots, plan.rounds, work_.staleness).disk_bytes(work_);
     const Bytes all = disk_bytes_from(model_, 0) + boundaries;
@@ -512,6 +525,7 @@ class Planner {
   std::deque<TimeTable> ladder_;       // by rung of kMemoryShares, of the Keep under search
   std::optional<Plan> best_;
   absl::Status refusal_;
+  Bytes refused_host_bytes_ = 0;
   bool host_refused_ = false;  // some candidate of the set under search
 };
 

@@ -108,6 +108,19 @@ TEST(Planner, HostMemoryTooSmall_RefusalNamesIt) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("8.00 MiB"));
 }
 
+TEST(Planner, HostMemoryTooSmallForWhatFitsTheDevices_RefusalNamesTheHost) {
+  int fitting = 0;
+  for (Bytes budget = 8 * kMiB; budget <= 80 * kMiB; budget += 2 * kMiB) {
+    Scene scene = make_scene(6, 8);
+    for (int i = 0; i < 2; ++i) add_device(scene, 1e12, budget);
+    if (!plan_of(scene).ok()) continue;
+    ++fitting;
+    scene.machine.host_budget_bytes = 8 * kMiB;
+    EXPECT_THAT(std::string(plan_of(scene).status().message()), HasSubstr("host memory")) << budget;
+  }
+  EXPECT_GT(fitting, 5);
+}
+
 TEST(Planner, HostTooSmallForTheQuickestPlan_TakesOneThatFits) {
   Scene scene = make_scene(6, 16);
   scene.work.reduction_group = 4;
