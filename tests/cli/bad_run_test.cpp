@@ -1,4 +1,10 @@
 // Bad devices, checkpoints to resume from, output folders, and models to make.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <regex>
+
+#include "patience.h"
 #include "workspace.h"
 
 namespace rondo::cli {
@@ -116,6 +122,37 @@ INSTANTIATE_TEST_SUITE_P(
                              },
                              {"chat template"}}),
     name_of);
+
+/// What computing with the processor takes beside the device's memory is 2.6 MiB here: a limit that the rest would keep
+/// is refused.
+TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
+  if (test::kSlowdown > 1) GTEST_SKIP() << "under a sanitizer the program's own memory is not the same twice";
+  const Workspace workspace;
+  ASSERT_EQ(
+      workspace.run({"init", "--arch=llama", "--output_dir=wide", "--hidden_size=256", "--num_hidden_layers=2"}).status,
+      0);
+  std::string text;
+  while (text.size() < 1500) text += "the river runs down to the sea ";
+  workspace.write("long.jsonl", R"({"text":")" + text + "\"}\n");
+  const auto run = [&](const Words& more) {
+    Words words = {"train",       "--model=wide",     "--dataset=long.jsonl", "--devices=cpu",
+                   "--threads=2", "--cutoff_len=512", "--output_dir=out",     "--finetuning_type=lora",
+                   "--dry_run"};
+    words.insert(words.end(), more.begin(), more.end());
+    return workspace.run(words);
+  };
+  const Outcome free = run({});
+  ASSERT_EQ(free.status, 0) << free.err;
+  std::smatch row;  // "  host ...  18.93 MiB"
+  ASSERT_TRUE(std::regex_search(free.err, row, std::regex("\n  host [^\n]* ([0-9.]+) MiB\n"))) << free.err;
+  const double announced = std::stod(row[1]) * 1048576;
+  const auto limit = [](double bytes) { return "--host_memory_limit=" + std::to_string(std::llround(bytes)); };
+  const Outcome tight = run({limit(announced - 1.3 * 1048576)});
+  EXPECT_NE(tight.status, 0);
+  EXPECT_THAT(tight.err, testing::HasSubstr("error: host memory: the plan needs"));
+  const Outcome enough = run({limit(announced + 1.3 * 1048576)});
+  EXPECT_EQ(enough.status, 0) << enough.err;
+}
 
 }  // namespace
 }  // namespace rondo::cli

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/partition/shape.h"
+#include "rondo/schedule/programs.h"
 
 namespace rondo::schedule {
 
@@ -22,6 +24,27 @@ absl::StatusOr<const devices::Program*> ProgramCache::prepare(model::LayerIndex 
 const devices::Program& ProgramCache::get(model::LayerIndex layer, model::Phase phase, model::Keep keep,
                                           std::uint32_t bucket) const {
   return *programs_.at(key_of(layer, phase, keep, bucket));
+}
+
+absl::Status try_programs(devices::Device& device, const model::Architecture& model, std::uint32_t tokens,
+                          std::uint32_t sequence_length) {
+  ProgramCache programs(device, model, sequence_length);
+  const std::uint32_t bucket = devices::token_bucket(tokens);
+  for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
+    const model::Layer& layer = model.layers()[i];
+    const bool head = layer.kind == model::LayerKind::kHead;
+    const auto compile = [&](model::Phase phase, model::Keep keep) {
+      return programs.prepare(i, phase, keep, bucket).status();
+    };
+    RONDO_RETURN_IF_ERROR(compile(head ? model::Phase::kEvaluate : model::Phase::kForward, model::Keep::kNothing));
+    if (!layer.has_backward) continue;
+    for (std::size_t k = 0; k < partition::kKeeps; ++k) {
+      const auto keep = static_cast<model::Keep>(k);
+      RONDO_RETURN_IF_ERROR(compile(head ? model::Phase::kFused : model::Phase::kBackward, keep));
+      if (!head) RONDO_RETURN_IF_ERROR(compile(model::Phase::kForward, keep));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace rondo::schedule

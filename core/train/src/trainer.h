@@ -32,6 +32,9 @@ class Trainer {
  private:
   absl::Status open();
   absl::Status check_vocabulary() const;
+  absl::Status count_scratch(const Loader::Lengths& lengths);
+  /// Host memory that is given away now, by purpose; none that stands for a device's.
+  partition::MemoryTable host_account() const;
   absl::Status plan();
   absl::Status resume();
   absl::Status start();

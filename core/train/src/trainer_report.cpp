@@ -132,15 +132,11 @@ RunSummary Trainer::summary() {
       summary.memory.emplace_back(device.name, device.memory);
     }
   }
-  partition::MemoryTable host;
-  for (const auto& entry : devices::host_memory_account()) {
-    const std::string& purpose = entry.first;
-    const devices::HostMemoryUse& use = entry.second;
-    const bool of_device = std::ranges::any_of(
-        machine_.pool, [&](const devices::PoolMember& member) { return member.device->caps().name == purpose; });
-    if (!purpose.empty() && !of_device && use.now > 0) host.emplace_back(purpose, use.now);
+  partition::MemoryTable host = host_account();
+  for (const auto& taken : machine_.shape.host_taken) {
+    const bool is_there = std::ranges::any_of(host, [&taken](const auto& entry) { return entry.first == taken.first; });
+    if (!is_there) host.push_back(taken);
   }
-  host.insert(host.end(), machine_.shape.host_taken.begin(), machine_.shape.host_taken.end());
   summary.memory.emplace_back("host", std::move(host));
   if (planned_.plan.disk_bytes > 0) summary.memory.emplace_back("disk", planned_.plan.disk);
   summary.predicted = planned_.plan.predicted;
