@@ -40,10 +40,9 @@ absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const Act
   }
   const MutexLock lock(store->mutex_);
   store->states_.resize(places);
-  for (const BoundaryPlace& place : options.fills) {
-    if (place.round >= store->fills_.size())
-      store->fills_.resize(place.round + 1, std::vector<bool>(places_a_round(options) / options.microbatches));
-    store->fills_[place.round][store->row_of(place)] = true;
+  for (const std::vector<BoundaryPlace>& filled : options.fills) {
+    std::vector<bool>& rows = store->fills_.emplace_back(places_a_round(options) / options.microbatches);
+    for (const BoundaryPlace& place : filled) rows[store->row_of(place)] = true;
   }
   store->expected_.resize(3 * store->fills_.size());
   return store;

@@ -22,14 +22,15 @@ void set_aside(std::unique_ptr<Kept> kept) {
   all->push_back(std::move(kept));
 }
 
-/// What the rounds of a step fill.
-std::vector<offload::BoundaryPlace> fills(const partition::ModelShape& model, const partition::Plan& plan) {
-  std::vector<offload::BoundaryPlace> fills;
+/// By round of a step: what it fills.
+std::vector<std::vector<offload::BoundaryPlace>> fills(const partition::ModelShape& model,
+                                                       const partition::Plan& plan) {
+  std::vector<std::vector<offload::BoundaryPlace>> fills(plan.rounds.size());
   for (const partition::Slot& slot : plan.slots) {
     const auto kind =
         slot.phase == SlotPhase::kForward ? offload::BoundaryKind::kActivation : offload::BoundaryKind::kGradient;
     for (const partition::PublishedBoundary& published : partition::published_boundaries(model, slot, plan.slots)) {
-      fills.push_back({kind, slot.round, published.cut});
+      fills[slot.round].push_back({kind, slot.round, published.cut});
     }
   }
   return fills;

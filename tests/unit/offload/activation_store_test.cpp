@@ -79,9 +79,9 @@ TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
 
 TEST_F(Store, DeviceFarAhead_WaitsForTheRoundThatHasNotBegun) {
   for (const std::uint64_t round : {0U, 1U, 2U}) {
-    options_.fills.push_back(activation(round, 2, 0));
-    if (round != 1) options_.fills.push_back(activation(round, 5, 0));
-    options_.fills.push_back({BoundaryKind::kGradient, round, 5, 0});
+    auto& filled = options_.fills.emplace_back();
+    filled = {activation(round, 2, 0), {BoundaryKind::kGradient, round, 5, 0}};
+    if (round != 1) filled.push_back(activation(round, 5, 0));
   }
   store_ = *ActivationStore::make(options_);
   store_->begin(3, {2, 3, 3}, true);
@@ -98,6 +98,16 @@ TEST_F(Store, DeviceFarAhead_WaitsForTheRoundThatHasNotBegun) {
   ASSERT_TRUE(store_->reserve(activation(6, 5, 0), patience()).ok()) << "round 4 does not fill it";
   store_->reset();
   ASSERT_TRUE(store_->reserve(activation(5, 2, 0), patience()).ok()) << "nothing is expected any more";
+}
+
+TEST_F(Store, RoundsThatFillNothing_AreNotWaitedFor) {
+  options_.fills = {{activation(0, 2, 0)}, {}, {}};
+  store_ = *ActivationStore::make(options_);
+  store_->begin(0, {3, 3, 3}, true);
+  store_->begin(3, {3, 3, 3}, true);
+  EXPECT_EQ(store_->reserve(activation(2, 2, 0), soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(store_->reserve(activation(5, 2, 0), soon()).code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(store_->reserve(activation(4, 2, 0), patience()).ok()) << "round 2 fills nothing";
 }
 
 TEST_F(Store, ReleaseOfAnOldRound_LeavesTheNewOne) {

@@ -40,8 +40,8 @@ struct ActivationStoreOptions {
   std::uint32_t buffers = 0;          // working buffers of places on disk; 0: all places are in memory
   std::filesystem::path disk_folder;  // for these
   double disk_bandwidth = 0;          // of phantom ones: bytes per second
-  /// What the rounds of a step fill, counted from its first one, of each microbatch. Empty: rounds come in order.
-  std::vector<BoundaryPlace> fills;
+  /// By round of a step: what it fills of each microbatch, which may be nothing. Empty: rounds come in order.
+  std::vector<std::vector<BoundaryPlace>> fills;
 };
 
 class ActivationStore {
