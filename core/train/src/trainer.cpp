@@ -21,6 +21,12 @@ using Clock = std::chrono::steady_clock;
 /// MiB.
 constexpr Bytes kThreadsAndCaches = 8_MiB;
 
+/// What the process holds beside its program.
+Bytes own_memory() {
+  const Bytes all = devices::process_memory().now;
+  return all - std::min(all, devices::program_memory());
+}
+
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
@@ -89,8 +95,10 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
+  const Bytes opened = own_memory();
   first_peak_ = peak_flops(machine_, dtype(), speeds_);
   devices::reset_process_peak();  // what measuring took is no part of the run's peak
+  const Bytes measured = own_memory();
   light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
@@ -100,11 +108,11 @@ absl::Status Trainer::open() {
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
-  const Bytes program = devices::program_memory();
-  const Bytes now = devices::process_memory().now;
   if (!machine_.phantom) {
-    machine_.shape.host_taken = {{"tokenizer and data", now > program ? now - program : 0},
-                                 {"threads and caches", kThreadsAndCaches}};
+    // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
+    const Bytes now = own_memory();
+    const Bytes text_and_data = std::min(opened, measured) + now - std::min(now, measured);
+    machine_.shape.host_taken = {{"tokenizer and data", text_and_data}, {"threads and caches", kThreadsAndCaches}};
   }
   return absl::OkStatus();
 }
