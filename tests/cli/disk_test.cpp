@@ -25,8 +25,7 @@ Words on_small_device(const Words& more) {
 }
 
 TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
-  if (test::kSlowdown > 1)
-    GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 20 MiB do not hold it";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 20 MiB do not hold it";
   const Workspace workspace;
   const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=deep", "--dtype=fp32", "--seed=7",
                                       "--num_hidden_layers=8", "--hidden_size=32"});

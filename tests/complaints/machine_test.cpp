@@ -111,8 +111,7 @@ TEST(Complaint, UnlikeCards_AddUp) {
 /// ahead is Disk.Chunks_AreReadBeforeTheyAreAskedFor's to show; how fast against the disk itself is measured by a
 /// benchmark.
 TEST(Complaint, StateOnDisk_ChangesNothingAndIsGoneAfterwards) {
-  if (test::kSlowdown > 1)
-    GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 100 MiB do not hold it";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 100 MiB do not hold it";
   const Workspace workspace;
   const Outcome made = workspace.run(
       {"init", "--arch=llama", "--output_dir=deep", "--dtype=fp32", "--hidden_size=256", "--num_hidden_layers=8"});

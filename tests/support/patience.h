@@ -5,12 +5,14 @@
 
 namespace rondo::test {
 
-/// How much longer than in a plain build things may take.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kSlowdown = 8;
+inline constexpr bool kSanitized = true;
 #else
-inline constexpr int kSlowdown = 1;
+inline constexpr bool kSanitized = false;
 #endif
+
+/// How much longer than in a plain build things may take.
+inline constexpr int kSlowdown = kSanitized ? 8 : 1;
 
 /// When a test takes what it waits for to be hung.
 inline std::chrono::steady_clock::time_point patience() {
