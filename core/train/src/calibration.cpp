@@ -180,8 +180,8 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
       }
       if (!missing.empty() || !is_complete(known, member.device->caps(), programs.dtype())) {
         measures = true;
-        tell(fmt::format("{}: measuring its speeds on this model's shapes, {} s at most; later runs know them",
-                         member.device->caps().name, kSeconds));
+        tell(fmt::format("{}: its speeds on this model's shapes were measured first; later runs know them",
+                         member.device->caps().name));
         const auto measured = measure(member, known, programs.dtype(), std::move(missing), *machine.threads);
         if (measured.ok()) {
           store.put(key, *measured);

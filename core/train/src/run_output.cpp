@@ -61,7 +61,7 @@ absl::Status MetricsFile::write(const nlohmann::ordered_json& line) {
   return absl::OkStatus();
 }
 
-absl::Status prepare_output_dir(const Config& config) {
+absl::Status check_output_dir(const Config& config) {
   const std::filesystem::path folder = config.output_dir;
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
@@ -77,6 +77,12 @@ absl::Status prepare_output_dir(const Config& config) {
           config.output_dir, name);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status prepare_output_dir(const Config& config) {
+  const std::filesystem::path folder = config.output_dir;
+  std::error_code error;
   // Before output_dir, so that a refused run leaves nothing there.
   if (reports_to_tensorboard(config) && !config.logging_dir.empty()) {
     std::filesystem::create_directories(config.logging_dir, error);

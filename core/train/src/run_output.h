@@ -27,8 +27,11 @@ class MetricsFile {
   std::unique_ptr<std::FILE, Closer> file_;
 };
 
-/// Makes the folder. Errors: InvalidArgument when it cannot be made, is a file, or holds another run's results and
-/// neither resume_from_checkpoint nor overwrite_output_dir is set.
+/// Errors: InvalidArgument when the folder is a file, or holds another run's results and neither resume_from_checkpoint
+/// nor overwrite_output_dir is set.
+absl::Status check_output_dir(const Config& config);
+
+/// Makes the folder. Errors: InvalidArgument when it cannot be made or written to.
 absl::Status prepare_output_dir(const Config& config);
 
 }  // namespace rondo::train

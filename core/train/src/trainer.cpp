@@ -17,50 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
-/// MiB.
-constexpr Bytes kThreadsAndCaches = 8_MiB;
-
-/// What the process holds beside its program.
-Bytes own_memory() {
-  const Bytes all = devices::process_memory().now;
-  return all - std::min(all, devices::program_memory());
-}
-
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
-}
-
-/// What the course of a run depends on: a resumed run must have the same.
-nlohmann::ordered_json course_of(const Config& config) {
-  return {{"finetuning_type", config.finetuning_type},
-          {"use_dora", config.use_dora},
-          {"loraplus_lr_ratio", config.loraplus_lr_ratio},
-          {"dtype", config.dtype},
-          {"quantization_bit", config.quantization_bit},
-          {"optim", config.optim},
-          {"momentum", config.momentum},
-          {"staleness", config.staleness},
-          {"seed", config.seed},
-          {"shuffle", config.shuffle},
-          {"cutoff_len", config.cutoff_len},
-          {"packing", config.packing},
-          {"dataset_weights", config.dataset_weights},
-          {"mask_history", config.mask_history},
-          {"train_on_prompt", config.train_on_prompt},
-          {"per_device_train_batch_size", config.per_device_train_batch_size},
-          {"gradient_accumulation_steps", config.gradient_accumulation_steps},
-          {"reduction_group", config.reduction_group}};
-}
-
-absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_steps) {
-  RateSchedule rate;
-  rate.kind = config.lr_scheduler_type;
-  rate.peak = config.learning_rate;
-  rate.warmup_steps = resolve_warmup(config.warmup_ratio, config.warmup_steps, total_steps);
-  rate.total_steps = total_steps;
-  RONDO_RETURN_IF_ERROR(rate.set_arguments(config.lr_scheduler_kwargs));
-  return rate;
 }
 
 /// In reach of a pointer, so that leak checkers know.
@@ -81,95 +39,24 @@ Trainer::~Trainer() {
 
 absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(open());
+  RONDO_RETURN_IF_ERROR(lay_out_steps());
+  RONDO_RETURN_IF_ERROR(find_checkpoint());
   RONDO_RETURN_IF_ERROR(plan());
   RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan));
-  RONDO_RETURN_IF_ERROR(resume());
+  if (!resumed_from_.empty()) {
+    RONDO_RETURN_IF_ERROR(read_checkpoint(resumed_from_, *model_.architecture, *store_).status());
+  }
   // After everything that can be refused: a refused run leaves no folder behind.
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
   RONDO_RETURN_IF_ERROR(start());
   return loop();
 }
 
-absl::Status Trainer::open() {
-  RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
-  RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
-  RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
-  // Before there is much in memory: measuring takes some, for a moment.
-  const Bytes opened = own_memory();
-  first_peak_ = peak_flops(machine_, dtype(), speeds_);
-  devices::reset_process_peak();  // what measuring took is no part of the run's peak
-  const Bytes measured = own_memory();
-  light_ = SpeedOfLight(first_peak_);
-  if (machine_.phantom && config_.dataset.empty()) {
-    data_.train = assumed_data(config_);
-  } else {
-    RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
-    RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
-  }
-  if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
-  RONDO_RETURN_IF_ERROR(check_vocabulary());
-  if (!machine_.phantom) {
-    // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
-    const Bytes now = own_memory();
-    const Bytes text_and_data = std::min(opened, measured) + now - std::min(now, measured);
-    machine_.shape.host_taken = {{"tokenizer and data", text_and_data}, {"threads and caches", kThreadsAndCaches}};
-  }
-  return absl::OkStatus();
-}
-
-/// Refuses data with ids that the model does not have.
-absl::Status Trainer::check_vocabulary() const {
-  const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
-  const auto check = [vocabulary](const data::DataReport& report) {
-    if (report.largest_token < vocabulary) return absl::OkStatus();
-    return invalid_input(
-        "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
-        report.path, report.largest_token_record, report.largest_token, vocabulary);
-  };
-  for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
-    for (const data::DataReport& part : set->report.parts) RONDO_RETURN_IF_ERROR(check(part));
-    RONDO_RETURN_IF_ERROR(check(set->report));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Trainer::plan() {
-  if (config_.reduction_group == 0) {
-    config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
-  }
-  constexpr std::uint64_t kMostSteps = 10'000'000;
-  loader_.emplace(data_.train, loader_options(config_));
-  total_steps_ = config_.max_steps;
-  if (total_steps_ == 0) total_steps_ = loader_->steps_of(config_.num_train_epochs, kMostSteps + 1);
-  if (total_steps_ > kMostSteps) {
-    return invalid_input("max_steps: the run would have more than {} steps, which is the most; take fewer epochs",
-                         kMostSteps);
-  }
-  Loader::Lengths lengths = loader_->lengths(total_steps_);
-  if (!data_.evaluation.samples.empty()) {
-    evaluation_loader_.emplace(data_.evaluation, evaluation_options(config_));
-    const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
-    lengths.longest = std::max(lengths.longest, other.longest);
-    lengths.longest_sequence = std::max(lengths.longest_sequence, other.longest_sequence);
-    lengths.buckets.insert(lengths.buckets.end(), other.buckets.begin(), other.buckets.end());
-    std::ranges::sort(lengths.buckets);
-    lengths.buckets.erase(std::unique(lengths.buckets.begin(), lengths.buckets.end()), lengths.buckets.end());
-  }
-  const auto tell = [this](const std::string& note) { observer_.on_note(note); };
-  if (calibrate(*model_.architecture, lengths, machine_, speeds_, tell)) devices::reset_process_peak();
-  RONDO_RETURN_IF_ERROR(count_scratch(lengths));
-  RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
-  RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
-  state_.max_steps = total_steps_;
-  state_.num_train_epochs = config_.num_train_epochs;
-  state_.samples = data_.train.samples.size();
-  state_.settings = course_of(config_);
-  state_.numerics_class = machine_.numerics_class;
-  state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
-  state_.logging_steps = config_.logging_steps;
-  state_.eval_steps = config_.eval_steps;
-  state_.save_steps = config_.save_steps;
-  state_.train_batch_size = config_.per_device_train_batch_size;
+  const auto tell = [this](const std::string& note) { early_notes_.push_back(note); };
+  if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
+  RONDO_RETURN_IF_ERROR(count_scratch(lengths_));
+  RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
 }
 
@@ -207,46 +94,6 @@ partition::MemoryTable Trainer::host_account() const {
   return table;
 }
 
-absl::Status Trainer::resume() {
-  if (config_.resume_from_checkpoint.empty()) return absl::OkStatus();
-  std::filesystem::path folder = config_.resume_from_checkpoint;
-  if (config_.resume_from_checkpoint == "auto") {
-    const auto newest = newest_checkpoint(config_.output_dir);
-    if (!newest) {
-      observer_.on_note(fmt::format("{} holds no checkpoint: starting from the beginning", config_.output_dir));
-      return absl::OkStatus();
-    }
-    folder = *newest;
-  }
-  RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
-  if (state.samples != state_.samples) {
-    return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,
-                         config_.dataset, state_.samples);
-  }
-  for (const auto& [key, value] : state_.settings.items()) {
-    if (state.settings.contains(key) && state.settings[key] != value) {
-      return invalid_input("{}: the checkpoint was made with {}: {}, this run has {}", folder.string(), key,
-                           state.settings[key].dump(), value.dump());
-    }
-  }
-  // Another optimizer keeps other tensors: told by its name above, not by the first that is missing.
-  RONDO_RETURN_IF_ERROR(read_checkpoint(folder, *model_.architecture, *store_).status());
-  if (state.numerics_class != state_.numerics_class) {
-    observer_.on_note(
-        fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
-                    state.numerics_class, state_.numerics_class));
-  }
-  state_.global_step = state.global_step;
-  state_.updates = state.updates;
-  state_.skipped_steps = state.skipped_steps;
-  state_.epoch = state.epoch;
-  state_.log_history = std::move(state.log_history);
-  state_.best = std::move(state.best);
-  losses_.remember(state_.log_history);
-  resumed_from_ = folder.string();
-  return absl::OkStatus();
-}
-
 absl::Status Trainer::start() {
   schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
   parts.trace_spans = 1U << 16U;
@@ -259,6 +106,7 @@ absl::Status Trainer::start() {
     RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
   }
   first_step_ = state_.global_step;
+  for (const std::string& note : early_notes_) observer_.on_note(note);
   observer_.on_start(summary());
   return absl::OkStatus();
 }

@@ -35,8 +35,9 @@ class Trainer {
   absl::Status count_scratch(const Loader::Lengths& lengths);
   /// Host memory that is given away now, by purpose; none that stands for a device's.
   partition::MemoryTable host_account() const;
+  absl::Status lay_out_steps();
+  absl::Status find_checkpoint();
   absl::Status plan();
-  absl::Status resume();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
   void begin_steps(std::uint64_t end);
@@ -70,6 +71,8 @@ class Trainer {
   Machine machine_;
   std::optional<Loader> loader_;
   std::optional<Loader> evaluation_loader_;
+  Loader::Lengths lengths_;               // of all microbatches
+  std::vector<std::string> early_notes_;  // told when the run starts: one that is refused says only why
   PlannedRun planned_;
   std::optional<offload::ParameterStore> store_;
   std::unique_ptr<schedule::StepExecutor> executor_;

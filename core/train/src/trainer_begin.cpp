@@ -1,0 +1,174 @@
+// What comes before a run's plan: model and data, the steps they make, the checkpoint to go on from. All that can be
+// refused without computing anything is refused here.
+#include <algorithm>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/host_memory.h"
+#include "trainer.h"
+
+namespace rondo::train {
+namespace {
+
+/// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
+/// MiB.
+constexpr Bytes kThreadsAndCaches = 8_MiB;
+
+/// What the process holds beside its program.
+Bytes own_memory() {
+  const Bytes all = devices::process_memory().now;
+  return all - std::min(all, devices::program_memory());
+}
+
+/// What the course of a run depends on: a resumed run must have the same.
+nlohmann::ordered_json course_of(const Config& config) {
+  return {{"finetuning_type", config.finetuning_type},
+          {"use_dora", config.use_dora},
+          {"loraplus_lr_ratio", config.loraplus_lr_ratio},
+          {"dtype", config.dtype},
+          {"quantization_bit", config.quantization_bit},
+          {"optim", config.optim},
+          {"momentum", config.momentum},
+          {"staleness", config.staleness},
+          {"seed", config.seed},
+          {"shuffle", config.shuffle},
+          {"cutoff_len", config.cutoff_len},
+          {"packing", config.packing},
+          {"dataset_weights", config.dataset_weights},
+          {"mask_history", config.mask_history},
+          {"train_on_prompt", config.train_on_prompt},
+          {"per_device_train_batch_size", config.per_device_train_batch_size},
+          {"gradient_accumulation_steps", config.gradient_accumulation_steps},
+          {"reduction_group", config.reduction_group}};
+}
+
+absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_steps) {
+  RateSchedule rate;
+  rate.kind = config.lr_scheduler_type;
+  rate.peak = config.learning_rate;
+  rate.warmup_steps = resolve_warmup(config.warmup_ratio, config.warmup_steps, total_steps);
+  rate.total_steps = total_steps;
+  RONDO_RETURN_IF_ERROR(rate.set_arguments(config.lr_scheduler_kwargs));
+  return rate;
+}
+
+}  // namespace
+
+absl::Status Trainer::open() {
+  RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
+  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(check_output_dir(config_));
+  RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
+  RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+  // Before there is much in memory: measuring takes some, for a moment.
+  const Bytes opened = own_memory();
+  first_peak_ = peak_flops(machine_, dtype(), speeds_);
+  devices::reset_process_peak();  // what measuring took is no part of the run's peak
+  const Bytes measured = own_memory();
+  light_ = SpeedOfLight(first_peak_);
+  if (machine_.phantom && config_.dataset.empty()) {
+    data_.train = assumed_data(config_);
+  } else {
+    RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
+    RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
+  }
+  if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
+  RONDO_RETURN_IF_ERROR(check_vocabulary());
+  if (!machine_.phantom) {
+    // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
+    const Bytes now = own_memory();
+    const Bytes text_and_data = std::min(opened, measured) + now - std::min(now, measured);
+    machine_.shape.host_taken = {{"tokenizer and data", text_and_data}, {"threads and caches", kThreadsAndCaches}};
+  }
+  return absl::OkStatus();
+}
+
+/// Refuses data with ids that the model does not have.
+absl::Status Trainer::check_vocabulary() const {
+  const auto vocabulary = static_cast<std::int32_t>(model_.architecture->config().vocab_size);
+  const auto check = [vocabulary](const data::DataReport& report) {
+    if (report.largest_token < vocabulary) return absl::OkStatus();
+    return invalid_input(
+        "{}: sample {} holds token {}, the model's vocabulary has {} entries: the tokenizer is another model's",
+        report.path, report.largest_token_record, report.largest_token, vocabulary);
+  };
+  for (const data::Dataset* set : {&data_.train, &data_.evaluation}) {
+    for (const data::DataReport& part : set->report.parts) RONDO_RETURN_IF_ERROR(check(part));
+    RONDO_RETURN_IF_ERROR(check(set->report));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::lay_out_steps() {
+  if (config_.reduction_group == 0) {
+    config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
+  }
+  constexpr std::uint64_t kMostSteps = 10'000'000;
+  loader_.emplace(data_.train, loader_options(config_));
+  total_steps_ = config_.max_steps;
+  if (total_steps_ == 0) total_steps_ = loader_->steps_of(config_.num_train_epochs, kMostSteps + 1);
+  if (total_steps_ > kMostSteps) {
+    return invalid_input("max_steps: the run would have more than {} steps, which is the most; take fewer epochs",
+                         kMostSteps);
+  }
+  lengths_ = loader_->lengths(total_steps_);
+  if (!data_.evaluation.samples.empty()) {
+    evaluation_loader_.emplace(data_.evaluation, evaluation_options(config_));
+    const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
+    lengths_.longest = std::max(lengths_.longest, other.longest);
+    lengths_.longest_sequence = std::max(lengths_.longest_sequence, other.longest_sequence);
+    lengths_.buckets.insert(lengths_.buckets.end(), other.buckets.begin(), other.buckets.end());
+    std::ranges::sort(lengths_.buckets);
+    lengths_.buckets.erase(std::unique(lengths_.buckets.begin(), lengths_.buckets.end()), lengths_.buckets.end());
+  }
+  RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
+  state_.max_steps = total_steps_;
+  state_.num_train_epochs = config_.num_train_epochs;
+  state_.samples = data_.train.samples.size();
+  state_.settings = course_of(config_);
+  state_.numerics_class = machine_.numerics_class;
+  state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
+  state_.logging_steps = config_.logging_steps;
+  state_.eval_steps = config_.eval_steps;
+  state_.save_steps = config_.save_steps;
+  state_.train_batch_size = config_.per_device_train_batch_size;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::find_checkpoint() {
+  if (config_.resume_from_checkpoint.empty()) return absl::OkStatus();
+  std::filesystem::path folder = config_.resume_from_checkpoint;
+  if (config_.resume_from_checkpoint == "auto") {
+    const auto newest = newest_checkpoint(config_.output_dir);
+    if (!newest) {
+      early_notes_.push_back(fmt::format("{} holds no checkpoint: starting from the beginning", config_.output_dir));
+      return absl::OkStatus();
+    }
+    folder = *newest;
+  }
+  RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
+  if (state.samples != state_.samples) {
+    return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,
+                         config_.dataset, state_.samples);
+  }
+  for (const auto& [key, value] : state_.settings.items()) {
+    if (state.settings.contains(key) && state.settings[key] != value) {
+      return invalid_input("{}: the checkpoint was made with {}: {}, this run has {}", folder.string(), key,
+                           state.settings[key].dump(), value.dump());
+    }
+  }
+  if (state.numerics_class != state_.numerics_class) {
+    early_notes_.push_back(
+        fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
+                    state.numerics_class, state_.numerics_class));
+  }
+  state_.global_step = state.global_step;
+  state_.updates = state.updates;
+  state_.skipped_steps = state.skipped_steps;
+  state_.epoch = state.epoch;
+  state_.log_history = std::move(state.log_history);
+  state_.best = std::move(state.best);
+  losses_.remember(state_.log_history);
+  resumed_from_ = folder.string();
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::train
