@@ -119,6 +119,21 @@ TEST(Train, ShortRun_LeavesTheFilesOfARun) {
   EXPECT_EQ(step, 3);
 }
 
+TEST(Train, CommandToTry_IsOneThatAShellTakes) {
+  const Workspace workspace;
+  const std::string out = "it's out";
+  const Outcome outcome = workspace.run(train({"--max_steps=1", "--output_dir=" + out}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string says = "try it: rondo ";
+  const std::size_t begin = outcome.err.find(says);
+  ASSERT_NE(begin, std::string::npos) << outcome.err;
+  const std::size_t arguments = begin + says.size();
+  const std::string command = "cd " + workspace.path().string() + " && " + RONDO_PROGRAM + " " +
+                              outcome.err.substr(arguments, outcome.err.find('\n', arguments) - arguments) +
+                              " --max_new_tokens 1 --devices cpu >answer";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+}
+
 TEST(Train, ResolvedConfiguration_RepeatsTheRun) {
   const Workspace workspace;
   ASSERT_EQ(workspace.run(train({"--max_steps=2", "--lora_dropout=0.1"})).status, 0);

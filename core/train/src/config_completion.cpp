@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "config_keys.h"
+#include "config_text.h"
 #include "rondo/train/manual.h"
 
 namespace rondo::train {
@@ -33,12 +34,6 @@ std::string value_words(const Key& key) {
 /// Words that a verb takes without a flag.
 std::string bare_words(const VerbHelp& help) {
   return help.name == std::string("completion") ? "bash zsh fish" : std::string();
-}
-
-std::string single_quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 /// The keys that a verb's page shows, in words.
@@ -110,7 +105,7 @@ std::string zsh_script() {
       "  local -a verbs\n"
       "  verbs=(\n";
   for (const VerbHelp& help : config::verb_helps()) {
-    text += fmt::format("    {}\n", single_quoted(fmt::format("{}:{}", help.name, zsh_text(help.summary))));
+    text += fmt::format("    {}\n", config::shell_quoted(fmt::format("{}:{}", help.name, zsh_text(help.summary))));
   }
   text +=
       "    'help:the keys of a verb'\n"
@@ -129,12 +124,12 @@ std::string zsh_script() {
     for_keys(help, [&](const Key& key) {
       const std::string values = value_words(key);
       const std::string action = values.empty() ? "_files" : "(" + values + ")";
-      text +=
-          fmt::format("        {} \\\n",
-                      single_quoted(fmt::format("*--{}[{}]:{}:{}", key.name, zsh_text(key.help), key.name, action)));
+      text += fmt::format("        {} \\\n", config::shell_quoted(fmt::format("*--{}[{}]:{}:{}", key.name,
+                                                                              zsh_text(key.help), key.name, action)));
     });
     const std::string bare = bare_words(help);
-    text += fmt::format("        {} ;;\n", single_quoted(bare.empty() ? "*:file:_files" : "1:word:(" + bare + ")"));
+    text +=
+        fmt::format("        {} ;;\n", config::shell_quoted(bare.empty() ? "*:file:_files" : "1:word:(" + bare + ")"));
   }
   return text +
          "  esac\n"
@@ -153,8 +148,8 @@ std::string fish_script() {
       "  test (count (commandline -opc)) -eq 1\n"
       "end\n";
   for (const VerbHelp& help : config::verb_helps()) {
-    text +=
-        fmt::format("complete -c rondo -f -n __rondo_no_verb -a {} -d {}\n", help.name, single_quoted(help.summary));
+    text += fmt::format("complete -c rondo -f -n __rondo_no_verb -a {} -d {}\n", help.name,
+                        config::shell_quoted(help.summary));
   }
   text += "complete -c rondo -f -n __rondo_no_verb -a help -d 'the keys of a verb'\n";
   text += fmt::format("complete -c rondo -f -n '__rondo_verb help' -a '{}'\n", verb_words());
@@ -164,7 +159,7 @@ std::string fish_script() {
     if (!bare.empty()) text += fmt::format("{} -f -a '{}'\n", when, bare);
     for_keys(help, [&](const Key& key) {
       const std::string values = value_words(key);
-      text += fmt::format("{} -l {} -d {}{}\n", when, key.name, single_quoted(key.help),
+      text += fmt::format("{} -l {} -d {}{}\n", when, key.name, config::shell_quoted(key.help),
                           values.empty() ? std::string(" -r") : fmt::format(" -x -a '{}'", values));
     });
   }

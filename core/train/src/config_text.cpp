@@ -78,4 +78,16 @@ std::string yaml_quoted(const std::string& text) {
   return result + "\"";
 }
 
+std::string shell_quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,";
+  const bool plain = !text.empty() && text.find_first_not_of(kPlain) == std::string::npos;
+  return plain ? text : shell_quoted(text);
+}
+
 }  // namespace rondo::train::config

@@ -28,6 +28,12 @@ std::optional<std::vector<double>> numbers_of(std::string_view list);
 /// A YAML double-quoted scalar.
 std::string yaml_quoted(const std::string& text);
 
+/// In single quotes for a POSIX shell.
+std::string shell_quoted(const std::string& text);
+
+/// One word for a POSIX shell: quoted where it has to be.
+std::string shell_word(const std::string& text);
+
 /// What a YAML file must be before it is parsed: yaml-cpp takes some control characters for the end of the file and
 /// replaces what is no UTF-8, neither of which is let in. Errors: InvalidArgument naming file and line.
 absl::Status check_yaml_bytes(const std::string& path, const std::string& text);

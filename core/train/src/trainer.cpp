@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config_text.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
@@ -214,8 +215,8 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   RONDO_RETURN_IF_ERROR(sync_path(config_.output_dir));
   const bool lora = config_.finetuning_type == "lora";
   outcome.try_command = fmt::format("rondo generate --model_name_or_path {}{} --prompt \"...\"",
-                                    lora ? model_.folder.string() : config_.output_dir,
-                                    lora ? " --adapter_name_or_path " + config_.output_dir : "");
+                                    config::shell_word(lora ? model_.folder.string() : config_.output_dir),
+                                    lora ? " --adapter_name_or_path " + config::shell_word(config_.output_dir) : "");
   return outcome;
 }
 
