@@ -180,10 +180,10 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
       }
       if (!missing.empty() || !is_complete(known, member.device->caps(), programs.dtype())) {
         measures = true;
-        tell(fmt::format("{}: its speeds on this model's shapes were measured first; later runs know them",
-                         member.device->caps().name));
         const auto measured = measure(member, known, programs.dtype(), std::move(missing), *machine.threads);
         if (measured.ok()) {
+          tell(fmt::format("{}: its speeds on this model's shapes were measured first; later runs know them",
+                           member.device->caps().name));
           store.put(key, *measured);
           for (const auto& [what, rate] : *measured) speeds[what] = {rate, 0, 1, 0};
         }

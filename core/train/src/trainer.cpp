@@ -9,7 +9,6 @@
 #include "rondo/data/describe.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/schedule/programs.h"
-#include "rondo/schedule/shape.h"
 #include "rondo/train/weights.h"
 #include "watcher.h"
 
@@ -56,7 +55,7 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 absl::Status Trainer::plan() {
   const auto tell = [this](const std::string& note) { early_notes_.push_back(note); };
   if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
-  RONDO_RETURN_IF_ERROR(count_scratch(lengths_));
+  RONDO_RETURN_IF_ERROR(count_scratch());
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
 }
@@ -64,7 +63,7 @@ absl::Status Trainer::plan() {
 /// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
 /// alone: the plan leaves room for it. Looked up on a device of its own, since what the pool's will take depends on the
 /// layers that the plan gives them.
-absl::Status Trainer::count_scratch(const Loader::Lengths& lengths) {
+absl::Status Trainer::count_scratch() {
   if (machine_.phantom) return absl::OkStatus();
   const partition::MemoryTable before = host_account();
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine_.threads));
@@ -74,7 +73,7 @@ absl::Status Trainer::count_scratch(const Loader::Lengths& lengths) {
   });
   if (computing == 0) return absl::OkStatus();
   RONDO_RETURN_IF_ERROR(
-      schedule::try_programs(*pool.front().device, *model_.architecture, lengths.longest, lengths.longest_sequence));
+      schedule::try_programs(*pool.front().device, *model_.architecture, lengths_.longest, lengths_.longest_sequence));
   for (const auto& [purpose, bytes] : host_account()) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
     const Bytes had = entry == before.end() ? 0 : entry->second;

@@ -32,7 +32,7 @@ class Trainer {
  private:
   absl::Status open();
   absl::Status check_vocabulary() const;
-  absl::Status count_scratch(const Loader::Lengths& lengths);
+  absl::Status count_scratch();
   /// Host memory that is given away now, by purpose; none that stands for a device's.
   partition::MemoryTable host_account() const;
   absl::Status lay_out_steps();
