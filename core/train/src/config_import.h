@@ -16,7 +16,7 @@ namespace rondo::train::config {
 
 class Import {
  public:
-  Import(YAML::Node root, std::string path) : root_(std::move(root)), path_(std::move(path)) {}
+  Import(const YAML::Node& root, std::string path) : root_(root), path_(std::move(path)) {}
 
   /// The value of one of their keys; undefined when it is not given.
   YAML::Node given(const std::string& theirs) const;
