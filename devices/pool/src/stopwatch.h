@@ -29,7 +29,8 @@ class Stopwatch {
   static absl::StatusOr<Stopwatch> make(Device& device) {
     RONDO_ASSIGN_OR_RETURN(std::unique_ptr<Timeline> timeline, device.timeline());
     Stopwatch watch(device, std::move(timeline));
-    RONDO_RETURN_IF_ERROR(watch.find_overhead());
+    RONDO_ASSIGN_OR_RETURN(watch.errand_, device.allocate(64, MemoryKind::kDevice));
+    RONDO_RETURN_IF_ERROR(watch.find_overhead({16, 50e-3, true}));
     return watch;
   }
 
@@ -54,10 +55,12 @@ class Stopwatch {
       bindings.scratch = scratch.view();
       RONDO_RETURN_IF_ERROR(finish(clear(scratch.view())));
     }
-    RONDO_ASSIGN_OR_RETURN(
-        std::vector<double> taken,
-        times([&](Point done) { device_->queue(QueueRole::kCompute).run(*program, bindings, {}, done, {"measure"}); },
-              tries));
+    const auto run = [&](Point done) {
+      device_->queue(QueueRole::kCompute).run(*program, bindings, {}, done, {"measure"});
+    };
+    // Errands beside the runs: an overhead that was seen while the machine was busier than now would leave too little.
+    const auto before_each = [this] { return find_overhead({1, 0, false}); };
+    RONDO_ASSIGN_OR_RETURN(std::vector<double> taken, times(run, tries, before_each));
     for (double& each : taken) each = std::max(each - overhead_, kLeastShare * each);
     return taken;
   }
@@ -73,14 +76,10 @@ class Stopwatch {
 
   Stopwatch(Device& device, std::unique_ptr<Timeline> timeline) : device_(&device), timeline_(std::move(timeline)) {}
 
-  /// By the quickest of some errands that are next to nothing.
-  absl::Status find_overhead() {
-    constexpr Bytes kNext = 64;
-    constexpr int kMost = 16;
-    constexpr double kSeconds = 50e-3;  // where the host is busy, a few of them wait for it
-    RONDO_ASSIGN_OR_RETURN(const Buffer buffer, device_->allocate(kNext, MemoryKind::kDevice));
-    RONDO_ASSIGN_OR_RETURN(const std::vector<double> taken, times(clear(buffer.view()), {kMost, kSeconds, true}));
-    overhead_ = *std::ranges::min_element(taken);
+  /// By the quickest errand so far that is next to nothing.
+  absl::Status find_overhead(const Tries& tries) {
+    RONDO_ASSIGN_OR_RETURN(const std::vector<double> taken, times(clear(errand_.view()), tries));
+    overhead_ = std::min(overhead_, *std::ranges::min_element(taken));
     return absl::OkStatus();
   }
 
@@ -105,13 +104,16 @@ class Stopwatch {
     return finish([&](Point done) { device_->queue(QueueRole::kUp).copy(home.view(), to, {}, done, {"measure"}); });
   }
 
-  template <typename Enqueue>
-  absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries) {
+  static absl::Status nothing() { return absl::OkStatus(); }
+
+  template <typename Enqueue, typename BeforeEach = absl::Status (*)()>
+  absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries, BeforeEach before_each = nothing) {
     const Clock::time_point first = Clock::now();
     if (tries.warm) RONDO_RETURN_IF_ERROR(finish(enqueue));
     std::vector<double> taken;
     for (int i = 0; i < tries.most; ++i) {
       if (i >= 1 && seconds_since(first) > tries.seconds) break;
+      RONDO_RETURN_IF_ERROR(before_each());
       const Clock::time_point begin = Clock::now();
       RONDO_RETURN_IF_ERROR(finish(enqueue));
       taken.push_back(std::max(seconds_since(begin), 1e-9));
@@ -122,7 +124,8 @@ class Stopwatch {
   Device* device_;
   std::unique_ptr<Timeline> timeline_;
   std::uint64_t value_ = 0;
-  double overhead_ = 0;  // seconds
+  Buffer errand_;
+  double overhead_ = 1;  // seconds; more than any errand takes
 };
 
 }  // namespace rondo::devices

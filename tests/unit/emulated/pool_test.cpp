@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 namespace rondo::devices {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -114,20 +118,25 @@ TEST_F(Pool, MeasuredCpu_HasEverySpeedAndFreesItsMemory) {
 TEST_F(Pool, MeasuredTimedCard_ShowsItsProfile) {
   const auto pool = open("timed:rtx3060");
   ASSERT_EQ(pool.size(), 1U);
-  const auto measured = measure_device(*pool[0].device);
-  ASSERT_TRUE(measured.ok()) << measured.status();
   const DeviceProfile& truth = pool[0].profile;
-  // Nothing is ever faster than the card, but for its jitter; how much slower depends on how soon the host wakes up.
-  const auto expect_speed = [](double found, double described, double allowed) {
-    EXPECT_LE(found, allowed * described);
-    EXPECT_GE(found, 0.1 * described);
-  };
-  expect_speed(measured->flops.at(DType::kFloat32), truth.speed(DType::kFloat32), 1.03);
-  expect_speed(measured->memory_bandwidth, truth.memory_bandwidth, 1.03);
-  expect_speed(measured->link_up, truth.link_up, 1.15);
-  expect_speed(measured->link_down, truth.link_down, 1.15);
-  EXPECT_GE(measured->link_latency_seconds, truth.link_latency_seconds);
-  EXPECT_LT(measured->link_latency_seconds, 5e-3);
+  // Nothing is ever faster than the card, but for its jitter; how much slower depends on how soon the host wakes up, so
+  // that a busy one needs several attempts.
+  std::array<bool, 5> shown = {};
+  for (int attempt = 0; attempt < 50 && !std::ranges::all_of(shown, std::identity()); ++attempt) {
+    const auto measured = measure_device(*pool[0].device);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    const auto look = [&shown](std::size_t which, double found, double described, double allowed) {
+      EXPECT_LE(found, allowed * described) << which;
+      shown[which] = shown[which] || found >= 0.1 * described;
+    };
+    look(0, measured->flops.at(DType::kFloat32), truth.speed(DType::kFloat32), 1.03);
+    look(1, measured->memory_bandwidth, truth.memory_bandwidth, 1.03);
+    look(2, measured->link_up, truth.link_up, 1.15);
+    look(3, measured->link_down, truth.link_down, 1.15);
+    EXPECT_GE(measured->link_latency_seconds, truth.link_latency_seconds);
+    shown[4] = shown[4] || measured->link_latency_seconds < 5e-3;
+  }
+  EXPECT_THAT(shown, Each(true));
 }
 
 }  // namespace
