@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "patience.h"
@@ -124,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 /// What computing with the processor takes beside the device's memory counts: 2.6 MiB with AVX2 and two threads, so
-/// that a limit which only the rest would keep is refused.
+/// that a limit which only the rest would keep is refused. `plan` says the same without a run.
 TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory, some 90 MiB, differs by more than the margin";
   const Workspace workspace;
@@ -134,14 +135,15 @@ TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   std::string text;
   while (text.size() < 1500) text += "the river runs down to the sea ";
   workspace.write("long.jsonl", R"({"text":")" + text + "\"}\n");
-  const auto run = [&](const Words& more) {
-    Words words = {"train",       "--model=wide",     "--dataset=long.jsonl", "--devices=cpu",
-                   "--threads=2", "--cutoff_len=512", "--output_dir=out",     "--finetuning_type=lora",
-                   "--dry_run"};
-    words.insert(words.end(), more.begin(), more.end());
+  const auto run = [&](Words words, const std::string& last) {
+    const Words of_the_run = {"--model=wide", "--dataset=long.jsonl", "--devices=cpu",
+                              "--threads=2",  "--cutoff_len=512",     "--finetuning_type=lora"};
+    words.insert(words.end(), of_the_run.begin(), of_the_run.end());
+    words.push_back(last);
     return workspace.run(words);
   };
-  const Outcome free = run({});
+  const auto train = [&](const std::string& limit) { return run({"train", "--output_dir=out", "--dry_run"}, limit); };
+  const Outcome free = train("--seed=42");
   ASSERT_EQ(free.status, 0) << free.err;
   const std::size_t row = free.err.find("\n  host ");  // "  host ...  18.93 MiB"
   ASSERT_NE(row, std::string::npos) << free.err;
@@ -149,11 +151,14 @@ TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   ASSERT_EQ(unit, free.err.find('\n', row + 1) - 4) << free.err;
   const double announced = std::stod(free.err.substr(free.err.rfind(' ', unit - 1))) * 1048576;
   const auto limit = [](double bytes) { return "--host_memory_limit=" + std::to_string(std::llround(bytes)); };
-  const Outcome tight = run({limit(announced - 1.3 * 1048576)});
+  const Outcome tight = train(limit(announced - 1.3 * 1048576));
   EXPECT_NE(tight.status, 0);
   EXPECT_THAT(tight.err, testing::HasSubstr("error: host memory: the plan needs"));
-  const Outcome enough = run({limit(announced + 1.3 * 1048576)});
+  const Outcome enough = train(limit(announced + 1.3 * 1048576));
   EXPECT_EQ(enough.status, 0) << enough.err;
+
+  const double planned = json_of(run({"plan"}, "--json")).at("host_peak_bytes").get<double>();
+  EXPECT_NEAR(planned, announced, 1.3 * 1048576);
 }
 
 }  // namespace

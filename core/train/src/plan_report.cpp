@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibration.h"
+#include "host_account.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/calibration_store.h"
@@ -81,6 +82,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
+  Bytes text_and_data = 0;
   PlanView view;
   if (!config.dataset.empty() && open.folder.empty()) {
     view.notes.push_back(dataset_not_read(config));
@@ -89,9 +91,11 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, open.documents, text));
     Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
+    text_and_data = own_memory();
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();
   calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
+  RONDO_RETURN_IF_ERROR(count_host_taken(*open.architecture, lengths, text_and_data, machine));
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
   view.json = plan_document(run);

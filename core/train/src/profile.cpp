@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "calibration.h"
+#include "host_account.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
 #include "rondo/schedule/trace.h"
@@ -67,6 +68,7 @@ class Profiler {
   absl::Status open() {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
     RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
+    Bytes text_and_data = 0;
     if (config_.dataset.empty()) {
       data_.train = assumed_data(config_);
     } else {
@@ -74,6 +76,7 @@ class Profiler {
         return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
       RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, text));
+      text_and_data = own_memory();
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
     loader_.emplace(data_.train, loader_options(config_));
@@ -81,6 +84,7 @@ class Profiler {
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);
     calibrate(*model_.architecture, lengths, machine_, speeds_, [this](const auto& note) { notes_.push_back(note); });
+    RONDO_RETURN_IF_ERROR(count_host_taken(*model_.architecture, lengths, text_and_data, machine_));
     RONDO_ASSIGN_OR_RETURN(run_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
     programs_.emplace(*model_.architecture, run_, machine_);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));

@@ -9,6 +9,7 @@
 
 #include "calibration.h"
 #include "config_sweep.h"
+#include "host_account.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
 #include "rondo/train/run.h"
@@ -29,6 +30,7 @@ class PlanSweep {
     if (config.dataset.empty() || !reads_data()) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config, model_.documents, text));
+    text_and_data_ = own_memory();
     return absl::OkStatus();
   }
 
@@ -40,7 +42,7 @@ class PlanSweep {
     devices::CalibrationStore store = devices::CalibrationStore::of_user();
     calibrate(*model_.architecture, lengths(config), *machine_, store,
               [&](const std::string& note) { notes.push_back(note); });
-    return absl::OkStatus();
+    return count_host_taken(*model_.architecture, lengths(config), text_and_data_, *machine_);
   }
 
   absl::StatusOr<Json> point(const Config& config) const {
@@ -63,6 +65,7 @@ class PlanSweep {
 
   OpenModel model_;
   std::optional<RunData> data_;
+  Bytes text_and_data_ = 0;
   std::optional<Machine> machine_;
 };
 

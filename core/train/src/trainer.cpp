@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "config_text.h"
+#include "host_account.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
 #include "rondo/devices/host_memory.h"
-#include "rondo/schedule/programs.h"
 #include "rondo/train/weights.h"
 #include "watcher.h"
 
@@ -55,43 +55,9 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 absl::Status Trainer::plan() {
   const auto tell = [this](const std::string& note) { early_notes_.push_back(note); };
   if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
-  RONDO_RETURN_IF_ERROR(count_scratch());
+  RONDO_RETURN_IF_ERROR(count_host_taken(*model_.architecture, lengths_, text_and_data_, machine_));
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
-}
-
-/// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
-/// alone: the plan leaves room for it. Looked up on a device of its own, since what the pool's will take depends on the
-/// layers that the plan gives them.
-absl::Status Trainer::count_scratch() {
-  if (machine_.phantom) return absl::OkStatus();
-  const partition::MemoryTable before = host_account();
-  RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine_.threads));
-  const std::string& kernels = pool.front().device->caps().numerics_class;
-  const auto computing = std::ranges::count_if(machine_.pool, [&kernels](const devices::PoolMember& member) {
-    return member.device->caps().does_arithmetic && member.device->caps().numerics_class == kernels;
-  });
-  if (computing == 0) return absl::OkStatus();
-  RONDO_RETURN_IF_ERROR(
-      schedule::try_programs(*pool.front().device, *model_.architecture, lengths_.longest, lengths_.longest_sequence));
-  for (const auto& [purpose, bytes] : host_account()) {
-    const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
-    const Bytes had = entry == before.end() ? 0 : entry->second;
-    if (bytes <= had) continue;
-    machine_.shape.host_taken.emplace_back(purpose, (bytes - had) * static_cast<Bytes>(computing));
-  }
-  return absl::OkStatus();
-}
-
-partition::MemoryTable Trainer::host_account() const {
-  partition::MemoryTable table;
-  for (const auto& [purpose, use] : devices::host_memory_account()) {
-    const bool of_device = std::ranges::any_of(machine_.pool, [&name = purpose](const devices::PoolMember& member) {
-      return member.device->caps().name == name;
-    });
-    if (!purpose.empty() && !of_device && use.now > 0) table.emplace_back(purpose, use.now);
-  }
-  return table;
 }
 
 absl::Status Trainer::start() {

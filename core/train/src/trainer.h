@@ -32,9 +32,6 @@ class Trainer {
  private:
   absl::Status open();
   absl::Status check_vocabulary() const;
-  absl::Status count_scratch();
-  /// Host memory that is given away now, by purpose; none that stands for a device's.
-  partition::MemoryTable host_account() const;
   absl::Status lay_out_steps();
   absl::Status find_checkpoint();
   absl::Status plan();
@@ -83,6 +80,7 @@ class Trainer {
   RateSchedule rate_;
   SpeedOfLight light_{0};
   double first_peak_ = 0;  // before any step
+  Bytes text_and_data_ = 0;
   devices::CalibrationStore speeds_ = devices::CalibrationStore::of_user();
   std::optional<ProgramWatch> programs_;
   TrainerState state_;

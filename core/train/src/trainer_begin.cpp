@@ -2,22 +2,13 @@
 // refused without computing anything is refused here.
 #include <algorithm>
 
+#include "host_account.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
 #include "trainer.h"
 
 namespace rondo::train {
 namespace {
-
-/// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
-/// MiB.
-constexpr Bytes kThreadsAndCaches = 8_MiB;
-
-/// What the process holds beside its program.
-Bytes own_memory() {
-  const Bytes all = devices::process_memory().now;
-  return all - std::min(all, devices::program_memory());
-}
 
 /// What the course of a run depends on: a resumed run must have the same.
 nlohmann::ordered_json course_of(const Config& config) {
@@ -72,12 +63,9 @@ absl::Status Trainer::open() {
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
-  if (!machine_.phantom) {
-    // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
-    const Bytes now = own_memory();
-    const Bytes text_and_data = std::min(opened, measured) + now - std::min(now, measured);
-    machine_.shape.host_taken = {{"tokenizer and data", text_and_data}, {"threads and caches", kThreadsAndCaches}};
-  }
+  // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
+  const Bytes now = own_memory();
+  text_and_data_ = std::min(opened, measured) + now - std::min(now, measured);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "host_account.h"
 #include "rondo/data/describe.h"
 #include "rondo/devices/host_memory.h"
 #include "trainer.h"
@@ -132,7 +133,7 @@ RunSummary Trainer::summary() {
       summary.memory.emplace_back(device.name, device.memory);
     }
   }
-  partition::MemoryTable host = host_account();
+  partition::MemoryTable host = host_account(machine_);
   for (const auto& taken : machine_.shape.host_taken) {
     const bool is_there = std::ranges::any_of(host, [&taken](const auto& entry) { return entry.first == taken.first; });
     if (!is_there) host.push_back(taken);

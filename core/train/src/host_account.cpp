@@ -1,0 +1,64 @@
+#include "host_account.h"
+
+#include <algorithm>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/host_memory.h"
+#include "rondo/schedule/programs.h"
+
+namespace rondo::train {
+namespace {
+
+/// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
+/// MiB.
+constexpr Bytes kThreadsAndCaches = 8_MiB;
+
+/// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
+/// alone. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan gives
+/// them.
+absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine) {
+  const partition::MemoryTable before = host_account(machine);
+  RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
+  const std::string& kernels = pool.front().device->caps().numerics_class;
+  const auto computing = std::ranges::count_if(machine.pool, [&kernels](const devices::PoolMember& member) {
+    return member.device->caps().does_arithmetic && member.device->caps().numerics_class == kernels;
+  });
+  if (computing == 0) return absl::OkStatus();
+  RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
+  for (const auto& [purpose, bytes] : host_account(machine)) {
+    const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
+    const Bytes had = entry == before.end() ? 0 : entry->second;
+    if (bytes <= had) continue;
+    machine.shape.host_taken.emplace_back(purpose, (bytes - had) * static_cast<Bytes>(computing));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Bytes own_memory() {
+  const Bytes all = devices::process_memory().now;
+  return all - std::min(all, devices::program_memory());
+}
+
+partition::MemoryTable host_account(const Machine& machine) {
+  partition::MemoryTable table;
+  for (const auto& [purpose, use] : devices::host_memory_account()) {
+    const bool of_device = std::ranges::any_of(machine.pool, [&name = purpose](const devices::PoolMember& member) {
+      return member.device->caps().name == name;
+    });
+    if (!purpose.empty() && !of_device && use.now > 0) table.emplace_back(purpose, use.now);
+  }
+  return table;
+}
+
+absl::Status count_host_taken(const model::Architecture& model, const Loader::Lengths& lengths, Bytes text_and_data,
+                              Machine& machine) {
+  if (machine.phantom) return absl::OkStatus();
+  machine.shape.host_taken.clear();
+  if (text_and_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", text_and_data);
+  machine.shape.host_taken.emplace_back("threads and caches", kThreadsAndCaches);
+  return count_scratch(model, lengths, machine);
+}
+
+}  // namespace rondo::train

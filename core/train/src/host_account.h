@@ -1,0 +1,24 @@
+// What a run holds of main memory whatever its plan: the plan leaves room for it.
+#pragma once
+
+#include "absl/status/status.h"
+#include "rondo/base/units.h"
+#include "rondo/model/architecture.h"
+#include "rondo/partition/shape.h"
+#include "rondo/train/session.h"
+
+namespace rondo::train {
+
+/// Resident memory of the process now, less the program itself.
+Bytes own_memory();
+
+/// What the host's account holds now that is no device's of `machine`, by purpose.
+partition::MemoryTable host_account(const Machine& machine);
+
+/// Enters into `machine` what is taken beside what the planner counts: `text_and_data`, threads and caches, and what
+/// computing with the processor takes in microbatches of `lengths`. Nothing on pools that do no arithmetic. Errors: a
+/// program that cannot be compiled.
+absl::Status count_host_taken(const model::Architecture& model, const Loader::Lengths& lengths, Bytes text_and_data,
+                              Machine& machine);
+
+}  // namespace rondo::train
