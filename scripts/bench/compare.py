@@ -39,7 +39,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=5, help="timed steps of a run")
     parser.add_argument("--warmup", type=int, default=2, help="steps before them")
     parser.add_argument("--peer-dtype", choices=["auto", "bf16", "fp32"], default="auto")
-    parser.add_argument("--json", help="file for everything that was measured")
+    parser.add_argument("--json", help="file for everything that was measured, written anew after each run")
     arguments = parser.parse_args()
     if min(arguments.pairs, arguments.steps) < 1:
         parser.error("--pairs and --steps must be at least 1")
@@ -111,9 +111,16 @@ def measured_peak(arguments):
     return json.loads(out)["devices"][0]
 
 
-def measure(arguments, dtype):
-    """runs[method][side]: results of the pairs, in order."""
+def measure(arguments, dtype, save):
+    """runs[method][side]: results of the pairs, in order. save(runs) after each: a bf16 peer may take an hour."""
     runs = {}
+
+    def note(sides, result):
+        sides.setdefault(result["side"], []).append(result)
+        print(f"  {result['side']}: {result['step_seconds']:.2f} s a step, {result['peak_rss_bytes'] / 2**30:.2f} GiB",
+              file=sys.stderr)
+        save(runs)
+
     with tempfile.TemporaryDirectory(prefix="rondo-bench.") as name:
         folder = Path(name)
         write_texts(folder / "texts.jsonl", arguments)
@@ -122,10 +129,9 @@ def measure(arguments, dtype):
             for pair in range(arguments.pairs):
                 load = os.getloadavg()[0]
                 print(f"{method}: pair {pair + 1} of {arguments.pairs}, load {load:.1f}", file=sys.stderr)
-                result = run_rondo(arguments, method, folder / "texts.jsonl", folder)
-                sides.setdefault("rondo", []).append(dict(result, load_before=load))
+                note(sides, dict(run_rondo(arguments, method, folder / "texts.jsonl", folder), load_before=load))
                 for peer in filter(None, arguments.peers.split(",")):
-                    sides.setdefault(peer, []).append(run_peer(arguments, method, peer, dtype))
+                    note(sides, run_peer(arguments, method, peer, dtype))
     return runs
 
 
@@ -151,12 +157,15 @@ def main():
     arguments = parse_arguments()
     dtype = peer_dtype(arguments)
     device = measured_peak(arguments)
-    runs = measure(arguments, dtype)
-    print_table(arguments, runs, device, dtype)
-    if arguments.json:
+
+    def save(runs):
+        if not arguments.json:
+            return
         document = dict(device=device, peer_dtype=dtype, batch=arguments.batch, length=arguments.length,
                         threads=arguments.threads, runs=runs)
         Path(arguments.json).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    print_table(arguments, measure(arguments, dtype, save), device, dtype)
 
 
 if __name__ == "__main__":
