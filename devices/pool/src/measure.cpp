@@ -13,7 +13,6 @@
 namespace rondo::devices {
 namespace {
 
-// Of tries, the first not counted.
 constexpr Tries kBest{5, 0.3};
 
 /// [T, N] = [T, K] [N, K]^T, large enough for any card to be busy with and small enough for a slow CPU.

@@ -80,8 +80,7 @@ OpList fitting(const OpProbe& probe, const DeviceProfile& expected, double share
 }
 
 /// Seconds; nothing when it cannot be run. `watch`: made on the first call, and again when a run has failed.
-std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, const OpList& list, double estimate,
-                              double share) {
+std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, const OpList& list, double share) {
   Bytes bytes = 0;
   for (const TensorDesc& tensor : list.tensors) bytes += tensor.bytes();
   if (bytes > device.caps().memory_bytes / 4) return std::nullopt;
@@ -90,9 +89,7 @@ std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, c
     if (!made.ok()) return std::nullopt;
     watch.emplace(*std::move(made));
   }
-  // What takes most of its share runs once.
-  const Tries tries{kMostTries, share, estimate < share / 2};
-  auto times = watch->time_program(list, tries, [&](const TensorDesc& tensor, std::byte* memory) {
+  auto times = watch->time_program(list, {kMostTries, share}, [&](const TensorDesc& tensor, std::byte* memory) {
     fill_batch(tensor, list.tokens, list.sequence_length, memory);
   });
   if (!times.ok()) {
@@ -152,7 +149,7 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
     if (work <= 0) continue;
     const double estimate = roofline(cost, expected, probe.shape().dtype);
     std::optional<double> taken;
-    if (estimate <= left) taken = time_of(device, watch, list, estimate, share);
+    if (estimate <= left) taken = time_of(device, watch, list, share);
     MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};
     measured.push_back(op);
     const OpShape shape = shape_of(list, list.ops[0], list.sequence_length);

@@ -14,11 +14,10 @@
 
 namespace rondo::devices {
 
-/// How often something is run: `most` times, fewer when that takes longer than `seconds`, but at least once.
+/// How often something is timed: `most` times, fewer when that takes longer than `seconds`, but at least once.
 struct Tries {
   int most = 1;
   double seconds = 0;
-  bool warm = true;  // one run before them is not counted: it fetches pages and code
 };
 
 class Stopwatch {
@@ -28,14 +27,12 @@ class Stopwatch {
 
   static absl::StatusOr<Stopwatch> make(Device& device) {
     RONDO_ASSIGN_OR_RETURN(std::unique_ptr<Timeline> timeline, device.timeline());
-    Stopwatch watch(device, std::move(timeline));
-    RONDO_ASSIGN_OR_RETURN(watch.errand_, device.allocate(64, MemoryKind::kDevice));
-    RONDO_RETURN_IF_ERROR(watch.find_overhead({16, 50e-3, true}));
-    return watch;
+    return Stopwatch(device, std::move(timeline));
   }
 
-  /// Seconds of each run of a program with every tensor bound to fresh memory, zeroed but for what `fill` writes. What
-  /// it takes to hand a program over and to hear of its end is not counted: in a step it happens beside other work.
+  /// Seconds of a run of a program, with every tensor bound to fresh memory, zeroed but for what `fill` writes. Short
+  /// ones run in a row: what it takes to hand a program over and to hear of its end happens beside other work in a
+  /// step.
   absl::StatusOr<std::vector<double>> time_program(const OpList& list, const Tries& tries, const Fill& fill = {}) {
     RONDO_RETURN_IF_ERROR(validate(list));
     const ArenaLayout layout = plan_arena(list);
@@ -58,30 +55,21 @@ class Stopwatch {
     const auto run = [&](Point done) {
       device_->queue(QueueRole::kCompute).run(*program, bindings, {}, done, {"measure"});
     };
-    // Errands beside the runs: an overhead that was seen while the machine was busier than now would leave too little.
-    const auto before_each = [this] { return find_overhead({1, 0, false}); };
-    RONDO_ASSIGN_OR_RETURN(std::vector<double> taken, times(run, tries, before_each));
-    for (double& each : taken) each = std::max(each - overhead_, kLeastShare * each);
-    return taken;
+    return times(run, tries, kMostInARow);
   }
 
+  /// Seconds of a copy, each by itself: with its latency.
   absl::StatusOr<std::vector<double>> time_copy(QueueRole role, BufferView from, BufferView to, const Tries& tries) {
-    return times([&](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); }, tries);
+    return times([&](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); }, tries, 1);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kPatience{60};
-  static constexpr double kLeastShare = 0.1;  // of a program's time that is its own
+  static constexpr double kRowSeconds = 2e-3;
+  static constexpr int kMostInARow = 256;
 
   Stopwatch(Device& device, std::unique_ptr<Timeline> timeline) : device_(&device), timeline_(std::move(timeline)) {}
-
-  /// By the quickest errand so far that is next to nothing.
-  absl::Status find_overhead(const Tries& tries) {
-    RONDO_ASSIGN_OR_RETURN(const std::vector<double> taken, times(clear(errand_.view()), tries));
-    overhead_ = std::min(overhead_, *std::ranges::min_element(taken));
-    return absl::OkStatus();
-  }
 
   std::function<void(Point)> clear(BufferView view) {
     return [this, view](Point done) { device_->queue(QueueRole::kCompute).clear(view, {}, done, {"measure"}); };
@@ -104,19 +92,30 @@ class Stopwatch {
     return finish([&](Point done) { device_->queue(QueueRole::kUp).copy(home.view(), to, {}, done, {"measure"}); });
   }
 
-  static absl::Status nothing() { return absl::OkStatus(); }
+  /// Seconds of one of `runs` that follow one another.
+  template <typename Enqueue>
+  absl::StatusOr<double> time_row(Enqueue enqueue, int runs) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 1; i < runs; ++i) enqueue(Point{timeline_.get(), ++value_});
+    RONDO_RETURN_IF_ERROR(finish(enqueue));
+    return std::max(seconds_since(begin), 1e-9) / runs;
+  }
 
-  template <typename Enqueue, typename BeforeEach = absl::Status (*)()>
-  absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries, BeforeEach before_each = nothing) {
+  template <typename Enqueue>
+  absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries, int most_in_a_row) {
     const Clock::time_point first = Clock::now();
-    if (tries.warm) RONDO_RETURN_IF_ERROR(finish(enqueue));
-    std::vector<double> taken;
-    for (int i = 0; i < tries.most; ++i) {
-      if (i >= 1 && seconds_since(first) > tries.seconds) break;
-      RONDO_RETURN_IF_ERROR(before_each());
-      const Clock::time_point begin = Clock::now();
-      RONDO_RETURN_IF_ERROR(finish(enqueue));
-      taken.push_back(std::max(seconds_since(begin), 1e-9));
+    RONDO_ASSIGN_OR_RETURN(double each, time_row(enqueue, 1));
+    // It counts only where no other has time: it fetches pages and code.
+    std::vector<double> taken = {each};
+    int runs = 1;
+    bool counts = false;
+    while (static_cast<int>(taken.size()) < tries.most && seconds_since(first) + runs * each <= tries.seconds) {
+      RONDO_ASSIGN_OR_RETURN(each, time_row(enqueue, runs));
+      const double row = runs * each;
+      if (!counts) taken.clear();
+      taken.push_back(each);
+      counts = row >= kRowSeconds || runs >= most_in_a_row;
+      if (!counts) runs = std::min(most_in_a_row, runs * std::clamp(static_cast<int>(2 * kRowSeconds / row), 2, 16));
     }
     return taken;
   }
@@ -124,8 +123,6 @@ class Stopwatch {
   Device* device_;
   std::unique_ptr<Timeline> timeline_;
   std::uint64_t value_ = 0;
-  Buffer errand_;
-  double overhead_ = 1;  // seconds; more than any errand takes
 };
 
 }  // namespace rondo::devices

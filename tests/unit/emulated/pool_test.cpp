@@ -127,7 +127,7 @@ TEST_F(Pool, MeasuredTimedCard_ShowsItsProfile) {
     ASSERT_TRUE(measured.ok()) << measured.status();
     const auto look = [&shown](std::size_t which, double found, double described, double allowed) {
       EXPECT_LE(found, allowed * described) << which;
-      shown[which] = shown[which] || found >= 0.1 * described;
+      shown[which] = shown[which] || found >= 0.5 * described;
     };
     look(0, measured->flops.at(DType::kFloat32), truth.speed(DType::kFloat32), 1.03);
     look(1, measured->memory_bandwidth, truth.memory_bandwidth, 1.03);
