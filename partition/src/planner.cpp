@@ -28,12 +28,12 @@ constexpr std::size_t kLimits = 40;  // times of a slot tried for one set of dev
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
-constexpr std::size_t kMostSets = 256;         // of devices, tried one by one
-constexpr std::size_t kImproved = 3;           // candidates of a set and a Keep that are improved and simulated
-constexpr std::size_t kTrials = 8000;          // changes tried on each of them
-constexpr double kMostPlans = 6e5;             // that are all looked at
-constexpr std::size_t kMostSimulated = 10000;  // of them
-constexpr double kSame = 1e-6;                 // share by which step times differ if at all
+constexpr std::size_t kMostSets = 256;     // of devices, tried one by one
+constexpr std::size_t kImproved = 3;       // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kTrials = 8000;      // changes tried on each of them
+constexpr double kMostPlans = 6e5;         // that are all looked at
+constexpr std::size_t kMostInVain = 1000;  // of them simulated one after another, none better than the best
+constexpr double kSame = 1e-6;             // share by which step times differ if at all
 constexpr std::uint32_t kRoundCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::size_t kQuickRoundCounts = 6;  // the later ones only where host memory asks for them
 
@@ -178,11 +178,13 @@ class Planner {
       alike_as.push_back(like ? order[i - 1] : order[i]);
     }
     const auto best_step = [&] { return best_ ? best_->predicted.step_seconds : kNever; };
-    std::size_t simulated = 0;
+    std::size_t in_vain = 0;
     const auto take = [&](const std::vector<Slot>& slots) {
+      const double before = best_step();
       consider(slots, rounds_of(work_, work_.microbatches), keep);
+      in_vain = best_step() < before ? 0 : in_vain + 1;
       // Beyond this the bound says too little and the search ends as if nothing could be better.
-      return ++simulated < kMostSimulated ? best_step() : 0.0;
+      return in_vain < kMostInVain ? best_step() : 0.0;
     };
     every_plan(times, order, alike_as, work_.microbatches, lower_bound_, take, best_step());
   }
