@@ -280,7 +280,13 @@ Worker* Crew::worker_at(std::size_t i) const {
 
 absl::Status Crew::take_over(const Loss& loss) {
   for (Worker* worker : workers()) {
-    if (worker->assignment().device == loss.device) worker->wait_until_still();
+    if (worker->assignment().device != loss.device) continue;
+    // What a queue has begun to copy is still read: once the step is done, the optimizer writes there.
+    if (loss.hung) {
+      worker->wait_until_still();
+    } else {
+      worker->wait_until_unused();
+    }
   }
   {
     const MutexLock lock(mutex_);

@@ -267,15 +267,23 @@ void Worker::wait_until_still() {
   while (threads_running_ > threads_in_device_) changed_.wait(mutex_);
 }
 
-Worker::Ending Worker::end(bool hung) {
-  {
-    const MutexLock lock(mutex_);
-    const auto deadline = end_of_patience();
-    while (threads_running_ > (hung ? threads_in_device_ : 0)) {
-      if (!changed_.wait_until(mutex_, deadline)) break;
-    }
-    if (threads_running_ > 0) return Ending::kThreadsInside;
+void Worker::wait_until_unused() {
+  if (!threads_have_left(false)) return;
+  if (engine_ != nullptr) engine_->join();
+  queues_are_empty();
+}
+
+bool Worker::threads_have_left(bool hung) {
+  const MutexLock lock(mutex_);
+  const auto deadline = end_of_patience();
+  while (threads_running_ > (hung ? threads_in_device_ : 0)) {
+    if (!changed_.wait_until(mutex_, deadline)) break;
   }
+  return threads_running_ == 0;
+}
+
+Worker::Ending Worker::end(bool hung) {
+  if (!threads_have_left(hung)) return Ending::kThreadsInside;
   join();
   if (hung) return Ending::kMemoryInUse;
   if (engine_ != nullptr) engine_->join();

@@ -102,6 +102,9 @@ class Worker {
   /// After stop(): waits until no thread will touch anything shared again; those inside a call of the device are left
   /// there.
   void wait_until_still();
+  /// The same, and no queue of the device will either; gives up when the device has been still for so long that it
+  /// counts as hung.
+  void wait_until_unused();
   enum class Ending : std::uint8_t {
     kFree,           // it may be destroyed
     kMemoryInUse,    // a queue of the device may still use its memory
@@ -186,6 +189,7 @@ class Worker {
   std::vector<partition::LayerIndex> resident_layers() const;
   void set_bounds();
   bool queues_are_empty();
+  bool threads_have_left(bool hung);
   std::chrono::steady_clock::time_point end_of_patience() const;
   absl::Status prepare_slot(std::uint32_t slot_index);
   void place_weights(SlotState& state);
