@@ -94,9 +94,12 @@ TEST(Complaint, LongestSample_IsReckonedWithBeforeTheFirstStep) {
 /// ms-swift#775, DeepSpeed#2484, #4402: the smallest card sets the pace of all.
 TEST(Complaint, UnlikeCards_AddUp) {
   const Workspace workspace;
+  workspace.write("machine.yaml",
+                  "server: {memory_bytes: 128e9, memory_bandwidth: 1e11, optimizer_parameters_per_second: 1e9}\n");
   const auto speed = [&](const std::string& devices) {
-    const Json plan = json_of(workspace.run({"plan", "--model=Qwen/Qwen3-8B", "--devices=" + devices,
-                                             "--cutoff_len=2048", "--gradient_accumulation_steps=16", "--json"}));
+    const Json plan =
+        json_of(workspace.run({"plan", "--model=Qwen/Qwen3-8B", "--devices=" + devices, "--host=machine.yaml#server",
+                               "--cutoff_len=2048", "--gradient_accumulation_steps=16", "--json"}));
     return plan.value("tokens_per_second", 0.0);
   };
   const double large = speed("emulated:rtx4090");

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <functional>
 
+#include "patience.h"
+
 namespace rondo::devices {
 namespace {
 
@@ -108,10 +110,12 @@ TEST_F(Pool, MeasuredCpu_HasEverySpeedAndFreesItsMemory) {
   ASSERT_EQ(pool.size(), 1U);
   const auto measured = measure_device(*pool[0].device);
   ASSERT_TRUE(measured.ok()) << measured.status();
-  for (const DType dtype : pool[0].device->caps().compute_dtypes) EXPECT_GT(measured->flops.at(dtype), 1e8);
-  EXPECT_GT(measured->memory_bandwidth, 1e8);
-  EXPECT_GT(measured->link_up, 1e8);
-  EXPECT_GT(measured->link_down, 1e8);
+  // Far below any processor's, and what a sanitizer leaves of it.
+  constexpr double kLeast = 1e8 / test::kSlowdown;
+  for (const DType dtype : pool[0].device->caps().compute_dtypes) EXPECT_GT(measured->flops.at(dtype), kLeast);
+  EXPECT_GT(measured->memory_bandwidth, kLeast);
+  EXPECT_GT(measured->link_up, kLeast);
+  EXPECT_GT(measured->link_down, kLeast);
   EXPECT_EQ(pool[0].device->allocated_bytes(), 0U);
 }
 
