@@ -60,6 +60,24 @@ TEST(Sweep, PlanOverBatchesAndPools_IsThePlansOfItsPoints) {
   EXPECT_THAT(picture, HasSubstr("timed:cards.yaml#sluggish*2"));
 }
 
+TEST(Sweep, PlanOfPackedData_IsThePlanOfItsPoint) {
+  const Workspace workspace;
+  workspace.write("cards.yaml", kCards);
+  workspace.write("hosts.yaml", kHosts);
+  const auto run = [&](Words words, const char* packing) {
+    words.insert(words.begin(), {"plan", "--model=model", "--dataset=chats.jsonl", "--cutoff_len=128",
+                                 "--host=hosts.yaml#even", "--devices=timed:cards.yaml#sluggish", "--json"});
+    words.emplace_back(packing);
+    return json_of(workspace.run(words));
+  };
+  const auto sweep = [&](const char* packing) {
+    return run({"--sweep=global_batch=2"}, packing)["sweep"].at(0).value("step_seconds", 0.0);
+  };
+  const Json alone = run({"--gradient_accumulation_steps=2"}, "--packing=true");
+  EXPECT_DOUBLE_EQ(sweep("--packing=true"), alone.value("step_seconds", 0.0));
+  EXPECT_GT(sweep("--packing=true"), 1.1 * sweep("--packing=false")) << "packing changes nothing here";
+}
+
 TEST(Sweep, PoolThatDoesNotFit_IsNamedBesideTheOthers) {
   const Workspace workspace;
   workspace.write("cards.yaml", kCards);

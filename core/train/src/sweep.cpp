@@ -58,8 +58,7 @@ class PlanSweep {
  private:
   Loader::Lengths lengths(const Config& config) const {
     if (!data_) return assumed_lengths(config);
-    Loader loader(data_->train, {config.per_device_train_batch_size, config.gradient_accumulation_steps, config.shuffle,
-                                 config.seed});
+    Loader loader(data_->train, loader_options(config));
     return loader.lengths(loader.steps_per_epoch());
   }
 
