@@ -104,19 +104,20 @@ class Stopwatch {
   template <typename Enqueue>
   absl::StatusOr<std::vector<double>> times(Enqueue enqueue, const Tries& tries, int most_in_a_row) {
     const Clock::time_point first = Clock::now();
+    // The first fetches pages and code: it counts only where it has taken all the time there was.
     RONDO_ASSIGN_OR_RETURN(double each, time_row(enqueue, 1));
-    // It counts only where no other has time: it fetches pages and code.
     std::vector<double> taken = {each};
+    if (seconds_since(first) > tries.seconds) return taken;
     int runs = 1;
     bool counts = false;
-    while (static_cast<int>(taken.size()) < tries.most && seconds_since(first) + runs * each <= tries.seconds) {
+    do {
       RONDO_ASSIGN_OR_RETURN(each, time_row(enqueue, runs));
       const double row = runs * each;
       if (!counts) taken.clear();
       taken.push_back(each);
       counts = row >= kRowSeconds || runs >= most_in_a_row;
       if (!counts) runs = std::min(most_in_a_row, runs * std::clamp(static_cast<int>(2 * kRowSeconds / row), 2, 16));
-    }
+    } while (static_cast<int>(taken.size()) < tries.most && seconds_since(first) + runs * each <= tries.seconds);
     return taken;
   }
 
