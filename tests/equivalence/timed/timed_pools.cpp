@@ -1,4 +1,4 @@
-// Measures the bubble of timed pools: timed_pools [--jitter x] [--slot-seconds x] [--trace FOLDER]
+// Measures the bubble of timed pools: timed_pools [--devices N] [--jitter x] [--slot-seconds x] [--trace FOLDER]
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -8,10 +8,12 @@
 
 namespace {
 
-int measure(rondo::timed::PoolSetup setup, const std::string& folder) {
+/// Pools of `only` cards, all of them when it is zero.
+int measure(rondo::timed::PoolSetup setup, std::uint32_t only, const std::string& folder) {
   std::printf("%7s %6s %7s %6s %11s %8s %9s | %8s %7s %6s %6s\n", "devices", "rounds", "M/round", "slots",
               "closed form", "expected", "simulated", "measured", "commit", "edges", "stalls");
   for (const std::uint32_t devices : {2U, 4U, 8U}) {
+    if (only != 0 && devices != only) continue;
     for (const std::uint32_t microbatches : {8U, 16U}) {
       setup.devices = devices;
       setup.microbatches_per_round = microbatches;
@@ -38,12 +40,14 @@ int measure(rondo::timed::PoolSetup setup, const std::string& folder) {
 
 int main(int count, char** arguments) {
   rondo::timed::PoolSetup setup;
+  std::uint32_t only = 0;
   std::string folder;
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string_view option = arguments[i];
+    if (option == "--devices") only = static_cast<std::uint32_t>(std::atoi(arguments[i + 1]));
     if (option == "--jitter") setup.jitter = std::atof(arguments[i + 1]);
     if (option == "--slot-seconds") setup.slot_seconds = std::atof(arguments[i + 1]);
     if (option == "--trace") folder = arguments[i + 1];
   }
-  return measure(setup, folder);
+  return measure(setup, only, folder);
 }
