@@ -268,9 +268,8 @@ void Worker::wait_until_still() {
 }
 
 void Worker::wait_until_unused() {
-  if (!threads_have_left(false)) return;
-  if (engine_ != nullptr) engine_->join();
-  queues_are_empty();
+  wait_until_still();
+  if (threads_have_left(false)) queues_are_empty();
 }
 
 bool Worker::threads_have_left(bool hung) {
@@ -286,7 +285,6 @@ Worker::Ending Worker::end(bool hung) {
   if (!threads_have_left(hung)) return Ending::kThreadsInside;
   join();
   if (hung) return Ending::kMemoryInUse;
-  if (engine_ != nullptr) engine_->join();
   return queues_are_empty() ? Ending::kFree : Ending::kMemoryInUse;
 }
 
@@ -295,20 +293,20 @@ std::chrono::steady_clock::time_point Worker::end_of_patience() const {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_.seconds()));
 }
 
-/// Asks every queue for one more piece of work, and waits for it.
+/// Asks every queue for one more piece of work, once, and waits for it.
 bool Worker::queues_are_empty() {
-  if (emptied_ || !workspace_) return true;
+  if (engine_ != nullptr) engine_->join();
+  if (!workspace_) return true;
   const auto deadline = end_of_patience();
-  for (std::size_t role = 0; role < ends_.size(); ++role) {
+  for (std::size_t role = 0; role < ends_.size() && !asked_; ++role) {
     device_.queue(static_cast<devices::QueueRole>(role))
         .clear(workspace_.view().part(0, 0), {}, {ends_[role].get(), 1}, {"end", 0, 0, 0});
   }
-  for (const auto& end : ends_) {
-    // An error says as well that the queue has come to it.
-    if (end->wait(1, deadline).code() == absl::StatusCode::kDeadlineExceeded) return false;
-  }
-  emptied_ = true;
-  return true;
+  asked_ = true;
+  // An error says as well that the queue has come to it.
+  return std::ranges::all_of(ends_, [deadline](const auto& end) {
+    return end->wait(1, deadline).code() != absl::StatusCode::kDeadlineExceeded;
+  });
 }
 
 void Worker::begin(StepJob& job) {

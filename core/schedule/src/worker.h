@@ -262,6 +262,7 @@ class Worker {
   std::unique_ptr<transfer::TransferEngine> engine_;
   std::unique_ptr<devices::Timeline> compute_;
   std::array<std::unique_ptr<devices::Timeline>, 3> ends_;  // by queue role: reached when it holds nothing of ours
+  bool asked_ = false;                                      // the queues, to reach ends_
   std::unique_ptr<DeviceTrace> trace_;
   std::vector<SlotState> slots_;
 
@@ -286,7 +287,6 @@ class Worker {
   std::vector<std::uint64_t> held_;                     // 1 + version of its weights in resident_
   std::vector<std::uint64_t> read_by_;                  // 1 + the last visit that reads them there
   std::chrono::steady_clock::time_point retired_last_;  // only the retiring thread's
-  bool emptied_ = false;                                // the queues hold nothing of ours
   bool clear_before_gradients_ = false;                 // likewise: a group has begun
 
   // Read where the mutex may not be taken; acquire and release, since what it ends looks at other state after it.
