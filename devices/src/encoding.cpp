@@ -1,8 +1,10 @@
 #include "rondo/devices/encoding.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace rondo::devices {
@@ -55,6 +57,12 @@ T get(const std::byte* encoded, Bytes section, std::int64_t index) {
   return value;
 }
 
+/// Code of element `i` of 4-bit codes in two's complement.
+int signed_nibble(std::uint8_t pair, std::int64_t i) {
+  const int code = i % 2 == 0 ? pair >> 4U : pair & 15U;
+  return code < 8 ? code : code - 16;
+}
+
 Bytes padded(Bytes bytes) { return round_up(bytes, 64); }
 
 }  // namespace
@@ -86,6 +94,8 @@ EncodedLayout::EncodedLayout(Encoding encoding, std::int64_t elements)
   const auto count = static_cast<Bytes>(elements);
   const auto block_count = static_cast<Bytes>(blocks);
   if (encoding == Encoding::kInt8) scales = padded(count);
+  if (encoding == Encoding::kHadamard8) scales = padded(block_count * kEncodedBlock);
+  if (encoding == Encoding::kHadamard4) scales = padded(block_count * kEncodedBlock / 2);
   if (encoding != Encoding::kNf4) return;
   block_codes = padded((count + 1) / 2);
   block_scales = block_codes + padded(block_count);
@@ -96,6 +106,18 @@ float decoded_element(Encoding encoding, const EncodedLayout& layout, const std:
   const std::int64_t block = i / kEncodedBlock;
   if (encoding == Encoding::kInt8) {
     return static_cast<float>(get<std::int8_t>(encoded, layout.codes, i)) * get<float>(encoded, layout.scales, block);
+  }
+  if (is_hadamard(encoding)) {
+    int sum = 0;
+    for (std::int64_t k = 0; k < kEncodedBlock; ++k) {
+      const std::int64_t place = block * kEncodedBlock + k;
+      const int code = encoding == Encoding::kHadamard8
+                           ? get<std::int8_t>(encoded, layout.codes, place)
+                           : signed_nibble(get<std::uint8_t>(encoded, layout.codes, place / 2), place);
+      const auto common = static_cast<std::uint64_t>(i % kEncodedBlock & k);
+      sum += std::popcount(common) % 2 == 0 ? code : -code;
+    }
+    return static_cast<float>(sum) * get<float>(encoded, layout.scales, block);
   }
   const float share = dynamic_map()[get<std::uint8_t>(encoded, layout.block_codes, block)];
   const float scaled = share * get<float>(encoded, layout.block_scales, block / kScaleBlock);
@@ -115,6 +137,8 @@ void BlockEncoder::append(std::span<const float> values) {
     const std::span<const float> block = values.first(std::min<std::size_t>(values.size(), kEncodedBlock));
     if (encoding_ == Encoding::kInt8) {
       append_int8(block);
+    } else if (is_hadamard(encoding_)) {
+      append_hadamard(block);
     } else {
       append_nf4(block);
     }
@@ -131,6 +155,39 @@ void BlockEncoder::append_int8(std::span<const float> block) {
     const float code = std::clamp(std::nearbyint(block[i] / scale), -127.0F, 127.0F);
     put(out_, layout_.codes, next_block_ * kEncodedBlock + static_cast<std::int64_t>(i),
         static_cast<std::int8_t>(code));
+  }
+}
+
+void BlockEncoder::append_hadamard(std::span<const float> block) {
+  std::array<float, kEncodedBlock> c{};
+  std::ranges::copy(block, c.begin());
+  for (const int stride : kHadamardStrides) {
+    const auto distance = static_cast<std::size_t>(stride);
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      if ((i & distance) != 0) continue;
+      const float sum = c[i] + c[i + distance];
+      c[i + distance] = c[i] - c[i + distance];
+      c[i] = sum;
+    }
+  }
+  const float limit = hadamard_limit(encoding_);
+  const float most = largest_magnitude(c);
+  if (!std::ranges::all_of(c, [](float x) { return std::isfinite(x); })) {
+    return put(out_, layout_.scales, next_block_, std::numeric_limits<float>::quiet_NaN());
+  }
+  if (most < kLeastHadamard) return;
+  put(out_, layout_.scales, next_block_, most * (1.0F / (static_cast<float>(kEncodedBlock) * limit)));
+  const float inverse = limit / most;
+  std::array<int, kEncodedBlock> codes{};
+  for (std::size_t i = 0; i < c.size(); ++i) codes[i] = static_cast<int>(std::nearbyint(c[i] * inverse));
+  const std::int64_t first = next_block_ * kEncodedBlock;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::int64_t place = first + static_cast<std::int64_t>(i);
+    if (encoding_ == Encoding::kHadamard8) {
+      put(out_, layout_.codes, place, static_cast<std::int8_t>(codes[i]));
+    } else if (i % 2 == 0) {
+      put(out_, layout_.codes, place / 2, static_cast<std::uint8_t>((codes[i] & 15) << 4 | (codes[i + 1] & 15)));
+    }
   }
 }
 

@@ -112,6 +112,10 @@ const char* name_of(Encoding encoding) {
       return "int8";
     case Encoding::kNf4:
       return "nf4";
+    case Encoding::kHadamard8:
+      return "hadamard8";
+    case Encoding::kHadamard4:
+      return "hadamard4";
   }
   return "unknown";
 }
@@ -162,6 +166,8 @@ const char* name_of(OpKind kind) {
       return "select_last";
     case OpKind::kExpand:
       return "expand";
+    case OpKind::kEncode:
+      return "encode";
   }
   return "unknown";
 }

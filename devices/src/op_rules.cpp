@@ -362,16 +362,37 @@ void check_select_last(Checker& c) {
   c.dtype(c.out(0), c.in(0).dtype);
 }
 
+/// [T, C] in whole blocks a row.
+void check_blocks(Checker& c, const TensorDesc& tensor) {
+  c.rank(tensor, 2);
+  if (c.good() && tensor.shape[1] % kEncodedBlock != 0) {
+    c.complain(
+        fmt::format("rows of tensor '{}' are {} long, no multiple of {}", tensor.name, tensor.shape[1], kEncodedBlock));
+  }
+}
+
 void check_expand(Checker& c) {
   if (!c.counts(1, 1)) return;
-  if (c.in(0).encoding == Encoding::kPlain || c.in(0).role != TensorRole::kWeight) {
-    c.complain(fmt::format("tensor '{}' is no encoded weight", c.in(0).name));
+  const TensorRole role = is_hadamard(c.in(0).encoding) ? TensorRole::kInput : TensorRole::kWeight;
+  if (c.in(0).encoding == Encoding::kPlain || c.in(0).role != role) {
+    c.complain(fmt::format("tensor '{}' is no encoded weight or input", c.in(0).name));
   }
   c.floating(c.in(0));
   c.alike(c.out(0), c.in(0));
+  if (role == TensorRole::kInput) check_blocks(c, c.in(0));
 }
 
-/// Encoded weights are read by nothing but kExpand.
+void check_encode(Checker& c) {
+  if (!c.counts(1, 1)) return;
+  if (!is_hadamard(c.out(0).encoding) || c.out(0).role != TensorRole::kOutput) {
+    c.complain(fmt::format("tensor '{}' is no encoded output", c.out(0).name));
+  }
+  c.floating(c.in(0));
+  c.alike(c.out(0), c.in(0));
+  check_blocks(c, c.in(0));
+}
+
+/// Encoded tensors are read by nothing but kExpand, and written by nothing but kEncode.
 void check_encodings(Checker& c) {
   for (std::size_t i = 0; i < c.reads() && c.op().kind != OpKind::kExpand; ++i) {
     if (c.in(i).encoding != Encoding::kPlain) {
@@ -379,7 +400,7 @@ void check_encodings(Checker& c) {
           fmt::format("tensor '{}' is encoded as {}, expected numbers", c.in(i).name, name_of(c.in(i).encoding)));
     }
   }
-  for (std::size_t i = 0; i < c.writes(); ++i) {
+  for (std::size_t i = 0; i < c.writes() && c.op().kind != OpKind::kEncode; ++i) {
     if (c.out(i).encoding != Encoding::kPlain) c.complain(fmt::format("tensor '{}' is encoded", c.out(i).name));
   }
 }
@@ -430,6 +451,8 @@ void check(Checker& c) {
       return check_select_last(c);
     case OpKind::kExpand:
       return check_expand(c);
+    case OpKind::kEncode:
+      return check_encode(c);
   }
 }
 

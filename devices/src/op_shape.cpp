@@ -56,7 +56,11 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       shape.inner = columns_of(first);
       break;
     case OpKind::kExpand:
-      shape.rows = written.elements();  // no tokens: as many as there are weights
+      if (is_hadamard(first.encoding)) {
+        shape.columns = columns_of(first);
+      } else {
+        shape.rows = written.elements();  // no tokens: as many as there are weights
+      }
       break;
     case OpKind::kMagnitudeScale:
       shape.rows = written.elements();

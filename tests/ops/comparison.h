@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "op_case.h"
+#include "rondo/devices/encoding.h"
 #include "tolerance.h"
 
 namespace rondo::devices::testing {
@@ -17,8 +18,21 @@ struct Compared {
   bool narrow_products;
 };
 
+/// Of what kEncode wrote: the elements that it stands for.
+inline void expect_close_codes(const TensorDesc& desc, const std::byte* got, const std::byte* want) {
+  const EncodedLayout layout(desc.encoding, desc.elements());
+  for (std::int64_t i = 0; i < desc.elements(); ++i) {
+    float scale = 0;
+    std::memcpy(&scale, want + layout.scales + static_cast<Bytes>(i / kEncodedBlock) * sizeof(scale), sizeof(scale));
+    const float expected = decoded_element(desc.encoding, layout, want, i);
+    ASSERT_NEAR(decoded_element(desc.encoding, layout, got, i), expected, kHadamardCodes * static_cast<double>(scale))
+        << "'" << desc.name << "' element " << i;
+  }
+}
+
 inline void expect_close(const Compared& compared, TensorId id, const CaseMemory& got, const CaseMemory& want) {
   const TensorDesc& desc = compared.op_case.list.tensors[id];
+  if (is_hadamard(desc.encoding)) return expect_close_codes(desc, got.data(id), want.data(id));
   if (desc.dtype == DType::kInt32 || desc.encoding != Encoding::kPlain) {
     EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
     return;

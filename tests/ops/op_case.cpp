@@ -34,8 +34,7 @@ TensorId CaseBuilder::weight(const char* name, const Shape& shape, double spread
   return add(name, shape, storage_, TensorRole::kWeight, {spread, 0, {}});
 }
 
-TensorId CaseBuilder::encoded(const char* name, const Shape& shape, Encoding encoding) {
-  const TensorId id = weight(name, shape, 0.02);
+TensorId CaseBuilder::encoded(TensorId id, Encoding encoding) {
   case_.list.tensors[id].encoding = encoding;
   return id;
 }

@@ -42,7 +42,8 @@ class CaseBuilder {
   /// Normally distributed.
   TensorId input(const char* name, const Shape& shape, double spread = 1.0);
   TensorId weight(const char* name, const Shape& shape, double spread = 1.0);
-  TensorId encoded(const char* name, const Shape& shape, Encoding encoding);
+  /// Makes tensor `id` one that is encoded; returns it.
+  TensorId encoded(TensorId id, Encoding encoding);
   TensorId state(const char* name, const Shape& shape);
   TensorId integers(const char* name, BatchTensor which, const std::vector<std::int32_t>& values);
   TensorId keys();

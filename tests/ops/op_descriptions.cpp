@@ -351,12 +351,27 @@ OpCase expand_case(DType storage, Scale scale, Encoding encoding) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   const Shape shape = {s.inner, s.hidden};
-  const TensorId w = b.encoded("w", shape, encoding), y = b.output("y", shape);
+  const TensorId w = b.encoded(b.weight("w", shape, 0.02), encoding), y = b.output("y", shape);
   b.op(OpKind::kExpand, {w}, {y});
   return b.result();
 }
 OpCase expand_int8(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kInt8); }
 OpCase expand_nf4(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kNf4); }
+
+/// What passes between layers, into codes (`in`) or out of them: whole blocks only, not a whole number of workgroups.
+OpCase boundary_case(DType storage, Scale scale, Encoding encoding, bool in) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.tokens, scale == Scale::kOdd ? 192 : s.hidden};
+  const TensorId x = b.input("x", shape), y = b.output("y", shape);
+  b.encoded(in ? y : x, encoding);
+  b.op(in ? OpKind::kEncode : OpKind::kExpand, {x}, {y});
+  return b.result();
+}
+OpCase encode_8(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard8, true); }
+OpCase encode_4(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard4, true); }
+OpCase decode_8(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard8, false); }
+OpCase decode_4(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard4, false); }
 
 }  // namespace
 
@@ -391,6 +406,10 @@ const std::vector<OpDescription>& op_descriptions() {
       {"SelectLast", select_last_case, false},
       {"Expand_Int8", expand_int8, false},  // of frozen weights: nothing flows back
       {"Expand_Nf4", expand_nf4, false},
+      {"Expand_Hadamard8", decode_8, false},  // rounding has no gradient; models pass it straight through
+      {"Expand_Hadamard4", decode_4, false},
+      {"Encode_Hadamard8", encode_8, false},
+      {"Encode_Hadamard4", encode_4, false},
   };
   return descriptions;
 }

@@ -25,6 +25,7 @@ inline double units_of(OpKind kind) {
     case OpKind::kAdd:
     case OpKind::kDropout:
     case OpKind::kExpand:
+    case OpKind::kEncode:
       return 0;  // one rounding, that of the result
     case OpKind::kEmbeddingBackward:
     case OpKind::kBiasGradient:
@@ -70,6 +71,10 @@ inline double rounding_of(DType dtype) {
       return 0x1.0p-23;
   }
 }
+
+/// Of a Hadamard encoding: codes that may differ, in units of a block's scale, which is what one code adds to each
+/// element. Only devices whose quotients are not exact have any.
+inline constexpr double kHadamardCodes = 4;
 
 /// Processors that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself,
 /// so the sum by as much of its rms; six standard deviations.

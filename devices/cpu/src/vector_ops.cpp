@@ -235,8 +235,19 @@ class Expand final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    expand(context.pool, read(0).encoding, storage_, context.as<std::byte>(op_.reads[0]), out(context, 0),
+    const auto kernel = is_hadamard(read(0).encoding) ? expand_hadamard : expand;
+    kernel(context.pool, read(0).encoding, storage_, context.as<std::byte>(op_.reads[0]), out(context, 0),
            read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
+class Encode final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    encode(context.pool, list_.tensors[op_.writes[0]].encoding, storage_, in(context, 0),
+           context.as<std::byte>(op_.writes[0]), read(0).elements());
     return absl::OkStatus();
   }
 };
@@ -275,6 +286,8 @@ PreparedOr prepare_vector_op(const Preparation& preparation) {
       return std::make_unique<ColumnScaleBackward>(preparation);
     case OpKind::kExpand:
       return std::make_unique<Expand>(preparation);
+    case OpKind::kEncode:
+      return std::make_unique<Encode>(preparation);
     default:
       return internal_error("op {} is no vector op", name_of(preparation.op.kind));
   }

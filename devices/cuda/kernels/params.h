@@ -170,6 +170,18 @@ struct ExpandNf4Params {
   float map[kMapCodes];
 };
 
+/// Of EncodeHadamard, which reads the numbers, and of ExpandHadamard, which writes them.
+struct HadamardParams {
+  void* numbers;
+  std::uint8_t* codes;
+  float* scales;
+  std::int64_t blocks;
+  float limit;  // the largest code
+  float share;  // of a block's largest sum: the scale
+  float least;  // a block whose sums are all smaller is zero
+  std::int32_t four_bits;
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;

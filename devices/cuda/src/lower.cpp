@@ -41,6 +41,8 @@ absl::Status lower_op(Lowering& op) {
       return lower_cross_entropy(op);
     case OpKind::kExpand:
       return lower_expand(op);
+    case OpKind::kEncode:
+      return lower_encode(op);
   }
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }

@@ -1,5 +1,6 @@
 // Steps of the ops that go over elements and rows.
 #include "kernels/elementwise.h"
+#include "kernels/hadamard.h"
 #include "kernels/magnitude.h"
 #include "kernels/rows.h"
 #include "lowering.h"
@@ -170,10 +171,39 @@ absl::Status lower_dropout(Lowering& op) {
   return absl::OkStatus();
 }
 
+namespace {
+
+/// `kernel`: of fp32.
+void launch_hadamard(Lowering& op, KernelId kernel, const TensorDesc& encoded, const Place& codes,
+                     const TensorDesc& numbers, const Place& at) {
+  const EncodedLayout layout(encoded.encoding, encoded.elements());
+  Arguments<HadamardParams> arguments;
+  arguments.params.blocks = layout.blocks;
+  arguments.params.limit = hadamard_limit(encoded.encoding);
+  arguments.params.share = 1.0F / (static_cast<float>(kEncodedBlock) * arguments.params.limit);
+  arguments.params.least = kLeastHadamard;
+  arguments.params.four_bits = encoded.encoding == Encoding::kHadamard4 ? 1 : 0;
+  arguments.at(&HadamardParams::numbers, at).at(&HadamardParams::codes, codes.past(layout.codes));
+  arguments.at(&HadamardParams::scales, codes.past(layout.scales));
+  op.launch(of_storage(kernel, Lowering::storage_of(numbers)),
+            {divide_up(layout.blocks, kHadamardBlocks), 1, kMostThreads, kHadamardShared}, arguments);
+}
+
+}  // namespace
+
+absl::Status lower_encode(Lowering& op) {
+  launch_hadamard(op, KernelId::k_encode_hadamard_fp32, op.out(0), op.write(0), op.in(0), op.read(0));
+  return absl::OkStatus();
+}
+
 absl::Status lower_expand(Lowering& op) {
   static_assert(kBlockElements == kEncodedBlock && kBlocksOfScale == kScaleBlock);
   static_assert(kNf4Codes == kNf4Values.size());
   const TensorDesc& encoded = op.in(0);
+  if (is_hadamard(encoded.encoding)) {
+    launch_hadamard(op, KernelId::k_expand_hadamard_fp32, encoded, op.read(0), op.out(0), op.write(0));
+    return absl::OkStatus();
+  }
   const std::int64_t elements = encoded.elements();
   const EncodedLayout layout(encoded.encoding, elements);
   const Storage storage = Lowering::storage_of(op.out(0));

@@ -123,6 +123,7 @@ absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its 
 absl::Status lower_dropout(Lowering& op);
 absl::Status lower_magnitude(Lowering& op);
 absl::Status lower_expand(Lowering& op);
+absl::Status lower_encode(Lowering& op);
 absl::Status lower_norm(Lowering& op);  // and its gradient
 absl::Status lower_rope(Lowering& op);
 absl::Status lower_rows(Lowering& op);     // embedding and its gradient, the last row, the bias's gradient

@@ -109,7 +109,8 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
   list.tokens = std::min(rows, program.tokens);
   list.sequence_length = std::clamp<std::uint32_t>(probe.sequence_length, 1, list.tokens);
   Op op = program.ops[probe.op];
-  const bool has_tokens = op.kind != OpKind::kExpand && op.kind != OpKind::kMagnitudeScale;
+  const bool of_weights = op.kind == OpKind::kExpand && !is_hadamard(program.tensors[op.reads[0]].encoding);
+  const bool has_tokens = !of_weights && op.kind != OpKind::kMagnitudeScale;
   std::map<TensorId, TensorId> places;  // an operand may be read twice
   const auto take = [&](TensorId id, bool is_written, bool keeps_size) {
     const auto [place, fresh] = places.emplace(id, static_cast<TensorId>(list.tensors.size()));

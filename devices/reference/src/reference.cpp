@@ -73,6 +73,8 @@ void run(const reference::Call& call) {
       return reference::select_last(call);
     case OpKind::kExpand:
       return reference::expand(call);
+    case OpKind::kEncode:
+      return reference::encode(call);
   }
 }
 

@@ -49,6 +49,7 @@ class Values {
 
   std::int32_t* integers() const { return reinterpret_cast<std::int32_t*>(data_); }
   const std::byte* bytes() const { return data_; }
+  std::byte* bytes() { return data_; }
   const std::uint64_t* keys() const { return reinterpret_cast<const std::uint64_t*>(data_); }
 
  private:
@@ -129,5 +130,6 @@ void attention(const Call& call);
 void attention_backward(const Call& call);
 void cached_attention(const Call& call);
 void expand(const Call& call);
+void encode(const Call& call);
 
 }  // namespace rondo::devices::reference

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kElementsOfGroup = 256;   // of elementwise.comp and its like
 constexpr std::int64_t kExpandedOfGroup = 2048;  // of expand.comp
+constexpr std::int64_t kBlocksOfGroup = 32;      // of hadamard.glsl
 constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 constexpr std::int64_t kBlockTokens = 64;
@@ -46,6 +47,13 @@ float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::
   const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
   return 1.0F /
          static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
+}
+
+/// hadamard_encode.comp or hadamard_expand.comp, from the op's read to its write.
+void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, const TensorDesc& numbers) {
+  const EncodedLayout layout(encoded.encoding, encoded.elements());
+  op.add(shader, {static_cast<std::uint32_t>(encoded.encoding), storage_of(numbers)}, {op.read(0), op.write(0)},
+         {layout.blocks, static_cast<std::int64_t>(layout.scales / 4)}, parts_of(layout.blocks, kBlocksOfGroup));
 }
 
 }  // namespace
@@ -193,8 +201,11 @@ void lower_select_last(OpLowering& op) {
          parts_of(width, kElementsOfGroup));
 }
 
+void lower_encode(OpLowering& op) { lower_hadamard(op, Shader::kHadamardEncode, op.out(0), op.in(0)); }
+
 void lower_expand(OpLowering& op) {
   const TensorDesc& encoded = op.in(0);
+  if (is_hadamard(encoded.encoding)) return lower_hadamard(op, Shader::kHadamardExpand, encoded, op.out(0));
   const std::int64_t n = encoded.elements();
   const EncodedLayout layout(encoded.encoding, n);
   const auto words = [](Bytes section) { return static_cast<std::int64_t>(section / 4); };

@@ -67,6 +67,8 @@ void lower(OpLowering& op) {
       return lower_select_last(op);
     case OpKind::kExpand:
       return lower_expand(op);
+    case OpKind::kEncode:
+      return lower_encode(op);
     case OpKind::kMagnitudeScale:
       return lower_magnitude_scale(op);
     case OpKind::kColumnScale:

@@ -119,6 +119,7 @@ void lower_magnitude_scale(OpLowering& op);
 void lower_column_scale(OpLowering& op);
 void lower_column_scale_backward(OpLowering& op);
 void lower_expand(OpLowering& op);
+void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);
 void lower_weight_gradient(OpLowering& op);
 void lower_cross_entropy(OpLowering& op);

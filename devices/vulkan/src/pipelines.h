@@ -46,6 +46,8 @@ enum class Shader : std::uint8_t {
   kSoftmaxLoss,
   kLossSum,
   kExpand,
+  kHadamardEncode,
+  kHadamardExpand,
   kMagnitude,
   kColumnScale,
   kCount,

@@ -37,6 +37,8 @@ namespace {
   X(softmax_loss)               \
   X(loss_sum)                   \
   X(expand)                     \
+  X(hadamard_encode)            \
+  X(hadamard_expand)            \
   X(magnitude)                  \
   X(column_scale)
 

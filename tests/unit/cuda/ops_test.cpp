@@ -137,7 +137,7 @@ void expand_all(Device& device) {
       }
     }
   }
-  EXPECT_EQ(cases, 8U);  // two encodings, sizes and dtypes each
+  EXPECT_EQ(cases, 16U);  // four encodings, two sizes and dtypes each
 }
 
 TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {

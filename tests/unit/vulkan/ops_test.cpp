@@ -112,7 +112,7 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
       }
     }
   }
-  EXPECT_EQ(cases, 8U);  // two encodings, sizes and dtypes each
+  EXPECT_EQ(cases, 16U);  // four encodings, two sizes and dtypes each
 }
 
 }  // namespace

@@ -1,17 +1,26 @@
-// Encodings of frozen weights: how their bytes lie, and how numbers become codes.
+// Encodings of frozen weights, and of what passes between layers: how their bytes lie, and how numbers become codes.
 //
 // Elements are taken row by row, in blocks of 64; the last block may be short. Sections begin at multiples of 64 bytes.
 //
 //   kInt8 = codes int8[n]          scales fp32[B]                                     B = ceil(n / 64)
 //   kNf4  = codes uint4[n]         block_codes uint8[B]      block_scales fp32[S]     offset fp32     S = ceil(B / 256)
+//   kHadamard8 = codes int8[64 B]  scales fp32[B]
+//   kHadamard4 = codes int4[64 B]  scales fp32[B]                                     two's complement
 //
 // kInt8: element = code * scale, scale = largest magnitude of the block / 127.
 // kNf4: element = kNf4Values[code] * a with a, the block's largest magnitude, encoded once more: a = offset +
 // dynamic_map()[block_code] * block_scale. offset is the mean of all a; block_scale the largest |a - offset| of 256
 // blocks. The first element of a byte is in its upper half.
+// kHadamard8, kHadamard4: the codes are those of the block's Walsh-Hadamard transform c[k] = sum over i of
+// (-1)^popcount(i & k) x[i], which spreads an outlier over its whole block; L = 127 or 7, m the largest |c|:
+// code[k] = c[k] * (L / m) to the nearest whole number, ties to even; scale = m * fp32(1 / (64 L));
+// element i = scale * (sum over k of (-1)^popcount(i & k) code[k]), whose sum is exact.
+// The transform adds and subtracts pairs that lie 8, 16, 32, 1, 2 and 4 apart, in this order. A block with m <
+// kLeastHadamard is zero; one with a number that is not finite, or whose sums are not, expands to NaN.
 // All of this arithmetic is in fp32, each operation rounded.
 // Source: Dettmers et al., QLoRA (arXiv 2305.14314), section 3 and appendix E; the dynamic map: Dettmers et al., 8-bit
-// optimizers via block-wise quantization (arXiv 2110.02861), as bitsandbytes builds it.
+// optimizers via block-wise quantization (arXiv 2110.02861), as bitsandbytes builds it. A Hadamard transform before
+// quantization: Xi et al., Training Transformers with 4-bit Integers (arXiv 2306.11987).
 #pragma once
 
 #include <array>
@@ -48,12 +57,18 @@ inline constexpr std::array<float, 16> kNf4Values = {
 /// times that decade, with both signs; zero; one.
 const std::array<float, 256>& dynamic_map();
 
+/// Largest code of a Hadamard encoding.
+constexpr float hadamard_limit(Encoding encoding) { return encoding == Encoding::kHadamard8 ? 127.0F : 7.0F; }
+inline constexpr float kLeastHadamard = 0x1.0p-100F;
+/// Distances of the pairs that the transform adds and subtracts, in their order.
+inline constexpr std::array<int, 6> kHadamardStrides = {8, 16, 32, 1, 2, 4};
+
 /// Offsets of the sections within an encoded tensor.
 struct EncodedLayout {
   EncodedLayout(Encoding encoding, std::int64_t elements);
   std::int64_t blocks = 0;
   Bytes codes = 0;
-  Bytes scales = 0;        // kInt8
+  Bytes scales = 0;        // kInt8, kHadamard8, kHadamard4
   Bytes block_codes = 0;   // kNf4
   Bytes block_scales = 0;  // kNf4
   Bytes offset = 0;        // kNf4
@@ -68,7 +83,7 @@ class BlockEncoder {
  public:
   /// `out`: encoded_bytes(encoding, elements) of them; outlives the encoder. REQUIRES: `encoding` is not kPlain.
   BlockEncoder(Encoding encoding, std::int64_t elements, std::span<std::byte> out);
-  /// All parts but the last are whole blocks. REQUIRES: finite numbers.
+  /// All parts but the last are whole blocks. REQUIRES: finite numbers, but for the Hadamard encodings.
   void append(std::span<const float> values);
   /// After the last part.
   void finish();
@@ -76,6 +91,7 @@ class BlockEncoder {
  private:
   void append_int8(std::span<const float> block);
   void append_nf4(std::span<const float> block);
+  void append_hadamard(std::span<const float> block);
 
   const Encoding encoding_;
   const EncodedLayout layout_;

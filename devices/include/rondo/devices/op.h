@@ -81,8 +81,12 @@ enum class OpKind : std::uint8_t {
   kCrossEntropy,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
-  // reads: w, encoded                                 writes: the numbers, of the same shape and dtype (encoding.h)
+  // reads: w, or x from another layer, encoded        writes: the numbers, of the same shape and dtype (encoding.h)
   kExpand,
+  // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard), C a multiple
+  // of
+  //                                                   kEncodedBlock
+  kEncode,
 };
 
 const char* name_of(OpKind kind);

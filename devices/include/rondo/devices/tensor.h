@@ -33,18 +33,32 @@ const char* name_of(DType dtype);
 
 /// How the elements of a tensor lie in memory: one after another, or in codes of blocks (encoding.h) that kExpand turns
 /// into numbers.
-enum class Encoding : std::uint8_t { kPlain, kInt8, kNf4 };
+enum class Encoding : std::uint8_t {
+  kPlain,
+  kInt8,       // of frozen weights
+  kNf4,        // likewise
+  kHadamard8,  // of activations and their gradients between layers
+  kHadamard4,  // likewise
+};
 inline constexpr std::int64_t kEncodedBlock = 64;  // elements that share a scale
 inline constexpr std::int64_t kScaleBlock = 256;   // kNf4: blocks whose scales share one
 
-/// "plain", "int8", "nf4".
+/// "plain", "int8", "nf4", "hadamard8", "hadamard4".
 const char* name_of(Encoding encoding);
+
+/// Those that kEncode writes. They hold whole blocks: a row of such a tensor is a multiple of kEncodedBlock long.
+constexpr bool is_hadamard(Encoding encoding) {
+  return encoding == Encoding::kHadamard8 || encoding == Encoding::kHadamard4;
+}
 
 /// Bytes of encoded elements. REQUIRES: not kPlain.
 constexpr Bytes encoded_bytes(Encoding encoding, std::int64_t elements) {
   const auto count = static_cast<Bytes>(elements);
   const Bytes blocks = (count + kEncodedBlock - 1) / kEncodedBlock;
-  if (encoding == Encoding::kInt8) return round_up(count, 64) + round_up(blocks * 4, 64);
+  if (encoding == Encoding::kInt8 || encoding == Encoding::kHadamard8) {
+    return round_up(count, 64) + round_up(blocks * 4, 64);
+  }
+  if (encoding == Encoding::kHadamard4) return round_up(blocks * kEncodedBlock / 2, 64) + round_up(blocks * 4, 64);
   const Bytes groups = (blocks + kScaleBlock - 1) / kScaleBlock;
   return round_up((count + 1) / 2, 64) + round_up(blocks, 64) + round_up(groups * 4, 64) + 64;
 }
@@ -88,7 +102,7 @@ struct TensorDesc {
   DType dtype = DType::kFloat32;
   TensorRole role = TensorRole::kScratch;
   std::uint32_t index = 0;               // meaning: see TensorRole
-  Encoding encoding = Encoding::kPlain;  // weights only; `dtype` is what they expand to
+  Encoding encoding = Encoding::kPlain;  // of weights, inputs and outputs; `dtype` is what they expand to
 
   std::int64_t elements() const { return elements_of(shape); }
   Bytes bytes() const {
