@@ -6,13 +6,15 @@
 # The task: turn an order in plain English ("Please book 3 seats to Oslo for Monday.") into one line, "OSLO|3|MON".
 # Measured before and after by exact match on orders whose combination of city, number, day and wording was not trained
 # on. The model comes from the package index (scripts/fetch_smollm2.py). RONDO_BIN=FILE uses a ready `rondo`;
-# RONDO_DEMO_STEPS and RONDO_DEMO_DEVICES change the length of the run and the pool.
+# RONDO_DEMO_STEPS and RONDO_DEMO_DEVICES change the length of the run and the pool, RONDO_DEMO_OPTIONS
+# adds options of `rondo train`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/lib.sh"
 
 steps=${RONDO_DEMO_STEPS:-40}
 devices=${RONDO_DEMO_DEVICES:-auto}
+read -ra options <<<"${RONDO_DEMO_OPTIONS:-}"
 work=${1:-$root/build/demo-real}
 cities=(Oslo Rome Lima Cairo Delhi Paris Quito Seoul Tunis Vienna Lisbon Athens)
 days=(Monday Tuesday Wednesday Thursday Friday Saturday Sunday)
@@ -73,7 +75,7 @@ say "4/5 training $steps steps of 16 samples on $devices"
 "$rondo" train --model_name_or_path "$model" --dataset "$work/train.jsonl" --output_dir "$work/adapter" \
   --finetuning_type lora --lora_rank 8 --lora_alpha 16 --dtype bf16 --devices "$devices" \
   --per_device_train_batch_size 8 --gradient_accumulation_steps 2 --max_steps "$steps" --learning_rate 1e-3 \
-  --lr_scheduler_type cosine --warmup_ratio 0.1 --cutoff_len 128 --logging_steps 5 --save_steps 0
+  --lr_scheduler_type cosine --warmup_ratio 0.1 --cutoff_len 128 --logging_steps 5 --save_steps 0 "${options[@]}"
 
 say "5/5 the held-out orders again"
 exact_match "$work/questions.tsv" "after training" --model_name_or_path "$model" \

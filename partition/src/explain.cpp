@@ -111,7 +111,7 @@ class Explainer {
         most <= traffic.weights ? "more device memory would let weights stay"
         : most <= traffic.gradients
             ? fmt::format("a reduction_group above {} would bring gradients home less often", work_.reduction_group)
-            : "faster links, or cards on roots of their own, would help";
+            : "faster links, cards on roots of their own, or boundary_quantization_bit (lossy) would help";
     say(
         fmt::format("the links cost {:.0f}% of the step, with larger batches too; a step carries {} of weights, {} of "
                     "activations and {} of gradients; {}",

@@ -89,6 +89,29 @@ TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(All, Optimizers, testing::Values("adamw_8bit", "sgd", "lion"),
                          [](const auto& one) { return std::string(one.param); });
 
+/// What passes between layers is rounded on one device as between three, by every command of the run.
+TEST(BoundariesInCodes, OnOneDeviceOrThree_EndWithTheSameBytes) {
+  const Workspace workspace;
+  const auto words = [](const char* out, const char* devices, const char* bits) {
+    return train({std::string("--output_dir=") + out, std::string("--devices=") + devices,
+                  std::string("--boundary_quantization_bit=") + bits, "--max_steps=3", "--lr=1e-2", "--save_steps=0",
+                  "--gradient_accumulation_steps=3"});
+  };
+  expect_run(workspace, words("one", "cpu", "8"));
+  expect_run(workspace, words("three", "emulated:rtx4090*3", "8"));
+  expect_run(workspace, words("numbers", "cpu", "0"));
+  const std::string one = workspace.read("one/adapter_model.safetensors");
+  EXPECT_TRUE(one == workspace.read("three/adapter_model.safetensors"));
+  EXPECT_FALSE(one == workspace.read("numbers/adapter_model.safetensors"));
+  EXPECT_THAT(workspace.read("one/config.resolved.yaml"), HasSubstr("boundary_quantization_bit: 8"));
+  expect_run(workspace, {"init", "--arch=llama", "--output_dir=odd", "--hidden_size=96", "--num_hidden_layers=2"});
+  Words odd = words("never", "cpu", "4");
+  odd.push_back("--model=odd");
+  const Outcome outcome = workspace.run(odd);
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("boundary_quantization_bit: the model's hidden_size is 96"));
+}
+
 TEST(OptimizerPlan, PlannedMoments_AreThoseOfTheOptimizer) {
   const Workspace workspace;
   const auto host_peak = [&](const char* optim) {

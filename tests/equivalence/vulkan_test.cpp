@@ -13,6 +13,7 @@ namespace rondo::tiny {
 namespace {
 
 using devices::DType;
+using devices::Encoding;
 
 /// "vulkan:N" of the first card that can be used.
 std::optional<std::string> usable_card() {
@@ -57,7 +58,10 @@ TEST_P(VulkanPools, OneCardOrThree_GiveTheSameBits) {
 
 TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
   // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
-  const double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;
+  double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;
+  // So may codes, whose steps are larger: after two updates they change this model's loss by 2e-3, one way or the
+  // other.
+  if (GetParam().boundaries != Encoding::kPlain) allowed = 5e-3;
   const Trace expected = trace_of(*model_, job_, {"cpu", "cpu"});
   for (const std::string& pool : {card_, "cpu," + card_}) {
     SCOPED_TRACE(pool);
@@ -75,7 +79,9 @@ INSTANTIATE_TEST_SUITE_P(Methods, VulkanPools,
                          testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
                                          Variant{"lora_fp32", true, DType::kFloat32, false},
-                                         Variant{"dora_fp32", true, DType::kFloat32, false, 16, true}),
+                                         Variant{"dora_fp32", true, DType::kFloat32, false, 16, true},
+                                         Variant{"full_fp32_8bit_boundaries", false, DType::kFloat32, false, 16, false,
+                                                 Encoding::kHadamard8}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

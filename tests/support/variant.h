@@ -18,6 +18,7 @@ struct Variant {
   bool tied = false;
   std::uint32_t group = 16;  // reduction_group, where a test sets it
   bool dora = false;         // with lora
+  devices::Encoding boundaries = devices::Encoding::kPlain;
 };
 inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
@@ -30,7 +31,10 @@ inline auto usual_variants() {
 inline model::Architecture model_of(const Variant& variant) {
   model::MethodSpec method = variant.lora ? lora(variant.dtype) : full(variant.dtype);
   if (variant.dora) method.lora->use_dora = true;
-  return *model::Architecture::make(small_config(variant.tied), method);
+  method.boundary_encoding = variant.boundaries;
+  model::ModelConfig config = small_config(variant.tied);
+  if (variant.boundaries != devices::Encoding::kPlain) config.hidden_size = 2 * devices::kEncodedBlock;
+  return *model::Architecture::make(config, method);
 }
 
 }  // namespace rondo::tiny

@@ -74,8 +74,10 @@ absl::Status check_microbatch(const Config& config, const Origins& origins) {
 
 absl::Status check_quantization(const Config& config, const Origins& origins, bool trains) {
   const std::uint32_t bits = config.quantization_bit;
-  if (bits != 0 && bits != 4 && bits != 8) {
-    return invalid_input("{}: expected 8, 4 or 0, found {}", place(origins, "quantization_bit"), bits);
+  for (const auto& [key, value] : {std::pair("quantization_bit", bits),
+                                   std::pair("boundary_quantization_bit", config.boundary_quantization_bit)}) {
+    if (value == 0 || value == 4 || value == 8) continue;
+    return invalid_input("{}: expected 8, 4 or 0, found {}", place(origins, key), value);
   }
   if (bits != 0 && trains && config.finetuning_type != "lora") {
     return invalid_input(

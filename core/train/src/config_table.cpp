@@ -202,6 +202,9 @@ std::vector<Entry> precision_keys() {
       Entry(kOfModel, "quantization_bit", &Config::quantization_bit,
             "bits of the frozen base's matrices: 8 (int8), 4 (NF4); 0: as dtype says")
           .to(8),
+      Entry(kRun, "boundary_quantization_bit", &Config::boundary_quantization_bit,
+            "bits of activations and gradients between layers: 8, 4 (lossy); 0: as dtype says")
+          .to(8),
       Entry(kOfModel, "memory_limit", &Config::memory_limit,
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),

@@ -83,7 +83,7 @@ class Generator::Impl {
       for (devices::Buffer& buffer : caches_[layer]) RONDO_RETURN_IF_ERROR(take(buffer, cache));
     }
     for (devices::Buffer& buffer : activations_)
-      RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_)));
+      RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_, model::Phase::kDecode)));
     RONDO_RETURN_IF_ERROR(take_scratch());
     RONDO_RETURN_IF_ERROR(take(batch_, schedule::BatchLayout(prompt_bucket_).total()));
     RONDO_RETURN_IF_ERROR(take(logits_, Bytes{model_.config().vocab_size} * sizeof(float)));

@@ -249,6 +249,8 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
   }
   if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
   if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
+  if (training && config.boundary_quantization_bit == 8) method.boundary_encoding = devices::Encoding::kHadamard8;
+  if (training && config.boundary_quantization_bit == 4) method.boundary_encoding = devices::Encoding::kHadamard4;
   if (need_weights) {
     RONDO_ASSIGN_OR_RETURN(open.files, open_tensors(open.folder, model_config));
   }

@@ -63,6 +63,7 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     // Keys that exclude each other or have a bound together.
     config.cutoff_len = 2 + config.cutoff_len % 10000;
     config.quantization_bit = 4 * (config.quantization_bit % 3);
+    config.boundary_quantization_bit = 4 * (config.boundary_quantization_bit % 3);
     if (config.quantization_bit > 0) {
       config.finetuning_type = "lora";
       config.dtype = "bf16";

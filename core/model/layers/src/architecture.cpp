@@ -95,6 +95,10 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     return invalid_input("modules_to_save: {} of a model whose head is its embedding are not supported; leave it out",
                          fmt::join(method.lora->modules_to_save, ", "));
   }
+  if (method.boundary_encoding != devices::Encoding::kPlain && hidden % devices::kEncodedBlock != 0) {
+    return invalid_input("boundary_quantization_bit: the model's hidden_size is {}, no multiple of {}; leave it out",
+                         hidden, devices::kEncodedBlock);
+  }
   const auto saved = [&](const char* module) { return method.lora && method.lora->saves(module); };
   Parameter embedding{
       kEmbeddingName, {config.vocab_size, hidden}, WeightKind::kEmbedding, method.trains_end("embed_tokens")};
@@ -139,8 +143,9 @@ LayerIndex Architecture::first_backward_layer() const {
   return layer;
 }
 
-Bytes Architecture::boundary_bytes(std::uint32_t tokens) const {
-  return Bytes{tokens} * config_.hidden_size * devices::size_of(method_.dtype);
+Bytes Architecture::boundary_bytes(std::uint32_t tokens, Phase phase) const {
+  const Shape shape = {tokens, config_.hidden_size};
+  return TensorDesc{"boundary", shape, method_.dtype, TensorRole::kInput, 0, encoding_between(phase)}.bytes();
 }
 
 Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const {
@@ -151,14 +156,17 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
     return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
   };
   const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kDecode;
+  const devices::Encoding between = encoding_between(phase);
   if (layer.kind == LayerKind::kEmbedding) {
-    const TensorId y = recorder.embedding(weight(0));
-    recorder.set_role(y, TensorRole::kOutput, 0);
-    if (with_gradients) recorder.backward(y, {});
+    const TensorId sent = recorder.encoded(recorder.embedding(weight(0)), between);
+    recorder.set_role(sent, TensorRole::kOutput, 0);
+    if (with_gradients) recorder.backward(sent, {});
     return recorder.take();
   }
-  const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
-  const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(x) : std::nullopt;
+  const TensorId arrived =
+      recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0, between);
+  const TensorId x = recorder.expanded(arrived);
+  const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
   if (layer.kind == LayerKind::kHead) {
     if (phase == Phase::kDecode) {
       const TensorId last = recorder.select_last(x);
@@ -177,8 +185,9 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
                          ? record_attention(recorder, x, attention_parts(config_, method_, layer.block), config_,
                                             method_, rope_, layer.block, phase == Phase::kDecode ? capacity : 0)
                          : record_mlp(recorder, x, mlp_parts(config_, method_, layer.block), config_, method_);
-  recorder.set_role(y, TensorRole::kOutput, 0);
-  if (with_gradients) recorder.backward(y, input);
+  const TensorId sent = recorder.encoded(y, between);
+  recorder.set_role(sent, TensorRole::kOutput, 0);
+  if (with_gradients) recorder.backward(sent, input);
   return recorder.take();
 }
 

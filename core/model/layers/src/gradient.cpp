@@ -18,7 +18,8 @@ class GradientPass {
     graph_.forward_ops = graph_.ops.size();
     mark_needed(input);
     if (seed) {
-      gradient_[*seed] = recorder_.tensor("dy", graph_.tensors[*seed].shape, recorder_.dtype_, TensorRole::kInput, 1);
+      const TensorDesc y = graph_.tensors[*seed];
+      gradient_[*seed] = recorder_.tensor("dy", y.shape, recorder_.dtype_, TensorRole::kInput, 1, y.encoding);
     }
     for (const auto& [tensor, gradient] : recorder_.gradients_) gradient_[tensor] = gradient;
     for (std::size_t i = graph_.forward_ops; i-- > 0;) differentiate(Op(graph_.ops[i]));
@@ -87,6 +88,11 @@ class GradientPass {
         return dropout(op, *dy);
       case OpKind::kColumnScale:
         return column_scale(op, *dy);
+      case OpKind::kExpand:
+        if (needs(op.reads[0])) collect(op.reads[0], recorder_.encoded(*dy, graph_.tensors[op.reads[0]].encoding));
+        return;
+      case OpKind::kEncode:
+        return collect(op.reads[0], recorder_.expanded(*dy));
       case OpKind::kAdd:
         for (const TensorId id : op.reads) {
           if (needs(id)) collect(id, *dy);

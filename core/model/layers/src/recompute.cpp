@@ -13,7 +13,7 @@ constexpr std::size_t kNoOp = static_cast<std::size_t>(-1);
 /// Cheap beside the memory that its result would take.
 bool is_cheap(OpKind kind) {
   return kind == OpKind::kRmsNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
-         kind == OpKind::kDropout || kind == OpKind::kColumnScale;
+         kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand;
 }
 
 class Slicer {
@@ -27,7 +27,11 @@ class Slicer {
         if (producer_[id] != kNoOp) needed_.insert(id);
       }
     }
-    if (keep == Keep::kAll) saved_ = needed_;
+    if (keep == Keep::kAll) {
+      for (const TensorId id : needed_) {
+        if (graph.ops[producer_[id]].kind != OpKind::kExpand) saved_.insert(id);
+      }
+    }
     if (keep == Keep::kSelective) {
       for (const TensorId id : needed_) save_or_recompute(id);
     }

@@ -5,8 +5,9 @@ namespace rondo::model {
 
 Recorder::Recorder(std::uint32_t tokens, DType dtype) : dtype_(dtype) { graph_.tokens = tokens; }
 
-TensorId Recorder::tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index) {
-  graph_.tensors.push_back({std::move(name), std::move(shape), dtype, role, index});
+TensorId Recorder::tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index,
+                          devices::Encoding encoding) {
+  graph_.tensors.push_back({std::move(name), std::move(shape), dtype, role, index, encoding});
   trained_.push_back(false);
   return static_cast<TensorId>(graph_.tensors.size() - 1);
 }
@@ -16,9 +17,8 @@ TensorId Recorder::weight(std::uint32_t index, const std::string& name, const Sh
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
     if (graph_.tensors[id].role == TensorRole::kWeight && graph_.tensors[id].index == index) return id;
   }
-  const TensorId id = tensor(name, shape, dtype_, TensorRole::kWeight, index);
+  const TensorId id = tensor(name, shape, dtype_, TensorRole::kWeight, index, encoding);
   trained_[id] = trained;
-  graph_.tensors[id].encoding = encoding;
   return id;
 }
 
@@ -83,16 +83,26 @@ TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, 
   return y;
 }
 
-TensorId Recorder::expanded(TensorId w) {
-  const auto before = encoded_.find(w);
-  const TensorId source = before == encoded_.end() ? w : before->second;
-  if (graph_.tensors[source].encoding == devices::Encoding::kPlain) return w;
+TensorId Recorder::expanded(TensorId x) {
+  const auto before = encoded_.find(x);
+  const TensorId source = before == encoded_.end() ? x : before->second;
+  if (graph_.tensors[source].encoding == devices::Encoding::kPlain) return x;
   const TensorId numbers = activation(graph_.tensors[source].name, graph_.tensors[source].shape);
   Op& op = append(OpKind::kExpand);
   op.reads = {source};
   op.writes = {numbers};
   encoded_[numbers] = source;
   return numbers;
+}
+
+TensorId Recorder::encoded(TensorId x, devices::Encoding encoding) {
+  if (encoding == devices::Encoding::kPlain) return x;
+  const TensorDesc numbers = graph_.tensors[x];
+  const TensorId codes = tensor(numbers.name, numbers.shape, numbers.dtype, TensorRole::kScratch, 0, encoding);
+  Op& op = append(OpKind::kEncode);
+  op.reads = {x};
+  op.writes = {codes};
+  return codes;
 }
 
 TensorId Recorder::rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name) {

@@ -31,6 +31,8 @@ struct MethodSpec {
   double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B and, as PEFT has it, magnitudes
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
+  /// Of activations and their gradients between layers, those on one device too; generation does without.
+  devices::Encoding boundary_encoding = devices::Encoding::kPlain;
 
   bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
   /// `module`: embed_tokens, norm or lm_head, outside the blocks.
@@ -81,7 +83,8 @@ const char* name_of(Phase phase);
 
 class Architecture {
  public:
-  /// Errors: InvalidArgument when `method` does not fit the model (an unknown LoRA target).
+  /// Errors: InvalidArgument when `method` does not fit the model (an unknown LoRA target, a hidden size that is no
+  /// whole number of encoded blocks).
   static absl::StatusOr<Architecture> make(const ModelConfig& config, const MethodSpec& method);
 
   const ModelConfig& config() const { return config_; }
@@ -101,11 +104,14 @@ class Architecture {
   std::vector<devices::TensorDesc> saved(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
 
   /// Bytes of the activation between two layers for `tokens`.
-  Bytes boundary_bytes(std::uint32_t tokens) const;
+  Bytes boundary_bytes(std::uint32_t tokens, Phase phase = Phase::kForward) const;
 
  private:
   Architecture() = default;
   Graph record_graph(LayerIndex layer, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const;
+  devices::Encoding encoding_between(Phase phase) const {
+    return phase == Phase::kDecode ? devices::Encoding::kPlain : method_.boundary_encoding;
+  }
 
   ModelConfig config_;
   MethodSpec method_;

@@ -39,12 +39,17 @@ class Recorder {
   std::int64_t tokens() const { return graph_.tokens; }
   DType dtype() const { return dtype_; }
 
-  TensorId tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index = 0);
+  TensorId tensor(std::string name, Shape shape, DType dtype, TensorRole role, std::uint32_t index = 0,
+                  devices::Encoding encoding = devices::Encoding::kPlain);
   /// Weight `index` of the layer; asked twice, it is the same tensor. `trained`: the gradient pass adds to its
   /// gradient. An encoded weight is for matmul() and magnitude_scale() alone.
   TensorId weight(std::uint32_t index, const std::string& name, const Shape& shape, bool trained,
                   devices::Encoding encoding = devices::Encoding::kPlain);
   TensorId batch(devices::BatchTensor which);
+  /// x itself where it is not encoded, or its numbers by an op of its own. x may be the result of such an op.
+  TensorId expanded(TensorId x);
+  /// x itself for kPlain, or its codes. Rounding has no gradient: that of x is what comes for the codes, expanded.
+  TensorId encoded(TensorId x, devices::Encoding encoding);
 
   TensorId embedding(TensorId table);
   TensorId rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name);
@@ -93,13 +98,11 @@ class Recorder {
   Op& append(OpKind kind, devices::OpAttributes attributes = devices::NoAttributes{});
   TensorId activation(std::string name, Shape shape);
   TensorId gradient_of_weight(TensorId weight);
-  /// w itself, or its numbers by an op of its own. w may be the result of such an op.
-  TensorId expanded(TensorId w);
 
   Graph graph_;
   DType dtype_;
   std::vector<bool> trained_;                             // by TensorId
-  std::map<TensorId, TensorId> encoded_;                  // of an expanded weight: what it was expanded from
+  std::map<TensorId, TensorId> encoded_;                  // of an expanded tensor: what it was expanded from
   std::vector<std::pair<TensorId, TensorId>> gradients_;  // known before backward(): from cross_entropy
 };
 
