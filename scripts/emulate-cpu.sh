@@ -10,7 +10,10 @@
 #                  --enable-avx --enable-evex --enable-amx --enable-pci; its folder has bios/
 #   EMULATED_LINUX a kernel: vmlinuz of Debian's package linux-image-cloud-amd64
 #   packages       busybox-static cpio isolinux xorriso
-# EMULATED_AMX=1 leaves AMX in: Linux takes it only from a processor with the register IA32_XFD, which Bochs 3.0 lacks.
+# EMULATED_AMX=1 leaves AMX in: Linux takes it only from a processor with the register IA32_XFD, which Bochs 3.0 lacks and
+# its later sources have. Those of November 2026 lose tiles where threads take turns, and programs end with an illegal
+# instruction: in cpu/xsave.cc xsave_tilecfg_state() swaps a tile's rows and bytes, and xsave_tiledata_state() and
+# xrstor_tiledata_state() go over 8 of its 16 rows. Mend both first.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/lib.sh"
