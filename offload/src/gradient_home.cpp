@@ -34,7 +34,6 @@ absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vect
                                                                  std::size_t parameters, bool phantom,
                                                                  devices::ThreadPool& threads) {
   auto home = std::unique_ptr<GradientHome>(new GradientHome(parameters, phantom, threads));
-  std::uint64_t largest = 0;
   for (const GradientSpec& spec : specs) {
     Entry entry;
     entry.spec = spec;
@@ -47,11 +46,10 @@ absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vect
         RONDO_ASSIGN_OR_RETURN(entry.rows, devices::allocate_host(size, "gradients"));
       }
     }
+    if (!phantom) entry.block_squares.resize(static_cast<std::size_t>(blocks_of(spec.elements)));
     home->index_[spec.parameter] = static_cast<std::int32_t>(home->entries_.size());
     home->entries_.push_back(std::move(entry));
-    largest = std::max(largest, spec.elements);
   }
-  home->block_sums_.resize(static_cast<std::size_t>(blocks_of(largest)));
   return home;
 }
 
@@ -63,15 +61,29 @@ void GradientHome::begin_step(std::uint32_t groups, std::uint32_t microbatches) 
   for (Entry& e : entries_) {
     e.next_group = 0;
     e.next_microbatch = 0;
+    e.finished = false;
   }
 }
 
 devices::BufferView GradientHome::sum(ParameterId id) const { return entry(id).sum.view(); }
 
-void GradientHome::complete_first(ParameterId id) {
+template <typename Count>
+void GradientHome::count(Entry& e, Count counted) {
+  {
+    const MutexLock lock(mutex_);
+    counted();
+    changed_.notify_all();
+    if (!has_all(e)) return;
+  }
+  finish(e);
   const MutexLock lock(mutex_);
-  entry(id).next_group = 1;
+  e.finished = true;
   changed_.notify_all();
+}
+
+void GradientHome::complete_first(ParameterId id) {
+  Entry& e = entry(id);
+  count(e, [&e] { e.next_group = 1; });
 }
 
 absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::BufferView contribution) {
@@ -89,9 +101,7 @@ absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::Buf
       add_to(floats(e.sum.view()) + begin, floats(contribution) + begin, n);
     });
   }
-  const MutexLock lock(mutex_);
-  e.next_group = group + 1;
-  changed_.notify_all();
+  count(e, [&e, group] { e.next_group = group + 1; });
   return absl::OkStatus();
 }
 
@@ -119,20 +129,18 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
              floats(rows) + static_cast<std::size_t>(i) * width, width);
     });
   }
-  const MutexLock lock(mutex_);
-  e.next_microbatch = microbatch + 1;
-  changed_.notify_all();
+  count(e, [&e, microbatch] { e.next_microbatch = microbatch + 1; });
   return absl::OkStatus();
 }
 
-bool GradientHome::is_complete(const Entry& e) const {
+bool GradientHome::has_all(const Entry& e) const {
   return (!e.spec.dense || e.next_group == groups_) && (!e.spec.sparse || e.next_microbatch == microbatches_);
 }
 
 bool GradientHome::complete() const {
   const MutexLock lock(mutex_);
   for (const Entry& e : entries_) {
-    if (!is_complete(e)) return false;
+    if (!e.finished) return false;
   }
   return true;
 }
@@ -140,9 +148,9 @@ bool GradientHome::complete() const {
 absl::Status GradientHome::wait_until_complete(std::chrono::steady_clock::time_point deadline) {
   const MutexLock lock(mutex_);
   for (const Entry& e : entries_) {
-    while (!is_complete(e)) {
+    while (!e.finished) {
       if (abandoned_) return abandoned_error();
-      if (!changed_.wait_until(mutex_, deadline) && !is_complete(e)) {
+      if (!changed_.wait_until(mutex_, deadline) && !e.finished) {
         return absl::DeadlineExceededError("gradients did not come home in time");
       }
     }
@@ -161,9 +169,9 @@ std::span<const float> GradientHome::gradient(ParameterId id) const {
   return {floats(e.sum.view()), e.spec.elements};
 }
 
-double GradientHome::finish(ParameterId id) {
-  if (phantom_) return 0;
-  Entry& e = entry(id);
+void GradientHome::finish(Entry& e) {
+  e.squares = 0;
+  if (phantom_) return;
   if (e.rows) {
     for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
       add_to(floats(e.sum.view()) + begin, floats(e.rows.view()) + begin, n);
@@ -171,13 +179,9 @@ double GradientHome::finish(ParameterId id) {
   }
   const float* sum = floats(e.sum.view());
   for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t block) {
-    block_sums_[block] = sum_of_squares(sum + begin, n);
+    e.block_squares[block] = sum_of_squares(sum + begin, n);
   });
-  double squares = 0;
-  for (std::int64_t block = 0; block < blocks_of(e.spec.elements); ++block) {
-    squares += block_sums_[static_cast<std::size_t>(block)];
-  }
-  return squares;
+  for (const double squares : e.block_squares) e.squares += squares;
 }
 
 }  // namespace rondo::offload

@@ -25,9 +25,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
     has_backward_.push_back(layer.has_backward);
   }
   all_updated_ = updated;
-  if (machine.host.memory_bandwidth > 0) {
-    norm_ = 4.0 * static_cast<double>(work.trained_parameters) / machine.host.memory_bandwidth;
-  }
+  if (machine.host.memory_bandwidth > 0) norm_per_byte_ = 1 / machine.host.memory_bandwidth;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const DeviceShape& device = machine.devices[i];
     on_host_.push_back(device.on_host);
@@ -92,15 +90,17 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   placed.out_last = last + out;
   double home = 0;
   double groups = 0;
+  double norm = 0;
   if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
-    home = copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
+    const double bytes = gradients_[slot.last_layer + 1] - gradients_[slot.first_layer];
+    home = copy(bytes, link.down, link.latency);
+    norm = bytes * norm_per_byte_;
     const std::uint32_t rounds = (microbatches + group_ - 1) / group_;
     groups = rounds;
     device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + home);
   }
   device.down_load += count * out + groups * home;
-  done_ = std::max(
-      {done_, last + home + norm_, device.down_free + norm_, device.up_load + norm_, device.down_load + norm_});
+  done_ = std::max({done_, last + home + norm, device.down_free + norm, device.up_load, device.down_load});
   if (slot.phase == SlotPhase::kForward) {
     const auto index = static_cast<std::uint32_t>(placed_.size());
     for (LayerIndex cut = slot.first_layer + 1; cut <= slot.last_layer + 1; ++cut) covers_[cut] = index;

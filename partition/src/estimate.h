@@ -58,7 +58,7 @@ class StepEstimate {
   std::uint32_t group_ = 1;
   double boundary_ = 0;  // bytes
   double batch_ = 0;
-  double norm_ = 0;
+  double norm_per_byte_ = 0;  // seconds
   std::vector<Link> links_;
   std::vector<double> weights_;    // [i]: bytes of layers below i
   std::vector<double> gradients_;  // likewise

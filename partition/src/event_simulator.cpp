@@ -45,8 +45,6 @@ EventSimulator::EventSimulator(const Plan& plan, const ModelShape& model, const 
       devices_(machine.devices.size()),
       link_versions_(2 * machine.devices.size() + 1, 0),
       versions_(model.layers.size(), 0) {
-  const double gradients = 4.0 * static_cast<double>(work.trained_parameters);
-  if (machine.host.memory_bandwidth > 0) norm_seconds_ = gradients / machine.host.memory_bandwidth;
   for (LayerIndex layer = 0; layer < model.layers.size(); ++layer) {
     if (model.layers[layer].trained_parameters > 0) last_trained_ = layer;
   }
@@ -63,6 +61,13 @@ void EventSimulator::describe(const Plan& plan) {
       to_bring[i][layer] = static_cast<double>(model_.layers[layer].trained_weight_bytes);
     }
   }
+  // A device that computes with the host's processor computes nothing while that takes norms.
+  const auto norm_seconds = [this](double bytes) {
+    return machine_.host.memory_bandwidth > 0 ? bytes / machine_.host.memory_bandwidth : 0;
+  };
+  const bool hides_norms =
+      std::ranges::none_of(plan.slots, [this](const Slot& slot) { return machine_.devices[slot.device].on_host; });
+  if (!hides_norms) norms_left_ = norm_seconds(4.0 * static_cast<double>(work_.trained_parameters));
   visits_.resize(plan.slots.size());
   for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
     const Slot& slot = plan.slots[s];
@@ -93,6 +98,13 @@ void EventSimulator::describe(const Plan& plan) {
         visit.has_gradients = visit.has_gradients || model_.layers[layer].has_backward;
       }
       if (lowest == 0) visit.out_bytes += static_cast<double>(model_.layers[0].row_gradient_bytes) * share_of(work_);
+    }
+    if (hides_norms && slot.round + 1 == plan.rounds.size() && visit.has_gradients) {
+      visit.norm_seconds = norm_seconds(visit.gradient_bytes);
+      const bool looks_up = model_.layers[0].row_gradient_bytes > 0 && lowest_gradient_layer(model_, slot) == 0;
+      if (looks_up) {
+        visit.row_norm_seconds = norm_seconds(4.0 * static_cast<double>(model_.layers[0].trained_parameters));
+      }
     }
     Device& device = devices_[slot.device];
     device.slots.push_back(s);
@@ -351,6 +363,7 @@ void EventSimulator::on_retired(DeviceIndex index) {
   if (item.microbatch + 1 == visit.microbatches) {
     ++visit.retired;
     ++device.visits_retired;
+    take_norm(visit.row_norm_seconds);
     prefetch(index);
   }
   after_piece(step_of(device, item.visit));
@@ -375,7 +388,10 @@ void EventSimulator::send_gradients(DeviceIndex index) {
 
 void EventSimulator::on_gradients(DeviceIndex index) {
   Device& device = devices_[index];
-  const std::uint32_t step = step_of(device, device.errands.front().visit);
+  const Item item = device.errands.front();
+  const std::uint32_t step = step_of(device, item.visit);
+  const Visit& visit = visits_[slot_of(device, item.visit)];
+  if (item.microbatch + 1 == visit.microbatches) take_norm(visit.norm_seconds);
   device.errands.pop();
   device.sending = false;
   ++device.errands_done;
@@ -385,7 +401,7 @@ void EventSimulator::on_gradients(DeviceIndex index) {
 }
 
 void EventSimulator::after_piece(std::uint32_t step) {
-  if (--pieces_left_[step] == 0) push(now_ + norm_seconds_, Kind::kCommit, step);
+  if (--pieces_left_[step] == 0) push(std::max(now_, norms_taken_) + norms_left_, Kind::kCommit, step);
 }
 
 void EventSimulator::on_commit(std::uint32_t step) {

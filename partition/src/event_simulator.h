@@ -58,7 +58,9 @@ class EventSimulator {
     std::vector<std::uint32_t> freed_by_before;  // the same of the step before, where that is under way too
     double in_bytes = 0;                         // of a microbatch
     double out_bytes = 0;
-    double gradient_bytes = 0;  // of a reduction group
+    double gradient_bytes = 0;    // of a reduction group
+    double norm_seconds = 0;      // of the gradients that this visit completes
+    double row_norm_seconds = 0;  // of the lookup table's, which come by microbatch
     bool has_gradients = false;
     std::vector<double> weight_bytes;  // by layer
     std::vector<double> offsets;       // seconds of the visit's first microbatch before it needs the layer
@@ -140,6 +142,8 @@ class EventSimulator {
   void send_gradients(DeviceIndex index);
   void on_gradients(DeviceIndex index);
   void update();
+  /// The host takes the norm of gradients that are complete, one after the other.
+  void take_norm(double seconds) { norms_taken_ = std::max(norms_taken_, now_) + seconds; }
   void after_piece(std::uint32_t step);
   void push_links();
 
@@ -179,7 +183,8 @@ class EventSimulator {
   LayerIndex last_trained_ = 0;  // in model order
   bool updating_ = false;
   std::vector<std::uint32_t> versions_;  // by layer: updates applied
-  double norm_seconds_ = 0;
+  double norms_taken_ = 0;               // when those of the gradients at home are
+  double norms_left_ = 0;                // seconds of those that are taken only when all gradients are at home
   std::vector<Span> spans_;
 };
 

@@ -281,7 +281,7 @@ class StepExecutor::Impl {
     }
     double sum = 0;
     for (const model::ParameterId id : trained_) {
-      const double squares = job.gradients->finish(id);
+      const double squares = job.gradients->squares(id);
       if (!std::isfinite(squares) && (gathered.finite.ok() || std::isfinite(sum))) {
         gathered.finite =
             internal_error("step {}: the gradient of {} is not finite", job.step, parts_.model->parameters()[id].name);

@@ -65,7 +65,7 @@ TEST_F(Home, GroupsThatComeEarly_WaitForTheirTurn) {
   ASSERT_TRUE(last.get().ok());
   EXPECT_TRUE(home_->complete());
   ASSERT_TRUE(home_->wait_until_complete(patience()).ok());
-  EXPECT_DOUBLE_EQ(home_->finish(2), 64.0);
+  EXPECT_DOUBLE_EQ(home_->squares(2), 64.0);
   EXPECT_THAT(gradient(2), ElementsAre(0, 8)) << "in another order the first would be 1";
 }
 
@@ -85,8 +85,7 @@ TEST_F(Home, NextStep_StartsFromNothing) {
     bring_first(0, {value});
     ASSERT_TRUE(add_rows(1, 0, {1}, {value, 1}).ok());
     EXPECT_TRUE(home_->complete());
-    EXPECT_DOUBLE_EQ(home_->finish(0), value * value);
-    home_->finish(1);
+    EXPECT_DOUBLE_EQ(home_->squares(0), value * value);
     EXPECT_THAT(gradient(1), ElementsAre(0, 0, value, 1));
   }
 }
@@ -106,7 +105,6 @@ TEST_F(Home, RowsOfMicrobatches_AreAddedInTheirOrder) {
   ASSERT_TRUE(add_rows(1, 0, {0, 2}, {1, 2, 1e8F, 3}).ok());
   ASSERT_TRUE(add_rows(1, 1, {2}, {1, 4}).ok());
   ASSERT_TRUE(last.get().ok());
-  home_->finish(1);
   EXPECT_THAT(gradient(1), ElementsAre(1, 2, 0, 0, 0, 14));
   EXPECT_EQ(add_rows(1, 1, {2}, {1, 4}).code(), absl::StatusCode::kInternal) << "it came already";
 }
@@ -125,7 +123,6 @@ TEST_F(Home, TiedTable_AddsItsRowsLastWhateverCameFirst) {
       ASSERT_TRUE(add_rows(1, 0, {1}, {-1e8F, 1}).ok());
     }
     ASSERT_TRUE(home_->complete());
-    home_->finish(1);
     EXPECT_THAT(gradient(1), ElementsAre(2, 2, 0, 3));
   }
 }
@@ -135,7 +132,6 @@ TEST_F(Home, PaddingRow_IsTrainedByTheHeadAlone) {
   home_->begin_step(1, 1);
   bring_first(1, {1, 1, 10, 20, 1, 1});
   ASSERT_TRUE(add_rows(1, 0, {0, 1, 2}, {5, 5, 6, 6, 7, 7}).ok());
-  home_->finish(1);
   EXPECT_THAT(gradient(1), ElementsAre(6, 6, 10, 20, 8, 8));
 }
 
@@ -161,7 +157,7 @@ TEST_F(Home, NumberThatIsNotFinite_ShowsInTheSum) {
     std::vector<float> values(70000, 1);
     values[69999] = bad;
     bring_first(0, values);
-    EXPECT_FALSE(std::isfinite(home_->finish(0)));
+    EXPECT_FALSE(std::isfinite(home_->squares(0)));
   }
 }
 
@@ -179,7 +175,7 @@ TEST_F(Home, SumOfSquares_IsTheSameForAnyNumberOfThreads) {
     home->begin_step(1, 1);
     std::memcpy(home->sum(0).host(), values.data(), values.size() * sizeof(float));
     home->complete_first(0);
-    sums.push_back(home->finish(0));
+    sums.push_back(home->squares(0));
   }
   EXPECT_EQ(sums[0], sums[1]);
   EXPECT_EQ(sums[0], sums[2]);

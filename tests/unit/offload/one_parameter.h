@@ -29,7 +29,6 @@ class OneParameter {
     home_->begin_step(1, 1);
     std::memcpy(home_->sum(0).host(), gradient.data(), gradient.size() * sizeof(float));
     home_->complete_first(0);
-    home_->finish(0);
     ++updates_;
     EXPECT_TRUE(optimizer_.update(0, make_factors(settings_, learning_rate, updates_, factor), updates_).ok());
   }

@@ -4,7 +4,8 @@
 // early waits. Group 0 is written in place, later ones are added. Sparse rows (the gradient of a lookup table) come per
 // microbatch; with one group they are added to the sum itself, after the dense contribution of a tied head; with
 // several they have a sum of their own, which is added last, so that the order does not depend on how groups are put
-// into rounds. Thread-safe; a ledger of (parameter, group) refuses what was added already.
+// into rounds. Who brings a parameter's last contribution also takes its part of the norm, so that little of that is
+// left when the last gradient is home. Thread-safe; a ledger of (parameter, group) refuses what was added already.
 #pragma once
 
 #include <chrono>
@@ -51,36 +52,42 @@ class GradientHome {
   /// ids[1...] rising, rows [n, width] fp32.
   absl::Status add_rows(ParameterId id, std::uint32_t microbatch, devices::BufferView ids, devices::BufferView rows);
 
-  /// All contributions of the step are in.
+  /// All contributions of the step are in, and their squares are taken.
   bool complete() const;
   absl::Status wait_until_complete(std::chrono::steady_clock::time_point deadline);
   /// Ends all waits with Cancelled, until begin_step().
   void abandon();
 
-  /// After wait_until_complete(), once a parameter and step: adds what is kept apart and returns the sum of squares
-  /// over fixed blocks in fp64; not finite when an element is not.
-  double finish(ParameterId id);
-  /// The finished gradient; stays until the next step's first contribution.
+  /// After wait_until_complete(): the sum of squares over fixed blocks in fp64; not finite when an element is not.
+  double squares(ParameterId id) const { return entry(id).squares; }
+  /// The gradient, after wait_until_complete(); stays until the next step's first contribution.
   std::span<const float> gradient(ParameterId id) const;
 
  private:
   struct Entry {
     GradientSpec spec;
     devices::Buffer sum;
-    devices::Buffer rows;          // of its own, where there is a dense sum too
+    devices::Buffer rows;  // of its own, where there is a dense sum too
+    std::vector<double> block_squares;
+    double squares = 0;            // written before `finished`
     std::uint32_t next_group = 0;  // guarded by mutex_
     std::uint32_t next_microbatch = 0;
+    bool finished = false;  // no contribution is missing, and `squares` is theirs
   };
   GradientHome(std::size_t parameters, bool phantom, devices::ThreadPool& threads);
   Entry& entry(ParameterId id) { return entries_[static_cast<std::size_t>(index_[id])]; }
   const Entry& entry(ParameterId id) const { return entries_[static_cast<std::size_t>(index_[id])]; }
-  bool is_complete(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool has_all(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Notes a contribution by `counted` under the mutex; who brings the last one finishes the gradient.
+  template <typename Count>
+  void count(Entry& entry, Count counted);
+  /// Adds what is kept apart, and takes the squares.
+  void finish(Entry& entry);
 
   devices::ThreadPool& threads_;
   const bool phantom_;
   std::vector<Entry> entries_;
   std::vector<std::int32_t> index_;  // of a parameter's entry, -1: not trained
-  std::vector<double> block_sums_;
 
   mutable Mutex mutex_;
   CondVar changed_;
