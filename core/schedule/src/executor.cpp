@@ -82,7 +82,7 @@ class StepExecutor::Impl {
     Begun& step = begun_[count_begun_++];
     step = {};
     for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
-    if (step.target_tokens == 0) return;
+    if (step.target_tokens == 0 || has_given_up()) return;
     step.which = next_job_++ % (1 + parts_.work.staleness);
     const std::uint64_t before = updates_begun_++;
     fill_job(step.which, microbatches, before > parts_.work.staleness ? before - parts_.work.staleness : 0, ++step_);
@@ -111,7 +111,7 @@ class StepExecutor::Impl {
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches) {
     StepResult result;
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
-    fill_job(0, microbatches, updates(), step_);
+    if (!has_given_up()) fill_job(0, microbatches, updates(), step_);
     jobs_[0].evaluate = true;
     begun_[0] = {result.target_tokens, 0, false};
     count_begun_ = 1;
@@ -316,6 +316,12 @@ class StepExecutor::Impl {
         step.at_work = false;
       }
     }
+  }
+
+  /// What devices still do of the step that failed may read the batches of its job.
+  bool has_given_up() const {
+    const MutexLock lock(mutex_);
+    return !error_.ok();
   }
 
   /// Another step may be given to the crew beside what it has.
