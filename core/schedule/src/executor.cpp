@@ -82,7 +82,7 @@ class StepExecutor::Impl {
     Begun& step = begun_[count_begun_++];
     step = {};
     for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
-    if (step.target_tokens == 0 || has_given_up()) return;
+    if (step.target_tokens == 0) return;
     step.which = next_job_++ % (1 + parts_.work.staleness);
     const std::uint64_t before = updates_begun_++;
     fill_job(step.which, microbatches, before > parts_.work.staleness ? before - parts_.work.staleness : 0, ++step_);
@@ -111,7 +111,7 @@ class StepExecutor::Impl {
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches) {
     StepResult result;
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
-    if (!has_given_up()) fill_job(0, microbatches, updates(), step_);
+    fill_job(0, microbatches, updates(), step_);
     jobs_[0].evaluate = true;
     begun_[0] = {result.target_tokens, 0, false};
     count_begun_ = 1;
@@ -318,12 +318,6 @@ class StepExecutor::Impl {
     }
   }
 
-  /// What devices still do of the step that failed may read the batches of its job.
-  bool has_given_up() const {
-    const MutexLock lock(mutex_);
-    return !error_.ok();
-  }
-
   /// Another step may be given to the crew beside what it has.
   bool ready() const {
     const MutexLock lock(mutex_);
@@ -357,8 +351,15 @@ class StepExecutor::Impl {
     for (Begun& step : begun_) step.at_work = false;
   }
 
+  bool has_given_up() const {
+    const MutexLock lock(mutex_);
+    return !error_.ok();
+  }
+
   void fill_job(std::uint32_t which, const std::vector<Microbatch>& microbatches, std::uint64_t version,
                 std::uint32_t step) {
+    // Devices may still read the batches of a step that has failed, and no other will run.
+    if (has_given_up()) return;
     StepJob& job = jobs_[which];
     job.version = version;
     job.step = step;
