@@ -36,7 +36,6 @@ class Boundaries : public testing::TestWithParam<Coded> {
     job_.reduction_group = 2;
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
-  static std::string fast(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
   void expect_same(const Trace& reference, const Placement& placement) const {
     SCOPED_TRACE(placement.name);
     const Trace trace = trace_of(model_, job_, placement);
@@ -52,7 +51,7 @@ class Boundaries : public testing::TestWithParam<Coded> {
 
 TEST_P(Boundaries, OverPoolsPlansAndKeeps_GiveTheSameBits) {
   const Trace reference = trace_of(model_, job_, {"cpu"});
-  for (const std::string& pool : {std::string("cpu"), fast(1), fast(3), fast(2) + ",cpu"}) {
+  for (const std::string& pool : {std::string("cpu"), fast_cards(1), fast_cards(3), fast_cards(2) + ",cpu"}) {
     for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
       Placement placement{pool + " keeping " + std::to_string(static_cast<int>(keep)), pool};
       placement.keep = keep;
@@ -62,7 +61,7 @@ TEST_P(Boundaries, OverPoolsPlansAndKeeps_GiveTheSameBits) {
       expect_same(reference, placement);
     }
   }
-  Placement apart{"one layer each", fast(3)};
+  Placement apart{"one layer each", fast_cards(3)};
   apart.stages = one_layer_each(model_);
   apart.verify_transfers = true;
   expect_same(reference, apart);
@@ -85,7 +84,7 @@ TEST_P(Boundaries, TakeTheirEncodedBytes) {
   const std::int64_t elements = std::int64_t{kTokens} * model_.config().hidden_size;
   EXPECT_EQ(static_cast<double>(model_.boundary_bytes(kTokens)) * 8, bits * static_cast<double>(elements));
   // Programs that are larger than the plan says would not fit here.
-  const Placement placement{"card", fast(1)};
+  const Placement placement{"card", fast_cards(1)};
   auto run = TinyRun::make(model_, job_, placement);
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_TRUE((*run)->train(0).ok());

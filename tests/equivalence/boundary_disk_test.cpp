@@ -39,8 +39,6 @@ class BoundariesOnDisk : public testing::TestWithParam<Variant> {
     job_.reduction_group = 2;
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
-  std::string fast(int count) const { return "emulated:" + file_ + "#fast*" + std::to_string(count); }
-  std::string slow(int count) const { return "emulated:" + file_ + "#slow*" + std::to_string(count); }
   const Trace& reference() {
     if (reference_.loss_sums.empty()) reference_ = trace_of(model_, job_, {"memory"});
     return reference_;
@@ -62,13 +60,13 @@ class BoundariesOnDisk : public testing::TestWithParam<Variant> {
 
   const data::Dataset dataset_ = random_samples(61, 5, 60, 24);
   const model::Architecture model_ = model_of(GetParam());
-  const std::string file_ = card_file().string();
   Job job_;
   Trace reference_;
 };
 
 TEST_P(BoundariesOnDisk, OneLayerAStage_GivesTheBitsOfMemory_ThroughTheDisk) {
-  for (const std::string& pool : {std::string("cpu"), fast(1), fast(3), std::string("cpu,") + slow(1)}) {
+  for (const std::string& pool :
+       {std::string("cpu"), fast_cards(1), fast_cards(3), std::string("cpu,") + slow_cards(1)}) {
     Placement placement{pool, pool};
     placement.stages = one_layer_each(model_);
     const offload::BoundaryTier::Stats moved = expect_same(placement);
@@ -79,7 +77,8 @@ TEST_P(BoundariesOnDisk, OneLayerAStage_GivesTheBitsOfMemory_ThroughTheDisk) {
 
 TEST_P(BoundariesOnDisk, UnlikeCardsAndRounds_GiveTheBitsOfMemory) {
   for (const std::uint32_t size : {2U, 4U}) {
-    for (const std::string& pool : {std::string("cpu*2"), fast(1) + "," + slow(2), std::string("cpu,") + slow(2)}) {
+    for (const std::string& pool :
+         {std::string("cpu*2"), fast_cards(1) + "," + slow_cards(2), std::string("cpu,") + slow_cards(2)}) {
       Placement placement{pool, pool};
       placement.stages = one_layer_each(model_);
       placement.microbatches_per_round = size;
@@ -94,7 +93,7 @@ TEST_P(BoundariesOnDisk, EverySchedule_GivesTheBitsOfMemory) {
   using partition::Schedule;
   for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
     for (const int cards : {2, 4}) {
-      Placement placement{std::string(partition::name_of(schedule)) + " on " + fast(cards), fast(cards)};
+      Placement placement{std::string(partition::name_of(schedule)) + " on " + fast_cards(cards), fast_cards(cards)};
       placement.schedule = schedule;
       expect_same(placement);
     }
@@ -102,7 +101,7 @@ TEST_P(BoundariesOnDisk, EverySchedule_GivesTheBitsOfMemory) {
 }
 
 TEST_P(BoundariesOnDisk, StateOnDiskToo_GivesTheBitsOfMemory) {
-  Placement placement{"both", fast(2)};
+  Placement placement{"both", fast_cards(2)};
   placement.stages = one_layer_each(model_);
   placement.disk_from = 2;
   EXPECT_GT(expect_same(placement).written, 0U);
@@ -110,7 +109,7 @@ TEST_P(BoundariesOnDisk, StateOnDiskToo_GivesTheBitsOfMemory) {
 
 TEST_P(BoundariesOnDisk, TwoStepsUnderWay_GiveTheBitsOfMemory) {
   job_.staleness = 1;
-  for (const std::string& pool : {std::string("cpu"), fast(3)}) {
+  for (const std::string& pool : {std::string("cpu"), fast_cards(3)}) {
     Placement placement{pool + " ahead", pool};
     placement.stages = one_layer_each(model_);
     placement.ahead = true;
@@ -119,7 +118,7 @@ TEST_P(BoundariesOnDisk, TwoStepsUnderWay_GiveTheBitsOfMemory) {
 }
 
 TEST_P(BoundariesOnDisk, Evaluation_LeavesNoTrace) {
-  Placement placement{"evaluated", fast(2)};
+  Placement placement{"evaluated", fast_cards(2)};
   placement.stages = one_layer_each(model_);
   placement.boundaries_on_disk = 0;
   auto whole = TinyRun::make(model_, job_, {"memory"});
@@ -158,7 +157,7 @@ TEST_P(BoundariesOnDisk, Traffic_IsAboutWhatThePlanSays) {
 }
 
 TEST_P(BoundariesOnDisk, DiskFails_RunEndsWithItsError) {
-  Placement placement{"failing disk", fast(2)};
+  Placement placement{"failing disk", fast_cards(2)};
   placement.stages = one_layer_each(model_);
   placement.boundaries_on_disk = 0;
   auto run = TinyRun::make(model_, job_, placement);

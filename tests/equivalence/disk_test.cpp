@@ -20,7 +20,6 @@ class OnDisk : public testing::TestWithParam<Variant> {
     job_.reduction_group = 2;
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
-  static std::string fast(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
 
   const data::Dataset dataset_ = random_samples(61, 5, 60, 24);
   const model::Architecture model_ = model_of(GetParam());
@@ -30,7 +29,7 @@ class OnDisk : public testing::TestWithParam<Variant> {
 TEST_P(OnDisk, AnyLayersOnAnyPool_GiveTheBitsOfMemory) {
   const Trace reference = trace_of(model_, job_, {"memory"});
   for (const partition::LayerIndex first : {0U, 1U, 4U, 7U}) {
-    for (const std::string& pool : {std::string("cpu"), fast(2)}) {
+    for (const std::string& pool : {std::string("cpu"), fast_cards(2)}) {
       Placement placement{pool + " with layers from " + std::to_string(first) + " on disk", pool};
       placement.disk_from = first;
       placement.threads = 2;

@@ -62,7 +62,6 @@ class Encoded : public testing::TestWithParam<EncodedVariant> {
     job_.reduction_group = 2;
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
-  static std::string fast(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
 
   const data::Dataset dataset_ = random_samples(61, 5, 48, 24);
   const model::Architecture model_ =
@@ -79,7 +78,7 @@ TEST_P(Encoded, OverPoolsPlansAndKeeps_GivesTheSameBits) {
     EXPECT_EQ(trace.norms, reference.norms);
     EXPECT_EQ(trace.bytes == reference.bytes, true);
   };
-  for (const std::string& pool : {std::string("cpu"), fast(1), fast(3), fast(2) + ",cpu"}) {
+  for (const std::string& pool : {std::string("cpu"), fast_cards(1), fast_cards(3), fast_cards(2) + ",cpu"}) {
     for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
       Placement placement{pool + " keeping " + std::to_string(static_cast<int>(keep)), pool};
       placement.keep = keep;
@@ -107,7 +106,7 @@ TEST_P(Encoded, AgainstThePlainModelOfTheSameNumbers_SameLossesAndFactors) {
 }
 
 TEST_P(Encoded, Weights_TakeTheirEncodedBytesEverywhere) {
-  Placement placement{"card", fast(1)};
+  Placement placement{"card", fast_cards(1)};
   auto run = TinyRun::make(model_, job_, placement);
   ASSERT_TRUE(run.ok()) << run.status();
   Bytes bytes = 0;

@@ -99,7 +99,6 @@ class Methods : public testing::TestWithParam<Method> {
 
   const std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("rondo_methods_" + std::to_string(::getpid()));
-  const std::string fast_ = "emulated:" + card_file().string() + "#fast*";
   const data::Dataset dataset_ = random_samples(61, 5, 64, 24);
   const model::Architecture model_ = *model::Architecture::make(config_of(GetParam()), GetParam().spec);
   Job job_;
@@ -109,8 +108,8 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
   const Trace reference = trace_of(model_, job_, {"reference"});
   ASSERT_EQ(reference.loss_sums.size(), 3U);
   EXPECT_NE(reference.loss_sums[0], reference.loss_sums[1]);
-  expect_same(trace_of(model_, job_, {"planned", fast_ + "3"}), reference);
-  Placement placement{"stages", fast_ + "2,cpu", 2};
+  expect_same(trace_of(model_, job_, {"planned", fast_cards(3)}), reference);
+  Placement placement{"stages", fast_cards(2) + ",cpu", 2};
   placement.stages = one_layer_each(model_);
   placement.microbatches_per_round = 2;
   expect_same(trace_of(model_, job_, placement), reference);
@@ -126,7 +125,7 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
 TEST_P(Methods, Resumed_GoesOnBitForBit) {
   const Trace whole = trace_of(model_, job_, {"uninterrupted"});
   ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job_, {"before"}, 2, folder_));
-  Placement placement{"after", fast_ + "2"};
+  Placement placement{"after", fast_cards(2)};
   placement.disk_from = 2;
   // The state is read before the disk's passes begin, as a run does it.
   Job resumed = job_;

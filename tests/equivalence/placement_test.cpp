@@ -63,9 +63,6 @@ class Bench {
 class Placements : public testing::TestWithParam<Variant> {
  protected:
   Bench bench_{GetParam()};
-  const std::string file_ = card_file().string();
-  std::string fast(int count) const { return "emulated:" + file_ + "#fast*" + std::to_string(count); }
-  std::string slow(int count) const { return "emulated:" + file_ + "#slow*" + std::to_string(count); }
   /// Three stages up, two down, cut at other places.
   Stages unequal() const { return {{0, 2, 3}, 6, {4, 1}}; }
   /// Whole reduction groups, as near to `wanted` as may be.
@@ -86,23 +83,24 @@ TEST_P(Placements, Reference_Learns) {
 }
 
 TEST_P(Placements, PlannedPools_GiveTheSameBits) {
-  for (const int n : {1, 2, 3, 5, 8}) bench_.expect_same({fast(n), fast(n)});
-  bench_.expect_same({"unlike cards", fast(1) + "," + slow(2)});
-  bench_.expect_same({"CPU and card", "cpu," + slow(1)});
+  for (const int n : {1, 2, 3, 5, 8}) bench_.expect_same({fast_cards(n), fast_cards(n)});
+  bench_.expect_same({"unlike cards", fast_cards(1) + "," + slow_cards(2)});
+  bench_.expect_same({"CPU and card", "cpu," + slow_cards(1)});
 }
 
 TEST_P(Placements, OneLayerAStage_GivesTheSameBits) {
   const Stages stages = one_layer_each(bench_.model());
   for (const int n : {1, 2, 3, 5, 8, 20}) {
-    Placement placement{fast(n), fast(n)};
+    Placement placement{fast_cards(n), fast_cards(n)};
     placement.stages = stages;
     bench_.expect_same(placement);
   }
 }
 
 TEST_P(Placements, StagesCutAtOtherPlaces_GiveTheSameBits) {
-  for (const std::string& pool : {std::string("cpu"), std::string("cpu*2"), fast(1), fast(2), fast(1) + "," + slow(2),
-                                  "cpu," + slow(1), slow(1) + ",cpu*2"}) {
+  for (const std::string& pool :
+       {std::string("cpu"), std::string("cpu*2"), fast_cards(1), fast_cards(2), fast_cards(1) + "," + slow_cards(2),
+        "cpu," + slow_cards(1), slow_cards(1) + ",cpu*2"}) {
     Placement placement{pool, pool};
     placement.stages = unequal();
     bench_.expect_same(placement);
@@ -115,7 +113,7 @@ TEST_P(Placements, StagesCutAtOtherPlaces_GiveTheSameBits) {
 
 TEST_P(Placements, Rounds_GiveTheSameBits) {
   for (const std::uint32_t wanted : {1U, 3U, 5U}) {
-    for (const std::string& pool : {std::string("cpu"), fast(1), fast(3), "cpu," + slow(2)}) {
+    for (const std::string& pool : {std::string("cpu"), fast_cards(1), fast_cards(3), "cpu," + slow_cards(2)}) {
       Placement placement{pool + " in rounds of " + std::to_string(whole_groups(wanted)), pool};
       placement.microbatches_per_round = whole_groups(wanted);
       bench_.expect_same(placement);
@@ -129,7 +127,7 @@ TEST_P(Placements, Rounds_GiveTheSameBits) {
 /// memory, and needs nothing that a late first card must do before.
 TEST_P(Placements, OneLateCard_GivesTheSameBits) {
   const std::string late = "emulated:" + card_file(card_entry("late", 1e-7, 1e-8)).string() + "#late";
-  for (const std::string& pool : {late + "," + fast(4), fast(2) + "," + late + "," + fast(2)}) {
+  for (const std::string& pool : {late + "," + fast_cards(4), fast_cards(2) + "," + late + "," + fast_cards(2)}) {
     Placement placement{pool, pool};
     placement.microbatches_per_round = whole_groups(1);
     placement.stages = Stages{{0}, 1, {}};
@@ -139,7 +137,7 @@ TEST_P(Placements, OneLateCard_GivesTheSameBits) {
 
 TEST_P(Placements, Recomputation_GivesTheSameBits) {
   for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
-    for (const std::string& pool : {std::string("cpu"), fast(1), fast(2)}) {
+    for (const std::string& pool : {std::string("cpu"), fast_cards(1), fast_cards(2)}) {
       Placement placement{pool + " keeping " + std::to_string(static_cast<int>(keep)), pool};
       placement.keep = keep;
       bench_.expect_same(placement);
@@ -153,7 +151,7 @@ TEST_P(Placements, Recomputation_GivesTheSameBits) {
 
 TEST_P(Placements, Threads_GiveTheSameBits) {
   for (const std::uint32_t threads : {2U, 3U}) {
-    for (const std::string& pool : {std::string("cpu"), fast(3)}) {
+    for (const std::string& pool : {std::string("cpu"), fast_cards(3)}) {
       Placement placement{pool + " with " + std::to_string(threads) + " threads", pool};
       placement.threads = threads;
       bench_.expect_same(placement);
@@ -164,7 +162,7 @@ TEST_P(Placements, Threads_GiveTheSameBits) {
 }
 
 TEST_P(Placements, Evaluation_LeavesNoTrace) {
-  for (const std::string& pool : {std::string("cpu"), fast(2)}) {
+  for (const std::string& pool : {std::string("cpu"), fast_cards(2)}) {
     Placement placement{pool, pool};
     placement.stages = unequal();
     placement.microbatches_per_round = whole_groups(3);

@@ -19,7 +19,6 @@ class Residents : public testing::TestWithParam<Variant> {
     job_.reduction_group = GetParam().group;
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
-  static std::string cards(int count) { return "emulated:" + card_file().string() + "#fast*" + std::to_string(count); }
 
   const data::Dataset dataset_ = random_samples(61, 5, 72, 24);
   const model::Architecture model_ = model_of(GetParam());
@@ -28,14 +27,14 @@ class Residents : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(Residents, OverPools_GiveTheBitsOfStreamedWeights) {
-  Placement streamed{"streamed", cards(1)};
+  Placement streamed{"streamed", fast_cards(1)};
   streamed.stages = stages_;
   const Trace reference = trace_of(model_, job_, streamed);
   for (const char* rest : {"", ",cpu"}) {
     for (const int count : {1, 2, 3}) {
       for (const std::uint32_t stays : {1U, 2U, 3U}) {
         for (const std::uint32_t round : {0U, 2U}) {
-          Placement placement{"", cards(count) + rest};
+          Placement placement{"", fast_cards(count) + rest};
           placement.name =
               placement.devices + " keeping every " + std::to_string(stays) + " in rounds of " + std::to_string(round);
           placement.stages = stages_;
@@ -53,7 +52,7 @@ TEST_P(Residents, OverPools_GiveTheBitsOfStreamedWeights) {
 }
 
 TEST_P(Residents, MemoryBetweenNoneAndAll_PlannedRunsAgreeAndStayWithin) {
-  Placement free{"all", cards(1)};
+  Placement free{"all", fast_cards(1)};
   auto all = TinyRun::make(model_, job_, free);
   ASSERT_TRUE(all.ok()) << all.status();
   const Trace reference = trace_of(model_, job_, free);
@@ -91,7 +90,7 @@ std::size_t weight_copies(TinyRun& run) {
 }
 
 TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
-  Placement placement{"resident", cards(1)};
+  Placement placement{"resident", fast_cards(1)};
   placement.stages = stages_;
   placement.stays = 1;
   placement.trace_spans = 8192;

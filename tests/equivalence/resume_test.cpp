@@ -34,7 +34,7 @@ class Resume : public testing::TestWithParam<bool> {
 TEST_P(Resume, OnAnotherPool_GoesOnBitForBit) {
   const Job job = this->job();
   const Trace whole = trace_of(model_, job, {"uninterrupted"});
-  const std::string fast = "emulated:" + card_file().string() + "#fast*2";
+  const std::string fast = fast_cards(2);
   ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job, {"before", fast}, 2, folder_));
   Job cold = job;
   // What a run starts from must not matter, save for weights that are not trained: a checkpoint does not hold them.

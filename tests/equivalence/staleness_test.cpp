@@ -32,7 +32,7 @@ class Staleness : public testing::TestWithParam<Variant> {
     EXPECT_TRUE(trace.bytes == reference.bytes);
   }
   Placement cards(const std::string& name, int count) const {
-    Placement placement{name, "emulated:" + card_file().string() + "#fast*" + std::to_string(count)};
+    Placement placement{name, fast_cards(count)};
     placement.ahead = true;
     return placement;
   }

@@ -132,7 +132,7 @@ TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {
     const Variant variant = read_variant(name);
     const model::Architecture& model = *variant.model;
     const tiny::Job job = job_of(variant);
-    auto run = tiny::TinyRun::make(model, job, {"cards", "emulated:" + tiny::card_file().string() + "#fast*2"});
+    auto run = tiny::TinyRun::make(model, job, {"cards", tiny::fast_cards(2)});
     ASSERT_TRUE(run.ok()) << run.status();
     const model::LayerIndex first = model.first_backward_layer();
     EXPECT_EQ(model.layers()[first].block, model.config().num_layers - 1);

@@ -198,4 +198,7 @@ std::filesystem::path card_file(const std::string& extra) {
   return path;
 }
 
+std::string fast_cards(int count) { return fmt::format("emulated:{}#fast*{}", card_file().string(), count); }
+std::string slow_cards(int count) { return fmt::format("emulated:{}#slow*{}", card_file().string(), count); }
+
 }  // namespace rondo::tiny

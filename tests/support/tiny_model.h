@@ -45,5 +45,8 @@ std::string first_difference(const model::Architecture& model, offload::Paramete
 std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at = "");
 /// A file of the cards `fast`, `slow` (a quarter of its speed) and `extra`; one for each process and content.
 std::filesystem::path card_file(const std::string& extra = "");
+/// `count` emulated cards `fast`, or `slow`, as a pool.
+std::string fast_cards(int count);
+std::string slow_cards(int count);
 
 }  // namespace rondo::tiny
