@@ -69,7 +69,7 @@ void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind
 
 /// y[0 ... n) from encoded bytes (encoding.h). `encoding` is not kPlain.
 void expand(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y, std::int64_t n);
-/// Of these is_hadamard() is true, and n a multiple of kEncodedBlock.
+/// Of these two is_hadamard() is true, and n a multiple of kEncodedBlock.
 void expand_hadamard(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y,
                      std::int64_t n);
 void encode(ThreadPool& pool, Encoding encoding, Storage storage, const void* x, std::byte* encoded, std::int64_t n);

@@ -235,8 +235,7 @@ class Expand final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    const auto kernel = is_hadamard(read(0).encoding) ? expand_hadamard : expand;
-    kernel(context.pool, read(0).encoding, storage_, context.as<std::byte>(op_.reads[0]), out(context, 0),
+    expand(context.pool, read(0).encoding, storage_, context.as<std::byte>(op_.reads[0]), out(context, 0),
            read(0).elements());
     return absl::OkStatus();
   }

@@ -134,7 +134,9 @@ HWY_EXPORT(expand_int8_typed);
 HWY_EXPORT(expand_nf4_typed);
 
 void expand(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y, std::int64_t n) {
-  if (encoding == Encoding::kInt8) {
+  if (is_hadamard(encoding)) {
+    expand_hadamard(pool, encoding, storage, encoded, y, n);
+  } else if (encoding == Encoding::kInt8) {
     HWY_DYNAMIC_DISPATCH(expand_int8_typed)(pool, storage, encoded, y, n);
   } else {
     HWY_DYNAMIC_DISPATCH(expand_nf4_typed)(pool, storage, encoded, y, n);
