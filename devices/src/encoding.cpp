@@ -176,7 +176,7 @@ void BlockEncoder::append_hadamard(std::span<const float> block) {
     return put(out_, layout_.scales, next_block_, std::numeric_limits<float>::quiet_NaN());
   }
   if (most < kLeastHadamard) return;
-  put(out_, layout_.scales, next_block_, most * (1.0F / (static_cast<float>(kEncodedBlock) * limit)));
+  put(out_, layout_.scales, next_block_, most * hadamard_share(encoding_));
   const float inverse = limit / most;
   std::array<int, kEncodedBlock> codes{};
   for (std::size_t i = 0; i < c.size(); ++i) codes[i] = static_cast<int>(std::nearbyint(c[i] * inverse));

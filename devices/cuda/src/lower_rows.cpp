@@ -119,6 +119,22 @@ absl::Status lower_magnitude_scale(Lowering& op) {
   return absl::OkStatus();
 }
 
+/// `kernel`: of fp32.
+void launch_hadamard(Lowering& op, KernelId kernel, const TensorDesc& encoded, const Place& codes,
+                     const TensorDesc& numbers, const Place& at) {
+  const EncodedLayout layout(encoded.encoding, encoded.elements());
+  Arguments<HadamardParams> arguments;
+  arguments.params.blocks = layout.blocks;
+  arguments.params.limit = hadamard_limit(encoded.encoding);
+  arguments.params.share = hadamard_share(encoded.encoding);
+  arguments.params.least = kLeastHadamard;
+  arguments.params.four_bits = encoded.encoding == Encoding::kHadamard4 ? 1 : 0;
+  arguments.at(&HadamardParams::numbers, at).at(&HadamardParams::codes, codes.past(layout.codes));
+  arguments.at(&HadamardParams::scales, codes.past(layout.scales));
+  op.launch(of_storage(kernel, Lowering::storage_of(numbers)),
+            {divide_up(layout.blocks, kHadamardBlocks), 1, kMostThreads, kHadamardShared}, arguments);
+}
+
 }  // namespace
 
 absl::Status lower_magnitude(Lowering& op) {
@@ -170,26 +186,6 @@ absl::Status lower_dropout(Lowering& op) {
             over_elements(arguments.params.elements), arguments);
   return absl::OkStatus();
 }
-
-namespace {
-
-/// `kernel`: of fp32.
-void launch_hadamard(Lowering& op, KernelId kernel, const TensorDesc& encoded, const Place& codes,
-                     const TensorDesc& numbers, const Place& at) {
-  const EncodedLayout layout(encoded.encoding, encoded.elements());
-  Arguments<HadamardParams> arguments;
-  arguments.params.blocks = layout.blocks;
-  arguments.params.limit = hadamard_limit(encoded.encoding);
-  arguments.params.share = 1.0F / (static_cast<float>(kEncodedBlock) * arguments.params.limit);
-  arguments.params.least = kLeastHadamard;
-  arguments.params.four_bits = encoded.encoding == Encoding::kHadamard4 ? 1 : 0;
-  arguments.at(&HadamardParams::numbers, at).at(&HadamardParams::codes, codes.past(layout.codes));
-  arguments.at(&HadamardParams::scales, codes.past(layout.scales));
-  op.launch(of_storage(kernel, Lowering::storage_of(numbers)),
-            {divide_up(layout.blocks, kHadamardBlocks), 1, kMostThreads, kHadamardShared}, arguments);
-}
-
-}  // namespace
 
 absl::Status lower_encode(Lowering& op) {
   launch_hadamard(op, KernelId::k_encode_hadamard_fp32, op.out(0), op.write(0), op.in(0), op.read(0));

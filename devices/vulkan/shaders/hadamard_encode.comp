@@ -1,6 +1,7 @@
 // Numbers to codes of kHadamard8 or kHadamard4, see rondo/devices/encoding.h and hadamard.glsl.
 //
-// slots: x, encoded. sizes: blocks; where the scales begin, in words.
+// slots: x, encoded. sizes: blocks; where the scales begin, in words. factors: the largest code; a block's scale, as a
+// share of its largest sum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define RONDO_NUMBER float
@@ -27,10 +28,9 @@ void main() {
   if (!exists) return;
   [[unroll]] for (uint i = 0; i < kEach; ++i) { most = max(most, magnitudes[block_of_group() * kEach + i]); }
 
-  const float limit = kEncoding == kHadamard8 ? 127.0 : 7.0;
   const float m = uintBitsToFloat(most);
   const bool is_zero = most >= kInfinity || m < power_of_two(-100);
-  const float inverse = is_zero ? 0.0 : limit / m;
+  const float inverse = is_zero ? 0.0 : push.factors[0] / m;
   int codes[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) codes[i] = is_zero ? 0 : int(roundEven(c[i] * inverse));
   Uints words = Uints(address(1));
@@ -48,8 +48,8 @@ void main() {
     words.v[place() * kEach + eighth()] = word;
   }
   if (eighth() != 0) return;
-  // fp32(1 / (64 limit)) is a power of two times fp32(1 / limit).
-  const float share = kEncoding == kHadamard8 ? 1.0 / 8128.0 : 1.0 / 448.0;
   Floats scales = Floats(address(1));
-  scales.v[push.sizes[1] + place()] = most >= kInfinity ? uintBitsToFloat(0x7FC00000u) : is_zero ? 0.0 : m * share;
+  scales.v[push.sizes[1] + place()] = most >= kInfinity ? uintBitsToFloat(0x7FC00000u)
+                                      : is_zero         ? 0.0
+                                                        : m * push.factors[1];
 }

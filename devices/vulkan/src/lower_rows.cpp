@@ -52,8 +52,11 @@ float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::
 /// hadamard_encode.comp or hadamard_expand.comp, from the op's read to its write.
 void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, const TensorDesc& numbers) {
   const EncodedLayout layout(encoded.encoding, encoded.elements());
-  op.add(shader, {static_cast<std::uint32_t>(encoded.encoding), storage_of(numbers)}, {op.read(0), op.write(0)},
-         {layout.blocks, static_cast<std::int64_t>(layout.scales / 4)}, parts_of(layout.blocks, kBlocksOfGroup));
+  Dispatch& dispatch =
+      op.add(shader, {static_cast<std::uint32_t>(encoded.encoding), storage_of(numbers)}, {op.read(0), op.write(0)},
+             {layout.blocks, static_cast<std::int64_t>(layout.scales / 4)}, parts_of(layout.blocks, kBlocksOfGroup));
+  dispatch.push.factors[0] = hadamard_limit(encoded.encoding);
+  dispatch.push.factors[1] = hadamard_share(encoded.encoding);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #define HWY_TARGET_INCLUDE "kernels/hadamard.cpp"
 #include <hwy/foreach_target.h>
 
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -78,30 +80,25 @@ HWY_INLINE void put_codes(const hn::Vec<QuadInts> (&codes)[kQuads], std::uint8_t
 
 /// Returns the scale.
 template <typename Code, typename T>
-HWY_INLINE float encode_block(const T* from, float limit, Code* codes) {
+HWY_INLINE float encode_block(const T* from, Encoding encoding, Code* codes) {
   const Quad d;
   hn::Vec<Quad> x[kQuads];
   read_block(from, x);
   transform(x);
-  auto most = hn::Abs(x[0]);
-  auto finite = hn::Eq(most, most);
-  const auto largest = hn::Set(d, std::numeric_limits<float>::max());
-  for (const auto& v : x) {
-    const auto magnitude = hn::Abs(v);
-    finite = hn::And(finite, hn::Le(magnitude, largest));
-    most = hn::Max(most, magnitude);
-  }
-  const float m = hn::GetLane(hn::MaxOfLanes(d, most));
-  const bool is_finite = hn::AllTrue(d, finite);
-  if (!is_finite || m < kLeastHadamard) {
+  // Bits of numbers without their signs are in the numbers' order, and what is not finite comes last.
+  const QuadInts bits;
+  auto most = hn::Zero(bits);
+  for (const auto& v : x) most = hn::Max(most, hn::BitCast(bits, hn::Abs(v)));
+  const auto m = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(bits, most)));
+  if (!std::isfinite(m) || m < kLeastHadamard) {
     std::memset(codes, 0, static_cast<std::size_t>(stride_of<Code>()));
-    return is_finite ? 0.0F : std::numeric_limits<float>::quiet_NaN();
+    return std::isfinite(m) ? 0.0F : std::numeric_limits<float>::quiet_NaN();
   }
-  const auto inverse = hn::Set(d, limit / m);
+  const auto inverse = hn::Set(d, hadamard_limit(encoding) / m);
   hn::Vec<QuadInts> whole[kQuads];
   for (std::size_t i = 0; i < kQuads; ++i) whole[i] = hn::NearestInt(hn::Mul(x[i], inverse));
   put_codes(whole, codes);
-  return m * (1.0F / (static_cast<float>(kEncodedBlock) * limit));
+  return m * hadamard_share(encoding);
 }
 
 HWY_INLINE void get_codes(const std::int8_t* codes, hn::Vec<Quad> (&x)[kQuads]) {
@@ -146,12 +143,11 @@ void encode_as(ThreadPool& pool, Encoding encoding, Storage storage, const void*
   const EncodedLayout layout(encoding, n);
   auto* codes = reinterpret_cast<Code*>(encoded + layout.codes);
   auto* scales = reinterpret_cast<float*>(encoded + layout.scales);
-  const float limit = hadamard_limit(encoding);
   with_storage(storage, [&](auto type) HWY_ATTR {
     using T = decltype(type);
     const auto* from = static_cast<const T*>(x);
     for_whole_blocks(pool, n, [=](std::int64_t b) HWY_ATTR {
-      scales[b] = encode_block(from + b * kEncodedBlock, limit, codes + b * stride_of<Code>());
+      scales[b] = encode_block(from + b * kEncodedBlock, encoding, codes + b * stride_of<Code>());
     });
   });
 }

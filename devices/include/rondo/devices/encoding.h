@@ -59,6 +59,10 @@ const std::array<float, 256>& dynamic_map();
 
 /// Largest code of a Hadamard encoding.
 constexpr float hadamard_limit(Encoding encoding) { return encoding == Encoding::kHadamard8 ? 127.0F : 7.0F; }
+/// A block's scale, as a share of its largest sum.
+constexpr float hadamard_share(Encoding encoding) {
+  return 1.0F / (static_cast<float>(kEncodedBlock) * hadamard_limit(encoding));
+}
 inline constexpr float kLeastHadamard = 0x1.0p-100F;
 /// Distances of the pairs that the transform adds and subtracts, in their order.
 inline constexpr std::array<int, 6> kHadamardStrides = {8, 16, 32, 1, 2, 4};

@@ -83,9 +83,8 @@ enum class OpKind : std::uint8_t {
   kSelectLast,
   // reads: w, or x from another layer, encoded        writes: the numbers, of the same shape and dtype (encoding.h)
   kExpand,
-  // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard), C a multiple
-  // of
-  //                                                   kEncodedBlock
+  // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard)
+  // C is a multiple of kEncodedBlock.
   kEncode,
 };
 
