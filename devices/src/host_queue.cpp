@@ -26,21 +26,29 @@ bool HostTimeline::poisoned() const {
 
 absl::Status HostTimeline::error() const { return absl::Status(error_code_, error_message_); }
 
-absl::Status HostTimeline::wait(std::uint64_t value, Moment deadline) {
-  const MutexLock lock(mutex_);
+bool HostTimeline::wait_for(std::uint64_t value, Moment deadline) {
   while (completed_ < value && error_code_ == absl::StatusCode::kOk) {
+    least_awaited_ = std::min(least_awaited_, value);
     if (deadline == Moment::max()) {
       changed_.wait(mutex_);
-    } else if (!changed_.wait_until(mutex_, deadline) && completed_ < value && error_code_ == absl::StatusCode::kOk) {
-      return absl::DeadlineExceededError(fmt::format("waited for {} on a timeline that is at {}", value, completed_));
+    } else if (!changed_.wait_until(mutex_, deadline)) {
+      return completed_ >= value || error_code_ != absl::StatusCode::kOk;
     }
+  }
+  return true;
+}
+
+absl::Status HostTimeline::wait(std::uint64_t value, Moment deadline) {
+  const MutexLock lock(mutex_);
+  if (!wait_for(value, deadline)) {
+    return absl::DeadlineExceededError(fmt::format("waited for {} on a timeline that is at {}", value, completed_));
   }
   return completed_ >= value ? absl::OkStatus() : error();
 }
 
 absl::StatusOr<Moment> HostTimeline::wait_reached(std::uint64_t value) {
   const MutexLock lock(mutex_);
-  while (completed_ < value && error_code_ == absl::StatusCode::kOk) changed_.wait(mutex_);
+  wait_for(value, Moment::max());
   if (completed_ < value) return error();
   // The earliest remembered signal that covers the value; without any signal (value 0) it was always reached.
   Moment moment{};
@@ -61,6 +69,8 @@ void HostTimeline::signal_at(std::uint64_t value, Moment moment) {
   completed_ = value;
   reached_[signals_ % kRemembered] = {value, moment};
   ++signals_;
+  if (value < least_awaited_) return;
+  least_awaited_ = kNobody;  // who waits for more says so again
   // Under the lock: a waiter may destroy the timeline as soon as it has the mutex.
   changed_.notify_all();
 }
@@ -77,6 +87,7 @@ void HostTimeline::reset() {
   const MutexLock lock(mutex_);
   completed_ = 0;
   signals_ = 0;
+  least_awaited_ = kNobody;
   error_code_ = absl::StatusCode::kOk;
   error_message_.clear();
 }

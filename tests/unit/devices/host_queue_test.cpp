@@ -59,6 +59,23 @@ TEST(HostTimeline, Waiter_IsWokenByThePoison) {
   waiter.join();
 }
 
+TEST(HostTimeline, Waiters_AreEachWokenByTheirOwnValue) {
+  HostTimeline timeline;
+  std::vector<std::thread> waiters;
+  for (const std::uint64_t value : {9U, 2U, 40U, 3U, 9U}) {
+    waiters.emplace_back([&timeline, value] {
+      EXPECT_TRUE(timeline.wait(value, soon()).ok()) << value;
+      EXPECT_TRUE(timeline.wait(value + 31, soon()).ok()) << value;
+    });
+    std::this_thread::sleep_for(milliseconds(2));  // in this order, mostly
+  }
+  for (std::uint64_t value = 1; value <= 80; ++value) {
+    timeline.signal(value);
+    if (value % 8 == 3) std::this_thread::sleep_for(milliseconds(1));
+  }
+  for (std::thread& waiter : waiters) waiter.join();
+}
+
 /// Notes what it executed; takes `cost` of its own time a piece; work named "fail" fails.
 class Recorder : public HostBackend {
  public:

@@ -40,13 +40,19 @@ class HostTimeline final : public Timeline {
 
  private:
   static constexpr std::size_t kRemembered = 128;
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   struct Reached {
     std::uint64_t value = 0;
     Moment moment;
   };
 
+  /// False when the deadline passed first.
+  bool wait_for(std::uint64_t value, Moment deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable Mutex mutex_;
   CondVar changed_;
+  /// At most the least value that somebody waits for: signals below it need wake nobody.
+  std::uint64_t least_awaited_ ABSL_GUARDED_BY(mutex_) = kNobody;
   std::uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t signals_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<Reached, kRemembered> reached_ ABSL_GUARDED_BY(mutex_);  // ring: signal i at i % kRemembered
