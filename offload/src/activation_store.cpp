@@ -7,9 +7,11 @@
 namespace rondo::offload {
 namespace {
 
-std::size_t places_a_round(const ActivationStoreOptions& options) {
-  return (options.activation_cuts.size() + options.gradient_cuts.size()) * options.microbatches;
+std::size_t rows_of(const ActivationStoreOptions& options) {
+  return options.activation_cuts.size() + options.gradient_cuts.size();
 }
+
+std::size_t places_a_round(const ActivationStoreOptions& options) { return rows_of(options) * options.microbatches; }
 
 }  // namespace
 
@@ -40,8 +42,9 @@ absl::StatusOr<std::unique_ptr<ActivationStore>> ActivationStore::make(const Act
   }
   const MutexLock lock(store->mutex_);
   store->states_.resize(places);
+  store->changed_.resize(rows_of(options));
   for (const std::vector<BoundaryPlace>& filled : options.fills) {
-    std::vector<bool>& rows = store->fills_.emplace_back(places_a_round(options) / options.microbatches);
+    std::vector<bool>& rows = store->fills_.emplace_back(rows_of(options));
     for (const BoundaryPlace& place : filled) rows[store->row_of(place)] = true;
   }
   store->expected_.resize(3 * store->fills_.size());
@@ -89,7 +92,7 @@ absl::Status ActivationStore::reserve(const BoundaryPlace& place, Deadline deadl
     State& state = states_[index_of(place)];
     while ((state.taken && state.round != place.round) || is_due_before(place)) {
       if (!error_.ok()) return error_;
-      if (!changed_.wait_until(mutex_, deadline)) {
+      if (!changed_[row_of(place)].wait_until(mutex_, deadline)) {
         return absl::DeadlineExceededError(fmt::format("boundary {}: {} by round {}", place.cut,
                                                        state.taken ? "still held" : "not yet taken",
                                                        state.taken ? *state.round : place.round - options_.rounds));
@@ -97,7 +100,7 @@ absl::Status ActivationStore::reserve(const BoundaryPlace& place, Deadline deadl
     }
     if (!error_.ok()) return error_;
     state = {place.round, true, false};
-    changed_.notify_all();
+    changed_[row_of(place)].notify_all();
   }
   return tier_ == nullptr ? absl::OkStatus() : tier_->take(index_of(place), size, order, deadline);
 }
@@ -106,7 +109,7 @@ void ActivationStore::publish(const BoundaryPlace& place) {
   if (tier_ != nullptr) tier_->filled(index_of(place));
   const MutexLock lock(mutex_);
   states_[index_of(place)].filled = true;
-  changed_.notify_all();
+  changed_[row_of(place)].notify_all();
 }
 
 bool ActivationStore::available(const BoundaryPlace& place) const {
@@ -121,7 +124,8 @@ absl::Status ActivationStore::hold(const BoundaryPlace& place, Deadline deadline
     const State& state = states_[index_of(place)];
     while (!(state.taken && state.round == place.round && state.filled)) {
       if (!error_.ok()) return error_;
-      if (!changed_.wait_until(mutex_, deadline) && !(state.taken && state.round == place.round && state.filled)) {
+      if (!changed_[row_of(place)].wait_until(mutex_, deadline) &&
+          !(state.taken && state.round == place.round && state.filled)) {
         return absl::DeadlineExceededError(
             fmt::format("boundary {} of microbatch {} did not come in time", place.cut, place.microbatch));
       }
@@ -140,14 +144,14 @@ void ActivationStore::release(const BoundaryPlace& place) {
   if (!state.taken || state.round != place.round) return;
   if (tier_ != nullptr) tier_->drop(index_of(place));
   state.taken = state.filled = false;
-  changed_.notify_all();
+  changed_[row_of(place)].notify_all();
 }
 
 void ActivationStore::fail(const absl::Status& error) {
   const MutexLock lock(mutex_);
   if (error_.ok()) error_ = error;
   if (tier_ != nullptr) tier_->fail(error);
-  changed_.notify_all();
+  for (CondVar& row : changed_) row.notify_all();
 }
 
 void ActivationStore::close() {

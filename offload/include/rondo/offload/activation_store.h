@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -90,7 +91,7 @@ class ActivationStore {
   std::vector<devices::Buffer> buffers_;  // by place, or none
   std::unique_ptr<BoundaryTier> tier_;    // or null
   mutable Mutex mutex_;
-  mutable CondVar changed_;
+  std::deque<CondVar> changed_;  // by row: who waits for one boundary is not woken for others
   struct State {
     std::optional<std::uint64_t> round;  // that took it last
     bool taken = false;
