@@ -77,7 +77,7 @@ class TransferEngine::Link {
     {
       const MutexLock lock(mutex_);
       stopping_ = true;
-      changed_.notify_all();
+      work_.notify_one();
     }
     if (thread_.joinable()) thread_.join();
   }
@@ -92,30 +92,46 @@ class TransferEngine::Link {
     job.transfer = transfer;
     job.issued = 0;
     job.landed = 0;
+    job.enqueued = 0;
     job.status = absl::OkStatus();
     job.number = ++last_number_ * options_.capacity + index;
     job.submitted = Clock::now();
     job.begun = false;
+    const std::uint64_t number = job.number;
+    const bool is_idle = std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); });
     waiting_[static_cast<std::size_t>(transfer.urgency)].push_back(index);
-    changed_.notify_all();
-    return {job.number};
+    // Of an idle link the caller's thread can begin at once what needs no memory of the host to be copied first.
+    const bool copies_first = options_.verify || (options_.staging && direction_ == Direction::kUp);
+    if (is_idle && !copies_first && may_issue()) issue_next();
+    work_.notify_one();
+    return {number};
   }
 
   absl::Status wait(Ticket ticket, Clock::time_point deadline) {
     if (ticket.number == 0) return absl::OkStatus();
     const MutexLock lock(mutex_);
     if (ticket.number == kRefused) return failure_;
-    Job& job = jobs_[ticket.number % options_.capacity];
-    while (job.number == ticket.number) {
-      if (!failure_.ok()) return failure_;
-      if (deadline == kNever) {
-        changed_.wait(mutex_);
-      } else if (!changed_.wait_until(mutex_, deadline) && job.number == ticket.number) {
-        return absl::DeadlineExceededError("a transfer did not end in time");
-      }
-    }
+    const Job& job = jobs_[ticket.number % options_.capacity];
+    const bool in_time =
+        wait_while([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return job.number == ticket.number; }, deadline);
+    if (!failure_.ok()) return failure_;
     // Not the job's own status: its place may serve another transfer by now.
-    return failure_.ok() ? broken_ : failure_;
+    return in_time ? broken_ : not_in_time();
+  }
+
+  absl::StatusOr<devices::Point> wait_until_enqueued(Ticket ticket, Clock::time_point deadline) {
+    if (ticket.number == 0) return devices::Point{};
+    const MutexLock lock(mutex_);
+    if (ticket.number == kRefused) return failure_;
+    const Job& job = jobs_[ticket.number % options_.capacity];
+    const bool in_time = wait_while(
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return job.number == ticket.number && job.enqueued == 0; },
+        deadline);
+    if (!failure_.ok()) return failure_;
+    if (!in_time) return not_in_time();
+    if (job.number == ticket.number) return devices::Point{timeline_.get(), job.enqueued};
+    if (!broken_.ok()) return broken_;
+    return devices::Point{};
   }
 
   void fail(const absl::Status& why) {
@@ -123,6 +139,7 @@ class TransferEngine::Link {
     if (!failure_.ok()) return;
     failure_ = why;
     cancelling_ = true;
+    work_.notify_one();
     changed_.notify_all();
     timeline_->poison(why);
     while (unloading_) changed_.wait(mutex_);
@@ -150,6 +167,7 @@ class TransferEngine::Link {
     std::uint64_t number = 0;  // 0: not in use
     Bytes issued = 0;
     Bytes landed = 0;
+    std::uint64_t enqueued = 0;  // value of the timeline once the device has been given all of it
     bool begun = false;
     absl::Status status;
     Clock::time_point submitted;
@@ -160,59 +178,74 @@ class TransferEngine::Link {
     Bytes size = 0;
     std::uint64_t value = 0;  // of the timeline when it has landed
     Clock::time_point begun;
+    bool enqueued = false;  // the device has been given it
     devices::Buffer staging;
   };
 
-  void work() {
-    std::size_t under_way = 0;
-    std::size_t oldest = 0;
-    for (;;) {
-      if (under_way < kChunksUnderWay) {
-        Chunk& chunk = chunks_[(oldest + under_way) % kChunksUnderWay];
-        const Next next = take_next(chunk, /*may_block=*/under_way == 0);
-        if (next == Next::kStop) return;
-        if (next == Next::kChunk) {
-          issue(chunk);
-          ++under_way;
-          continue;
-        }
-        if (under_way == 0) continue;
+  /// False when the deadline passed first. Ends early when the device is lost.
+  template <typename Condition>
+  bool wait_while(Condition condition, Clock::time_point deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (condition() && failure_.ok()) {
+      if (deadline == kNever) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, deadline) && condition() && failure_.ok()) {
+        return false;
       }
-      land(chunks_[oldest]);
-      oldest = (oldest + 1) % kChunksUnderWay;
-      --under_way;
     }
+    return true;
   }
+  static absl::Status not_in_time() { return absl::DeadlineExceededError("a transfer did not end in time"); }
 
-  enum class Next : std::uint8_t { kChunk, kNothing, kStop };
-
-  /// Picks the next chunk of the most urgent transfer.
-  Next take_next(Chunk& chunk, bool may_block) {
+  void work() {
     const MutexLock lock(mutex_);
     for (;;) {
       if (stopping_ || cancelling_) cancel_waiting();
-      if (stopping_) return may_block ? Next::kStop : Next::kNothing;
-      for (auto& queue : waiting_) {
-        if (queue.empty()) continue;
-        Job& job = jobs_[queue.front()];
-        chunk.job = queue.front();
-        chunk.offset = job.issued;
-        chunk.size = std::min(options_.chunk_bytes, job.transfer.from.size - job.issued);
-        chunk.value = ++last_value_;
-        chunk.begun = Clock::now();
-        job.issued += chunk.size;
-        ++under_way_;
-        if (!std::exchange(job.begun, true)) {
-          auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
-          entry.longest_wait_seconds =
-              std::max(entry.longest_wait_seconds, seconds_between(job.submitted, chunk.begun));
-        }
-        if (job.issued == job.transfer.from.size) queue.erase(queue.begin());
-        return Next::kChunk;
+      if (may_issue() && issue_next()) continue;
+      if (under_way_ > 0 && chunks_[oldest_].enqueued) {
+        land(chunks_[oldest_]);
+        continue;
       }
-      if (!may_block) return Next::kNothing;
-      changed_.wait(mutex_);
+      if (stopping_ && under_way_ == 0) return;
+      work_.wait(mutex_);
     }
+  }
+
+  bool may_issue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !issuing_ && under_way_ < kChunksUnderWay && !stopping_ && !cancelling_;
+  }
+
+  /// Gives the device the next chunk of the most urgent transfer, if any waits. The lock is open meanwhile, but for one
+  /// thread at a time: the timeline's values must come to the queue in their order. REQUIRES: may_issue().
+  bool issue_next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto queue = std::ranges::find_if(waiting_, [](const auto& one) { return !one.empty(); });
+    if (queue == waiting_.end()) return false;
+    Job& job = jobs_[queue->front()];
+    Chunk& chunk = chunks_[(oldest_ + under_way_) % kChunksUnderWay];
+    chunk.job = queue->front();
+    chunk.offset = job.issued;
+    chunk.size = std::min(options_.chunk_bytes, job.transfer.from.size - job.issued);
+    chunk.value = ++last_value_;
+    chunk.begun = Clock::now();
+    chunk.enqueued = false;
+    job.issued += chunk.size;
+    const bool is_last = job.issued == job.transfer.from.size;
+    ++under_way_;
+    if (!std::exchange(job.begun, true)) {
+      auto& entry = stats_.classes[static_cast<std::size_t>(job.transfer.urgency)];
+      entry.longest_wait_seconds = std::max(entry.longest_wait_seconds, seconds_between(job.submitted, chunk.begun));
+    }
+    if (is_last) queue->erase(queue->begin());
+    issuing_ = true;
+    mutex_.unlock();
+    issue(chunk);
+    mutex_.lock();
+    issuing_ = false;
+    chunk.enqueued = true;
+    if (is_last && !options_.verify) {  // else it may have to be sent again
+      job.enqueued = chunk.value;
+      changed_.notify_all();
+    }
+    return true;
   }
 
   void cancel_waiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -246,13 +279,19 @@ class TransferEngine::Link {
     device_.queue(role).copy(from, to, {}, {timeline_.get(), value}, tag);
   }
 
+  std::uint64_t next_value() {
+    const MutexLock lock(mutex_);
+    return ++last_value_;
+  }
+
   /// Of what lies there; 0 where there is nothing to read.
   absl::StatusOr<std::uint64_t> checksum_at(devices::BufferView view, const devices::WorkTag& tag) {
     if (view.host() != nullptr) return checksum({view.host(), view.size});
     if (!reading_) return 0;
     const devices::BufferView read = reading_.view().part(0, view.size);
-    copy(view, read, ++last_value_, tag);
-    RONDO_RETURN_IF_ERROR(timeline_->wait(last_value_, kNever));
+    const std::uint64_t value = next_value();
+    copy(view, read, value, tag);
+    RONDO_RETURN_IF_ERROR(timeline_->wait(value, kNever));
     return checksum({read.host(), read.size});
   }
 
@@ -278,7 +317,7 @@ class TransferEngine::Link {
       const MutexLock lock(mutex_);
       ++stats_.repeated_chunks;
     }
-    chunk.value = ++last_value_;
+    chunk.value = next_value();
     issue(chunk);
     RONDO_RETURN_IF_ERROR(timeline_->wait(chunk.value, kNever));
     RONDO_ASSIGN_OR_RETURN(whole, arrived_whole(chunk));
@@ -302,11 +341,13 @@ class TransferEngine::Link {
     if (!failure_.ok()) changed_.notify_all();
   }
 
-  void land(Chunk& chunk) {
+  void land(Chunk& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    mutex_.unlock();
     const absl::Status status = await(chunk);
     if (status.ok() && chunk.staging && direction_ == Direction::kDown) unload(chunk);
     const Clock::time_point now = Clock::now();
-    const MutexLock lock(mutex_);
+    mutex_.lock();
+    oldest_ = (oldest_ + 1) % kChunksUnderWay;
     --under_way_;
     ++landed_chunks_;
     Job& job = jobs_[chunk.job];
@@ -324,7 +365,9 @@ class TransferEngine::Link {
   }
 
   void finish(Job& job, std::uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (job.transfer.listener != nullptr) job.transfer.listener->on_transfer(job.transfer.cookie, job.status);
+    if (job.transfer.listener != nullptr) {
+      job.transfer.listener->on_transfer(job.transfer.cookie, failure_.ok() ? job.status : failure_);
+    }
     job.number = 0;
     free_.push_back(index);
     changed_.notify_all();
@@ -334,15 +377,16 @@ class TransferEngine::Link {
   const Direction direction_;
   const EngineOptions options_;
   std::unique_ptr<devices::Timeline> timeline_;
-  std::array<Chunk, kChunksUnderWay> chunks_;  // only the thread's
-  devices::Buffer reading_;                    // likewise: for checksums of memory that the host cannot address
-  std::uint64_t last_value_ = 0;               // only the thread's
+  devices::Buffer reading_;  // only the thread's: for checksums of memory that the host cannot address
 
   mutable Mutex mutex_;
-  CondVar changed_;
-  // A job's `transfer` is written under the mutex before its index is queued and read by the thread after; the rest is
-  // guarded.
+  CondVar work_;     // for the thread: something waits, or it is to end
+  CondVar changed_;  // for callers
+  // A job's `transfer` is written under the mutex before its index is queued and read by who gives a chunk of it to the
+  // device or lands it; the rest is guarded.
   std::vector<Job> jobs_;
+  // A ring. Of those under way: who gives one to the device or lands it reads it without the mutex.
+  std::array<Chunk, kChunksUnderWay> chunks_;
   std::vector<std::uint32_t> free_ ABSL_GUARDED_BY(mutex_);
   std::array<std::vector<std::uint32_t>, kUrgencies> waiting_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -351,6 +395,9 @@ class TransferEngine::Link {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);     // what the first transfer that failed met; no later one is trusted
   bool unloading_ ABSL_GUARDED_BY(mutex_) = false;  // a staged download is on its way to its place
+  bool issuing_ ABSL_GUARDED_BY(mutex_) = false;    // a thread is giving the device a chunk
+  std::uint64_t last_value_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t oldest_ ABSL_GUARDED_BY(mutex_) = 0;  // of the chunks under way
   std::size_t under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t landed_chunks_ ABSL_GUARDED_BY(mutex_) = 0;
   LinkStats stats_ ABSL_GUARDED_BY(mutex_);
@@ -381,6 +428,11 @@ Ticket TransferEngine::submit(Direction direction, const Transfer& transfer) {
 
 absl::Status TransferEngine::wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline) {
   return links_[static_cast<std::size_t>(direction)]->wait(ticket, deadline);
+}
+
+absl::StatusOr<devices::Point> TransferEngine::wait_until_enqueued(Direction direction, Ticket ticket,
+                                                                   std::chrono::steady_clock::time_point deadline) {
+  return links_[static_cast<std::size_t>(direction)]->wait_until_enqueued(ticket, deadline);
 }
 
 void TransferEngine::fail(const absl::Status& why) {

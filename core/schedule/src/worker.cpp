@@ -25,7 +25,8 @@ Worker::Worker(SharedState& shared, Assignment assignment)
       assignment_(std::move(assignment)),
       device_(*shared.parts->devices[assignment_.device].device),
       unified_(device_.caps().unified_memory),
-      programs_(device_, *shared.parts->model, shared.parts->work.sequence_length) {}
+      programs_(device_, *shared.parts->model, shared.parts->work.sequence_length),
+      publisher_(shared) {}
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::make(SharedState& shared, Assignment assignment) {
   auto worker = std::unique_ptr<Worker>(new Worker(shared, std::move(assignment)));
@@ -155,6 +156,8 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
   state.slot = plan.slots[slot_index];
   state.layout = partition::layout_workspace(*parts_.shape, parts_.work, state.slot, plan.keep);
   state.published = partition::published_boundaries(*parts_.shape, state.slot, plan.slots);
+  leaving_.resize(std::max(leaving_.size(), state.published.size()));
+  publisher_.targets.resize(leaving_.size());
   state.computes_gradients = state.slot.phase != partition::SlotPhase::kForward &&
                              parts_.model->first_backward_layer() < parts_.model->layers().size();
   if (state.computes_gradients || state.slot.phase == partition::SlotPhase::kForward) {
@@ -249,7 +252,7 @@ void Worker::stop(const absl::Status& why) {
     const MutexLock lock(mutex_);
     stopping_ = true;
     stopped_.store(true, std::memory_order_release);
-    changed_.notify_all();
+    for (CondVar& waiter : changed_) waiter.notify_all();
   }
   for (const StepJob& job : shared_.jobs) job.ledger->wake();
   // Work not yet begun is dropped, and who waits for it is told.
@@ -263,8 +266,11 @@ void Worker::join() {
 }
 
 void Worker::wait_until_still() {
-  const MutexLock lock(mutex_);
-  while (threads_running_ > threads_in_device_) changed_.wait(mutex_);
+  {
+    const MutexLock lock(mutex_);
+    while (threads_running_ > threads_in_device_) changed(Waiter::kOutside).wait(mutex_);
+  }
+  let_go_of_inputs();
 }
 
 void Worker::wait_until_unused() {
@@ -276,7 +282,7 @@ bool Worker::threads_have_left(bool hung) {
   const MutexLock lock(mutex_);
   const auto deadline = end_of_patience();
   while (threads_running_ > (hung ? threads_in_device_ : 0)) {
-    if (!changed_.wait_until(mutex_, deadline)) break;
+    if (!changed(Waiter::kOutside).wait_until(mutex_, deadline)) break;
   }
   return threads_running_ == 0;
 }
@@ -312,7 +318,7 @@ bool Worker::queues_are_empty() {
 void Worker::begin(StepJob& job) {
   const MutexLock lock(mutex_);
   job_ring_[jobs_++ % kMostJobs] = &job;
-  changed_.notify_all();
+  notify({Waiter::kFeeding, Waiter::kPrefetching});
 }
 
 void Worker::wait_until_done(std::uint32_t ahead, const std::atomic<bool>& interrupted) {
@@ -322,13 +328,13 @@ void Worker::wait_until_done(std::uint32_t ahead, const std::atomic<bool>& inter
   while (!stopping_ && !interrupted.load(std::memory_order_acquire) &&
          (jobs_fed_ < number || microbatches_retired_ < end.microbatches || errands_done_ < end.errands ||
           (!unified_ && jobs_prefetched_ < number))) {
-    changed_.wait(mutex_);
+    changed(Waiter::kOutside).wait(mutex_);
   }
 }
 
 void Worker::wake() {
   const MutexLock lock(mutex_);
-  changed_.notify_all();
+  notify({Waiter::kOutside});
 }
 
 absl::Status Worker::look_for_hang(double seconds) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -180,6 +181,24 @@ class Worker {
       if (gradient) store.let_go(*gradient);
     }
   };
+  /// Makes boundaries readable as they arrive, on the engine's thread.
+  class Publisher final : public transfer::TransferListener {
+   public:
+    explicit Publisher(SharedState& shared) : shared_(shared) {}
+    void on_transfer(std::uint64_t cookie, const absl::Status& status) override {
+      if (status.ok()) shared_.boundaries->publish(targets[cookie]);
+    }
+    std::vector<offload::BoundaryPlace> targets;  // by output of the microbatch that retires
+
+   private:
+    SharedState& shared_;
+  };
+  /// Inputs of a microbatch on their way to the device.
+  struct Arrival {
+    std::array<transfer::Ticket, 3> tickets;
+    std::array<devices::Point, 3> points;  // reached when they are there; used: count_points
+    std::size_t count_points = 0;
+  };
 
   Worker(SharedState& shared, Assignment assignment);
   absl::Status prepare();
@@ -206,12 +225,16 @@ class Worker {
                           std::uint32_t last);
   absl::Status feed_microbatch(SlotState& slot, const Errand& errand);
   absl::Status reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
-  absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory);
+  absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory,
+                             Arrival& arrival);
   bool is_done(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
   std::uint32_t last_to_feed(const StepJob& job, const SlotState& slot) const;
-  absl::Status bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
   absl::Status send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
-                           const Inputs& inputs);
+                           Arrival& arrival);
+  absl::Status follow_inputs(const SlotState& slot, const ChainLink& first, Arrival& arrival);
+  absl::Status land(Arrival& arrival);
+  void let_go_of_inputs();
+  bool weights_are_ready(std::size_t layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inputs inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
   offload::ReadOrder read_order(const StepJob& job, const SlotState& slot, const partition::BoundaryReaders& readers,
                                 std::uint32_t round_microbatch) const;
@@ -223,6 +246,7 @@ class Worker {
   absl::Status retire(const Retirement& item);
   absl::Status publish_outputs(const Retirement& item);
   absl::Status take_rows(const Retirement& item);
+  absl::StatusOr<transfer::Ticket> submit(transfer::Direction direction, const transfer::Transfer& transfer);
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
   absl::Status bring_gradients_home(const GradientErrand& errand);
@@ -247,9 +271,15 @@ class Worker {
   template <typename Wait>
   absl::Status in_slices(Wait wait) const;
 
+  /// Whose waits the mutex guards: the worker's four threads', and those of who gives it work or ends it.
+  enum class Waiter : std::uint8_t { kFeeding, kPrefetching, kRetiring, kGradients, kOutside };
+  CondVar& changed(Waiter waiter) { return changed_[static_cast<std::size_t>(waiter)]; }
+  void notify(std::initializer_list<Waiter> waiters) {
+    for (const Waiter waiter : waiters) changed(waiter).notify_all();
+  }
   /// Blocks while `condition` is false and nobody failed. False after a failure or stop.
   template <typename Condition>
-  bool wait_for(Condition condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool wait_for(Waiter waiter, Condition condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void run_loop(void (Worker::*body)());
 
   SharedState& shared_;
@@ -283,11 +313,14 @@ class Worker {
   std::size_t most_cuts_ = 0;
   std::uint64_t compute_value_ = 0;         // only the feeding thread's
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
+  bool clear_before_gradients_ = false;     // likewise: a group has begun
   // Only the prefetching thread's, by layer:
-  std::vector<std::uint64_t> held_;                     // 1 + version of its weights in resident_
-  std::vector<std::uint64_t> read_by_;                  // 1 + the last visit that reads them there
-  std::chrono::steady_clock::time_point retired_last_;  // only the retiring thread's
-  bool clear_before_gradients_ = false;                 // likewise: a group has begun
+  std::vector<std::uint64_t> held_;     // 1 + version of its weights in resident_
+  std::vector<std::uint64_t> read_by_;  // 1 + the last visit that reads them there
+  // Only the retiring thread's:
+  std::chrono::steady_clock::time_point retired_last_;
+  std::vector<transfer::Ticket> leaving_;  // by output
+  Publisher publisher_;
 
   // Read where the mutex may not be taken; acquire and release, since what it ends looks at other state after it.
   std::atomic<bool> stopped_ = false;
@@ -297,11 +330,13 @@ class Worker {
   std::array<Stillness, 3> stillness_;  // by queue role; only for look_for_hang()
 
   Mutex mutex_;
-  CondVar changed_;
+  std::array<CondVar, 5> changed_;  // by Waiter: a thread is woken only for what it may wait for
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::size_t threads_running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t threads_in_device_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t jobs_ ABSL_GUARDED_BY(mutex_) = 0;
+  /// Of the microbatch that is being fed. Who stops the worker may let them go while the device holds its thread.
+  Inputs held_inputs_ ABSL_GUARDED_BY(mutex_);
   std::array<StepJob*, kMostJobs> job_ring_ ABSL_GUARDED_BY(mutex_) = {};
   /// Counts at which a job is done, once it is fed.
   struct JobEnd {

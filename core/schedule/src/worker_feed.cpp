@@ -1,5 +1,8 @@
 // The threads that give the device its work: feeding and prefetching.
 #include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
@@ -38,7 +41,8 @@ void Worker::feed_loop() {
     StepJob* job = nullptr;
     {
       const MutexLock lock(mutex_);
-      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_fed_ < jobs_; })) return;
+      if (!wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_fed_ < jobs_; }))
+        return;
       job = job_ring_[jobs_fed_ % kMostJobs];
     }
     for (SlotState& slot : slots_) {
@@ -49,7 +53,7 @@ void Worker::feed_loop() {
     const MutexLock lock(mutex_);
     job_ends_[jobs_fed_ % kMostJobs] = {microbatches_fed_, errands_given_};
     ++jobs_fed_;
-    changed_.notify_all();
+    notify({Waiter::kOutside});
   }
 }
 
@@ -93,7 +97,6 @@ absl::Status Worker::feed_visit(StepJob& job, SlotState& slot) {
   }
   const MutexLock lock(mutex_);
   ++visits_fed_;
-  changed_.notify_all();
   return absl::OkStatus();
 }
 
@@ -101,7 +104,8 @@ absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(const StepJob& job, s
   auto buffer = static_cast<std::uint32_t>(kHomeBuffer + job.which);
   {
     const MutexLock lock(mutex_);
-    if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ + 1 >= errands_given_; })) {
+    if (!wait_for(Waiter::kFeeding,
+                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ + 1 >= errands_given_; })) {
       return stopped_error();
     }
     if (!unified_ || group > 0 || assignment_.taken_over) buffer = static_cast<std::uint32_t>(errands_given_ % 2);
@@ -120,8 +124,12 @@ absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t fir
   const MutexLock lock(mutex_);
   errands_[errands_given_ % errands_.size()] = {&job, &slot, group, buffer, compute_value_};
   ++errands_given_;
-  changed_.notify_all();
+  notify({Waiter::kGradients});
   return absl::OkStatus();
+}
+
+bool Worker::weights_are_ready(std::size_t layer) const {
+  return visits_prefetched_ > visits_fed_ || (visits_prefetched_ == visits_fed_ && layers_ready_ > layer);
 }
 
 absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer) {
@@ -134,9 +142,8 @@ absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot,
     return absl::OkStatus();
   }
   const MutexLock lock(mutex_);
-  const bool ready = wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return visits_prefetched_ > visits_fed_ || (visits_prefetched_ == visits_fed_ && layers_ready_ > layer);
-  });
+  const bool ready =
+      wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return weights_are_ready(layer); });
   return ready ? absl::OkStatus() : stopped_error();
 }
 
@@ -165,55 +172,78 @@ offload::ReadOrder Worker::read_order(const StepJob& job, const SlotState& slot,
   return order;
 }
 
-/// Unified devices read them in place until the microbatch has retired.
-absl::Status Worker::bring_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity,
-                                  VisitMemory& memory) {
-  const Inputs wanted = inputs_of(*errand.job, slot, errand.microbatch);
-  Inputs held;
-  absl::Status status;
-  for (const auto which : {&Inputs::activation, &Inputs::gradient}) {
-    if (!status.ok() || !(wanted.*which)) continue;
-    status = in_slices([&](Clock::time_point until) { return shared_.boundaries->hold(*(wanted.*which), until); });
-    if (status.ok()) held.*which = wanted.*which;
-  }
-  if (status.ok()) status = send_inputs(slot, errand, parity, memory, held);
-  if (!unified_ || !status.ok()) held.let_go(*shared_.boundaries);
-  return status;
+/// Unified devices read them in place, and retire() lets them go.
+absl::Status Worker::send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
+                                 Arrival& arrival) {
+  const StepJob& job = *errand.job;
+  const Bytes boundary = parts_.model->boundary_bytes(job.buckets[errand.microbatch]);
+  const Inputs wanted = inputs_of(job, slot, errand.microbatch);
+  const auto send = [&](std::size_t which, devices::BufferView from, devices::BufferView to,
+                        devices::BufferView& there) -> absl::Status {
+    to.size = from.size;
+    there = unified_ ? from : to;
+    if (unified_) return absl::OkStatus();
+    RONDO_ASSIGN_OR_RETURN(arrival.tickets[which],
+                           submit(Direction::kUp, {from, to, Urgency::kActivation,
+                                                   tag("activations", job, slot, errand.microbatch), nullptr, 0}));
+    return absl::OkStatus();
+  };
+  const auto bring = [&](std::size_t which, std::optional<offload::BoundaryPlace> Inputs::*input,
+                         devices::BufferView& there) -> absl::Status {
+    if (!(wanted.*input)) return absl::OkStatus();
+    const offload::BoundaryPlace& from = *(wanted.*input);
+    RONDO_RETURN_IF_ERROR(in_slices([&](Clock::time_point until) { return shared_.boundaries->hold(from, until); }));
+    {
+      const MutexLock lock(mutex_);
+      held_inputs_.*input = from;
+    }
+    return send(which, shared_.boundaries->view(from, boundary), inputs_[parity * 2 + which - 1].view(), there);
+  };
+  // The batch is there already: it need not wait for the boundaries.
+  RONDO_RETURN_IF_ERROR(send(0, job.batches[errand.microbatch], batches_[parity].view(), memory.batch));
+  RONDO_RETURN_IF_ERROR(bring(1, &Inputs::activation, memory.input_activation));
+  RONDO_RETURN_IF_ERROR(bring(2, &Inputs::gradient, memory.input_gradient));
+  if (!unified_) return absl::OkStatus();
+  const MutexLock lock(mutex_);
+  held_inputs_ = {};
+  return absl::OkStatus();
 }
 
-absl::Status Worker::send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
-                                 const Inputs& inputs) {
-  const StepJob& job = *errand.job;
-  const std::uint32_t microbatch = errand.microbatch;
-  const Bytes boundary = parts_.model->boundary_bytes(job.buckets[microbatch]);
-  const devices::BufferView batch = job.batches[microbatch];
-  devices::BufferView activation;
-  devices::BufferView gradient;
-  if (inputs.activation) activation = shared_.boundaries->view(*inputs.activation, boundary);
-  if (inputs.gradient) gradient = shared_.boundaries->view(*inputs.gradient, boundary);
-  if (unified_) {
-    if (inputs.activation) memory.input_activation = activation;
-    if (inputs.gradient) memory.input_gradient = gradient;
-    memory.batch = batch;
-    return absl::OkStatus();
-  }
-  std::array<transfer::Ticket, 3> tickets;
-  const auto send = [&](std::size_t which, devices::BufferView from, devices::BufferView to) {
-    tickets[which] = engine_->submit(
-        Direction::kUp, {from, to, Urgency::kActivation, tag("activations", job, slot, microbatch), nullptr, 0});
-  };
-  memory.batch = batches_[parity].view().part(0, batch.size);
-  send(0, batch, memory.batch);
-  if (inputs.activation) {
-    memory.input_activation = inputs_[parity * 2].view().part(0, boundary);
-    send(1, activation, memory.input_activation);
-  }
-  if (inputs.gradient) {
-    memory.input_gradient = inputs_[parity * 2 + 1].view().part(0, boundary);
-    send(2, gradient, memory.input_gradient);
-  }
-  for (const transfer::Ticket ticket : tickets)
+/// Ends what send_inputs() began.
+absl::Status Worker::land(Arrival& arrival) {
+  for (transfer::Ticket& ticket : arrival.tickets) {
+    if (ticket.number == 0) continue;
     RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, ticket, kNoDeadline)));
+    ticket = {};
+  }
+  let_go_of_inputs();
+  return absl::OkStatus();
+}
+
+void Worker::let_go_of_inputs() {
+  Inputs held;
+  {
+    const MutexLock lock(mutex_);
+    held = std::exchange(held_inputs_, {});
+  }
+  held.let_go(*shared_.boundaries);
+}
+
+/// For the first link of a chain to follow what send_inputs() has sent: the host need not see it arrive. But what waits
+/// for something else meanwhile must not hold boundaries in memory.
+absl::Status Worker::follow_inputs(const SlotState& slot, const ChainLink& first, Arrival& arrival) {
+  if (unified_) return absl::OkStatus();
+  bool at_once = !first.writes_rows && first.layer >= slot.slot.first_layer;
+  if (at_once) {
+    const MutexLock lock(mutex_);
+    at_once = weights_are_ready(first.layer - slot.slot.first_layer);
+  }
+  if (!at_once) return land(arrival);
+  for (const transfer::Ticket ticket : arrival.tickets) {
+    absl::StatusOr<devices::Point> point = engine_->wait_until_enqueued(Direction::kUp, ticket, kNoDeadline);
+    if (!point.ok()) return blame(point.status());
+    if (point->timeline != nullptr) arrival.points[arrival.count_points++] = *point;
+  }
   return absl::OkStatus();
 }
 
@@ -247,15 +277,17 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   std::uint64_t visit = 0;
   {
     const MutexLock lock(mutex_);
-    if (!wait_for(
-            [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ + 1 >= microbatches_fed_; })) {
+    if (!wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return microbatches_retired_ + 1 >= microbatches_fed_;
+        })) {
       return stopped_error();
     }
     // Rows of a lookup table lie in the workspace until they are retired, and another slot lays the workspace out
     // otherwise.
     const bool rows_in_the_way = slot_before_ != nullptr && slot_before_ != &slot && slot_before_->writes_rows;
-    if (rows_in_the_way &&
-        !wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ >= microbatches_fed_; })) {
+    if (rows_in_the_way && !wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return microbatches_retired_ >= microbatches_fed_;
+        })) {
       return stopped_error();
     }
     slot_before_ = &slot;
@@ -266,14 +298,17 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   const std::uint32_t bucket = job.buckets[errand.microbatch];
   VisitMemory& memory = memory_[parity];
   RONDO_RETURN_IF_ERROR(reserve_outputs(slot, errand, parity, memory));
-  RONDO_RETURN_IF_ERROR(bring_inputs(slot, errand, parity, memory));
+  Arrival arrival;
+  RONDO_RETURN_IF_ERROR(send_inputs(slot, errand, parity, memory, arrival));
   memory.workspace = workspace_.view();
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
   memory.weights = &slot.weights[(unified_ ? job.version : visit) % 2];
   memory.gradients = &slot.gradients[errand.gradient_buffer];
+  const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
+  RONDO_RETURN_IF_ERROR(follow_inputs(slot, chain.front(), arrival));
   const Clock::time_point begun = Clock::now();
-  RONDO_RETURN_IF_ERROR(enqueue_chain(slot, errand, fed, memory));
+  RONDO_RETURN_IF_ERROR(enqueue_chain(slot, errand, fed, memory, arrival));
   const MutexLock lock(mutex_);
   const partition::Round round = round_of(job, slot);
   retirements_[fed % retirements_.size()] = {errand.job,
@@ -288,11 +323,12 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
                                              errand.repeated,
                                              begun};
   ++microbatches_fed_;
-  changed_.notify_all();
+  notify({Waiter::kRetiring});
   return absl::OkStatus();
 }
 
-absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory) {
+absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory,
+                                   Arrival& arrival) {
   const StepJob& job = *errand.job;
   const std::uint32_t bucket = job.buckets[errand.microbatch];
   const auto parity = static_cast<std::uint32_t>(fed % 2);
@@ -306,8 +342,9 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     {
       // The rows of the microbatch before must have left the workspace.
       const MutexLock lock(mutex_);
-      const bool ready = wait_for(
-          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !link.writes_rows || microbatches_retired_ >= fed; });
+      const bool ready = wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !link.writes_rows || microbatches_retired_ >= fed;
+      });
       if (!ready) return stopped_error();
       ++threads_in_device_;
     }
@@ -322,14 +359,19 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
     devices::Bindings& bindings = bindings_[parity][i];
     bind(link, program, slot.slot, slot.layout, memory, bucket, bindings);
-    queue.run(program, bindings, {}, {compute_.get(), ++compute_value_},
+    const std::span<const devices::Point> waits(arrival.points.data(), i == 0 ? arrival.count_points : 0);
+    queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},
               tag(name_of(slot.slot.phase), job, slot, errand.microbatch));
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
-    const MutexLock lock(mutex_);
-    --threads_in_device_;
-    if (!stopping_) continue;
-    changed_.notify_all();
-    return stopped_error();
+    {
+      const MutexLock lock(mutex_);
+      --threads_in_device_;
+      if (stopping_) {
+        notify({Waiter::kOutside});
+        return stopped_error();
+      }
+    }
+    if (i == 0) RONDO_RETURN_IF_ERROR(land(arrival));
   }
   return absl::OkStatus();
 }
@@ -341,7 +383,9 @@ void Worker::prefetch_loop() {
     const StepJob* job = nullptr;
     {
       const MutexLock lock(mutex_);
-      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_; })) return;
+      if (!wait_for(Waiter::kPrefetching,
+                    [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_; }))
+        return;
       job = job_ring_[jobs_prefetched_ % kMostJobs];
     }
     for (const SlotState& slot : slots_) {
@@ -351,7 +395,7 @@ void Worker::prefetch_loop() {
     }
     const MutexLock lock(mutex_);
     ++jobs_prefetched_;
-    changed_.notify_all();
+    notify({Waiter::kOutside});
   }
 }
 
@@ -359,7 +403,8 @@ void Worker::prefetch_loop() {
 /// commit point.
 absl::Status Worker::wait_for_readers(model::LayerIndex layer) {
   const MutexLock lock(mutex_);
-  return wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ >= read_by_[layer]; })
+  return wait_for(Waiter::kPrefetching,
+                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ >= read_by_[layer]; })
              ? absl::OkStatus()
              : stopped_error();
 }
@@ -379,9 +424,9 @@ absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, s
           [&](Clock::time_point until) { return parts_.parameters->wait_for_version(ids[p], job.version, until); }));
     }
     if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
-    last = engine_->submit(Direction::kUp,
-                           {parts_.parameters->published(ids[p], job.version), slot.weights[buffer][place][p],
-                            Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0});
+    RONDO_ASSIGN_OR_RETURN(
+        last, submit(Direction::kUp, {parts_.parameters->published(ids[p], job.version), slot.weights[buffer][place][p],
+                                      Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0}));
   }
   if (slot.resident[place]) held_[layer] = wanted;
   return absl::OkStatus();
@@ -392,7 +437,8 @@ absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
   {
     const MutexLock lock(mutex_);
     visit = visits_prefetched_;
-    if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ + 1 >= visit; }))
+    if (!wait_for(Waiter::kPrefetching,
+                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ + 1 >= visit; }))
       return stopped_error();
   }
   const std::size_t layers = slot.slot.last_layer - slot.slot.first_layer + 1;
@@ -406,7 +452,7 @@ absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
       RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));
       const MutexLock lock(mutex_);
       layers_ready_ = i;
-      changed_.notify_all();
+      notify({Waiter::kFeeding});
     }
     before = last;
   }
@@ -416,7 +462,7 @@ absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
   const MutexLock lock(mutex_);
   ++visits_prefetched_;
   layers_ready_ = 0;
-  changed_.notify_all();
+  notify({Waiter::kFeeding});
   return absl::OkStatus();
 }
 

@@ -89,7 +89,7 @@ void Worker::run_loop(void (Worker::*body)()) {
   (this->*body)();
   const MutexLock lock(mutex_);
   --threads_running_;
-  changed_.notify_all();
+  notify({Waiter::kOutside});
 }
 
 // Retiring.
@@ -99,8 +99,9 @@ void Worker::retire_loop() {
     Retirement item;
     {
       const MutexLock lock(mutex_);
-      if (!wait_for([&]()
-                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return microbatches_retired_ < microbatches_fed_; })) {
+      if (!wait_for(Waiter::kRetiring, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            return microbatches_retired_ < microbatches_fed_;
+          })) {
         return;
       }
       item = retirements_[microbatches_retired_ % retirements_.size()];
@@ -109,14 +110,30 @@ void Worker::retire_loop() {
     if (!status.ok()) return leave(status);
     const MutexLock lock(mutex_);
     ++microbatches_retired_;
-    if (item.ends_visit) patience_.tell_visits(++visits_retired_);
-    changed_.notify_all();
+    notify({Waiter::kFeeding, Waiter::kOutside});
+    if (!item.ends_visit) continue;
+    patience_.tell_visits(++visits_retired_);
+    notify({Waiter::kPrefetching});
   }
+}
+
+/// The engine may call the device.
+absl::StatusOr<transfer::Ticket> Worker::submit(Direction direction, const transfer::Transfer& transfer) {
+  {
+    const MutexLock lock(mutex_);
+    ++threads_in_device_;
+  }
+  const transfer::Ticket ticket = engine_->submit(direction, transfer);
+  const MutexLock lock(mutex_);
+  --threads_in_device_;
+  if (!stopping_) return ticket;
+  notify({Waiter::kOutside});
+  return stopped_error();
 }
 
 absl::Status Worker::bring_down(devices::BufferView from, devices::BufferView to, Urgency urgency,
                                 const devices::WorkTag& tag) {
-  const transfer::Ticket ticket = engine_->submit(Direction::kDown, {from, to, urgency, tag, nullptr, 0});
+  RONDO_ASSIGN_OR_RETURN(const transfer::Ticket ticket, submit(Direction::kDown, {from, to, urgency, tag, nullptr, 0}));
   return blame(engine_->wait(Direction::kDown, ticket, kNoDeadline));
 }
 
@@ -156,12 +173,20 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
   const Bytes boundary = parts_.model->boundary_bytes(item.bucket);
   for (std::size_t i = 0; i < slot.published.size(); ++i) {
     const offload::BoundaryPlace target{kind, item.round, slot.published[i].cut, item.round_microbatch};
+    leaving_[i] = {};
     if (assignment_.taken_over && shared_.boundaries->available(target)) continue;
-    if (!unified_) {
-      RONDO_RETURN_IF_ERROR(bring_down(memory_[item.parity].outputs[i], shared_.boundaries->view(target, boundary),
-                                       Urgency::kActivation, tag("activations", job, slot, item.microbatch)));
+    if (unified_) {
+      shared_.boundaries->publish(target);
+      continue;
     }
-    shared_.boundaries->publish(target);
+    publisher_.targets[i] = target;
+    const devices::BufferView home = shared_.boundaries->view(target, boundary);
+    RONDO_ASSIGN_OR_RETURN(leaving_[i],
+                           submit(Direction::kDown, {memory_[item.parity].outputs[i], home, Urgency::kActivation,
+                                                     tag("activations", job, slot, item.microbatch), &publisher_, i}));
+  }
+  for (std::size_t i = 0; !unified_ && i < slot.published.size(); ++i) {
+    RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kDown, leaving_[i], kNoDeadline)));
   }
   return absl::OkStatus();
 }
@@ -196,14 +221,16 @@ void Worker::gradient_loop() {
     GradientErrand errand;
     {
       const MutexLock lock(mutex_);
-      if (!wait_for([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ < errands_given_; })) return;
+      if (!wait_for(Waiter::kGradients,
+                    [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ < errands_given_; }))
+        return;
       errand = errands_[errands_done_ % errands_.size()];
     }
     const absl::Status status = bring_gradients_home(errand);
     if (!status.ok()) return leave(status);
     const MutexLock lock(mutex_);
     ++errands_done_;
-    changed_.notify_all();
+    notify({Waiter::kFeeding, Waiter::kOutside});
   }
 }
 

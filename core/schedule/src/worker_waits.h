@@ -14,8 +14,8 @@ inline constexpr auto kNoDeadline = std::chrono::steady_clock::time_point::max()
 inline absl::Status stopped_error() { return absl::CancelledError("the run was stopped"); }
 
 template <typename Condition>
-bool Worker::wait_for(Condition condition) {
-  while (!stopping_ && !condition()) changed_.wait(mutex_);
+bool Worker::wait_for(Waiter waiter, Condition condition) {
+  while (!stopping_ && !condition()) changed(waiter).wait(mutex_);
   return !stopping_;
 }
 

@@ -301,7 +301,9 @@ TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
   auto made = TransferEngine::make(device_, {kChunk, 4, false, /*staging_down=*/true});
   ASSERT_TRUE(made.ok()) << made.status();
   engine_ = *std::move(made);
-  const Transfer one = transfer("d", 700, Urgency::kGradient);
+  Told told;
+  Transfer one = transfer("d", 700, Urgency::kGradient);
+  one.listener = &told;
   const Ticket ticket = engine_->submit(Direction::kDown, one);
   device_.down.await(1);
   engine_->fail(absl::UnavailableError("the card hangs"));
@@ -309,6 +311,53 @@ TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
   device_.down.land_next();  // the card goes on after all
   engine_->join();
   for (Bytes i = 0; i < one.to.size; ++i) ASSERT_EQ(one.to.host()[i], std::byte{0}) << i;
+  EXPECT_THAT(told.codes, ElementsAre(testing::Ne(absl::StatusCode::kOk)));
+}
+
+TEST_F(Engine, EnqueuedTransfer_HasAPointToFollow_BeforeItHasLanded) {
+  make();
+  const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 2500, Urgency::kWeight));
+  device_.up.await(2);
+  const auto soon = [] { return steady_clock::now() + std::chrono::milliseconds(20); };
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, ticket, soon()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);  // the device has two chunks of three
+  land(1);
+  const auto point = engine_->wait_until_enqueued(Direction::kUp, ticket, patience());
+  ASSERT_TRUE(point.ok()) << point.status();
+  ASSERT_NE(point->timeline, nullptr);
+  land(1);
+  EXPECT_LT(point->timeline->completed(), point->value);
+  land(1);
+  EXPECT_TRUE(point->timeline->wait(point->value, patience()).ok());
+  ASSERT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, ticket, patience())->timeline, nullptr);
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, {}, patience())->timeline, nullptr);
+}
+
+TEST_F(Engine, EnqueuedTransfer_ThatIsVerified_IsFollowedOnlyOnceItHasLanded) {
+  auto made = TransferEngine::make(device_, {kChunk, 4, false, false, /*verify=*/true});
+  ASSERT_TRUE(made.ok()) << made.status();
+  engine_ = *std::move(made);
+  const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 100, Urgency::kWeight));
+  device_.up.await(1);
+  const auto soon = steady_clock::now() + std::chrono::milliseconds(20);
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, ticket, soon).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  land(1);
+  const auto point = engine_->wait_until_enqueued(Direction::kUp, ticket, patience());
+  ASSERT_TRUE(point.ok()) << point.status();
+  EXPECT_EQ(point->timeline, nullptr);
+}
+
+TEST_F(Engine, EnqueuedTransfer_OfALostDevice_IsItsError) {
+  make();
+  const absl::Status lost = absl::UnavailableError("the card is gone");
+  const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 100, Urgency::kWeight));
+  device_.up.await(1);
+  engine_->fail(lost);
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, ticket, patience()).status(), lost);
+  EXPECT_EQ(engine_->wait_until_enqueued(Direction::kUp, engine_->submit(Direction::kUp, {}), patience()).status(),
+            lost);
 }
 
 TEST_F(Engine, ChangedChunk_IsSentOnceMore) {

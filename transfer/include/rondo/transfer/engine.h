@@ -2,7 +2,8 @@
 // copy never waits long behind a large one.
 //
 // A transfer is handed in when both its ends are ready: the engine never waits for compute. Within one urgency the
-// order is first come, first served. Each direction has one thread; nothing allocates after construction. Where the
+// order is first come, first served. Each direction has one thread, and who hands a transfer to an idle link gives its
+// first chunk to the device by itself; nothing allocates after construction. Where the
 // device copies at full speed from pinned memory only, chunks go through a small pinned ring; so do downloads from a
 // device that may be lost, because a hung one may still write into what a download was aimed at.
 #pragma once
@@ -25,7 +26,8 @@ enum class Urgency : std::uint8_t { kActivation, kWeight, kGradient, kBackground
 inline constexpr std::size_t kUrgencies = 4;
 const char* name_of(Urgency urgency);
 
-/// Told when a transfer has ended; called from the engine's thread, must not block for long nor call the engine.
+/// Told when a transfer has ended, before who waits for it is; called from the engine's thread, must not block for long
+/// nor call the engine. After TransferEngine::fail() no transfer ends well.
 class TransferListener {
  public:
   virtual ~TransferListener() = default;
@@ -85,11 +87,17 @@ class TransferEngine {
   /// Finishes nothing: what is still queued ends as Cancelled.
   ~TransferEngine();
 
-  /// Blocks while `capacity` transfers are not finished. After fail() nothing is taken; wait() says why.
+  /// Blocks while `capacity` transfers are not finished, and as long as the device needs to take a copy, which is for
+  /// good when it hangs. After fail() nothing is taken; wait() says why.
   Ticket submit(Direction direction, const Transfer& transfer);
   /// Blocks until the transfer has ended. DeadlineExceeded leaves it running. DataLoss: it arrived changed, twice. Once
   /// a transfer has failed its error is the answer for every other of that direction: the device is not to be trusted.
   absl::Status wait(Direction direction, Ticket ticket, std::chrono::steady_clock::time_point deadline);
+  /// Blocks until the device has been given all of the transfer and returns the point that it reaches with it, for work
+  /// on its queues that is to follow; with `verify` until the transfer has ended. A point without a timeline: it has
+  /// ended. Errors as wait().
+  absl::StatusOr<devices::Point> wait_until_enqueued(Direction direction, Ticket ticket,
+                                                     std::chrono::steady_clock::time_point deadline);
   /// The device is lost: ends all waits, now and later, with `why`. After it nothing is written to the host any more,
   /// but staging memory may be while the device's queues hold work.
   void fail(const absl::Status& why);
