@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     -o) object=$2 && shift ;;
     -c) source=$2 && shift ;;
-    -MF | -MT) shift ;;  # which headers a source reads is not asked for: the preset is built from nothing
+    -MF | -MT) shift ;;  # which headers a source reads is not asked for: the preset builds all of it, always (cleanFirst)
     -MD) ;;
     *) flags+=("$1") ;;
   esac
