@@ -100,9 +100,10 @@ class TransferEngine::Link {
     const std::uint64_t number = job.number;
     const bool is_idle = std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); });
     waiting_[static_cast<std::size_t>(transfer.urgency)].push_back(index);
-    // Of an idle link the caller's thread can begin at once what needs no memory of the host to be copied first.
-    const bool copies_first = options_.verify || (options_.staging && direction_ == Direction::kUp);
-    if (is_idle && !copies_first && may_issue()) issue_next();
+    // Of an idle link the caller can begin at once, unless the host has to copy first, or the thread enqueues copies of
+    // its own in between, to verify.
+    const bool by_thread = options_.verify || (options_.staging && direction_ == Direction::kUp);
+    if (is_idle && !by_thread && may_issue()) issue_next();
     work_.notify_one();
     return {number};
   }
@@ -178,7 +179,6 @@ class TransferEngine::Link {
     Bytes size = 0;
     std::uint64_t value = 0;  // of the timeline when it has landed
     Clock::time_point begun;
-    bool enqueued = false;  // the device has been given it
     devices::Buffer staging;
   };
 
@@ -201,7 +201,7 @@ class TransferEngine::Link {
     for (;;) {
       if (stopping_ || cancelling_) cancel_waiting();
       if (may_issue() && issue_next()) continue;
-      if (under_way_ > 0 && chunks_[oldest_].enqueued) {
+      if (under_way_ > (issuing_ ? 1U : 0U)) {  // the device has the oldest
         land(chunks_[oldest_]);
         continue;
       }
@@ -226,7 +226,6 @@ class TransferEngine::Link {
     chunk.size = std::min(options_.chunk_bytes, job.transfer.from.size - job.issued);
     chunk.value = ++last_value_;
     chunk.begun = Clock::now();
-    chunk.enqueued = false;
     job.issued += chunk.size;
     const bool is_last = job.issued == job.transfer.from.size;
     ++under_way_;
@@ -240,7 +239,6 @@ class TransferEngine::Link {
     issue(chunk);
     mutex_.lock();
     issuing_ = false;
-    chunk.enqueued = true;
     if (is_last && !options_.verify) {  // else it may have to be sent again
       job.enqueued = chunk.value;
       changed_.notify_all();

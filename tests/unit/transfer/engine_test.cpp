@@ -125,8 +125,8 @@ struct Told final : TransferListener {
 class Engine : public testing::Test {
  protected:
   static constexpr Bytes kChunk = 1000;
-  void make(bool staging = false, std::uint32_t capacity = 16) {
-    auto made = TransferEngine::make(device_, {kChunk, capacity, staging});
+  void make(const EngineOptions& options = {kChunk, 16}) {
+    auto made = TransferEngine::make(device_, options);
     ASSERT_TRUE(made.ok()) << made.status();
     engine_ = *std::move(made);
   }
@@ -222,7 +222,7 @@ TEST_F(Engine, DevicesError_IsTheTransfersAndTheListeners) {
 }
 
 TEST_F(Engine, DevicesError_IsStillToldWhenAnotherTransferHasTakenThePlace) {
-  make(false, 1);
+  make({kChunk, 1});
   const Ticket first = engine_->submit(Direction::kDown, transfer("g", 10, Urgency::kGradient));
   device_.down.await(1);
   device_.down.fail_next(absl::InternalError("the card fell off the bus"));
@@ -241,7 +241,7 @@ TEST_F(Engine, MissedDeadline_LeavesTheTransferRunning) {
 }
 
 TEST_F(Engine, MoreThanTheCapacity_GoThroughOneByOne) {
-  make(false, 2);
+  make({kChunk, 2});
   std::vector<Transfer> all;
   for (int i = 0; i < 9; ++i) all.push_back(transfer("t", 50, Urgency::kWeight));
   std::vector<Ticket> tickets;
@@ -254,7 +254,7 @@ TEST_F(Engine, MoreThanTheCapacity_GoThroughOneByOne) {
 }
 
 TEST_F(Engine, Staging_CarriesEveryByteThroughPinnedMemory) {
-  make(true);
+  make({kChunk, 16, /*staging=*/true});
   EXPECT_EQ(engine_->staging_bytes(), 4 * kChunk) << "two chunks each way";
   const Transfer up = transfer("up", 3300, Urgency::kWeight);
   const Transfer down = transfer("down", 3300, Urgency::kWeight);
@@ -271,7 +271,7 @@ TEST_F(Engine, Staging_CarriesEveryByteThroughPinnedMemory) {
 }
 
 TEST_F(Engine, LostDevice_EndsWaitsAndBlockedSubmitsForGood) {
-  make(false, 2);
+  make({kChunk, 2});
   const absl::Status lost = absl::UnavailableError("the card hangs");
   const Ticket first = engine_->submit(Direction::kUp, transfer("w", 1500, Urgency::kWeight));
   engine_->submit(Direction::kUp, transfer("w", 10, Urgency::kWeight));
@@ -298,9 +298,7 @@ TEST_F(Engine, LostDevice_EndsWaitsAndBlockedSubmitsForGood) {
 }
 
 TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
-  auto made = TransferEngine::make(device_, {kChunk, 4, false, /*staging_down=*/true});
-  ASSERT_TRUE(made.ok()) << made.status();
-  engine_ = *std::move(made);
+  make({kChunk, 4, false, /*staging_down=*/true});
   Told told;
   Transfer one = transfer("d", 700, Urgency::kGradient);
   one.listener = &told;
@@ -335,9 +333,7 @@ TEST_F(Engine, EnqueuedTransfer_HasAPointToFollow_BeforeItHasLanded) {
 }
 
 TEST_F(Engine, EnqueuedTransfer_ThatIsVerified_IsFollowedOnlyOnceItHasLanded) {
-  auto made = TransferEngine::make(device_, {kChunk, 4, false, false, /*verify=*/true});
-  ASSERT_TRUE(made.ok()) << made.status();
-  engine_ = *std::move(made);
+  make({kChunk, 4, false, false, /*verify=*/true});
   const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 100, Urgency::kWeight));
   device_.up.await(1);
   const auto soon = steady_clock::now() + std::chrono::milliseconds(20);
@@ -362,9 +358,7 @@ TEST_F(Engine, EnqueuedTransfer_OfALostDevice_IsItsError) {
 
 TEST_F(Engine, ChangedChunk_IsSentOnceMore) {
   for (const bool staging : {false, true}) {
-    auto made = TransferEngine::make(device_, {kChunk, 4, staging, false, /*verify=*/true});
-    ASSERT_TRUE(made.ok()) << made.status();
-    engine_ = *std::move(made);
+    make({kChunk, 4, staging, false, /*verify=*/true});
     const Transfer one = transfer("w", 2500, Urgency::kWeight);
     const Ticket ticket = engine_->submit(Direction::kUp, one);
     device_.up.await(2);
@@ -383,9 +377,7 @@ TEST_F(Engine, ChangedChunk_IsSentOnceMore) {
 }
 
 TEST_F(Engine, ChunkChangedTwice_IsDataLoss) {
-  auto made = TransferEngine::make(device_, {kChunk, 4, false, false, /*verify=*/true});
-  ASSERT_TRUE(made.ok()) << made.status();
-  engine_ = *std::move(made);
+  make({kChunk, 4, false, false, /*verify=*/true});
   const Ticket ticket = engine_->submit(Direction::kUp, transfer("w", 100, Urgency::kWeight));
   device_.up.change_next(2);
   land(2);

@@ -3,9 +3,9 @@
 //
 // A transfer is handed in when both its ends are ready: the engine never waits for compute. Within one urgency the
 // order is first come, first served. Each direction has one thread, and who hands a transfer to an idle link gives its
-// first chunk to the device by itself; nothing allocates after construction. Where the
-// device copies at full speed from pinned memory only, chunks go through a small pinned ring; so do downloads from a
-// device that may be lost, because a hung one may still write into what a download was aimed at.
+// first chunk to the device by itself; nothing allocates after construction. Where the device copies at full speed from
+// pinned memory only, chunks go through a small pinned ring; so do downloads from a device that may be lost, because a
+// hung one may still write into what a download was aimed at.
 #pragma once
 
 #include <array>
