@@ -247,6 +247,7 @@ class Worker {
   absl::Status publish_outputs(const Retirement& item);
   absl::Status take_rows(const Retirement& item);
   absl::StatusOr<transfer::Ticket> submit(transfer::Direction direction, const transfer::Transfer& transfer);
+  absl::Status come_out_of_device();
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
   absl::Status bring_gradients_home(const GradientErrand& errand);

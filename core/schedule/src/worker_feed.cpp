@@ -363,14 +363,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},
               tag(name_of(slot.slot.phase), job, slot, errand.microbatch));
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
-    {
-      const MutexLock lock(mutex_);
-      --threads_in_device_;
-      if (stopping_) {
-        notify({Waiter::kOutside});
-        return stopped_error();
-      }
-    }
+    RONDO_RETURN_IF_ERROR(come_out_of_device());
     if (i == 0) RONDO_RETURN_IF_ERROR(land(arrival));
   }
   return absl::OkStatus();

@@ -124,9 +124,15 @@ absl::StatusOr<transfer::Ticket> Worker::submit(Direction direction, const trans
     ++threads_in_device_;
   }
   const transfer::Ticket ticket = engine_->submit(direction, transfer);
+  RONDO_RETURN_IF_ERROR(come_out_of_device());
+  return ticket;
+}
+
+/// An error: the worker was stopped meanwhile, and nothing that is shared may be touched again.
+absl::Status Worker::come_out_of_device() {
   const MutexLock lock(mutex_);
   --threads_in_device_;
-  if (!stopping_) return ticket;
+  if (!stopping_) return absl::OkStatus();
   notify({Waiter::kOutside});
   return stopped_error();
 }
