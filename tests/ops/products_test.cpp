@@ -230,7 +230,8 @@ void expect_rows_keep_their_bits(const ProductShape& shape, int draws, std::mt19
 
 TEST(RowProduct_Run, AnyRowsOfALargerProduct_HaveItsBits) {
   std::mt19937 generator(7);
-  for (const std::int64_t columns : {1, 8, 145, 600}) {  // 145: tiles of 48 leave one, those of 96 do not
+  // 145: tiles of 48 leave one column, those of 96 do not; 289: these do, and those of 192 do not.
+  for (const std::int64_t columns : {1, 8, 145, 289, 600}) {
     for (const std::int64_t inner : {24, 150, 1024}) {
       for (int mask = 0; mask < 16; ++mask) {
         const bool transposed = (mask & 1) != 0;

@@ -18,10 +18,10 @@ constexpr std::int64_t kPanelElements = 4'194'304;
 constexpr std::int64_t kRowsBlock = 2160;
 constexpr std::int64_t kSgemmRowsStep = 360;  // a multiple of the rows of sgemm's tiles
 
-/// Tiles of row products, and of those among them that sgemm computes: what it is fastest on (AVX2: 0.87 of the peak;
-/// 0.80 with 192 columns), of whole groups of rows. The bf16 primitives pay more for a call.
+/// Tiles of row products, and of those among them that sgemm computes: what it is fastest on, of whole groups of rows.
+/// The bf16 primitives pay more for a call.
 constexpr TileGrid kPrimitiveGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
-constexpr TileGrid kRowGrids[] = {{120, 96}, {72, 96}, {72, 48}};
+constexpr TileGrid kRowGrids[] = {{120, 192}, {120, 96}, {72, 96}, {72, 48}};
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
@@ -34,20 +34,31 @@ float* at(std::byte* scratch, Bytes offset) {
   return scratch == nullptr ? nullptr : reinterpret_cast<float*>(scratch + offset);
 }
 
-/// The largest tiles that still make work for 16 threads, else the smallest. Follows from the shape alone.
-TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> from_large_to_small) {
+/// The first of `grids`, from large to small, that still makes work for 16 threads, else the last. `usable` holds of
+/// one at least. Follows from the shape alone.
+template <typename Usable>
+TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> grids, const Usable& usable) {
   constexpr std::int64_t kEnoughTiles = 16;
-  for (const TileGrid& grid : from_large_to_small) {
-    if (divide_up(rows, grid.rows) * divide_up(columns, grid.columns) >= kEnoughTiles) return grid;
+  TileGrid chosen;
+  for (const TileGrid& grid : grids) {
+    if (!usable(grid)) continue;
+    chosen = grid;
+    if (divide_up(rows, grid.rows) * divide_up(columns, grid.columns) >= kEnoughTiles) break;
   }
-  return from_large_to_small.back();
+  return chosen;
 }
 
-/// Tiles of 48 and 96 columns give the same bits, but for a single last column that only the narrow ones leave: sgemm
-/// sums in another order where it has one column.
-TileGrid choose_float_grid(std::int64_t rows, std::int64_t columns) {
-  const bool any = columns % 96 != 49;
-  return choose_grid(rows, columns, std::span<const TileGrid>(kRowGrids).first(any ? 3 : 2));
+TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> grids) {
+  return choose_grid(rows, columns, grids, [](const TileGrid&) { return true; });
+}
+
+/// For sgemm. Tiles of 48, 96 and 192 columns give the same bits, but for a single last column that only some of them
+/// leave: it sums in another order where it has one column.
+TileGrid choose_float_grid(const TileEngine& engine, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kAlwaysUsable = 96;
+  return choose_grid(rows, columns, kRowGrids, [&](const TileGrid& grid) {
+    return grid.columns <= engine.most_columns() && (columns % grid.columns == 1) == (columns % kAlwaysUsable == 1);
+  });
 }
 
 /// The first failure of the tasks of a parallel_for.
@@ -103,9 +114,9 @@ absl::Status for_tiles(ThreadPool& pool, const TileGrid& grid, std::int64_t rows
 
 struct RowProduct::Scratch {
   float* a = nullptr;            // [rows_block, inner]
-  float* b = nullptr;            // [columns_block, inner] or column blocks of [inner_block, columns]
+  float* b = nullptr;            // column blocks of [inner, columns_block] or of [inner_block, columns]
   float* side_a = nullptr;       // [rows_block, side.inner]
-  float* side_b = nullptr;       // [columns, side.inner] or column blocks of [side.inner, columns]
+  float* side_b = nullptr;       // column blocks of [side.inner, columns]
   float* sums = nullptr;         // [rows_block filled up, columns], when the inner extent is cut
   float* last_a = nullptr;       // [group, inner]: the rows of an incomplete group, then zeros
   float* last_side_a = nullptr;  // [group, side.inner]
@@ -122,23 +133,22 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
   const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
-  product.grid_ =
-      in_place ? choose_grid(shape.rows, shape.columns, kPrimitiveGrids) : choose_float_grid(shape.rows, shape.columns);
+  product.grid_ = in_place ? choose_grid(shape.rows, shape.columns, kPrimitiveGrids)
+                           : choose_float_grid(*product.engine_, shape.rows, shape.columns);
   product.group_ = product.engine_->row_group();
   product.convert_a_ = shape.a_bfloat16 && !in_place;
-  product.convert_b_ = (shape.b_bfloat16 || !shape.b_transposed) && !in_place;
+  product.pack_b_ = !in_place;
   const SideShape& side = shape.side;
   product.convert_side_a_ = side.inner > 0 && side.a_bfloat16 && !in_place;
-  product.convert_side_b_ = side.inner > 0 && (side.b_bfloat16 || !side.b_transposed) && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
   product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kSgemmRowsStep));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
-  if (product.convert_b_ && shape.b_transposed) {
+  if (product.pack_b_ && shape.b_transposed) {
     product.columns_block_ =
         std::min(shape.columns, at_least_one_step(kPanelElements / shape.inner, product.grid_.columns));
-  } else if (product.convert_b_) {
+  } else if (product.pack_b_) {
     product.inner_block_ = std::min(shape.inner, at_least_one_step(kPanelElements / shape.columns, 256));
   }
   const absl::Status status = product.prepare_rows(shape.rows);
@@ -161,7 +171,7 @@ absl::Status RowProduct::prepare_block(const Block& block) const {
 }
 
 TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const {
-  TileShape tile = whole_tile(rows, columns, shape_.inner, shape_.b_transposed, convert_b_);
+  TileShape tile = whole_tile(rows, columns, shape_.inner, shape_.b_transposed);
   tile.inner = block.inner;
   tile.accumulate = block.k > 0;
   return tile;
@@ -169,21 +179,20 @@ TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int
 
 TileShape RowProduct::side_tile_shape(std::int64_t rows, std::int64_t columns) const {
   const SideShape& side = shape_.side;
-  TileShape tile = whole_tile(rows, columns, side.inner, side.b_transposed, convert_side_b_);
+  TileShape tile = whole_tile(rows, columns, side.inner, side.b_transposed);
   tile.accumulate = true;
   tile.alpha = side.alpha;
   return tile;
 }
 
-TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed,
-                                 bool b_in_panel) const {
+TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed) const {
   TileShape tile;
   tile.rows = rows;
   tile.columns = columns;
   tile.inner = inner;
   tile.lda = inner;
-  tile.b_transposed = b_transposed;
-  tile.ldb = b_transposed ? inner : (b_in_panel ? columns : shape_.columns);
+  tile.b_transposed = b_transposed && !pack_b_;
+  tile.ldb = pack_b_ ? columns : (b_transposed ? inner : shape_.columns);
   tile.ldc = sums_stride();
   return tile;
 }
@@ -196,9 +205,9 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
     return place;
   };
   parts.a = take(convert_a_, rows_block_ * shape_.inner);
-  parts.b = take(convert_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
+  parts.b = take(pack_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
   parts.side_a = take(convert_side_a_, rows_block_ * shape_.side.inner);
-  parts.side_b = take(convert_side_b_, shape_.columns * shape_.side.inner);
+  parts.side_b = take(pack_b_ && shape_.side.inner > 0, shape_.columns * shape_.side.inner);
   parts.sums = take(!shape_.trivial_finish && inner_is_cut(), (rows_block_ + group_ - 1) * shape_.columns);
   parts.last_a = take(group_ > 1, group_ * shape_.inner);
   parts.last_side_a = take(group_ > 1, group_ * shape_.side.inner);
@@ -249,16 +258,16 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
   const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
     to_float32(pool, static_cast<const std::uint16_t*>(from.data), to, count);
   };
-  if (convert_side_b_) copy_side_b(pool, operands.side_b, parts);
+  if (pack_b_ && shape_.side.inner > 0) pack_side_b(pool, operands.side_b, parts);
   if (rows % group_ != 0) copy_last_rows(rows, operands, parts);
   const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
     if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
     if (convert_side_a_) widen(operands.side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
   };
   const auto enter_block = [&](const Block& block) {
-    if (convert_b_ && shape_.b_transposed) {
-      widen(b.at(block.n * shape_.inner), parts.b, block.columns * shape_.inner);
-    } else if (convert_b_) {
+    if (pack_b_ && shape_.b_transposed) {
+      pack_row_blocks(pool, b.at(block.n * shape_.inner), block.columns, shape_.inner, grid_.columns, parts.b);
+    } else if (pack_b_) {
       pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns,
                          grid_.columns, parts.b);
     }
@@ -267,10 +276,10 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
   return walk(rows, enter_rows, enter_block);
 }
 
-void RowProduct::copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const {
+void RowProduct::pack_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const {
   const std::int64_t inner = shape_.side.inner;
   if (shape_.side.b_transposed) {
-    to_float32(pool, static_cast<const std::uint16_t*>(b.data), scratch.side_b, shape_.columns * inner);
+    pack_row_blocks(pool, b, shape_.columns, inner, grid_.columns, scratch.side_b);
   } else {
     pack_column_blocks(pool, b, shape_.columns, inner, shape_.columns, grid_.columns, scratch.side_b);
   }
@@ -332,11 +341,11 @@ absl::Status RowProduct::multiply(const Block& block, const Place& tile, std::in
                                   float* sums) const {
   const SideShape& side = shape_.side;
   const std::int64_t n = tile.column - block.n;
-  // Column blocks and rows of B both begin n * inner elements in.
-  const ConstArray b = convert_b_            ? ConstArray{scratch.b, false}.at(n * block.inner)
+  // A column block begins n * inner elements in.
+  const ConstArray b = pack_b_               ? ConstArray{scratch.b, false}.at(n * block.inner)
                        : shape_.b_transposed ? operands.b.at(tile.column * shape_.inner + block.k)
                                              : operands.b.at(block.k * shape_.columns + tile.column);
-  const ConstArray side_b = convert_side_b_     ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
+  const ConstArray side_b = pack_b_             ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
                             : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
                                                 : operands.side_b.at(tile.column);
   const bool with_side = block.last_inner && side.inner > 0;

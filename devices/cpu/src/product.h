@@ -1,8 +1,8 @@
 // Whole matrix products: cut into panels and tiles that follow from shapes alone, run on the pool.
 //
-// Operands that sgemm cannot read (bf16), or reads slowly, are first copied to fp32 panels in scratch, once per
-// product; oneDNN's primitives read them in place; sums stay fp32 until the one rounding at the end. plan() is called
-// when a program is compiled and prepares every tile shape; run() does not allocate.
+// What sgemm cannot read (bf16), and B, of which it is fastest on dense tiles, is first copied to fp32 panels in
+// scratch, once per product; oneDNN's primitives read operands in place; sums stay fp32 until the one rounding at the
+// end. plan() is called when a program is compiled and prepares every tile shape; run() does not allocate.
 //
 // With sgemm a row of a RowProduct has the same bits whatever the number of rows and wherever among them it lies: tiles
 // are whole groups of rows (TileEngine::row_group()), and the last incomplete group is computed filled up with zeros.
@@ -109,8 +109,7 @@ class RowProduct {
   TileShape tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const;
   TileShape side_tile_shape(std::int64_t rows, std::int64_t columns) const;
   /// A tile over all of `inner`, of the product or of its side.
-  TileShape whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed,
-                       bool b_in_panel) const;
+  TileShape whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed) const;
   absl::Status prepare_block(const Block& block) const;
   absl::Status run_block(ThreadPool& pool, const Block& block, const ProductOperands& operands, const Finish& finish,
                          const Scratch& scratch) const;
@@ -121,7 +120,7 @@ class RowProduct {
                         const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
                         float* sums) const;
   void copy_last_rows(std::int64_t rows, const ProductOperands& operands, const Scratch& scratch) const;
-  void copy_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const;
+  void pack_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const;
   /// Calls enter_rows(m, rows) and enter_block(block), in order, until one fails.
   template <typename EnterRows, typename EnterBlock>
   absl::Status walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const;
@@ -131,9 +130,8 @@ class RowProduct {
   TileGrid grid_;
   std::int64_t group_ = 1;  // TileEngine::row_group(); divides grid_.rows and, where there are several, rows_block_
   bool convert_a_ = false;
-  bool convert_b_ = false;  // or only packed: sgemm is slow on long rows of which it reads a piece each
+  bool pack_b_ = false;  // the side's too, into column blocks: of all layouts sgemm reads them fastest
   bool convert_side_a_ = false;
-  bool convert_side_b_ = false;
   std::int64_t rows_block_ = 0;
   std::int64_t columns_block_ = 0;
   std::int64_t inner_block_ = 0;

@@ -52,6 +52,33 @@ void widen_any(ConstArray x, std::int64_t stride, float* y, std::int64_t rows, s
   }
 }
 
+/// y [columns, rows], dense, from x [rows, columns] with leading dimension `stride`. Strips of x's columns: what they
+/// write stays in the first cache until its lines are whole.
+template <typename T>
+void transpose_rows(const T* x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kStrip = 32;
+  for (std::int64_t begin = 0; begin < columns; begin += kStrip) {
+    const std::int64_t end = std::min(columns, begin + kStrip);
+    for (std::int64_t r = 0; r < rows; r += kQuad) {
+      const std::int64_t whole = r + kQuad <= rows ? begin + (end - begin) / kQuad * kQuad : begin;
+      for (std::int64_t c = begin; c < whole; c += kQuad) {
+        transpose_quad(x + r * stride + c, stride, y + c * rows + r, rows);
+      }
+      for (std::int64_t i = r; i < std::min(rows, r + kQuad); ++i) {
+        for (std::int64_t c = whole; c < end; ++c) y[c * rows + i] = widened(x[i * stride + c]);
+      }
+    }
+  }
+}
+
+void transpose_any(ConstArray x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
+  if (x.bfloat16) {
+    transpose_rows(static_cast<const Bf16*>(x.data), stride, y, rows, columns);
+  } else {
+    transpose_rows(static_cast<const float*>(x.data), stride, y, rows, columns);
+  }
+}
+
 void add_any(ConstArray x, float* y, std::int64_t n) {
   for_vectors(n, [=](std::int64_t i, auto extent)
                      HWY_ATTR { store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent); });
@@ -155,6 +182,7 @@ HWY_AFTER_NAMESPACE();
 namespace rondo::devices::cpu {
 HWY_EXPORT(convert_any);
 HWY_EXPORT(widen_any);
+HWY_EXPORT(transpose_any);
 HWY_EXPORT(add_any);
 HWY_EXPORT(finish_any);
 HWY_EXPORT(dot_any);
@@ -196,6 +224,20 @@ void pack_column_blocks(ThreadPool& pool, ConstArray x, std::int64_t stride, std
       HWY_DYNAMIC_DISPATCH(widen_any)
       (x.at(first * stride + begin), stride, blocks + begin * rows + first * count, end - first, count);
     }
+  });
+}
+
+void pack_row_blocks(ThreadPool& pool, ConstArray x, std::int64_t rows, std::int64_t columns, std::int64_t width,
+                     float* blocks) {
+  constexpr std::int64_t kColumns = 256;  // columns of a block a task: tens of thousands of elements
+  const std::int64_t strips = divide_up(columns, kColumns);
+  pool.parallel_for(divide_up(rows, width) * strips, [=](std::int64_t task, std::uint32_t) {
+    const std::int64_t row = task / strips * width;
+    const std::int64_t column = task % strips * kColumns;
+    const std::int64_t count = std::min(width, rows - row);
+    HWY_DYNAMIC_DISPATCH(transpose_any)
+    (x.at(row * columns + column), columns, blocks + row * columns + column * count, count,
+     std::min(kColumns, columns - column));
   });
 }
 

@@ -62,6 +62,11 @@ std::size_t few_rows_scratch(std::int64_t rows, std::int64_t inner);
 void pack_column_blocks(ThreadPool& pool, ConstArray x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                         std::int64_t width, float* blocks);
 
+/// Copies x [rows, columns], dense, to fp32 blocks of its transpose: block b holds rows b * width ... as [columns,
+/// width] (the last one narrower: [columns, rest]), one after the other.
+void pack_row_blocks(ThreadPool& pool, ConstArray x, std::int64_t rows, std::int64_t columns, std::int64_t width,
+                     float* blocks);
+
 /// y = x as fp32 or bf16, n elements on the calling thread.
 void convert_row(ConstArray x, Array y, std::int64_t n);
 

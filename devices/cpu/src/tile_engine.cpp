@@ -159,6 +159,8 @@ std::int64_t TileEngine::row_group() const {
   return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2 ? 6 : kAnyGroup;
 }
 
+std::int64_t TileEngine::most_columns() const { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2 ? 96 : 192; }
+
 absl::Status TileEngine::prepare(const TileShape& shape) {
   hold_team_to_one_thread();
   return primitives_ == nullptr ? absl::OkStatus() : primitives_->prepare(shape);

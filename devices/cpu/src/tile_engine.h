@@ -53,6 +53,10 @@ class TileEngine {
   /// tiles are primitives, whose rows are not treated so.
   std::int64_t row_group() const;
 
+  /// Columns beyond which sgemm's tiles of a row product become slower: 192 with AVX-512, whose processors have second
+  /// caches of a megabyte and more, else 96.
+  std::int64_t most_columns() const;
+
   /// Makes `shape` runnable; a shape that is known already costs nothing. Errors: Unimplemented with oneDNN's reason.
   absl::Status prepare(const TileShape& shape);
   /// Scratch that one member needs for any prepared shape.

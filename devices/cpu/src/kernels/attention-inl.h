@@ -59,24 +59,9 @@ HWY_INLINE void load_keys(const AttentionLayout& layout, const T* from, std::int
 
 /// to[width][kKeys] = from[kKeys][width] transposed, for the first `count` keys rounded up to a whole vector.
 HWY_INLINE void transpose_keys(const float* from, std::int64_t count, std::int64_t width, float* to) {
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<double, 2> pairs;
-  for (std::int64_t key = 0; key < divide_up(count, 16) * 16; key += 4) {
-    for (std::int64_t i = 0; i < width; i += 4) {
-      const float* p = from + key * width + i;
-      const auto r0 = hn::Load(d, p);
-      const auto r1 = hn::Load(d, p + width);
-      const auto r2 = hn::Load(d, p + 2 * width);
-      const auto r3 = hn::Load(d, p + 3 * width);
-      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-      const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-      const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-      const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-      float* q = to + i * kKeys + key;
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, q);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, q + kKeys);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, q + 2 * kKeys);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, q + 3 * kKeys);
+  for (std::int64_t key = 0; key < divide_up(count, 16) * 16; key += kQuad) {
+    for (std::int64_t i = 0; i < width; i += kQuad) {
+      transpose_quad(from + key * width + i, width, to + i * kKeys + key, kKeys);
     }
   }
 }

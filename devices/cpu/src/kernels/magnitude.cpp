@@ -35,14 +35,6 @@ struct Magnitude {
   std::int64_t rank;
 };
 
-HWY_INLINE float widened(float x) { return x; }
-HWY_INLINE float widened(Bf16 x) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(x) << 16U;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 /// Adds the squares of one vector of each row. `factors`: alpha b as [rank, kBlockRows].
 template <typename T, typename Extent>
 HWY_INLINE void add_squares(const Magnitude<T>& p, const T* const* rows, const float* factors, std::int64_t i,

@@ -53,6 +53,14 @@ HWY_INLINE Vector load(const T* p, Part part) {
   return load(buffer);
 }
 
+HWY_INLINE float widened(float x) { return x; }
+HWY_INLINE float widened(Bf16 x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x) << 16U;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 HWY_INLINE void store(Vector v, float* p, Whole = {}) { hn::StoreU(v, Floats(), p); }
 /// To nearest, ties to even, in integers; a NaN stays one.
 HWY_INLINE void store(Vector v, Bf16* p, Whole = {}) {
@@ -105,6 +113,34 @@ HWY_INLINE Vector exp_of(Vector x) {
   q = hn::MulAdd(q, r, splat(0.5F));
   const auto e = hn::MulAdd(hn::MulAdd(q, r, splat(1.0F)), r, splat(1.0F));
   return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), hn::Mul(e, power));
+}
+
+using Quad = hn::FixedTag<float, 4>;
+inline constexpr std::int64_t kQuad = 4;
+
+HWY_INLINE hn::Vec<Quad> load_quad(const float* p) { return hn::LoadU(Quad(), p); }
+HWY_INLINE hn::Vec<Quad> load_quad(const Bf16* p) {
+  const hn::FixedTag<std::uint32_t, 4> wide;
+  const hn::FixedTag<std::uint16_t, 4> narrow;
+  return hn::BitCast(Quad(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, p))));
+}
+
+/// y [4, 4] (leading dimension y_stride) = x [4, 4] (leading dimension x_stride) transposed.
+template <typename T>
+HWY_INLINE void transpose_quad(const T* x, std::int64_t x_stride, float* y, std::int64_t y_stride) {
+  const hn::FixedTag<double, 2> pairs;
+  const auto a = load_quad(x);
+  const auto b = load_quad(x + x_stride);
+  const auto c = load_quad(x + 2 * x_stride);
+  const auto d = load_quad(x + 3 * x_stride);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(Quad(), a, b));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(Quad(), a, b));
+  const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(Quad(), c, d));
+  const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(Quad(), c, d));
+  hn::StoreU(hn::BitCast(Quad(), hn::InterleaveLower(pairs, ab_low, cd_low)), Quad(), y);
+  hn::StoreU(hn::BitCast(Quad(), hn::InterleaveUpper(pairs, ab_low, cd_low)), Quad(), y + y_stride);
+  hn::StoreU(hn::BitCast(Quad(), hn::InterleaveLower(pairs, ab_high, cd_high)), Quad(), y + 2 * y_stride);
+  hn::StoreU(hn::BitCast(Quad(), hn::InterleaveUpper(pairs, ab_high, cd_high)), Quad(), y + 3 * y_stride);
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
