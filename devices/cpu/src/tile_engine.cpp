@@ -4,6 +4,7 @@
 // its business; nothing here allocates while a program runs.
 #include "tile_engine.h"
 
+#include <cpuid.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -35,11 +36,26 @@ dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_
   return dnnl::memory::desc({rows, columns}, type, strides);
 }
 
+/// Intel's cores from Sapphire Rapids on multiply bf16 in their tiles (AMX), which a virtual machine may hide. Their
+/// VDPBF16PS does half the FLOP/s of their fp32 arithmetic (docs/results/cpu.md), where Cooper Lake and AMD's cores do
+/// twice as many. Known by AVX512-FP16: the rates themselves are not measured, for timing may not enter a result.
+bool has_slow_bfloat16_dots() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  const bool intel = ebx == signature_INTEL_ebx && ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
+  constexpr unsigned kAvx512Fp16 = 1U << 23U;  // of EDX of leaf 7, Intel's Software Developer's Manual, volume 2, CPUID
+  return intel && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAvx512Fp16) != 0;
+}
+
 }  // namespace
 
 TileArithmetic arithmetic_for_bfloat16() {
   switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_avx512_core_bf16:
+      return has_slow_bfloat16_dots() ? TileArithmetic::kFloat32 : TileArithmetic::kBfloat16;
     case dnnl_cpu_isa_avx512_core_amx:
       return TileArithmetic::kBfloat16;
     default:

@@ -34,12 +34,12 @@ struct TileShape {
 /// How the two operands of a tile are stored and multiplied.
 enum class TileArithmetic : std::uint8_t {
   kFloat32,           // oneDNN's sgemm: needs no preparation
-  kBfloat16,          // oneDNN's matmul primitive on bf16 operands; AVX-512 bf16 or AMX only
+  kBfloat16,          // oneDNN's matmul primitive on bf16 operands
   kFloat32Primitive,  // the same code as kBfloat16 with fp32 operands, so that tests reach it on any processor
 };
 
-/// The widest arithmetic that this processor has for bf16 operands: kBfloat16 where it multiplies them itself, else
-/// kFloat32 (operands are converted first).
+/// The fastest arithmetic that this processor has for bf16 operands: kBfloat16 where it multiplies them itself (AMX, or
+/// AVX-512 bf16 that is not slower than fp32), else kFloat32 (operands are converted first).
 TileArithmetic arithmetic_for_bfloat16();
 
 /// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
@@ -52,7 +52,6 @@ class TileEngine {
   /// calls of whole groups a row's bits depend on its contents only. The same holds for a call of one column. 1 where
   /// tiles are primitives, whose rows are not treated so.
   std::int64_t row_group() const;
-
   /// Columns beyond which sgemm's tiles of a row product become slower: 192 with AVX-512, whose processors have second
   /// caches of a megabyte and more, else 96.
   std::int64_t most_columns() const;
