@@ -10,7 +10,7 @@ namespace rondo::train {
 namespace {
 
 /// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
-/// MiB.
+/// MiB, with AVX-512 10 (DeviceCaps::library_bytes).
 constexpr Bytes kThreadsAndCaches = 8_MiB;
 
 /// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
@@ -57,7 +57,11 @@ absl::Status count_host_taken(const model::Architecture& model, const Loader::Le
   if (machine.phantom) return absl::OkStatus();
   machine.shape.host_taken.clear();
   if (text_and_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", text_and_data);
-  machine.shape.host_taken.emplace_back("threads and caches", kThreadsAndCaches);
+  Bytes libraries = 0;  // loaded once, whatever the number of devices
+  for (const devices::PoolMember& member : machine.pool) {
+    libraries = std::max(libraries, member.device->caps().library_bytes);
+  }
+  machine.shape.host_taken.emplace_back("threads and caches", kThreadsAndCaches + libraries);
   return count_scratch(model, lengths, machine);
 }
 

@@ -115,6 +115,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.copy_engines = 2;
   caps_.hardware_queues = options_.single_queue ? 1 : 3;
   caps_.numerics_class = timed() ? "timed" : executor_->numerics_class();
+  caps_.library_bytes = timed() ? 0 : cpu::CpuExecutor::library_bytes();
   for (std::uint32_t i = 0; i < caps_.hardware_queues; ++i)
     queues_.push_back(std::make_unique<HostQueue>(static_cast<HostBackend&>(*this)));
 }

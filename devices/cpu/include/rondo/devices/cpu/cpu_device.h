@@ -34,6 +34,8 @@ class CpuExecutor {
   Bytes scratch_bytes() const;
   /// "cpu-avx2-onednn2.6.3"
   std::string numerics_class() const;
+  /// DeviceCaps::library_bytes.
+  static Bytes library_bytes();
   /// "AMD EPYC, 2 threads, AVX2"
   std::string description() const;
 
