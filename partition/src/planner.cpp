@@ -34,6 +34,7 @@ constexpr std::size_t kTrials = 8000;      // changes tried on each of them
 constexpr double kMostPlans = 6e5;         // that are all looked at
 constexpr std::size_t kMostInVain = 1000;  // of them simulated one after another, none better than the best
 constexpr double kSame = 1e-6;             // share by which step times differ if at all
+constexpr double kWorthKeeping = 0.01;     // share of a step that a device by itself must save to keep more
 constexpr std::uint32_t kRoundCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::size_t kQuickRoundCounts = 6;  // the later ones only where host memory asks for them
 
@@ -351,7 +352,9 @@ class Planner {
     remember(used, plan.predicted.step_seconds);
     // A device that is of no use stays unused.
     const bool fewer = best_ && devices_of(used) < devices_of(used_by(*best_));
-    const double enough = fewer ? 1.0 + kSame : 1.0 - kSame;
+    // Memory is worth something too. Of pools this does not hold: adding a device must never make a step longer.
+    const bool keeps_more = best_ && plan.keep > best_->keep && devices_of(used) == 1 && used == used_by(*best_);
+    const double enough = fewer ? 1.0 + kSame : 1.0 - (keeps_more ? kWorthKeeping : kSame);
     if (!best_ || plan.predicted.step_seconds < best_->predicted.step_seconds * enough) best_ = std::move(plan);
     return true;
   }
