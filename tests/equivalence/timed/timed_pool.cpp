@@ -123,32 +123,41 @@ struct Work {
   }
 };
 
+/// One step: what each device did in it, and when the step before it had ended on all of them.
+Measured measure_step(const std::vector<Work>& devices, const Work& all, Clock::time_point previous_end) {
+  Measured result;
+  result.period_seconds = seconds(all.end - previous_end);
+  result.commit = seconds(all.begin - previous_end) / result.period_seconds;
+  const double area = result.period_seconds * static_cast<double>(devices.size());
+  double busy = 0;
+  for (const Work& work : devices) {
+    busy += work.busy / area;
+    result.edges += seconds((work.begin - all.begin) + (all.end - work.end)) / area;
+    result.stalls += (seconds(work.end - work.begin) - work.busy) / area;
+  }
+  result.bubble = 1 - busy;
+  return result;
+}
+
+/// Of the steps after the first the one whose bubble is the median (of an even number the larger of the two).
 Measured measure(const std::vector<const schedule::DeviceTrace*>& traces, std::uint32_t steps) {
-  std::vector<std::vector<Work>> works(traces.size(), std::vector<Work>(steps + 1));
+  std::vector<std::vector<Work>> works(steps + 1, std::vector<Work>(traces.size()));
   std::vector<Work> all(steps + 1);
   for (std::size_t device = 0; device < traces.size(); ++device) {
     for (const schedule::TraceSpan& span : traces[device]->spans()) {
       if (span.role != devices::QueueRole::kCompute) continue;
-      works[device][span.tag.step].take(span.begin, span.end);
+      works[span.tag.step][device].take(span.begin, span.end);
       all[span.tag.step].take(span.begin, span.end);
     }
   }
-  Measured result;
-  const double whole = seconds(all[steps].end - all[1].end);
-  const double area = whole * static_cast<double>(traces.size());
-  double busy = 0;
+  std::vector<Measured> measured;
   for (std::uint32_t step = 2; step <= steps; ++step) {
-    result.commit += seconds(all[step].begin - all[step - 1].end) / whole;
-    for (const std::vector<Work>& device : works) {
-      const Work& work = device[step];
-      busy += work.busy / area;
-      result.edges += seconds((work.begin - all[step].begin) + (all[step].end - work.end)) / area;
-      result.stalls += (seconds(work.end - work.begin) - work.busy) / area;
-    }
+    measured.push_back(measure_step(works[step], all[step], all[step - 1].end));
   }
-  result.period_seconds = whole / (steps - 1);
-  result.bubble = 1 - busy;
-  return result;
+  const auto median = measured.begin() + static_cast<std::ptrdiff_t>(measured.size() / 2);
+  std::nth_element(measured.begin(), median, measured.end(),
+                   [](const Measured& a, const Measured& b) { return a.bubble < b.bubble; });
+  return *median;
 }
 
 }  // namespace

@@ -27,9 +27,10 @@ struct PoolSetup {
   std::filesystem::path trace;  // written there; empty: nowhere
 };
 
-/// Shares of the measured period, summed over the devices; busy, commit, edges and stalls make 1.
+/// Shares of the median step's period, summed over the devices; busy, commit, edges and stalls make 1. The median,
+/// since on a machine that others use too some steps have gaps that the same plan has not in others.
 struct Measured {
-  double period_seconds = 0;  // between the ends of consecutive steps
+  double period_seconds = 0;  // from the end of the step before
   double bubble = 0;          // 1 - busy
   double commit = 0;          // nobody computes: the last gradient, the norm, the first update and upload
   double edges = 0;           // a device has not begun or is through while others compute: fill and drain

@@ -1,4 +1,6 @@
-// Measures the bubble of timed pools: timed_pools [--devices N] [--jitter x] [--slot-seconds x] [--trace FOLDER]
+// Measures the bubble of timed pools: timed_pools [--devices N] [--jitter x] [--slot-seconds x] [--steps N]
+// [--trace FOLDER]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -47,6 +49,7 @@ int main(int count, char** arguments) {
     if (option == "--devices") only = static_cast<std::uint32_t>(std::atoi(arguments[i + 1]));
     if (option == "--jitter") setup.jitter = std::atof(arguments[i + 1]);
     if (option == "--slot-seconds") setup.slot_seconds = std::atof(arguments[i + 1]);
+    if (option == "--steps") setup.steps = static_cast<std::uint32_t>(std::max(2, std::atoi(arguments[i + 1])));
     if (option == "--trace") folder = arguments[i + 1];
   }
   return measure(setup, only, folder);
