@@ -313,6 +313,21 @@ TEST(Planner, RequestedKeep_IsKept) {
   EXPECT_EQ(plan->keep, Keep::kNothing);
 }
 
+TEST(Planner, OneDevice_KeepsAllOnlyWhereItSavesAHundredth) {
+  const auto keep_of = [](const std::vector<double>& speeds, double recomputed) {
+    Scene scene = pool(6, 8, speeds);
+    for (LayerShape& layer : scene.model.layers) {
+      layer.backward[1].ops = {{layer.backward[2].flops() + recomputed * layer.forward.flops(), 0}};
+    }
+    const auto plan = plan_of(scene);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? plan->keep : Keep::kNothing;
+  };
+  EXPECT_EQ(keep_of({1e12}, 0.01), Keep::kSelective);
+  EXPECT_EQ(keep_of({1e12}, 0.1), Keep::kAll);
+  EXPECT_EQ(keep_of({1e12, 1e12}, 0.01), Keep::kAll);  // time alone decides: adding a device never costs any
+}
+
 TEST(Planner, RequestedRounds_HoldWholeGroupsAndShareTheWorkOut) {
   Scene scene = pool(6, 12, {1e12, 1e12});
   scene.work.reduction_group = 2;
