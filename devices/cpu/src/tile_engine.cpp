@@ -40,14 +40,13 @@ dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_
 /// VDPBF16PS does half the FLOP/s of their fp32 arithmetic (docs/results/cpu.md), where Cooper Lake and AMD's cores do
 /// twice as many. Known by AVX512-FP16: the rates themselves are not measured, for timing may not enter a result.
 bool has_slow_bfloat16_dots() {
+  constexpr unsigned kAvx512Fp16 = 1U << 23U;  // of EDX of leaf 7, Intel's Software Developer's Manual, volume 2, CPUID
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  const bool intel = ebx == signature_INTEL_ebx && ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
-  constexpr unsigned kAvx512Fp16 = 1U << 23U;  // of EDX of leaf 7, Intel's Software Developer's Manual, volume 2, CPUID
-  return intel && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAvx512Fp16) != 0;
+  return __builtin_cpu_is("intel") != 0 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+         (edx & kAvx512Fp16) != 0;
 }
 
 }  // namespace

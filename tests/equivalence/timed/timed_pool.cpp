@@ -126,9 +126,9 @@ struct Work {
 /// One step: what each device did in it, and when the step before it had ended on all of them.
 Measured measure_step(const std::vector<Work>& devices, const Work& all, Clock::time_point previous_end) {
   Measured result;
-  result.period_seconds = seconds(all.end - previous_end);
-  result.commit = seconds(all.begin - previous_end) / result.period_seconds;
-  const double area = result.period_seconds * static_cast<double>(devices.size());
+  const double period = seconds(all.end - previous_end);
+  result.commit = seconds(all.begin - previous_end) / period;
+  const double area = period * static_cast<double>(devices.size());
   double busy = 0;
   for (const Work& work : devices) {
     busy += work.busy / area;

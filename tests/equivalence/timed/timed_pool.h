@@ -27,14 +27,14 @@ struct PoolSetup {
   std::filesystem::path trace;  // written there; empty: nowhere
 };
 
-/// Shares of the median step's period, summed over the devices; busy, commit, edges and stalls make 1. The median,
-/// since on a machine that others use too some steps have gaps that the same plan has not in others.
+/// Shares of the median step, from the end of the one before, summed over the devices; busy, commit, edges and stalls
+/// make 1. The median, since on a machine that others use too some steps have gaps that the same plan has not in
+/// others.
 struct Measured {
-  double period_seconds = 0;  // from the end of the step before
-  double bubble = 0;          // 1 - busy
-  double commit = 0;          // nobody computes: the last gradient, the norm, the first update and upload
-  double edges = 0;           // a device has not begun or is through while others compute: fill and drain
-  double stalls = 0;          // gaps between a device's microbatches
+  double bubble = 0;  // 1 - busy
+  double commit = 0;  // nobody computes: the last gradient, the norm, the first update and upload
+  double edges = 0;   // a device has not begun or is through while others compute: fill and drain
+  double stalls = 0;  // gaps between a device's microbatches
 };
 
 struct Outcome {
