@@ -232,8 +232,8 @@ std::vector<ComparedSchedule> compare(const Plan& plan, const ModelShape& model,
     if (microbatches % devices == 0) interleaves.push_back(interleaved(devices, microbatches, chunks));
   }
   add("gpipe", {gpipe(devices, microbatches)}, true);
-  add("1f1b", {one_f_one_b(devices, microbatches)}, false);
-  add("interleaved", interleaves, false);
+  add("1f1b", {one_f_one_b(devices, microbatches)}, true);
+  add("interleaved", interleaves, true);
   add("looped_bfs", loops, true);
   add("zb_h1", {zb_h1(devices, microbatches)}, false);
   add("zb_v", {zb_v(devices, microbatches)}, false);

@@ -34,16 +34,15 @@ const char* name_of(SlotPhase phase) {
 }
 
 namespace {
-constexpr const char* kScheduleNames[] = {"roundpipe", "gpipe", "looped_bfs"};
+constexpr std::string_view kScheduleNames[] = {"roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved"};
 }  // namespace
 
-const char* name_of(Schedule schedule) { return kScheduleNames[static_cast<std::size_t>(schedule)]; }
+const char* name_of(Schedule schedule) { return kScheduleNames[static_cast<std::size_t>(schedule)].data(); }
 
 std::optional<Schedule> executable_schedule(std::string_view name) {
-  for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
-    if (name == name_of(schedule)) return schedule;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kScheduleNames, name);
+  if (found == std::end(kScheduleNames)) return std::nullopt;
+  return static_cast<Schedule>(found - std::begin(kScheduleNames));
 }
 
 Bytes total_of(const MemoryTable& table) {

@@ -47,8 +47,9 @@ class BufferCourse {
     const Slot& slot = plan_.slots[index];
     const bool forward = slot.phase == SlotPhase::kForward;
     const std::vector<PublishedBoundary> published = published_boundaries(model_, slot, plan_.slots);
-    const std::uint32_t count = plan_.rounds[slot.round].microbatches;
-    for (std::uint32_t m = 0; m < count; ++m) {
+    const Round& round = plan_.rounds[slot.round];
+    std::vector<Page>& kept = kept_[{slot.phase, slot.first_layer}];
+    for (std::uint32_t m = 0; m < round.microbatches; ++m) {
       if (slot.first_layer > 0) read({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) read({true, slot.round, slot.last_layer + 1, m});
       for (const PublishedBoundary& boundary : published) {
@@ -56,16 +57,13 @@ class BufferCourse {
       }
       // Inputs stay until nobody can have to run the microbatch again: with gradients, until those of its group are
       // home.
-      const bool ends_group = forward || (m + 1) % work_.reduction_group == 0 || m + 1 == count;
-      for (std::uint32_t of = forward ? m : first_of_group(m); ends_group && of <= m; ++of) {
-        if (slot.first_layer > 0) release({false, slot.round, slot.first_layer, of});
-        if (slot.phase == SlotPhase::kBackward) release({true, slot.round, slot.last_layer + 1, of});
-      }
+      if (slot.first_layer > 0) kept.push_back({false, slot.round, slot.first_layer, m});
+      if (slot.phase == SlotPhase::kBackward) kept.push_back({true, slot.round, slot.last_layer + 1, m});
+      const std::uint32_t next = round.first_microbatch + m + 1;
+      if (!forward && next % work_.reduction_group != 0 && next != work_.microbatches) continue;
+      for (const Page& page : kept) release(page);
+      kept.clear();
     }
-  }
-
-  std::uint32_t first_of_group(std::uint32_t microbatch) const {
-    return microbatch / work_.reduction_group * work_.reduction_group;
   }
 
   void write(const Page& page, const BoundaryReaders& readers, std::uint32_t microbatch) {
@@ -115,7 +113,8 @@ class BufferCourse {
   const Workload& work_;
   std::size_t room_ = 1;
   std::map<Page, State> pages_;
-  std::set<std::pair<Key, Page>> held_;  // in memory, by when they are read
+  std::map<std::pair<SlotPhase, LayerIndex>, std::vector<Page>> kept_;  // by stage: inputs of its group under way
+  std::set<std::pair<Key, Page>> held_;                                 // in memory, by when they are read
   std::uint64_t written_ = 0;
   std::uint64_t read_ = 0;
 };

@@ -111,12 +111,23 @@ void EventSimulator::describe(const Plan& plan) {
     device.work += slot.seconds * visit.microbatches;
     pieces_ += visit.microbatches;
     const std::uint32_t group = std::max(work_.reduction_group, 1U);
-    if (visit.has_gradients) pieces_ += (visit.microbatches + group - 1) / group;
+    if (visit.has_gradients && !slot.group_goes_on) pieces_ += (visit.microbatches + group - 1) / group;
   }
-  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) connect(plan, s);
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    devices_[i].groups_room = groups_at_a_time(plan.slots, i);
+    devices_[i].errands.items.resize(devices_[i].groups_room);
+  }
+  std::vector<std::vector<std::uint32_t>> by_round(plan.rounds.size());
+  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) by_round[plan.slots[s].round].push_back(s);
+  const Turns turns{by_round, group_ends(plan.slots),
+                    layout_boundaries(model_, plan.slots, plan.rounds, staleness_).rounds};
+  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) connect(plan, s, turns);
 }
 
-void EventSimulator::connect(const Plan& plan, std::uint32_t index) {
+/// The places of its output are free when the last readers of the round that had them before have retired, and the
+/// others of their reduction group.
+void EventSimulator::connect(const Plan& plan, std::uint32_t index, const Turns& turns) {
+  const std::uint32_t under_way = turns.rounds_under_way;
   const Slot& slot = plan.slots[index];
   Visit& visit = visits_[index];
   const bool forward = slot.phase == SlotPhase::kForward;
@@ -124,35 +135,29 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index) {
     return forward ? other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer + 1
                    : other.last_layer + 1 == slot.first_layer;
   };
-  const auto of_round = [](const Slot& other, std::uint32_t round) { return other.round < round; };
-  const auto first = std::lower_bound(plan.slots.begin(), plan.slots.end(), std::max(slot.round, 2U) - 2, of_round);
-  const auto end = std::lower_bound(plan.slots.begin(), plan.slots.end(), slot.round + 1, of_round);
-  for (auto at = first; at != end; ++at) {
-    const Slot& other = *at;
-    const auto s = static_cast<std::uint32_t>(at - plan.slots.begin());
-    if (other.round == slot.round) {
-      // A cut within it where a fused or backward slot begins is published beside its end.
-      const bool within = forward && other.phase != SlotPhase::kForward && other.first_layer > slot.first_layer &&
-                          other.first_layer <= slot.last_layer;
-      if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
-      const bool below = other.phase == SlotPhase::kForward && slot.first_layer > 0 &&
-                         other.first_layer < slot.first_layer && slot.first_layer <= other.last_layer + 1;
-      if (below) visit.activation_from = static_cast<std::int32_t>(s);
-      const bool above = slot.phase == SlotPhase::kBackward && other.phase != SlotPhase::kForward &&
-                         other.first_layer == slot.last_layer + 1;
-      if (above) visit.gradient_from = static_cast<std::int32_t>(s);
-    } else if (other.round + 2 == slot.round && other.phase != SlotPhase::kForward) {
-      // Two rounds of boundaries are under way: the places are free when their last readers have retired.
-      if (reads(other)) visit.freed_by.push_back(s);
-    }
-  }
-  // At staleness 1 the first two rounds follow the last two of the step before.
-  if (staleness_ == 0 || plan.rounds.size() < 2 || slot.round >= 2) return;
-  for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
+  for (const std::uint32_t s : turns.by_round[slot.round]) {
     const Slot& other = plan.slots[s];
-    if (other.round + 2 != slot.round + plan.rounds.size() || other.phase == SlotPhase::kForward) continue;
-    if (reads(other)) visit.freed_by_before.push_back(s);
+    // A cut within it where a fused or backward slot begins is published beside its end.
+    const bool within = forward && other.phase != SlotPhase::kForward && other.first_layer > slot.first_layer &&
+                        other.first_layer <= slot.last_layer;
+    if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
+    const bool below = other.phase == SlotPhase::kForward && slot.first_layer > 0 &&
+                       other.first_layer < slot.first_layer && slot.first_layer <= other.last_layer + 1;
+    if (below) visit.activation_from = static_cast<std::int32_t>(s);
+    const bool above = slot.phase == SlotPhase::kBackward && other.phase != SlotPhase::kForward &&
+                       other.first_layer == slot.last_layer + 1;
+    if (above) visit.gradient_from = static_cast<std::int32_t>(s);
   }
+  const auto freed_by = [&](std::size_t round, std::vector<std::uint32_t>& visits) {
+    for (const std::uint32_t s : turns.by_round[round]) {
+      if (plan.slots[s].phase != SlotPhase::kForward && reads(plan.slots[s])) visits.push_back(turns.group_ends[s]);
+    }
+  };
+  if (slot.round >= under_way) freed_by(slot.round - under_way, visit.freed_by);
+  // At staleness 1 the first rounds follow the last ones of the step before.
+  const std::size_t before = slot.round + plan.rounds.size() - std::min<std::size_t>(under_way, plan.rounds.size());
+  const bool follows = staleness_ > 0 && plan.rounds.size() > 1 && slot.round < under_way;
+  if (follows && before < plan.rounds.size()) freed_by(before, visit.freed_by_before);
 }
 
 void EventSimulator::push(double time, Kind kind, std::uint32_t index, std::uint32_t version) {
@@ -234,9 +239,11 @@ void EventSimulator::feed(DeviceIndex index) {
     const std::uint32_t step = step_of(device, device.next.visit);
     if (step >= steps_begun_ || device.fed - device.retired > 1) return;
     Visit& visit = visits_[slot_of(device, device.next.visit)];
-    const bool begins_group = visit.has_gradients && device.next.microbatch % std::max(work_.reduction_group, 1U) == 0;
+    const std::uint32_t microbatch = visit.first_microbatch + device.next.microbatch;
+    const bool begins_group = visit.has_gradients && microbatch % std::max(work_.reduction_group, 1U) == 0;
     if (begins_group && !device.group_taken) {
-      if (device.errands_given - device.errands_done > 1) return;
+      if (device.groups == device.groups_room) return;
+      ++device.groups;
       device.group_taken = true;
     }
     if (!may_feed(device, visit, step)) return;
@@ -330,9 +337,9 @@ void EventSimulator::on_compute_end(DeviceIndex index) {
     spans_.push_back({index, step + 1, slot_of(device, item.visit), item.microbatch, begin, now_});
   }
   const std::uint32_t group = std::max(work_.reduction_group, 1U);
-  const bool ends_group = (item.microbatch + 1) % group == 0 || item.microbatch + 1 == visit.microbatches;
+  const std::uint32_t next = visit.first_microbatch + item.microbatch + 1;
+  const bool ends_group = next % group == 0 || next == work_.microbatches;
   if (visit.has_gradients && ends_group) {
-    ++device.errands_given;
     device.errands.push(item);
     send_gradients(index);
   }
@@ -394,7 +401,7 @@ void EventSimulator::on_gradients(DeviceIndex index) {
   if (item.microbatch + 1 == visit.microbatches) take_norm(visit.norm_seconds);
   device.errands.pop();
   device.sending = false;
-  ++device.errands_done;
+  --device.groups;
   after_piece(step);
   send_gradients(index);
   feed(index);

@@ -54,7 +54,7 @@ class EventSimulator {
     const Slot* slot = nullptr;
     std::int32_t activation_from = -1;  // slots whose output it reads
     std::int32_t gradient_from = -1;
-    std::vector<std::uint32_t> freed_by;         // visits two rounds before that hold the places of its output
+    std::vector<std::uint32_t> freed_by;         // visits of an earlier round that hold the places of its output
     std::vector<std::uint32_t> freed_by_before;  // the same of the step before, where that is under way too
     double in_bytes = 0;                         // of a microbatch
     double out_bytes = 0;
@@ -75,7 +75,7 @@ class EventSimulator {
   };
   /// A queue of fixed room without allocations.
   struct Ring {
-    std::array<Item, 4> items;
+    std::vector<Item> items = std::vector<Item>(4);
     std::uint32_t first = 0;
     std::uint32_t count = 0;
     void push(Item item) { items[(first + count++) % items.size()] = item; }
@@ -92,6 +92,8 @@ class EventSimulator {
     Item next;
     bool bringing = false;
     bool group_taken = false;
+    std::uint32_t groups_room = 0;  // sums of gradients that may be there at a time
+    std::uint32_t groups = 0;       // that are
     std::uint64_t fed = 0;
     std::uint64_t retired = 0;
     // Weights.
@@ -109,8 +111,6 @@ class EventSimulator {
     bool retiring = false;
     Ring errands;
     bool sending = false;
-    std::uint64_t errands_given = 0;
-    std::uint64_t errands_done = 0;
     std::uint32_t visits_retired = 0;
   };
   enum class Kind : std::uint8_t { kCompute, kLink, kCommit };
@@ -123,8 +123,14 @@ class EventSimulator {
     bool operator>(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
+  /// Who has the places of boundaries when.
+  struct Turns {
+    std::vector<std::vector<std::uint32_t>> by_round;  // slots
+    std::vector<std::uint32_t> group_ends;
+    std::uint32_t rounds_under_way = 1;  // whose boundaries have places of their own
+  };
   void describe(const Plan& plan);
-  void connect(const Plan& plan, std::uint32_t index);
+  void connect(const Plan& plan, std::uint32_t index, const Turns& turns);
 
   void push(double time, Kind kind, std::uint32_t index, std::uint32_t version = 0);
   void on_link(LinkIndex link);

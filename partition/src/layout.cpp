@@ -1,7 +1,9 @@
 #include "rondo/partition/layout.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "rondo/base/disk.h"
 
@@ -47,6 +49,68 @@ BoundaryReaders gradient_readers(const std::vector<Slot>& slots, std::uint32_t r
     if (slots[i].round == round && reads) readers.backward = i;
   }
   return readers;
+}
+
+/// A slot's layers and direction: what its gradients are sums of.
+using Stage = std::tuple<SlotPhase, LayerIndex, LayerIndex>;
+Stage stage_of(const Slot& slot) { return {slot.phase, slot.first_layer, slot.last_layer}; }
+
+/// When boundaries are written, and when they are needed no more: as indexes of slots, by round.
+class BoundaryTurns {
+ public:
+  BoundaryTurns(const ModelShape& model, const std::vector<Slot>& slots, std::size_t rounds) : rounds_(rounds) {
+    std::vector<std::vector<std::uint32_t>> by_round(rounds);
+    for (std::uint32_t i = 0; i < slots.size(); ++i) by_round[slots[i].round].push_back(i);
+    // Inputs are kept until the gradients of their group are home.
+    const std::vector<std::uint32_t> ends = group_ends(slots);
+    for (std::uint32_t i = 0; i < slots.size(); ++i) {
+      const Slot& slot = slots[i];
+      if (slot.first_layer > 0) {
+        Turn& turn = turn_of(false, slot.first_layer, slot.round);
+        turn.free = std::max(turn.free, ends[i]);
+        for (const std::uint32_t other : by_round[slot.round]) {
+          const Slot& below = slots[other];
+          const bool writes = below.phase == SlotPhase::kForward && below.first_layer < slot.first_layer &&
+                              slot.first_layer <= below.last_layer + 1;
+          if (writes) turn.written = other;
+        }
+      }
+      if (slot.phase == SlotPhase::kBackward) turn_of(true, slot.last_layer + 1, slot.round).free = ends[i];
+      if (sends_gradient(model, slot)) turn_of(true, slot.first_layer, slot.round).written = i;
+    }
+  }
+
+  /// Rounds whose boundaries must have places of their own, if the slots ran one after another.
+  std::uint32_t least_rounds() const {
+    std::size_t most = 1;
+    for (const auto& [boundary, turns] : turns_) {
+      for (std::size_t round = 0; round < rounds_; ++round) {
+        for (std::size_t before = 0; before + most <= round; ++before) {
+          if (turns[before].free >= turns[round].written) most = round - before + 1;
+        }
+      }
+    }
+    return static_cast<std::uint32_t>(most);
+  }
+
+ private:
+  struct Turn {
+    std::uint32_t written = kNoSlot;
+    std::uint32_t free = 0;  // by the slot that is the last to need it
+  };
+
+  Turn& turn_of(bool gradient, LayerIndex cut, std::uint32_t round) {
+    return turns_.try_emplace({gradient, cut}, rounds_).first->second[round];
+  }
+
+  const std::size_t rounds_;
+  std::map<std::pair<bool, LayerIndex>, std::vector<Turn>> turns_;
+};
+
+bool in_order_of_rounds(const std::vector<Slot>& slots) { return std::ranges::is_sorted(slots, {}, &Slot::round); }
+
+bool holds_whole_groups(const std::vector<Slot>& slots) {
+  return std::ranges::none_of(slots, [](const Slot& slot) { return slot.group_goes_on; });
 }
 
 bool is_head(const ModelShape& model, LayerIndex layer) { return layer + 1 == model.layers.size(); }
@@ -132,6 +196,33 @@ MemoryTable DeviceLayout::table() const {
           {"gradients", gradients * gradient_buffers}};
 }
 
+std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots) {
+  std::vector<std::uint32_t> ends(slots.size());
+  std::map<Stage, std::uint32_t> next;
+  for (auto i = static_cast<std::uint32_t>(slots.size()); i-- > 0;) {
+    ends[i] = i;
+    if (slots[i].phase == SlotPhase::kForward) continue;
+    std::uint32_t& end = next.try_emplace(stage_of(slots[i]), i).first->second;
+    if (!slots[i].group_goes_on) end = i;
+    ends[i] = end;
+  }
+  return ends;
+}
+
+std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex device) {
+  std::size_t most = 1;
+  if (!holds_whole_groups(slots)) {
+    std::set<Stage> growing;
+    for (const Slot& slot : slots) {
+      if (slot.device != device || slot.phase == SlotPhase::kForward) continue;
+      growing.insert(stage_of(slot));
+      most = std::max(most, growing.size());
+      if (!slot.group_goes_on) growing.erase(stage_of(slot));
+    }
+  }
+  return static_cast<std::uint32_t>(most) + 1;
+}
+
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                            const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
   DeviceLayout layout;
@@ -154,12 +245,13 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     reads_boundary = reads_boundary || slot.first_layer > 0;
   }
   if (!used) return {};
-  layout.gradient_buffers = layout.gradients > 0 && groups_of(work) > 1 ? 2 : 0;
+  const std::uint32_t groups = groups_at_a_time(slots, index);
+  layout.gradient_buffers = layout.gradients > 0 && groups_of(work) > 1 ? groups : 0;
   if (device.unified_memory) {
     layout.weights = 0;
     return layout;
   }
-  if (layout.gradients > 0) layout.gradient_buffers = 2;
+  if (layout.gradients > 0) layout.gradient_buffers = groups;
   for (const LayerIndex layer : resident) layout.resident += aligned(model.layers[layer].weight_bytes);
   layout.weight_buffers = layout.weights > 0 ? 2 : 0;
   layout.boundary = aligned(work.boundary_bytes);
@@ -232,7 +324,12 @@ BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot
   layout.activation_cuts.assign(activations.begin(), activations.end());
   layout.gradient_cuts.assign(gradients.begin(), gradients.end());
   for (const Round& round : rounds) layout.microbatches = std::max(layout.microbatches, round.microbatches);
-  layout.rounds = rounds.size() > 1 || staleness > 0 ? 2 : 1;
+  // One more than when slots run one after another: a round need not wait for the last reader of one before.
+  std::uint32_t least = 1;
+  const bool plain = in_order_of_rounds(slots) && holds_whole_groups(slots);
+  if (!plain) least = BoundaryTurns(model, slots, rounds.size()).least_rounds();
+  layout.rounds = std::min(least + 1, static_cast<std::uint32_t>(rounds.size()));
+  if (staleness > 0) layout.rounds = std::max(layout.rounds, 2U);
   return layout;
 }
 

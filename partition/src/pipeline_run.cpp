@@ -79,6 +79,21 @@ class Runner {
   std::array<std::vector<double>, kWorks> ends_;
 };
 
+double seconds_of(const StageSeconds& stage, Work work) {
+  switch (work) {
+    case Work::kForward:
+    case Work::kVisit:
+      return stage.forward;
+    case Work::kBackward:
+      return stage.backward;
+    case Work::kInputGradient:
+      return stage.input_gradient;
+    case Work::kWeightGradient:
+      return stage.weight_gradient;
+  }
+  return 0;
+}
+
 const char* name_of(Work work) {
   constexpr const char* kNames[] = {"forward", "backward", "input gradient", "weight gradient", "visit"};
   return kNames[static_cast<std::size_t>(work)];
@@ -130,6 +145,18 @@ absl::Status validate(const PipelineSchedule& schedule) {
   return absl::OkStatus();
 }
 
+std::vector<PipelineOp> in_order(const PipelineSchedule& schedule, const std::vector<StageSeconds>& seconds) {
+  std::vector<std::pair<double, PipelineOp>> pieces;
+  Runner(schedule, 0)
+      .run([&](const PipelineOp& op) { return seconds_of(seconds[op.stage], op.work); },
+           [&](DeviceIndex, const PipelineOp& op, double begin, double) { pieces.emplace_back(begin, op); });
+  // Those that begin together keep the order in which they were taken: nothing before what it waits for.
+  std::ranges::stable_sort(pieces, {}, &std::pair<double, PipelineOp>::first);
+  std::vector<PipelineOp> order;
+  for (const auto& [begin, op] : pieces) order.push_back(op);
+  return order;
+}
+
 PipelineRun run(const PipelineSchedule& schedule, const std::vector<StageSeconds>& seconds, double hop_seconds,
                 const std::vector<double>& weights) {
   PipelineRun result;
@@ -140,23 +167,9 @@ PipelineRun run(const PipelineSchedule& schedule, const std::vector<StageSeconds
   result.most_weighed.assign(schedule.orders.size(), 0);
   std::vector<std::uint32_t> held(stages, 0);
   std::vector<double> weighed(schedule.orders.size(), 0);
-  const auto seconds_of = [&](const PipelineOp& op) {
-    const StageSeconds& stage = seconds[op.stage];
-    switch (op.work) {
-      case Work::kForward:
-      case Work::kVisit:
-        return stage.forward;
-      case Work::kBackward:
-        return stage.backward;
-      case Work::kInputGradient:
-        return stage.input_gradient;
-      case Work::kWeightGradient:
-        return stage.weight_gradient;
-    }
-    return 0.0;
-  };
+  const auto takes = [&](const PipelineOp& op) { return seconds_of(seconds[op.stage], op.work); };
   Runner runner(schedule, hop_seconds);
-  runner.run(seconds_of, [&](DeviceIndex device, const PipelineOp& op, double begin, double end) {
+  runner.run(takes, [&](DeviceIndex device, const PipelineOp& op, double begin, double end) {
     result.busy[device] += end - begin;
     result.seconds = std::max(result.seconds, end);
     if (op.work == Work::kForward || op.work == Work::kVisit) {

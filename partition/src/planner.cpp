@@ -13,6 +13,7 @@
 #include <set>
 #include <tuple>
 
+#include "bound_stages.h"
 #include "explain.h"
 #include "packing.h"
 #include "rondo/base/status.h"
@@ -31,10 +32,12 @@ constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},   
 constexpr std::size_t kMostSets = 256;     // of devices, tried one by one
 constexpr std::size_t kImproved = 3;       // candidates of a set and a Keep that are improved and simulated
 constexpr std::size_t kTrials = 8000;      // changes tried on each of them
+constexpr std::size_t kMostPieces = 4096;  // visits of a step of a published schedule
 constexpr double kMostPlans = 6e5;         // that are all looked at
 constexpr std::size_t kMostInVain = 1000;  // of them simulated one after another, none better than the best
 constexpr double kSame = 1e-6;             // share by which step times differ if at all
 constexpr double kWorthKeeping = 0.01;     // share of a step that a device by itself must save to keep more
+constexpr double kWorthLongRounds = 0.1;   // and that a schedule of short rounds must save with longer ones
 constexpr std::uint32_t kRoundCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::size_t kQuickRoundCounts = 6;  // the later ones only where host memory asks for them
 
@@ -129,7 +132,7 @@ class Planner {
         const double best = best_->predicted.step_seconds;
         // A round may be as short as a group, and the last one as what is left of it.
         const std::uint32_t rest = work_.microbatches % work_.reduction_group;
-        const std::uint32_t shortest = rest == 0 ? work_.reduction_group : rest;
+        const std::uint32_t shortest = holds_parts_of_groups() ? 1 : rest == 0 ? work_.reduction_group : rest;
         const double bound = work_.microbatches * times.least_seconds(order, best / shortest);
         if (bound >= best) {
           remember(counts, bound);
@@ -250,45 +253,73 @@ class Planner {
     }
   }
 
-  /// Schedules whose stages stay on one device: k contiguous, even ones each.
+  /// Schedules whose stages stay on one device: k contiguous, even ones each, the least with which they are
+  /// themselves.
   void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
-    const std::size_t most = request_.schedule == Schedule::kGPipe ? 1 : model_.layers.size() / order.size();
-    for (std::size_t loops = 1; loops <= std::max<std::size_t>(most, 1); ++loops) {
-      const auto stages = bound_stages(table(keep, 0), order, loops);
+    const bool single = request_.schedule == Schedule::kGPipe || request_.schedule == Schedule::kOneFOneB;
+    const std::size_t least = request_.schedule == Schedule::kInterleaved ? 2 : 1;
+    const std::size_t most = single ? 1 : std::max(model_.layers.size() / order.size(), least);
+    for (std::size_t loops = least; loops <= most; ++loops) {
+      const auto stages = BoundStages::make(model_, table(keep, 0), order, loops);
       if (!stages) break;
-      for (const std::uint32_t per_round : round_sizes()) {
-        const std::vector<Round> rounds = rounds_of(work_, per_round);
-        std::vector<Slot> slots;
-        for (std::uint32_t round = 0; round < rounds.size(); ++round) {
-          for (Slot slot : *stages) {
-            slot.round = round;
-            slots.push_back(slot);
-          }
+      if (!holds_parts_of_groups()) {
+        for (const std::uint32_t per_round : round_sizes()) {
+          const std::vector<Round> rounds = rounds_of(work_, per_round);
+          if (consider(stages->breadth_first(rounds.size()), rounds, keep)) break;
         }
-        if (consider(std::move(slots), rounds, keep)) break;
+        continue;
+      }
+      for (const std::vector<Round>& rounds : short_rounds(order.size())) {
+        if (2 * order.size() * loops * rounds.size() > kMostPieces) continue;
+        const auto devices = static_cast<std::uint32_t>(order.size());
+        const auto count = static_cast<std::uint32_t>(rounds.size());
+        const PipelineSchedule pieces =
+            single ? one_f_one_b(devices, count) : interleaved(devices, count, static_cast<std::uint32_t>(loops));
+        consider(stages->following(pieces, rounds, work_), rounds, keep);
       }
     }
   }
 
-  /// Forward stages up to the last one, which is fused, and back; stage s on device s mod G. Nothing when the layers
-  /// are too few.
-  std::optional<std::vector<Slot>> bound_stages(const TimeTable& times, const std::vector<DeviceIndex>& order,
-                                                std::size_t loops) const {
-    const std::vector<StageLayers> stages = even_stages(model_, order.size() * loops);
-    if (stages.empty()) return std::nullopt;
-    std::vector<Slot> slots;
-    const auto add = [&](SlotPhase phase, std::size_t stage) {
-      const DeviceIndex device = order[stage % order.size()];
-      const LayerIndex first =
-          phase == SlotPhase::kBackward ? std::max(stages[stage].first, times.lowest_backward()) : stages[stage].first;
-      if (first > stages[stage].last) return;
-      slots.push_back(
-          {phase, first, stages[stage].last, device, 0, times.seconds(device, phase, first, stages[stage].last)});
+  bool holds_parts_of_groups() const {
+    return request_.schedule == Schedule::kOneFOneB || request_.schedule == Schedule::kInterleaved;
+  }
+
+  /// Ways to cut a step into short rounds, the shortest first: reduction groups in parts that are as even as they go,
+  /// in half as many with each way, then several groups a round. For interleaved schedules as many as the devices
+  /// divide.
+  std::vector<std::vector<Round>> short_rounds(std::size_t devices) const {
+    const std::uint32_t group = work_.reduction_group;
+    const std::uint32_t wanted = request_.microbatches_per_round;
+    const bool divides = request_.schedule == Schedule::kInterleaved;
+    std::vector<std::vector<Round>> ways;
+    const auto add = [&](std::vector<Round> rounds) {
+      if (divides && rounds.size() % devices != 0) return false;
+      if (ways.empty() || rounds.size() < ways.back().size()) ways.push_back(std::move(rounds));
+      return true;
     };
-    for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) add(SlotPhase::kForward, stage);
-    add(SlotPhase::kFused, stages.size() - 1);
-    for (std::size_t stage = stages.size() - 1; stage-- > 0;) add(SlotPhase::kBackward, stage);
-    return slots;
+    for (std::uint32_t parts = wanted == 0 ? group : (group + wanted - 1) / wanted; parts > 1; parts /= 2) {
+      for (std::uint32_t fewer = parts; fewer > 1 && !add(parts_of_groups(fewer)); --fewer) {
+      }
+      if (wanted != 0) return ways;
+    }
+    for (std::uint32_t groups = std::max(wanted / group, 1U); groups < 2 * groups_of(work_); groups *= 2) {
+      add(rounds_of(work_, groups * group));
+      if (wanted != 0) break;
+    }
+    return ways;
+  }
+
+  std::vector<Round> parts_of_groups(std::uint32_t parts) const {
+    std::vector<Round> rounds;
+    for (const Round& group : rounds_of(work_, work_.reduction_group)) {
+      const std::uint32_t count = std::min(parts, group.microbatches);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const std::uint32_t begin = group.microbatches * i / count;
+        const std::uint32_t end = group.microbatches * (i + 1) / count;
+        rounds.push_back({group.first_microbatch + begin, end - begin});
+      }
+    }
+    return rounds;
   }
 
   const TimeTable& table(Keep keep, std::size_t rung) {
@@ -333,8 +364,9 @@ class Planner {
   bool consider(std::vector<Slot> slots, const std::vector<Round>& rounds, Keep keep) {
     Plan plan = plan_of(std::move(slots), rounds, keep);
     const Counts used = used_by(plan);
-    const double at_least =
-        work_.staleness == 0 ? lower_bound_.seconds_of(plan.slots, plan.rounds) : longest_work(plan);
+    const double at_least = work_.staleness == 0 && !holds_parts_of_groups()
+                                ? lower_bound_.seconds_of(plan.slots, plan.rounds)
+                                : longest_work(plan);
     if (best_ && at_least >= best_->predicted.step_seconds * (1 + kSame)) {
       remember(used, at_least);
       return true;
@@ -354,7 +386,10 @@ class Planner {
     const bool fewer = best_ && devices_of(used) < devices_of(used_by(*best_));
     // Memory is worth something too. Of pools this does not hold: adding a device must never make a step longer.
     const bool keeps_more = best_ && plan.keep > best_->keep && devices_of(used) == 1 && used == used_by(*best_);
-    const double enough = fewer ? 1.0 + kSame : 1.0 - (keeps_more ? kWorthKeeping : kSame);
+    // Short rounds are what such a schedule is asked for. Longer ones bring streamed weights less often.
+    const bool longer_rounds = best_ && holds_parts_of_groups() && plan.rounds.size() < best_->rounds.size();
+    const double saves = longer_rounds ? kWorthLongRounds : keeps_more ? kWorthKeeping : kSame;
+    const double enough = fewer ? 1.0 + kSame : 1.0 - saves;
     if (!best_ || plan.predicted.step_seconds < best_->predicted.step_seconds * enough) best_ = std::move(plan);
     return true;
   }
@@ -512,8 +547,12 @@ class Planner {
         plan.devices[i].unused_because =
             with > 0 ? fmt::format("a step with it takes {:.4g} s or more, without it {:.4g} s",
                                    std::max(with, plan.predicted.step_seconds), plan.predicted.step_seconds)
-                     : fmt::format("no plan that uses it fits its memory of {}",
-                                   format_bytes(machine_.devices[i].budget_bytes));
+            : request_.schedule == Schedule::kRoundPipe
+                ? fmt::format("no plan that uses it fits its memory of {}",
+                              format_bytes(machine_.devices[i].budget_bytes))
+                : fmt::format(
+                      "no {} plan has a place for it: too few microbatches or layers, or too little memory ({})",
+                      name_of(request_.schedule), format_bytes(machine_.devices[i].budget_bytes));
       }
     }
   }

@@ -1,5 +1,6 @@
 // What every plan must satisfy, whoever made it.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "rondo/base/status.h"
@@ -16,9 +17,12 @@ absl::Status check_rounds(const Plan& plan, const Workload& work) {
       return invalid_input("plan: a round begins at microbatch {}, expected {}", round.first_microbatch, next);
     }
     next += round.microbatches;
-    if (next != work.microbatches && round.microbatches % work.reduction_group != 0) {
-      return invalid_input("plan: a round of {} microbatches does not hold whole reduction groups of {}",
-                           round.microbatches, work.reduction_group);
+    const std::uint32_t group = work.reduction_group;
+    const bool whole = round.first_microbatch % group == 0 && (next % group == 0 || next == work.microbatches);
+    if (!whole && round.first_microbatch / group != (next - 1) / group) {
+      return invalid_input(
+          "plan: a round of {} microbatches holds neither whole reduction groups of {} nor a part of one",
+          round.microbatches, group);
     }
   }
   if (next != work.microbatches) {
@@ -69,6 +73,35 @@ absl::Status check_round(const Plan& plan, const ModelShape& model, const Machin
   return absl::OkStatus();
 }
 
+/// Sums of gradients grow by microbatch: backward through a layer rounds come in order, and those of one reduction
+/// group are the same slots on the same devices.
+absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workload& work) {
+  std::vector<const Slot*> last(model.layers.size(), nullptr);  // by layer
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    const Round& round = plan.rounds[slot.round];
+    const std::uint32_t end = round.first_microbatch + round.microbatches;
+    const bool complete = end % work.reduction_group == 0 || end == work.microbatches;
+    if (slot.group_goes_on != (slot.phase != SlotPhase::kForward && !complete)) {
+      return invalid_input("plan: slot {} {} its reduction group though its round ends at microbatch {}", i,
+                           complete ? "does not end" : "ends", end);
+    }
+    if (slot.phase == SlotPhase::kForward) continue;
+    for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      const Slot* before = std::exchange(last[layer], &slot);
+      if (before != nullptr && before->round >= slot.round) {
+        return invalid_input("plan: slot {} adds gradients of layer {} after those of a later round", i, layer);
+      }
+      const bool same = before != nullptr && before->phase == slot.phase && before->first_layer == slot.first_layer &&
+                        before->last_layer == slot.last_layer && before->device == slot.device;
+      if (before != nullptr && before->group_goes_on && !same) {
+        return invalid_input("plan: slot {} goes on with a reduction group of other layers or of another device", i);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check_residents(const Plan& plan, const ModelShape& model, const MachineShape& machine) {
   for (DeviceIndex i = 0; i < plan.resident.size(); ++i) {
     const std::vector<LayerIndex>& layers = plan.resident[i];
@@ -90,14 +123,13 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
     return invalid_input("plan: reduction_group is {}, the run's is {}", plan.reduction_group, work.reduction_group);
   }
   RONDO_RETURN_IF_ERROR(check_rounds(plan, work));
-  for (std::size_t i = 1; i < plan.slots.size(); ++i) {
-    if (plan.slots[i].round < plan.slots[i - 1].round) {
-      return invalid_input("plan: slot {} belongs to an earlier round than the slot before it", i);
-    }
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].round >= plan.rounds.size()) return invalid_input("plan: slot {} belongs to no round", i);
   }
   for (std::uint32_t round = 0; round < plan.rounds.size(); ++round) {
     RONDO_RETURN_IF_ERROR(check_round(plan, model, machine, round));
   }
+  RONDO_RETURN_IF_ERROR(check_groups(plan, model, work));
   RONDO_RETURN_IF_ERROR(check_residents(plan, model, machine));
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     const Bytes need =

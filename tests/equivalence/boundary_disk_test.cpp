@@ -91,7 +91,8 @@ TEST_P(BoundariesOnDisk, UnlikeCardsAndRounds_GiveTheBitsOfMemory) {
 
 TEST_P(BoundariesOnDisk, EverySchedule_GivesTheBitsOfMemory) {
   using partition::Schedule;
-  for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
+  for (const Schedule schedule : {Schedule::kRoundPipe, Schedule::kGPipe, Schedule::kLoopedBreadthFirst,
+                                  Schedule::kOneFOneB, Schedule::kInterleaved}) {
     for (const int cards : {2, 4}) {
       Placement placement{std::string(partition::name_of(schedule)) + " on " + fast_cards(cards), fast_cards(cards)};
       placement.schedule = schedule;

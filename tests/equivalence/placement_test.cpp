@@ -123,6 +123,32 @@ TEST_P(Placements, Rounds_GiveTheSameBits) {
   }
 }
 
+/// Cards whose arithmetic takes so much longer than everything else that a plan uses all that its schedule can.
+TEST_P(Placements, Schedules_GiveTheSameBits) {
+  using partition::Schedule;
+  const std::string file = card_file(card_entry("busy", 50, 1e-4) + card_entry("busier", 50, 7e-5)).string();
+  const auto busy = [&](int count) { return "emulated:" + file + "#busy*" + std::to_string(count); };
+  for (const Schedule schedule :
+       {Schedule::kGPipe, Schedule::kLoopedBreadthFirst, Schedule::kOneFOneB, Schedule::kInterleaved}) {
+    for (const std::string& pool : {std::string("cpu"), std::string("cpu*2"), busy(2), busy(3), busy(4),
+                                    busy(1) + ",emulated:" + file + "#busier"}) {
+      for (const std::uint32_t wanted : {0U, 1U, 2U}) {
+        Placement placement{
+            std::string(partition::name_of(schedule)) + " on " + pool + " in rounds of " + std::to_string(wanted),
+            pool};
+        placement.schedule = schedule;
+        placement.microbatches_per_round = wanted;
+        bench_.expect_same(placement);
+        if (wanted != 0 || pool.find("#busy*") == std::string::npos || pool.find("busier") != std::string::npos)
+          continue;
+        auto run = TinyRun::make(bench_.model(), bench_.job(), placement);
+        ASSERT_TRUE(run.ok()) << run.status();
+        EXPECT_GT((*run)->used_devices(), 1U) << placement.name;
+      }
+    }
+  }
+}
+
 /// Two slots a round over five cards: the fifth begins with the third round, whose boundaries share the first round's
 /// memory, and needs nothing that a late first card must do before.
 TEST_P(Placements, OneLateCard_GivesTheSameBits) {

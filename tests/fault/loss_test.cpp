@@ -52,6 +52,33 @@ TEST_F(Losing, WithOneCpuLeft_TheCpuTakesOver) {
   }
 }
 
+/// Sums of a reduction group grow over several visits: all of them are run again.
+TEST_F(Losing, BetweenVisitsOfAGroup_AnotherTakesOver) {
+  job_.steps = steps_of(dataset_, {8, 8, 5});
+  job_.reduction_group = 4;
+  for (const partition::Schedule schedule : {partition::Schedule::kOneFOneB, partition::Schedule::kInterleaved}) {
+    for (const char* fail_at :
+         {"error@compute:3", "error@compute:17", "error@compute:31", "error@compute:58", "error@compute:90",
+          "error@up:29", "error@up:66", "error@down:9", "error@down:26", "hang@compute:40", "hang@down:14"}) {
+      const std::string file = card_file(card_entry("bad0", 50, 1e-4, fail_at) + card_entry("busy", 50, 1e-4)).string();
+      Placement placement = pool({fail_at}, 0);
+      placement.name += std::string(" under ") + partition::name_of(schedule);
+      placement.devices = "emulated:" + file + "#bad0,emulated:" + file + "#busy*2";
+      placement.stages.reset();
+      placement.schedule = schedule;
+      placement.microbatches_per_round = 1;
+      {
+        auto run = TinyRun::make(model_, job_, placement);
+        ASSERT_TRUE(run.ok()) << run.status();
+        const auto& slots = (*run)->executor().plan().slots;
+        EXPECT_GT((*run)->used_devices(), 1U);
+        EXPECT_TRUE(std::ranges::any_of(slots, &partition::Slot::group_goes_on));
+      }
+      expect_lost_and_same(placement);
+    }
+  }
+}
+
 TEST_F(Losing, WithBoundariesOnDisk_AnotherReadsThemAgain) {
   job_.steps = steps_of(dataset_, {8, 8, 8});
   for (const char* fail_at : {"error@compute:30", "error@up:40", "error@down:33", "hang@compute:60", "hang@down:20"}) {

@@ -138,6 +138,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
     if (placement.boundaries_on_disk) parts.recovery.machine.host_budget_bytes = needed;
   }
   parts.recovery.request.keep = placement.keep;
+  parts.recovery.request.schedule = placement.schedule;
   parts.recovery.request.microbatches_per_round = placement.microbatches_per_round;
   parts.recovery.hang_seconds = placement.hang_seconds;
   parts.recovery.verify_transfers = placement.verify_transfers;

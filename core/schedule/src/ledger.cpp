@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rondo/partition/layout.h"
+
 namespace rondo::schedule {
 
 partition::Round round_within(const partition::Round& round, std::uint32_t microbatches) {
@@ -11,7 +13,9 @@ partition::Round round_within(const partition::Round& round, std::uint32_t micro
   return within;
 }
 
-Ledger::Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t parameters) : plan_(plan), group_(group) {
+Ledger::Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t parameters)
+    : plan_(plan), group_(group), sharers_(partition::group_ends(plan.slots)), sharing_(plan.slots.size()) {
+  for (std::uint32_t i = 0; i < sharers_.size(); ++i) sharing_[sharers_[i]].push_back(i);
   const MutexLock lock(mutex_);
   visits_.resize(plan.slots.size());
   groups_added_.resize(parameters);
@@ -50,7 +54,10 @@ bool Ledger::home(std::uint32_t slot, std::uint32_t group) const {
 
 void Ledger::set_home(std::uint32_t slot, std::uint32_t group) {
   const MutexLock lock(mutex_);
-  visits_[slot].home[group - visits_[slot].first_group] = true;
+  for (const std::uint32_t i : sharing(slot)) {
+    Visit& visit = visits_[i];
+    if (visit.microbatches > 0) visit.home[group - visit.first_group] = true;
+  }
 }
 
 bool Ledger::done(std::uint32_t slot, std::uint32_t microbatch) const {

@@ -26,7 +26,10 @@ class Ledger {
   bool retired(std::uint32_t slot, std::uint32_t microbatch) const;
   void set_retired(std::uint32_t slot, std::uint32_t microbatch);
   bool home(std::uint32_t slot, std::uint32_t group) const;
+  /// Of all slots that share the group.
   void set_home(std::uint32_t slot, std::uint32_t group);
+  /// Slots whose gradients are sums over the same reduction group, itself among them.
+  const std::vector<std::uint32_t>& sharing(std::uint32_t slot) const { return sharing_[sharers_[slot]]; }
   /// Retired, and the gradients of its group home: it will not be run again.
   bool done(std::uint32_t slot, std::uint32_t microbatch) const;
   /// True once: when all of the slot's microbatches are retired and all its gradients home.
@@ -56,6 +59,8 @@ class Ledger {
 
   const partition::Plan& plan_;
   const std::uint32_t group_;
+  const std::vector<std::uint32_t> sharers_;         // by slot: the last of those that share its group
+  std::vector<std::vector<std::uint32_t>> sharing_;  // by that one
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<Visit> visits_ ABSL_GUARDED_BY(mutex_);                // by slot

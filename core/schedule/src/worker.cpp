@@ -135,8 +135,13 @@ absl::Status Worker::allocate() {
   most_cuts_ = layout.output_buffers / 2;
   for (devices::Buffer& buffer : outputs_) RONDO_RETURN_IF_ERROR(take(buffer, layout.boundary));
   for (std::uint32_t i = 0; i < layout.batch_buffers; ++i) RONDO_RETURN_IF_ERROR(take(batches_[i], layout.batch));
-  for (std::uint32_t i = 0; i < layout.gradient_buffers; ++i) {
-    RONDO_RETURN_IF_ERROR(take(gradients_[i], layout.gradients));
+  groups_room_ = partition::groups_at_a_time(slots, assignment_.device);
+  gradients_.resize(layout.gradient_buffers);
+  for (devices::Buffer& buffer : gradients_) RONDO_RETURN_IF_ERROR(take(buffer, layout.gradients));
+  {
+    const MutexLock lock(mutex_);
+    errands_.resize(groups_room_);
+    gradient_buffers_taken_.resize(groups_room_);
   }
   RONDO_RETURN_IF_ERROR(take(workspace_, layout.workspace));
   for (devices::Buffer& loss : losses_) {
@@ -205,9 +210,17 @@ void Worker::place_weights(SlotState& state) {
 }
 
 void Worker::place_gradients(SlotState& state) {
+  const auto same = std::ranges::find_if(slots_, [&](const SlotState& other) {
+    return other.computes_gradients && other.slot.phase == state.slot.phase &&
+           other.slot.first_layer == state.slot.first_layer && other.slot.last_layer == state.slot.last_layer;
+  });
+  state.stage = same != slots_.end() ? same->stage : growing_.size();
+  if (same == slots_.end()) growing_.push_back(kNoBuffer);
+  state.gradients.resize(groups_room_ + kMostJobs);
+  state.sent.resize(state.gradients.size());
   for (std::size_t buffer = 0; buffer < state.gradients.size(); ++buffer) {
-    const bool at_home = buffer >= kHomeBuffer;
-    if (at_home && shared_.jobs[buffer - kHomeBuffer].gradients == nullptr) continue;
+    const bool at_home = buffer >= groups_room_;
+    if (at_home && shared_.jobs[buffer - groups_room_].gradients == nullptr) continue;
     Bytes offset = 0;
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
       std::vector<devices::BufferView>& views = state.gradients[buffer].emplace_back();
@@ -218,8 +231,8 @@ void Worker::place_gradients(SlotState& state) {
         views.emplace_back();  // stays empty where nothing is summed up
         if (!parameter.trained || table) continue;
         if (at_home) {
-          views.back() = shared_.jobs[buffer - kHomeBuffer].gradients->sum(id);
-        } else if (gradients_[buffer]) {
+          views.back() = shared_.jobs[buffer - groups_room_].gradients->sum(id);
+        } else if (buffer < gradients_.size() && gradients_[buffer]) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
         }

@@ -126,7 +126,7 @@ class Worker {
   }
 
  private:
-  static constexpr std::size_t kHomeBuffer = 2;  // first of the gradient buffers that lie on the host
+  static constexpr std::uint32_t kNoBuffer = ~std::uint32_t{0};
   struct SlotState {
     std::uint32_t index = 0;  // in the plan
     partition::Slot slot;
@@ -136,11 +136,12 @@ class Worker {
     std::vector<ChainLink> evaluate_chain;
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].
     std::array<std::vector<std::vector<devices::BufferView>>, 2> weights;
-    /// By gradient buffer; from entry kHomeBuffer on, by job: the home's own sums (unified devices, group 0).
-    std::array<std::vector<std::vector<devices::BufferView>>, kHomeBuffer + kMostJobs> gradients;
-    std::vector<std::pair<model::ParameterId, devices::BufferView>>
-        sent[kHomeBuffer + kMostJobs];  // trained parameters and where their sum lies
-    std::vector<bool> resident;         // by layer - first: its weights stay on the device
+    /// By gradient buffer; from entry groups_room_ on, by job: the home's own sums (unified devices, group 0).
+    std::vector<std::vector<std::vector<devices::BufferView>>> gradients;
+    /// Likewise: trained parameters and where their sum lies.
+    std::vector<std::vector<std::pair<model::ParameterId, devices::BufferView>>> sent;
+    std::size_t stage = 0;       // slots with the same layers and direction have the same
+    std::vector<bool> resident;  // by layer - first: its weights stay on the device
     bool computes_gradients = false;
     bool writes_rows = false;
   };
@@ -221,8 +222,7 @@ class Worker {
   void gradient_loop();
 
   absl::Status feed_visit(StepJob& job, SlotState& slot);
-  absl::Status feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t group,
-                          std::uint32_t last);
+  absl::Status feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t last);
   absl::Status feed_microbatch(SlotState& slot, const Errand& errand);
   absl::Status reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
   absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory,
@@ -236,7 +236,7 @@ class Worker {
   void let_go_of_inputs();
   bool weights_are_ready(std::size_t layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inputs inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;
-  offload::ReadOrder read_order(const StepJob& job, const SlotState& slot, const partition::BoundaryReaders& readers,
+  offload::ReadOrder read_order(const StepJob& job, const partition::BoundaryReaders& readers,
                                 std::uint32_t round_microbatch) const;
   absl::Status wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer);
   absl::Status prefetch_visit(const StepJob& job, const SlotState& slot);
@@ -252,6 +252,9 @@ class Worker {
                           const devices::WorkTag& tag);
   absl::Status bring_gradients_home(const GradientErrand& errand);
   absl::StatusOr<std::uint32_t> take_gradient_buffer(const StepJob& job, std::uint32_t group);
+  absl::StatusOr<std::uint32_t> borrow_gradient_buffer();
+  bool has_room_for_group() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint32_t free_gradient_buffer() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool runs_in_job(const StepJob& job, const SlotState& slot) const;
   partition::Round round_of(const StepJob& job, const SlotState& slot) const {
@@ -262,7 +265,7 @@ class Worker {
   }
   offload::BoundaryPlace place(const StepJob& job, offload::BoundaryKind kind, const SlotState& slot, std::uint32_t cut,
                                std::uint32_t microbatch) const;
-  void end_visit_if_done(const StepJob& job, const SlotState& slot);
+  void end_visit_if_done(const StepJob& job, std::uint32_t slot);
   static devices::WorkTag tag(const char* name, const StepJob& job, const SlotState& slot, std::uint32_t microbatch);
   /// The device is to blame for `status`, unless it is OK or the worker was stopped.
   absl::Status blame(absl::Status status);
@@ -303,7 +306,7 @@ class Worker {
   std::array<devices::Buffer, 4> inputs_;  // activation and gradient by parity
   std::vector<devices::Buffer> outputs_;   // parity * cuts + cut
   std::array<devices::Buffer, 2> batches_;
-  std::array<devices::Buffer, 2> gradients_;
+  std::vector<devices::Buffer> gradients_;
   devices::Buffer workspace_;
   // Host memory.
   std::array<devices::Buffer, 2> losses_;  // 8 bytes each
@@ -312,9 +315,11 @@ class Worker {
   std::array<std::vector<devices::Bindings>, 2> bindings_;
   std::array<VisitMemory, 2> memory_;
   std::size_t most_cuts_ = 0;
+  std::uint32_t groups_room_ = 2;           // reduction groups whose sums may be here at a time
   std::uint64_t compute_value_ = 0;         // only the feeding thread's
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
   bool clear_before_gradients_ = false;     // likewise: a group has begun
+  std::vector<std::uint32_t> growing_;      // likewise, by stage: buffer with the sums of the group under way
   // Only the prefetching thread's, by layer:
   std::vector<std::uint64_t> held_;     // 1 + version of its weights in resident_
   std::vector<std::uint64_t> read_by_;  // 1 + the last visit that reads them there
@@ -356,7 +361,9 @@ class Worker {
   std::uint64_t errands_given_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t errands_done_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<Retirement, 4> retirements_ ABSL_GUARDED_BY(mutex_);
-  std::array<GradientErrand, 4> errands_ ABSL_GUARDED_BY(mutex_);
+  std::vector<GradientErrand> errands_ ABSL_GUARDED_BY(mutex_);  // a ring
+  std::uint32_t groups_taken_ ABSL_GUARDED_BY(mutex_) = 0;       // begun and not yet home
+  std::vector<bool> gradient_buffers_taken_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

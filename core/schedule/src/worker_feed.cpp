@@ -78,19 +78,20 @@ absl::Status Worker::feed_visit(StepJob& job, SlotState& slot) {
   const std::uint32_t end = round.first_microbatch + round.microbatches;
   // What is done changes while it is fed, but for what is fed already.
   const std::uint32_t last = last_to_feed(job, slot);
-  const std::uint32_t size = gives_gradients(job, slot) ? parts_.work.reduction_group : round.microbatches;
-  for (std::uint32_t first = round.first_microbatch; first < end; first += size) {
-    const std::uint32_t group_end = std::min(first + size, end);
+  const std::uint32_t size = parts_.work.reduction_group;
+  std::uint32_t group_end = end;
+  for (std::uint32_t first = round.first_microbatch; first < end; first = group_end) {
+    if (gives_gradients(job, slot)) group_end = std::min((first / size + 1) * size, end);
     if (gives_gradients(job, slot) && !(assignment_.taken_over && job.ledger->home(slot.index, first / size))) {
-      RONDO_RETURN_IF_ERROR(feed_group(job, slot, first, group_end, first / size, last));
+      RONDO_RETURN_IF_ERROR(feed_group(job, slot, first, group_end, last));
       continue;
     }
     for (std::uint32_t m = first; m < group_end; ++m) {
       if (is_done(job, slot, m)) continue;
       std::uint32_t buffer = 0;
       if (gives_gradients(job, slot)) {
-        // They are home already, but computed on the way: not where those of the visit before may still be read.
-        RONDO_ASSIGN_OR_RETURN(buffer, take_gradient_buffer(job, first / size));
+        // They are home already, but computed on the way: not where those of another group are, or may still be read.
+        RONDO_ASSIGN_OR_RETURN(buffer, borrow_gradient_buffer());
       }
       RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, buffer, m == last, false}));
     }
@@ -100,27 +101,56 @@ absl::Status Worker::feed_visit(StepJob& job, SlotState& slot) {
   return absl::OkStatus();
 }
 
+bool Worker::has_room_for_group() const { return groups_taken_ < groups_room_; }
+
+/// REQUIRES: has_room_for_group().
+std::uint32_t Worker::free_gradient_buffer() const {
+  return static_cast<std::uint32_t>(std::ranges::find(gradient_buffers_taken_, false) -
+                                    gradient_buffers_taken_.begin());
+}
+
+/// Where a group's sums grow until they are home. Of a unified device the first group's are at home from the start.
 absl::StatusOr<std::uint32_t> Worker::take_gradient_buffer(const StepJob& job, std::uint32_t group) {
-  auto buffer = static_cast<std::uint32_t>(kHomeBuffer + job.which);
+  auto buffer = static_cast<std::uint32_t>(groups_room_ + job.which);
   {
     const MutexLock lock(mutex_);
-    if (!wait_for(Waiter::kFeeding,
-                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return errands_done_ + 1 >= errands_given_; })) {
+    if (!wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_room_for_group(); })) {
       return stopped_error();
     }
-    if (!unified_ || group > 0 || assignment_.taken_over) buffer = static_cast<std::uint32_t>(errands_given_ % 2);
+    ++groups_taken_;
+    if (!unified_ || group > 0 || assignment_.taken_over) {
+      buffer = free_gradient_buffer();
+      gradient_buffers_taken_[buffer] = true;
+    }
   }
   clear_before_gradients_ = true;
   return buffer;
 }
 
+/// For what nobody will read, until the next group begins.
+absl::StatusOr<std::uint32_t> Worker::borrow_gradient_buffer() {
+  clear_before_gradients_ = true;
+  const MutexLock lock(mutex_);
+  if (!wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_room_for_group(); })) {
+    return stopped_error();
+  }
+  return free_gradient_buffer();
+}
+
+/// Microbatches [first, end) of the step, all or a part of a reduction group.
 absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end,
-                                std::uint32_t group, std::uint32_t last) {
-  RONDO_ASSIGN_OR_RETURN(const std::uint32_t buffer, take_gradient_buffer(job, group));
+                                std::uint32_t last) {
+  const std::uint32_t group = first / parts_.work.reduction_group;
+  std::uint32_t& growing = growing_[slot.stage];
+  if (growing == kNoBuffer) {
+    RONDO_ASSIGN_OR_RETURN(growing, take_gradient_buffer(job, group));
+  }
   for (std::uint32_t m = first; m < end; ++m) {
     const bool repeated = assignment_.taken_over && job.ledger->retired(slot.index, m);
-    RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, buffer, m == last, repeated}));
+    RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, growing, m == last, repeated}));
   }
+  if (end % parts_.work.reduction_group != 0 && end != job.microbatches) return absl::OkStatus();
+  const std::uint32_t buffer = std::exchange(growing, kNoBuffer);
   const MutexLock lock(mutex_);
   errands_[errands_given_ % errands_.size()] = {&job, &slot, group, buffer, compute_value_};
   ++errands_given_;
@@ -158,15 +188,14 @@ Worker::Inputs Worker::inputs_of(const StepJob& job, const SlotState& slot, std:
   return inputs;
 }
 
-/// By round, slot and microbatch: the plan's order of work.
-offload::ReadOrder Worker::read_order(const StepJob& job, const SlotState& slot,
-                                      const partition::BoundaryReaders& readers, std::uint32_t round_microbatch) const {
+/// By job, slot and microbatch: the plan's order of work.
+offload::ReadOrder Worker::read_order(const StepJob& job, const partition::BoundaryReaders& readers,
+                                      std::uint32_t round_microbatch) const {
   offload::ReadOrder order;
   std::size_t count = 0;
   for (const std::uint32_t reader : {readers.forward, readers.backward}) {
     if (reader == partition::kNoSlot || (job.evaluate && plan_.slots[reader].phase == SlotPhase::kBackward)) continue;
-    const std::uint64_t round = job.first_round + slot.slot.round;
-    const std::uint64_t visit = round * plan_.slots.size() + reader;
+    const std::uint64_t visit = job.first_round * plan_.slots.size() + reader;
     order.reads[count++] = visit * parts_.work.microbatches + round_microbatch + 1;
   }
   return order;
@@ -261,7 +290,7 @@ absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std:
     const auto target = place(job, kind, slot, published.cut, errand.microbatch);
     const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
     if (!there) {
-      const offload::ReadOrder order = read_order(job, slot, published.readers, target.microbatch);
+      const offload::ReadOrder order = read_order(job, published.readers, target.microbatch);
       RONDO_RETURN_IF_ERROR(in_slices(
           [&](Clock::time_point until) { return shared_.boundaries->reserve(target, until, boundary, order); }));
     }

@@ -69,8 +69,8 @@ void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t
 }
 
 /// Whatever a lost device has left.
-void Worker::end_visit_if_done(const StepJob& job, const SlotState& slot) {
-  if (job.ledger->end_visit(slot.index)) release_inputs(shared_, job, slot.index);
+void Worker::end_visit_if_done(const StepJob& job, std::uint32_t slot) {
+  if (job.ledger->end_visit(slot)) release_inputs(shared_, job, slot);
 }
 
 absl::Status Worker::blame(absl::Status status) {
@@ -166,7 +166,7 @@ absl::Status Worker::retire(const Retirement& item) {
   }
   job.ledger->set_retired(slot.index, item.microbatch);
   release_inputs(shared_, job, slot.index, item.microbatch, item.microbatch + 1);
-  end_visit_if_done(job, slot);
+  end_visit_if_done(job, slot.index);
   return absl::OkStatus();
 }
 
@@ -236,6 +236,8 @@ void Worker::gradient_loop() {
     if (!status.ok()) return leave(status);
     const MutexLock lock(mutex_);
     ++errands_done_;
+    --groups_taken_;
+    if (errand.buffer < groups_room_) gradient_buffers_taken_[errand.buffer] = false;
     notify({Waiter::kFeeding, Waiter::kOutside});
   }
 }
@@ -265,11 +267,13 @@ absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
     job.ledger->set_added(id);
   }
   job.ledger->set_home(slot.index, errand.group);
-  const partition::Round round = round_of(job, slot);
-  const std::uint32_t first = errand.group * parts_.work.reduction_group;
-  release_inputs(shared_, job, slot.index, first,
-                 std::min(first + parts_.work.reduction_group, round.first_microbatch + round.microbatches));
-  end_visit_if_done(job, slot);
+  const std::uint32_t size = parts_.work.reduction_group;
+  for (const std::uint32_t index : job.ledger->sharing(slot.index)) {
+    const partition::Round round = round_in_job(shared_, job, plan_.slots[index]);
+    release_inputs(shared_, job, index, std::max(errand.group * size, round.first_microbatch),
+                   std::min((errand.group + 1) * size, round.first_microbatch + round.microbatches));
+    end_visit_if_done(job, index);
+  }
   return absl::OkStatus();
 }
 

@@ -88,7 +88,8 @@ TEST_F(Validate, RoundsLeaveMicrobatchesOut_SaysHowMany) {
 TEST_F(Validate, RoundSplitsAGroup_IsRefused) {
   plan_.rounds = {{0, 3}, {3, 5}};
   scene_.work.reduction_group = plan_.reduction_group = 2;
-  EXPECT_THAT(message(), HasSubstr("does not hold whole reduction groups of 2"));
+  EXPECT_THAT(message(),
+              HasSubstr("a round of 3 microbatches holds neither whole reduction groups of 2 nor a part of one"));
 }
 
 TEST_F(Validate, AnotherReductionGroup_IsRefused) {
@@ -103,7 +104,7 @@ TEST_F(Validate, RoundsOutOfOrder_AreRefused) {
   plan_ = single_layers(scene_, 2, 0.01);
   EXPECT_TRUE(check().ok()) << check();
   std::rotate(plan_.slots.begin(), plan_.slots.begin() + 7, plan_.slots.end());
-  EXPECT_THAT(message(), HasSubstr("earlier round"));
+  EXPECT_THAT(message(), HasSubstr("adds gradients of layer 4 after those of a later round"));
 }
 
 TEST_F(Validate, DeviceBudgetTooSmall_NamesDeviceAndNumbers) {

@@ -43,6 +43,12 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 /// slot).
 Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
 
+/// By slot: the one with which its reduction group is complete; a forward slot itself.
+std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots);
+
+/// Reduction groups whose sums may be on a device at a time: those that grow, and one on its way home.
+std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex device);
+
 struct DeviceLayout {
   Bytes resident = 0;  // weights that stay
   Bytes weights = 0;   // of one buffer: the largest slot's weights that do not stay
@@ -84,7 +90,8 @@ struct BoundaryLayout {
   static Bytes buffer_bytes(const Workload& work, std::uint32_t buffers);
   Bytes disk_bytes(const Workload& work) const;
 };
-/// `staleness`: 1 lets the next step's first round begin while this step's last one is under way.
+/// `staleness`: 1 lets the next step's first round begin while this step's last one is under way. A boundary's place is
+/// free when the gradients of the reduction group are home for which it was read.
 BoundaryLayout layout_boundaries(const ModelShape& model, const std::vector<Slot>& slots,
                                  const std::vector<Round>& rounds, std::uint32_t staleness = 0);
 

@@ -28,9 +28,12 @@ struct Slot {
   DeviceIndex device = 0;
   std::uint32_t round = 0;
   double seconds = 0;  // compute time of one microbatch on its device
+  /// Its sums of gradients stay on the device: their reduction group goes on with the next round. Never of forward
+  /// slots.
+  bool group_goes_on = false;
 };
 
-/// Consecutive microbatches that a slot runs in one visit: whole reduction groups.
+/// Consecutive microbatches that a slot runs in one visit: whole reduction groups, or a part of one.
 struct Round {
   std::uint32_t first_microbatch = 0;
   std::uint32_t microbatches = 0;
@@ -41,8 +44,10 @@ enum class Schedule : std::uint8_t {
   kRoundPipe,           // slots of unlike sizes, dealt to whoever is best
   kGPipe,               // one stage a device, all forwards of a round, then all backwards; the last stage is fused
   kLoopedBreadthFirst,  // likewise with several stages a device, dealt in loops
+  kOneFOneB,            // one stage a device, forward and backward in turn after a warm-up; rounds are short
+  kInterleaved,         // likewise with several stages a device, in groups of as many rounds as devices
 };
-/// "roundpipe", "gpipe", "looped_bfs".
+/// "roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved".
 const char* name_of(Schedule schedule);
 std::optional<Schedule> executable_schedule(std::string_view name);
 
@@ -119,7 +124,8 @@ absl::StatusOr<Plan> make_plan(const ModelShape& model, const Workload& work, co
                                const PlanRequest& request);
 
 /// The plan finishes (every slot waits only for slots before it), fits every budget, visits every layer once a round in
-/// each direction, and adds gradients in order. Errors: InvalidArgument naming the slot.
+/// each direction, and adds gradients in order, each reduction group's on one device. Errors: InvalidArgument naming
+/// the slot.
 absl::Status validate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine);
 
 /// Seconds of one microbatch of `layers` in `phase` on a device (roofline: the larger of arithmetic and memory, op

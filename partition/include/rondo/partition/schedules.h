@@ -75,6 +75,10 @@ struct PipelineRun {
 PipelineRun run(const PipelineSchedule& schedule, const std::vector<StageSeconds>& seconds, double hop_seconds,
                 const std::vector<double>& weights);
 
+/// The pieces of all devices in the order in which they begin when nothing has to travel; each comes after those that
+/// it waits for, and a device's in its own order. REQUIRES: validate(schedule).
+std::vector<PipelineOp> in_order(const PipelineSchedule& schedule, const std::vector<StageSeconds>& seconds);
+
 /// Layers of `count` stages: blocks are shared out as evenly as they go; the lookup table belongs to the first stage,
 /// the head to the last. Empty when there are fewer layers than stages.
 struct StageLayers {
