@@ -19,6 +19,7 @@
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/schedules.h"
+#include "rounds.h"
 #include "search.h"
 #include "simulate.h"
 
@@ -29,25 +30,18 @@ constexpr std::size_t kLimits = 40;  // times of a slot tried for one set of dev
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
-constexpr std::size_t kMostSets = 256;     // of devices, tried one by one
-constexpr std::size_t kImproved = 3;       // candidates of a set and a Keep that are improved and simulated
-constexpr std::size_t kTrials = 8000;      // changes tried on each of them
-constexpr std::size_t kMostPieces = 4096;  // visits of a step of a published schedule
-constexpr double kMostPlans = 6e5;         // that are all looked at
-constexpr std::size_t kMostInVain = 1000;  // of them simulated one after another, none better than the best
-constexpr double kSame = 1e-6;             // share by which step times differ if at all
-constexpr double kWorthKeeping = 0.01;     // share of a step that a device by itself must save to keep more
-constexpr double kWorthLongRounds = 0.1;   // and that a schedule of short rounds must save with longer ones
+constexpr std::size_t kMostSets = 256;       // of devices, tried one by one
+constexpr std::size_t kImproved = 3;         // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kTrials = 8000;        // changes tried on each of them
+constexpr std::size_t kMostInterleaved = 8;  // stages a device
+constexpr std::size_t kMostPieces = 2048;    // visits of a step of a published schedule
+constexpr double kMostPlans = 6e5;           // that are all looked at
+constexpr std::size_t kMostInVain = 1000;    // of them simulated one after another, none better than the best
+constexpr double kSame = 1e-6;               // share by which step times differ if at all
+constexpr double kWorthKeeping = 0.01;       // share of a step that a device by itself must save to keep more
+constexpr double kWorthLongRounds = 0.1;     // and that a schedule of short rounds must save with longer ones
 constexpr std::uint32_t kRoundCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::size_t kQuickRoundCounts = 6;  // the later ones only where host memory asks for them
-
-std::vector<Round> rounds_of(const Workload& work, std::uint32_t microbatches_per_round) {
-  std::vector<Round> rounds;
-  for (std::uint32_t first = 0; first < work.microbatches; first += microbatches_per_round) {
-    rounds.push_back({first, std::min(microbatches_per_round, work.microbatches - first)});
-  }
-  return rounds;
-}
 
 class Planner {
  public:
@@ -257,8 +251,11 @@ class Planner {
   /// themselves.
   void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
     const bool single = request_.schedule == Schedule::kGPipe || request_.schedule == Schedule::kOneFOneB;
-    const std::size_t least = request_.schedule == Schedule::kInterleaved ? 2 : 1;
-    const std::size_t most = single ? 1 : std::max(model_.layers.size() / order.size(), least);
+    const bool interleaves = request_.schedule == Schedule::kInterleaved;
+    const std::size_t least = interleaves ? 2 : 1;
+    const std::size_t most = single        ? 1
+                             : interleaves ? kMostInterleaved
+                                           : std::max<std::size_t>(model_.layers.size() / order.size(), 1);
     for (std::size_t loops = least; loops <= most; ++loops) {
       const auto stages = BoundStages::make(model_, table(keep, 0), order, loops);
       if (!stages) break;
@@ -269,57 +266,30 @@ class Planner {
         }
         continue;
       }
-      for (const std::vector<Round>& rounds : short_rounds(order.size())) {
-        if (2 * order.size() * loops * rounds.size() > kMostPieces) continue;
-        const auto devices = static_cast<std::uint32_t>(order.size());
-        const auto count = static_cast<std::uint32_t>(rounds.size());
-        const PipelineSchedule pieces =
-            single ? one_f_one_b(devices, count) : interleaved(devices, count, static_cast<std::uint32_t>(loops));
-        consider(stages->following(pieces, rounds, work_), rounds, keep);
-      }
+      search_short_rounds(*stages, order.size(), loops, keep);
+    }
+  }
+
+  /// Longer rounds than the shortest as long as they help.
+  void search_short_rounds(const BoundStages& stages, std::size_t devices, std::size_t loops, Keep keep) {
+    std::size_t in_vain = 0;
+    const std::size_t whole = request_.schedule == Schedule::kInterleaved ? devices : 1;
+    for (const std::vector<Round>& rounds : short_rounds(work_, request_.microbatches_per_round, whole)) {
+      if (2 * devices * loops * rounds.size() > kMostPieces) continue;
+      const auto device_count = static_cast<std::uint32_t>(devices);
+      const auto round_count = static_cast<std::uint32_t>(rounds.size());
+      const PipelineSchedule pieces = request_.schedule == Schedule::kOneFOneB
+                                          ? one_f_one_b(device_count, round_count)
+                                          : interleaved(device_count, round_count, static_cast<std::uint32_t>(loops));
+      const double before = best_ ? best_->predicted.step_seconds : kNever;
+      consider(stages.following(pieces, rounds, work_), rounds, keep);
+      in_vain = best_ && best_->predicted.step_seconds < before ? 0 : in_vain + 1;
+      if (in_vain == 2) break;
     }
   }
 
   bool holds_parts_of_groups() const {
     return request_.schedule == Schedule::kOneFOneB || request_.schedule == Schedule::kInterleaved;
-  }
-
-  /// Ways to cut a step into short rounds, the shortest first: reduction groups in parts that are as even as they go,
-  /// in half as many with each way, then several groups a round. For interleaved schedules as many as the devices
-  /// divide.
-  std::vector<std::vector<Round>> short_rounds(std::size_t devices) const {
-    const std::uint32_t group = work_.reduction_group;
-    const std::uint32_t wanted = request_.microbatches_per_round;
-    const bool divides = request_.schedule == Schedule::kInterleaved;
-    std::vector<std::vector<Round>> ways;
-    const auto add = [&](std::vector<Round> rounds) {
-      if (divides && rounds.size() % devices != 0) return false;
-      if (ways.empty() || rounds.size() < ways.back().size()) ways.push_back(std::move(rounds));
-      return true;
-    };
-    for (std::uint32_t parts = wanted == 0 ? group : (group + wanted - 1) / wanted; parts > 1; parts /= 2) {
-      for (std::uint32_t fewer = parts; fewer > 1 && !add(parts_of_groups(fewer)); --fewer) {
-      }
-      if (wanted != 0) return ways;
-    }
-    for (std::uint32_t groups = std::max(wanted / group, 1U); groups < 2 * groups_of(work_); groups *= 2) {
-      add(rounds_of(work_, groups * group));
-      if (wanted != 0) break;
-    }
-    return ways;
-  }
-
-  std::vector<Round> parts_of_groups(std::uint32_t parts) const {
-    std::vector<Round> rounds;
-    for (const Round& group : rounds_of(work_, work_.reduction_group)) {
-      const std::uint32_t count = std::min(parts, group.microbatches);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        const std::uint32_t begin = group.microbatches * i / count;
-        const std::uint32_t end = group.microbatches * (i + 1) / count;
-        rounds.push_back({group.first_microbatch + begin, end - begin});
-      }
-    }
-    return rounds;
   }
 
   const TimeTable& table(Keep keep, std::size_t rung) {

@@ -1,10 +1,10 @@
 // The activations and gradients at stage boundaries on the host: the only edge between devices, and the checkpoints
 // that backward visits recompute from.
 //
-// A place is (kind, round, cut, microbatch). All places of two consecutive rounds exist from the start, in memory or,
-// with `buffers`, on disk behind so many working buffers (boundary_tier.h): reserving waits for the round before last
-// to be done with, and in the second case for a buffer. What a place holds can be read until it is released, as often
-// as need be. Thread-safe; nothing allocates after make().
+// A place is (kind, round, cut, microbatch). All places of `rounds` consecutive rounds exist from the start, in memory
+// or, with `buffers`, on disk behind so many working buffers (boundary_tier.h): reserving waits until the round that
+// had the place's memory before has released it, and in the second case for a buffer. What a place holds can be read
+// until it is released, as often as need be. Thread-safe; nothing allocates after make().
 #pragma once
 
 #include <chrono>
@@ -70,7 +70,7 @@ class ActivationStore {
   /// Waits until the place is filled and its bytes are in memory, where they stay until let_go().
   absl::Status hold(const BoundaryPlace& place, Deadline deadline);
   void let_go(const BoundaryPlace& place);
-  /// Nobody will read the place again: free for the round after next.
+  /// Nobody will read the place again: free for the round that has its memory next.
   void release(const BoundaryPlace& place);
 
   /// Ends all waits with `error`.
