@@ -78,7 +78,6 @@ TEST_P(TimedPool, Run_EqualSlots_SharesOfTheStepMakeUpItsBubble) {
   EXPECT_GT(measured.edges, 0);
   // Cards keep an ideal clock: nothing can be quicker than the work and the rotation's fill and drain.
   EXPECT_GT(measured.bubble, outcome->closed_form - 0.01);
-  EXPECT_LT(measured.bubble, 0.75);
 }
 
 INSTANTIATE_TEST_SUITE_P(LikeCards, TimedPool, testing::Values(2U, 4U, 8U));

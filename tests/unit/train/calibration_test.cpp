@@ -161,19 +161,20 @@ TEST_F(Calibration, WhatARunHasSeen_IsWhatTheNextPlanSays) {
   Machine machine = calibrated("cpu");
   PlannedRun run = plan(machine);
   ASSERT_EQ(run.plan.slots.size(), 1U);
-  // A time for each program that no measurement of so small a model comes near.
-  constexpr double kSeconds = 0.01;
-  const double truth = 2 * kSeconds * static_cast<double>(programs(run));
+  // The run takes 16 times as long as the plan says, every program the same, however fast this machine is.
+  const partition::Prediction& first = run.plan.predicted;
+  const double truth = 16 * (first.step_seconds - first.commit_seconds);
+  const double seconds = truth / (2 * static_cast<double>(programs(run)));
   const auto error_of = [truth](const PlannedRun& planned) {  // the commit is the host's, and is not told
     const partition::Prediction& predicted = planned.plan.predicted;
     return std::abs((predicted.step_seconds - predicted.commit_seconds) / truth - 1);
   };
   double error = error_of(run);
   EXPECT_GT(error, 0.5);
-  // A run moves a rate by a quarter of a doubling: 64 of them cover 16, from a program of 0.15 us to one of 10 ms.
+  // A run moves a rate by a quarter of a doubling: 64 of them cover 16.
   for (int i = 0; i < 64; ++i) {
     ProgramWatch watched(*model_, run, machine);
-    watch(watched, run, kSeconds);
+    watch(watched, run, seconds);
     watched.fold_back(store_);
     machine = calibrated("cpu");
     EXPECT_TRUE(said_.empty());
