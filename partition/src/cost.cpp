@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "disk_choice.h"
+#include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/plan.h"
 
@@ -122,7 +123,11 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     const DeviceShape& device = machine.devices[i];
     if (device.unified_memory) continue;
-    if (std::ranges::any_of(slots, [i](const Slot& slot) { return slot.device == i; })) pinned += device.pinned_bytes;
+    const bool used = std::ranges::any_of(slots, [i](const Slot& slot) { return slot.device == i; });
+    for (std::size_t direction = 0; used && direction < device.staging_pieces.size(); ++direction) {
+      pinned += device.staging_pieces[direction] *
+                devices::staging_piece(device.staging_bytes, model.longest_transfer[direction]);
+    }
     const DeviceLayout layout = layout_device(model, work, device, i, slots, keep);
     if (groups_of(work) > 1) staging += layout.gradients;
     const bool has_rows = std::ranges::any_of(slots, [&](const Slot& slot) {

@@ -124,42 +124,5 @@ INSTANTIATE_TEST_SUITE_P(
                              {"chat template"}}),
     name_of);
 
-/// What computing with the processor takes beside the device's memory counts: 2.6 MiB with AVX2 and two threads, so
-/// that a limit which only the rest would keep is refused. `plan` says the same without a run.
-TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory, some 90 MiB, differs by more than the margin";
-  const Workspace workspace;
-  ASSERT_EQ(
-      workspace.run({"init", "--arch=llama", "--output_dir=wide", "--hidden_size=256", "--num_hidden_layers=2"}).status,
-      0);
-  std::string text;
-  while (text.size() < 1500) text += "the river runs down to the sea ";
-  workspace.write("long.jsonl", R"({"text":")" + text + "\"}\n");
-  const auto run = [&](Words words, const std::string& last) {
-    const Words of_the_run = {"--model=wide", "--dataset=long.jsonl", "--devices=cpu",
-                              "--threads=2",  "--cutoff_len=512",     "--finetuning_type=lora"};
-    words.insert(words.end(), of_the_run.begin(), of_the_run.end());
-    words.push_back(last);
-    return workspace.run(words);
-  };
-  const auto train = [&](const std::string& limit) { return run({"train", "--output_dir=out", "--dry_run"}, limit); };
-  const Outcome free = train("--seed=42");
-  ASSERT_EQ(free.status, 0) << free.err;
-  const std::size_t row = free.err.find("\n  host ");  // "  host ...  18.93 MiB"
-  ASSERT_NE(row, std::string::npos) << free.err;
-  const std::size_t unit = free.err.find(" MiB\n", row);
-  ASSERT_EQ(unit, free.err.find('\n', row + 1) - 4) << free.err;
-  const double announced = std::stod(free.err.substr(free.err.rfind(' ', unit - 1))) * 1048576;
-  const auto limit = [](double bytes) { return "--host_memory_limit=" + std::to_string(std::llround(bytes)); };
-  const Outcome tight = train(limit(announced - 1.3 * 1048576));
-  EXPECT_NE(tight.status, 0);
-  EXPECT_THAT(tight.err, testing::HasSubstr("error: host memory: the plan needs"));
-  const Outcome enough = train(limit(announced + 1.3 * 1048576));
-  EXPECT_EQ(enough.status, 0) << enough.err;
-
-  const double planned = json_of(run({"plan"}, "--json")).at("host_peak_bytes").get<double>();
-  EXPECT_NEAR(planned, announced, 1.3 * 1048576);
-}
-
 }  // namespace
 }  // namespace rondo::cli

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "patience.h"
 #include "workspace.h"
 
 namespace rondo::cli {
@@ -14,8 +15,9 @@ using Json = nlohmann::json;
 
 /// So slow that what the machine under test adds does not matter.
 std::string slow_card(const std::string& name, const std::string& slow_at) {
-  return name +
-         ": {flops: {fp32: 1e9, bf16: 1e9}, memory_bytes: 1e9, memory_bandwidth: 1e12, link_up: 1e11, "
+  const std::string flops = std::to_string(1000000000 / test::kSlowdown);
+  return name + ": {flops: {fp32: " + flops + ", bf16: " + flops +
+         "}, memory_bytes: 1e9, memory_bandwidth: 1e12, link_up: 1e11, "
          "link_down: 1e11, link_latency: 0, jitter: 0" +
          (slow_at.empty() ? "" : ", slow_at: '" + slow_at + "'") + "}\n";
 }

@@ -10,6 +10,7 @@
 #include "checksum.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/chunk.h"
 
 namespace rondo::transfer {
 namespace {
@@ -43,7 +44,11 @@ double LinkStats::bandwidth() const {
 class TransferEngine::Link {
  public:
   Link(devices::Device& device, Direction direction, const EngineOptions& options)
-      : device_(device), direction_(direction), options_(options), jobs_(options.capacity) {
+      : device_(device),
+        direction_(direction),
+        options_(options),
+        chunk_bytes_(devices::staging_piece(options.chunk_bytes, options.longest[static_cast<std::size_t>(direction)])),
+        jobs_(options.capacity) {
     free_.reserve(options.capacity);
     for (std::uint32_t i = 0; i < options.capacity; ++i) free_.push_back(options.capacity - 1 - i);
     for (auto& queue : waiting_) queue.reserve(options.capacity);
@@ -53,18 +58,18 @@ class TransferEngine::Link {
     return options.staging || (options.staging_down && direction == Direction::kDown);
   }
 
-  static Bytes pinned_bytes(Direction direction, const EngineOptions& options) {
-    return options.chunk_bytes * ((options.verify ? 1 : 0) + (stages(direction, options) ? kChunksUnderWay : 0));
+  static std::uint32_t staging_pieces(Direction direction, const EngineOptions& options) {
+    return (options.verify ? 1U : 0U) + (stages(direction, options) ? static_cast<std::uint32_t>(kChunksUnderWay) : 0U);
   }
 
   absl::Status start() {
     RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
     if (options_.verify && device_.caps().does_arithmetic) {
-      RONDO_ASSIGN_OR_RETURN(reading_, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
+      RONDO_ASSIGN_OR_RETURN(reading_, device_.allocate(chunk_bytes_, devices::MemoryKind::kPinned));
     }
     if (stages(direction_, options_)) {
       for (Chunk& chunk : chunks_) {
-        RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(options_.chunk_bytes, devices::MemoryKind::kPinned));
+        RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(chunk_bytes_, devices::MemoryKind::kPinned));
       }
     }
     thread_ = std::thread([this] { work(); });
@@ -223,7 +228,7 @@ class TransferEngine::Link {
     Chunk& chunk = chunks_[(oldest_ + under_way_) % kChunksUnderWay];
     chunk.job = queue->front();
     chunk.offset = job.issued;
-    chunk.size = std::min(options_.chunk_bytes, job.transfer.from.size - job.issued);
+    chunk.size = std::min(chunk_bytes_, job.transfer.from.size - job.issued);
     chunk.value = ++last_value_;
     chunk.begun = Clock::now();
     job.issued += chunk.size;
@@ -374,6 +379,7 @@ class TransferEngine::Link {
   devices::Device& device_;
   const Direction direction_;
   const EngineOptions options_;
+  const Bytes chunk_bytes_;
   std::unique_ptr<devices::Timeline> timeline_;
   devices::Buffer reading_;  // only the thread's: for checksums of memory that the host cannot address
 
@@ -414,8 +420,8 @@ absl::StatusOr<std::unique_ptr<TransferEngine>> TransferEngine::make(devices::De
   return engine;
 }
 
-Bytes TransferEngine::pinned_bytes(const EngineOptions& options) {
-  return Link::pinned_bytes(Direction::kUp, options) + Link::pinned_bytes(Direction::kDown, options);
+std::uint32_t TransferEngine::staging_pieces(Direction direction, const EngineOptions& options) {
+  return Link::staging_pieces(direction, options);
 }
 
 TransferEngine::~TransferEngine() = default;

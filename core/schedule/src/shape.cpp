@@ -62,11 +62,13 @@ Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
   return round_up(model.parameters()[id].bytes(model.method().dtype), partition::kAlignment);
 }
 
-transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies) {
+transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,
+                                     const std::array<Bytes, 2>& longest) {
   transfer::EngineOptions options;
   options.chunk_bytes = devices::chunk_for(std::max(profile.link_up, 1.0));
   options.staging_down = recovers;
   options.verify = verifies;
+  options.longest = longest;
   return options;
 }
 
@@ -107,6 +109,15 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
     moments += entry.moment_bytes;
     shape.layers.push_back(std::move(entry));
   }
+  // Down come a boundary, a parameter's sum of gradients or a table's rows; up go a batch, boundaries and weights.
+  auto& [up, down] = shape.longest_transfer;
+  down = model.boundary_bytes(bucket);
+  up = std::max(down, BatchLayout(bucket).total());
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    up = std::max(up, device_bytes(model, id));
+    if (model.parameters()[id].trained) down = std::max(down, model.parameters()[id].elements() * sizeof(float));
+  }
+  down = std::max(down, shape.layers.front().row_gradient_bytes);
   Bytes weights = 0;
   Bytes trained = 0;
   for (const model::Parameter& parameter : model.parameters()) {

@@ -69,8 +69,9 @@ absl::Status Worker::prepare() {
 }
 
 absl::Status Worker::prepare_links() {
-  const transfer::EngineOptions options = link_options(parts_.devices[assignment_.device].profile,
-                                                       parts_.recovery.enabled(), parts_.recovery.verify_transfers);
+  const transfer::EngineOptions options =
+      link_options(parts_.devices[assignment_.device].profile, parts_.recovery.enabled(),
+                   parts_.recovery.verify_transfers, parts_.shape->longest_transfer);
   RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
   return absl::OkStatus();
 }

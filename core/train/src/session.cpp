@@ -262,7 +262,12 @@ void Machine::set_profile(std::size_t i, devices::DeviceProfile profile) {
   partition::DeviceShape& device = shape.devices[i];
   const devices::DeviceCaps& caps = pool[i].device->caps();
   if (!caps.unified_memory && caps.does_arithmetic) {
-    device.pinned_bytes = transfer::TransferEngine::pinned_bytes(schedule::link_options(profile, true, verifies));
+    const transfer::EngineOptions link = schedule::link_options(profile, true, verifies, {});
+    device.staging_bytes = link.chunk_bytes;
+    for (const auto direction : {transfer::Direction::kUp, transfer::Direction::kDown}) {
+      device.staging_pieces[static_cast<std::size_t>(direction)] =
+          transfer::TransferEngine::staging_pieces(direction, link);
+    }
   }
   pool[i].profile = profile;
   device.profile = std::move(profile);

@@ -173,6 +173,20 @@ TEST_F(Validate, UnifiedDeviceLayout_HoldsNoCopies) {
   EXPECT_GT(layout.workspace, 0U);
 }
 
+TEST_F(Validate, PinnedMemory_IsNoLongerThanWhatTravels) {
+  const auto pinned = [&] {
+    const MemoryTable table =
+        host_memory(scene_.model, scene_.work, scene_.machine, plan_.slots, plan_.rounds, plan_.keep);
+    return std::ranges::find(table, "pinned", &std::pair<std::string, Bytes>::first)->second;
+  };
+  EXPECT_EQ(pinned(), 0U);
+  scene_.machine.devices[0].staging_bytes = 8 * kMiB;
+  scene_.machine.devices[0].staging_pieces = {1, 2};
+  EXPECT_EQ(pinned(), 24 * kMiB);
+  scene_.model.longest_transfer = {kMiB, 5000};
+  EXPECT_EQ(pinned(), kMiB + 2 * 8192);
+}
+
 TEST_F(Validate, Boundaries_OnePerCutAndMicrobatch) {
   const BoundaryLayout layout = layout_boundaries(scene_.model, plan_.slots, plan_.rounds);
   EXPECT_THAT(layout.activation_cuts, ElementsAre(1, 2, 3, 4));

@@ -297,6 +297,19 @@ TEST_F(Engine, LostDevice_EndsWaitsAndBlockedSubmitsForGood) {
   EXPECT_FALSE(engine_->progress(Direction::kUp).under_way);
 }
 
+TEST_F(Engine, ShortTransfers_NeedLittleStagingMemory) {
+  constexpr Bytes kPage = 4096;
+  EngineOptions options{64 * kPage, 16, /*staging=*/true};
+  options.longest = {2 * kPage - 5, 64 * kPage};
+  make(options);
+  EXPECT_EQ(engine_->staging_bytes(), 2 * (2 + 64) * kPage);
+  const Transfer longer = transfer("up", 3 * kPage, Urgency::kWeight);  // arrives all the same
+  const Ticket ticket = engine_->submit(Direction::kUp, longer);
+  EXPECT_THAT(land(2), ElementsAre("up:8192", "up:4096"));
+  EXPECT_TRUE(engine_->wait(Direction::kUp, ticket, patience()).ok());
+  EXPECT_TRUE(arrived(longer));
+}
+
 TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
   make({kChunk, 4, false, /*staging_down=*/true});
   Told told;

@@ -14,4 +14,9 @@ constexpr Bytes chunk_for(double bytes_per_second) {
   return static_cast<Bytes>(wanted) / 4_KiB * 4_KiB;
 }
 
+/// Bytes of staging memory for a chunk, where no transfer has more than `longest`.
+constexpr Bytes staging_piece(Bytes chunk, Bytes longest) {
+  return longest >= chunk ? chunk : std::min(chunk, round_up(std::max(longest, Bytes{1}), 4_KiB));
+}
+
 }  // namespace rondo::devices

@@ -81,6 +81,8 @@ struct ModelShape {
   /// gradients.
   std::vector<std::pair<std::string, Bytes>> host_bytes;
   Bytes disk_buffer_bytes = 0;  // memory through which state on disk passes
+  /// By direction (up, down): bytes of the longest that travels in one.
+  std::array<Bytes, 2> longest_transfer = {~Bytes{0}, ~Bytes{0}};
 };
 
 struct DeviceShape {
@@ -90,7 +92,10 @@ struct DeviceShape {
   bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
   bool on_host = false;         // computes with the processor that the optimizer needs: first the updates, then a step
   Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
-  Bytes pinned_bytes = 0;       // of host memory, where it has slots: what its transfers pass through
+  /// Of host memory, where it has slots: pieces that its transfers pass through, by direction (up, down), each of so
+  /// many bytes if there is a transfer that long.
+  std::array<std::uint32_t, 2> staging_pieces = {0, 0};
+  Bytes staging_bytes = 0;
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
   /// thousand.
   std::shared_ptr<const OpRates> rates = nullptr;

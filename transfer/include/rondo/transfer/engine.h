@@ -74,6 +74,8 @@ struct EngineOptions {
   bool staging = false;          // through pinned memory, both ways
   bool staging_down = false;     // downloads alone
   bool verify = false;           // compares checksums of each chunk's two ends; a chunk that differs is sent once more
+  /// By direction: bytes of the longest transfer. Staging memory need not be longer.
+  std::array<Bytes, 2> longest = {~Bytes{0}, ~Bytes{0}};
 };
 
 class TransferEngine {
@@ -82,8 +84,9 @@ class TransferEngine {
   /// Verifying needs memory of the device that the host can address (Memory::host), or a second reading through pinned
   /// memory, which takes as long as the transfer.
   static absl::StatusOr<std::unique_ptr<TransferEngine>> make(devices::Device& device, const EngineOptions& options);
-  /// Pinned host memory that an engine with these options holds where copies are real.
-  static Bytes pinned_bytes(const EngineOptions& options);
+  /// Pieces of pinned host memory, of staging_piece() bytes each, that an engine with these options holds in a
+  /// direction where copies are real.
+  static std::uint32_t staging_pieces(Direction direction, const EngineOptions& options);
   /// Finishes nothing: what is still queued ends as Cancelled.
   ~TransferEngine();
 

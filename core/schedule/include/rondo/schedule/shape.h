@@ -1,6 +1,7 @@
 // From an architecture to the plain numbers that the partitioner works on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -34,8 +35,10 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
 /// Of the trained ones.
 std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model);
 
-/// How the executor moves bytes to and from a device. `recovers`: the run goes on when the device is lost.
-transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies);
+/// How the executor moves bytes to and from a device. `recovers`: the run goes on when the device is lost; `longest`:
+/// of the transfers, up and down.
+transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,
+                                     const std::array<Bytes, 2>& longest);
 
 /// Bytes of one parameter's weights as they lie on a device.
 Bytes device_bytes(const model::Architecture& model, model::ParameterId id);

@@ -1,0 +1,78 @@
+// Main memory from the outside: what a run announces, takes and may be held to.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "patience.h"
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+/// The total of the host's row, bytes: "  host ...  18.93 MiB".
+double announced_host(const std::string& text) {
+  const std::size_t row = text.find("\n  host ");
+  if (row == std::string::npos) return 0;
+  const std::size_t unit = text.find(" MiB\n", row);
+  if (unit + 4 != text.find('\n', row + 1)) return 0;
+  return std::stod(text.substr(text.rfind(' ', unit - 1))) * 1048576;
+}
+
+/// What computing with the processor takes beside the device's memory counts: 2.6 MiB with AVX2 and two threads, so
+/// that a limit which only the rest would keep is refused. `plan` says the same without a run.
+TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory, some 90 MiB, differs by more than the margin";
+  const Workspace workspace;
+  ASSERT_EQ(
+      workspace.run({"init", "--arch=llama", "--output_dir=wide", "--hidden_size=256", "--num_hidden_layers=2"}).status,
+      0);
+  std::string text;
+  while (text.size() < 1500) text += "the river runs down to the sea ";
+  workspace.write("long.jsonl", R"({"text":")" + text + "\"}\n");
+  const auto run = [&](Words words, const std::string& last) {
+    const Words of_the_run = {"--model=wide", "--dataset=long.jsonl", "--devices=cpu",
+                              "--threads=2",  "--cutoff_len=512",     "--finetuning_type=lora"};
+    words.insert(words.end(), of_the_run.begin(), of_the_run.end());
+    words.push_back(last);
+    return workspace.run(words);
+  };
+  const auto train = [&](const std::string& limit) { return run({"train", "--output_dir=out", "--dry_run"}, limit); };
+  const Outcome free = train("--seed=42");
+  ASSERT_EQ(free.status, 0) << free.err;
+  const double announced = announced_host(free.err);
+  ASSERT_GT(announced, 0) << free.err;
+  const auto limit = [](double bytes) { return "--host_memory_limit=" + std::to_string(std::llround(bytes)); };
+  const Outcome tight = train(limit(announced - 1.3 * 1048576));
+  EXPECT_NE(tight.status, 0);
+  EXPECT_THAT(tight.err, testing::HasSubstr("error: host memory: the plan needs"));
+  const Outcome enough = train(limit(announced + 1.3 * 1048576));
+  EXPECT_EQ(enough.status, 0) << enough.err;
+
+  const double planned = json_of(run({"plan"}, "--json")).at("host_peak_bytes").get<double>();
+  EXPECT_NEAR(planned, announced, 1.3 * 1048576);
+}
+
+/// Whatever the cards' links: the memory that transfers pass through follows from what travels.
+TEST(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's";
+  const Workspace workspace;
+  ASSERT_EQ(workspace
+                .run({"init", "--arch=llama", "--output_dir=wide", "--hidden_size=512", "--num_hidden_layers=8",
+                      "--num_attention_heads=8", "--vocab_size=8000"})
+                .status,
+            0);
+  for (const std::string pool : {"cpu", "emulated:rtx4090", "cpu,emulated:rtx4090", "emulated:rtx4090*2"}) {
+    const Outcome outcome =
+        workspace.run({"train", "--model=wide", "--dataset=chats.jsonl", "--devices=" + pool, "--output_dir=" + pool,
+                       "--finetuning_type=lora", "--max_steps=3", "--gradient_accumulation_steps=4", "--save_steps=0"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const double announced = announced_host(outcome.err);
+    const double taken = metrics_of(workspace, pool).back().at("memory").at("host").get<double>();
+    EXPECT_NEAR(announced, taken, 0.05 * taken) << pool;
+  }
+}
+
+}  // namespace
+}  // namespace rondo::cli
