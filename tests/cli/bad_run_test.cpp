@@ -1,11 +1,6 @@
 // Bad devices, checkpoints to resume from, output folders, and models to make.
 #include <gmock/gmock.h>
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <string>
-
-#include "patience.h"
 #include "workspace.h"
 
 namespace rondo::cli {

@@ -148,7 +148,7 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
 }
 
 TEST(Flags, WhatThisBuildCannotDo_IsRefusedNotIgnored) {
-  for (const char* flag : {"--greater_is_better", "--optim=lion_8bit", "--schedule=1f1b", "--report_to=wandb"}) {
+  for (const char* flag : {"--greater_is_better", "--optim=lion_8bit", "--schedule=zb_h1", "--report_to=wandb"}) {
     EXPECT_THAT(refusal_of_arguments({flag}), HasSubstr("not available in this build")) << flag;
   }
   EXPECT_TRUE(parse_arguments("plan", {"--model=m", "--compare"}).ok());
