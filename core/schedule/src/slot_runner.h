@@ -52,7 +52,7 @@ struct VisitMemory {
   devices::BufferView loss;
   devices::BufferView workspace;
   const std::vector<std::vector<devices::BufferView>>* weights = nullptr;    // [layer - first][parameter]
-  const std::vector<std::vector<devices::BufferView>>* gradients = nullptr;  // likewise; layer 0 below first: not used
+  const std::vector<std::vector<devices::BufferView>>* gradients = nullptr;  // likewise; null where none are computed
 };
 
 /// Fills `bindings` for one link. Does not allocate when `bindings` has the capacity.

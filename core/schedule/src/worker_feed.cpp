@@ -333,7 +333,7 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
   memory.weights = &slot.weights[(unified_ ? job.version : visit) % 2];
-  memory.gradients = &slot.gradients[errand.gradient_buffer];
+  memory.gradients = slot.computes_gradients ? &slot.gradients[errand.gradient_buffer] : nullptr;
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
   RONDO_RETURN_IF_ERROR(follow_inputs(slot, chain.front(), arrival));
   const Clock::time_point begun = Clock::now();
