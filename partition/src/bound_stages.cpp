@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rondo/partition/layout.h"
+
 namespace rondo::partition {
 
 std::optional<BoundStages> BoundStages::make(const ModelShape& model, const TimeTable& times,
@@ -54,7 +56,7 @@ std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const
     if (!visit) continue;
     const Round& round = rounds[piece.microbatch];
     const std::uint32_t end = round.first_microbatch + round.microbatches;
-    const bool complete = end % work.reduction_group == 0 || end == work.microbatches;
+    const bool complete = completes_group(end, work.reduction_group, work.microbatches);
     Slot& slot = slots.emplace_back(*visit);
     slot.round = piece.microbatch;
     slot.group_goes_on = slot.phase != SlotPhase::kForward && !complete;

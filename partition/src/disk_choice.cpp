@@ -48,7 +48,7 @@ class BufferCourse {
     const bool forward = slot.phase == SlotPhase::kForward;
     const std::vector<PublishedBoundary> published = published_boundaries(model_, slot, plan_.slots);
     const Round& round = plan_.rounds[slot.round];
-    std::vector<Page>& kept = kept_[{slot.phase, slot.first_layer}];
+    std::vector<Page>& kept = kept_[stage_of(slot)];
     for (std::uint32_t m = 0; m < round.microbatches; ++m) {
       if (slot.first_layer > 0) read({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) read({true, slot.round, slot.last_layer + 1, m});
@@ -60,7 +60,7 @@ class BufferCourse {
       if (slot.first_layer > 0) kept.push_back({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) kept.push_back({true, slot.round, slot.last_layer + 1, m});
       const std::uint32_t next = round.first_microbatch + m + 1;
-      if (!forward && next % work_.reduction_group != 0 && next != work_.microbatches) continue;
+      if (!forward && !completes_group(next, work_.reduction_group, work_.microbatches)) continue;
       for (const Page& page : kept) release(page);
       kept.clear();
     }
@@ -113,8 +113,8 @@ class BufferCourse {
   const Workload& work_;
   std::size_t room_ = 1;
   std::map<Page, State> pages_;
-  std::map<std::pair<SlotPhase, LayerIndex>, std::vector<Page>> kept_;  // by stage: inputs of its group under way
-  std::set<std::pair<Key, Page>> held_;                                 // in memory, by when they are read
+  std::map<SlotStage, std::vector<Page>> kept_;  // by stage: inputs of its group under way
+  std::set<std::pair<Key, Page>> held_;          // in memory, by when they are read
   std::uint64_t written_ = 0;
   std::uint64_t read_ = 0;
 };

@@ -132,8 +132,7 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index, const Turns&
   Visit& visit = visits_[index];
   const bool forward = slot.phase == SlotPhase::kForward;
   const auto reads = [&](const Slot& other) {
-    return forward ? other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer + 1
-                   : other.last_layer + 1 == slot.first_layer;
+    return forward ? feeds(slot, other) : other.last_layer + 1 == slot.first_layer;
   };
   for (const std::uint32_t s : turns.by_round[slot.round]) {
     const Slot& other = plan.slots[s];
@@ -141,9 +140,7 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index, const Turns&
     const bool within = forward && other.phase != SlotPhase::kForward && other.first_layer > slot.first_layer &&
                         other.first_layer <= slot.last_layer;
     if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
-    const bool below = other.phase == SlotPhase::kForward && slot.first_layer > 0 &&
-                       other.first_layer < slot.first_layer && slot.first_layer <= other.last_layer + 1;
-    if (below) visit.activation_from = static_cast<std::int32_t>(s);
+    if (feeds(other, slot)) visit.activation_from = static_cast<std::int32_t>(s);
     const bool above = slot.phase == SlotPhase::kBackward && other.phase != SlotPhase::kForward &&
                        other.first_layer == slot.last_layer + 1;
     if (above) visit.gradient_from = static_cast<std::int32_t>(s);
@@ -338,7 +335,7 @@ void EventSimulator::on_compute_end(DeviceIndex index) {
   }
   const std::uint32_t group = std::max(work_.reduction_group, 1U);
   const std::uint32_t next = visit.first_microbatch + item.microbatch + 1;
-  const bool ends_group = next % group == 0 || next == work_.microbatches;
+  const bool ends_group = completes_group(next, group, work_.microbatches);
   if (visit.has_gradients && ends_group) {
     device.errands.push(item);
     send_gradients(index);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "rondo/base/disk.h"
 
@@ -51,10 +50,6 @@ BoundaryReaders gradient_readers(const std::vector<Slot>& slots, std::uint32_t r
   return readers;
 }
 
-/// A slot's layers and direction: what its gradients are sums of.
-using Stage = std::tuple<SlotPhase, LayerIndex, LayerIndex>;
-Stage stage_of(const Slot& slot) { return {slot.phase, slot.first_layer, slot.last_layer}; }
-
 /// When boundaries are written, and when they are needed no more: as indexes of slots, by round.
 class BoundaryTurns {
  public:
@@ -69,10 +64,7 @@ class BoundaryTurns {
         Turn& turn = turn_of(false, slot.first_layer, slot.round);
         turn.free = std::max(turn.free, ends[i]);
         for (const std::uint32_t other : by_round[slot.round]) {
-          const Slot& below = slots[other];
-          const bool writes = below.phase == SlotPhase::kForward && below.first_layer < slot.first_layer &&
-                              slot.first_layer <= below.last_layer + 1;
-          if (writes) turn.written = other;
+          if (feeds(slots[other], slot)) turn.written = other;
         }
       }
       if (slot.phase == SlotPhase::kBackward) turn_of(true, slot.last_layer + 1, slot.round).free = ends[i];
@@ -119,6 +111,17 @@ bool is_head(const ModelShape& model, LayerIndex layer) { return layer + 1 == mo
 
 std::uint32_t groups_of(const Workload& work) {
   return (work.microbatches + work.reduction_group - 1) / work.reduction_group;
+}
+
+bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t microbatches) {
+  return end % group == 0 || end == microbatches;
+}
+
+SlotStage stage_of(const Slot& slot) { return {slot.phase, slot.first_layer, slot.last_layer}; }
+
+bool feeds(const Slot& forward, const Slot& reader) {
+  return forward.phase == SlotPhase::kForward && forward.first_layer < reader.first_layer &&
+         reader.first_layer <= forward.last_layer + 1;
 }
 
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots) {
@@ -198,7 +201,7 @@ MemoryTable DeviceLayout::table() const {
 
 std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots) {
   std::vector<std::uint32_t> ends(slots.size());
-  std::map<Stage, std::uint32_t> next;
+  std::map<SlotStage, std::uint32_t> next;
   for (auto i = static_cast<std::uint32_t>(slots.size()); i-- > 0;) {
     ends[i] = i;
     if (slots[i].phase == SlotPhase::kForward) continue;
@@ -212,7 +215,7 @@ std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots) {
 std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex device) {
   std::size_t most = 1;
   if (!holds_whole_groups(slots)) {
-    std::set<Stage> growing;
+    std::set<SlotStage> growing;
     for (const Slot& slot : slots) {
       if (slot.device != device || slot.phase == SlotPhase::kForward) continue;
       growing.insert(stage_of(slot));

@@ -247,8 +247,7 @@ class Planner {
     }
   }
 
-  /// Schedules whose stages stay on one device: k contiguous, even ones each, the least with which they are
-  /// themselves.
+  /// Schedules whose stages stay on one device: k contiguous, even ones each.
   void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
     const bool single = request_.schedule == Schedule::kGPipe || request_.schedule == Schedule::kOneFOneB;
     const bool interleaves = request_.schedule == Schedule::kInterleaved;
@@ -259,14 +258,14 @@ class Planner {
     for (std::size_t loops = least; loops <= most; ++loops) {
       const auto stages = BoundStages::make(model_, table(keep, 0), order, loops);
       if (!stages) break;
-      if (!holds_parts_of_groups()) {
-        for (const std::uint32_t per_round : round_sizes()) {
-          const std::vector<Round> rounds = rounds_of(work_, per_round);
-          if (consider(stages->breadth_first(rounds.size()), rounds, keep)) break;
-        }
+      if (holds_parts_of_groups()) {
+        search_short_rounds(*stages, order.size(), loops, keep);
         continue;
       }
-      search_short_rounds(*stages, order.size(), loops, keep);
+      for (const std::uint32_t per_round : round_sizes()) {
+        const std::vector<Round> rounds = rounds_of(work_, per_round);
+        if (consider(stages->breadth_first(rounds.size()), rounds, keep)) break;
+      }
     }
   }
 

@@ -18,7 +18,7 @@ absl::Status check_rounds(const Plan& plan, const Workload& work) {
     }
     next += round.microbatches;
     const std::uint32_t group = work.reduction_group;
-    const bool whole = round.first_microbatch % group == 0 && (next % group == 0 || next == work.microbatches);
+    const bool whole = round.first_microbatch % group == 0 && completes_group(next, group, work.microbatches);
     if (!whole && round.first_microbatch / group != (next - 1) / group) {
       return invalid_input(
           "plan: a round of {} microbatches holds neither whole reduction groups of {} nor a part of one",
@@ -81,7 +81,7 @@ absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workl
     const Slot& slot = plan.slots[i];
     const Round& round = plan.rounds[slot.round];
     const std::uint32_t end = round.first_microbatch + round.microbatches;
-    const bool complete = end % work.reduction_group == 0 || end == work.microbatches;
+    const bool complete = completes_group(end, work.reduction_group, work.microbatches);
     if (slot.group_goes_on != (slot.phase != SlotPhase::kForward && !complete)) {
       return invalid_input("plan: slot {} {} its reduction group though its round ends at microbatch {}", i,
                            complete ? "does not end" : "ends", end);
@@ -92,8 +92,7 @@ absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workl
       if (before != nullptr && before->round >= slot.round) {
         return invalid_input("plan: slot {} adds gradients of layer {} after those of a later round", i, layer);
       }
-      const bool same = before != nullptr && before->phase == slot.phase && before->first_layer == slot.first_layer &&
-                        before->last_layer == slot.last_layer && before->device == slot.device;
+      const bool same = before != nullptr && stage_of(*before) == stage_of(slot) && before->device == slot.device;
       if (before != nullptr && before->group_goes_on && !same) {
         return invalid_input("plan: slot {} goes on with a reduction group of other layers or of another device", i);
       }

@@ -212,8 +212,7 @@ void Worker::place_weights(SlotState& state) {
 
 void Worker::place_gradients(SlotState& state) {
   const auto same = std::ranges::find_if(slots_, [&](const SlotState& other) {
-    return other.computes_gradients && other.slot.phase == state.slot.phase &&
-           other.slot.first_layer == state.slot.first_layer && other.slot.last_layer == state.slot.last_layer;
+    return other.computes_gradients && partition::stage_of(other.slot) == partition::stage_of(state.slot);
   });
   state.stage = same != slots_.end() ? same->stage : growing_.size();
   if (same == slots_.end()) growing_.push_back(kNoBuffer);
@@ -233,7 +232,7 @@ void Worker::place_gradients(SlotState& state) {
         if (!parameter.trained || table) continue;
         if (at_home) {
           views.back() = shared_.jobs[buffer - groups_room_].gradients->sum(id);
-        } else if (buffer < gradients_.size() && gradients_[buffer]) {
+        } else if (buffer < gradients_.size()) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
         }

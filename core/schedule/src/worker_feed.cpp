@@ -149,7 +149,7 @@ absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t fir
     const bool repeated = assignment_.taken_over && job.ledger->retired(slot.index, m);
     RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, growing, m == last, repeated}));
   }
-  if (end % parts_.work.reduction_group != 0 && end != job.microbatches) return absl::OkStatus();
+  if (!partition::completes_group(end, parts_.work.reduction_group, job.microbatches)) return absl::OkStatus();
   const std::uint32_t buffer = std::exchange(growing, kNoBuffer);
   const MutexLock lock(mutex_);
   errands_[errands_given_ % errands_.size()] = {&job, &slot, group, buffer, compute_value_};

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "rondo/partition/plan.h"
@@ -42,6 +43,13 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 /// What a layer of a slot saves: nothing where it is recomputed whole (Keep::kNothing, and the last layer of a backward
 /// slot).
 Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
+
+/// A slot's layers and direction, whatever its round: what its gradients are sums of.
+using SlotStage = std::tuple<SlotPhase, LayerIndex, LayerIndex>;
+SlotStage stage_of(const Slot& slot);
+
+/// Whether a forward slot publishes the activation with which another slot of its round begins.
+bool feeds(const Slot& forward, const Slot& reader);
 
 /// By slot: the one with which its reduction group is complete; a forward slot itself.
 std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots);
@@ -122,5 +130,9 @@ std::vector<PublishedBoundary> published_boundaries(const ModelShape& model, con
 
 /// Reduction groups of a step.
 std::uint32_t groups_of(const Workload& work);
+
+/// Whether the last reduction group among a step's first `end` microbatches is complete: `group` microbatches long, or
+/// cut short by the end of the step.
+bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t microbatches);
 
 }  // namespace rondo::partition
