@@ -76,7 +76,7 @@ absl::Status Worker::prepare_links() {
   return absl::OkStatus();
 }
 
-/// See patience.h. Programs are watched one by one, so that a layer's arithmetic is what the first bound is about.
+/// See hang_bound.h. Programs are watched one by one, so that a layer's arithmetic is what the first bound is about.
 void Worker::set_bounds() {
   constexpr double kSlowest = 2e9;  // FLOP/s; far below any CPU's that several devices share
   const RecoverySettings& settings = parts_.recovery;
@@ -92,7 +92,8 @@ void Worker::set_bounds() {
       if (slot.computes_gradients) flops = std::max(flops, shape.backward.front().flops());
     }
   }
-  const double first = device_.caps().does_arithmetic ? flops / kSlowest : 0.0;
+  const double arithmetic = device_.caps().does_arithmetic ? flops / kSlowest : 0.0;
+  const double first = arithmetic + device_.caps().first_use_seconds;
   patience_.set(settings.hang_seconds, settings.hang_factor, predicted, first, visits);
 }
 

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "hang_bound.h"
 #include "ledger.h"
-#include "patience.h"
 #include "program_cache.h"
 #include "rondo/base/mutex.h"
 #include "rondo/offload/activation_store.h"

@@ -85,6 +85,7 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16};
   caps_.copy_engines = static_cast<std::uint32_t>(context_->hardware_queues() - 1);
   caps_.hardware_queues = options.single_queue ? 1 : 3;
+  caps_.first_use_seconds = 60;  // a minute: lavapipe's compiler on a machine that has much else to do takes over ten
   caps_.numerics_class = fmt::format("vulkan{}-{}", kKernelSet, card.numerics_name);
 }
 

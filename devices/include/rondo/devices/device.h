@@ -148,6 +148,8 @@ struct DeviceCaps {
   bool matrix_units = false;
   std::uint32_t copy_engines = 0;
   std::uint32_t hardware_queues = 1;
+  /// So long may a driver take over a program when it first runs: some translate shaders only then.
+  double first_use_seconds = 0;
   /// Of host memory, more than other backends' libraries come to hold: code, copies of operands.
   Bytes library_bytes = 0;
   /// Devices of one class give the same bits: backend, kernel set, architecture, library version.

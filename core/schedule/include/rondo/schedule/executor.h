@@ -40,7 +40,7 @@ struct RecoverySettings {
   partition::MachineShape machine;
   partition::PlanRequest request;  // for the plan over those that are left
   /// A device hangs when it has work and finishes nothing for max(this, hang_factor x what the work takes); see
-  /// patience.h.
+  /// hang_bound.h.
   double hang_seconds = 10;
   double hang_factor = 10;
   bool verify_transfers = false;

@@ -3,8 +3,8 @@
 // The bound is ten times what the work takes, and never under ten seconds. What it takes is the longest that this
 // device has needed for a microbatch so far, since predictions for described cards know nothing of the host that
 // computes for them, nor of what else the machine has to do; until every slot has run once, the arithmetic of its
-// largest layer at a rate that no machine falls below. Time counts by the watch's ticks, so that a process that was
-// stopped and goes on does not find all its devices late.
+// largest layer at a rate that no machine falls below, and what its driver may need to prepare a program. Time counts
+// by the watch's ticks, so that a process that was stopped and goes on does not find all its devices late.
 #pragma once
 
 #include <algorithm>
