@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,10 @@
 
 namespace rondo {
 namespace {
+
+// Of a file that is in memory Linux maps pages beside the one that is read too: as far as its fault_around_bytes, and
+// the rest of a large folio, which is no longer than a huge page.
+constexpr std::size_t kMappedBeside = 2_MiB;
 
 /// Closes on every way out.
 class Descriptor {
@@ -79,8 +84,9 @@ void MappedFile::release_pages(std::span<const std::byte> range) const {
   if (range.empty() || kBefore(range.data(), data_) || kBefore(last, range.data() + range.size())) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto first = static_cast<std::size_t>(range.data() - data_);  // the mapping begins at a page
-  const std::size_t begin = first / page * page;
-  ::madvise(const_cast<std::byte*>(data_) + begin, first + range.size() - begin, MADV_DONTNEED);
+  const std::size_t begin = (first - std::min(first, kMappedBeside)) / page * page;
+  const std::size_t end = std::min(first + range.size() + kMappedBeside, size_);
+  ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "rondo/base/units.h"
@@ -76,6 +78,37 @@ TEST(MappedFile, ReleasedPages_ComeFromTheFileAgain) {
   ASSERT_EQ(text, std::string(10000, 'a'));
   file->release_pages(file->bytes().subspan(4000, 5000));
   EXPECT_EQ(text, std::string(10000, 'a'));
+}
+
+/// Of files, KiB; in a file system of main memory they count as shared memory.
+std::size_t resident_files() {
+  std::ifstream status("/proc/self/status");
+  std::size_t sum = 0;
+  for (std::string word; status >> word;) {
+    std::size_t figure = 0;
+    if ((word == "RssFile:" || word == "RssShmem:") && status >> figure) sum += figure;
+  }
+  return sum;
+}
+
+/// Reading a piece maps what lies beside it: a piece that was released before, among others.
+TEST(MappedFile, PiecesReadBackwardsAndReleased_LeaveNothingResident) {
+  const auto folder = fresh_folder("rondo_map5");
+  constexpr std::size_t kPiece = 100000;
+  constexpr std::size_t kPieces = 40;
+  std::ofstream(folder / "a") << std::string(kPiece * kPieces, 'a');
+  const auto file = MappedFile::open(folder / "a");
+  ASSERT_TRUE(file.ok());
+  const std::size_t before = resident_files();
+  std::size_t most = 0;
+  for (std::size_t i = kPieces; i-- > 0;) {
+    const auto piece = file->bytes().subspan(i * kPiece, kPiece);
+    EXPECT_EQ(std::count(piece.begin(), piece.end(), std::byte{'a'}), std::ptrdiff_t{kPiece});
+    most = std::max(most, resident_files() - before);
+    file->release_pages(piece);
+  }
+  EXPECT_GT(most, kPiece / 1024) << "reading was not seen";
+  EXPECT_LT(resident_files(), before + 64);
 }
 
 TEST(FormatBytes, Units_AreBinary) {

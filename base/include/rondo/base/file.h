@@ -28,8 +28,9 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
   /// Tells the kernel that the pages with these bytes will not be read again soon: they stop counting as resident
-  /// memory. What is read of them nevertheless comes from the file again. A range that is not within bytes() is left
-  /// alone: the pages of another owner would lose their contents.
+  /// memory. So do their neighbours, which reading them has mapped. What is read of them nevertheless comes from the
+  /// file again. A range that is not within bytes() is left alone: the pages of another owner would lose their
+  /// contents.
   void release_pages(std::span<const std::byte> range) const;
 
  private:
