@@ -35,7 +35,8 @@ class StepExecutor::Impl {
         lost_(executor_parts.devices.size(), false),
         keeps_pace_(may_keep_pace(executor_parts)),
         pace_(executor_parts.devices.size()),
-        computed_(executor_parts.devices.size(), 0.0),
+        computed_before_(executor_parts.devices.size(), 0.0),
+        computed_(computed_before_),
         measured_(computed_),
         by_profile_(computed_) {}
 
@@ -153,6 +154,11 @@ class StepExecutor::Impl {
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   const partition::Plan& plan() const { return plan_; }
 
+  std::vector<double> compute_seconds() const {
+    std::vector<double> seconds;
+    for (partition::DeviceIndex i = 0; i < computed_before_.size(); ++i) seconds.push_back(compute_seconds(i));
+    return seconds;
+  }
   std::vector<Bytes> peak_bytes() const {
     std::vector<Bytes> bytes;
     for (const ExecutorDevice& member : parts_.devices) bytes.push_back(member.device->peak_bytes());
@@ -219,14 +225,18 @@ class StepExecutor::Impl {
     const auto differs = [&](const ExecutorDevice& member) {
       return member.device->caps().numerics_class != parts.devices.front().device->caps().numerics_class;
     };
-    return parts.recovery.keep_pace && parts.recovery.enabled() && parts.trace_spans > 0 && parts.devices.size() > 1 &&
+    return parts.recovery.keep_pace && parts.recovery.enabled() && parts.devices.size() > 1 &&
            std::ranges::none_of(parts.devices, differs);
+  }
+
+  double compute_seconds(partition::DeviceIndex device) const {
+    return computed_before_[device] + (crew_ == nullptr ? 0 : crew_->compute_seconds(device));
   }
 
   /// What the devices computed since the last call, in measured_.
   void note_computed() {
     for (partition::DeviceIndex i = 0; i < measured_.size(); ++i) {
-      const double now = crew_->compute_seconds(i);
+      const double now = compute_seconds(i);
       measured_[i] = now - std::exchange(computed_[i], now);
     }
   }
@@ -417,9 +427,13 @@ class StepExecutor::Impl {
       before = std::move(crew_);
     }
     counts_step_ = false;
-    std::ranges::fill(computed_, 0.0);
+    if (before != nullptr) {
+      retries_ += before->retries();
+      for (partition::DeviceIndex i = 0; i < computed_before_.size(); ++i) {
+        computed_before_[i] += before->compute_seconds(i);
+      }
+    }
     // Its memory is needed.
-    if (before != nullptr) retries_ += before->retries();
     Crew::dismiss(std::move(before));
     RONDO_ASSIGN_OR_RETURN(auto crew, Crew::make(parts_, plan, lost_, {homes_[0].get(), homes_[1].get()}));
     const MutexLock lock(mutex_);
@@ -495,7 +509,8 @@ class StepExecutor::Impl {
   std::vector<partition::DeviceIndex> losses_;  // in their order
   const bool keeps_pace_;
   PaceWatch pace_;
-  // By device: seconds computed since the crew was made, in the step, and what the step takes by the profile.
+  // By device: seconds computed by earlier crews, by all until the last step, in the step, and by the profile in it.
+  std::vector<double> computed_before_;
   std::vector<double> computed_;
   std::vector<double> measured_;
   std::vector<double> by_profile_;
@@ -549,6 +564,7 @@ void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
 absl::Status StepExecutor::update_status() const { return impl_->update_status(); }
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
 void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
+std::vector<double> StepExecutor::compute_seconds() const { return impl_->compute_seconds(); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }
 offload::BoundaryTier::Stats StepExecutor::boundary_traffic() const { return impl_->boundary_traffic(); }
 void StepExecutor::abandon() { impl_->abandon(); }

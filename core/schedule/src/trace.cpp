@@ -39,7 +39,11 @@ nlohmann::json event_of(const TraceSpan& span, std::size_t process, std::chrono:
 void DeviceTrace::on_work(devices::QueueRole role, const devices::WorkTag& tag,
                           std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
   const MutexLock lock(mutex_);
-  if (role == devices::QueueRole::kCompute) compute_seconds_ += std::chrono::duration<double>(end - begin).count();
+  if (role == devices::QueueRole::kCompute) {
+    compute_seconds_ += std::chrono::duration<double>(end - begin).count();
+  } else if (traced_ == Traced::kComputing) {
+    return;
+  }
   const std::size_t index = next_++;
   if (index < spans_.size()) spans_[index] = {begin, end, role, tag};
 }
@@ -88,19 +92,6 @@ absl::Status write_trace(const std::filesystem::path& file, const std::vector<co
   }
   const nlohmann::json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
   return write_file_atomically(file, document.dump());
-}
-
-double busy_share(const DeviceTrace& trace, std::chrono::steady_clock::time_point begin,
-                  std::chrono::steady_clock::time_point end) {
-  double busy = 0;
-  for (const TraceSpan& span : trace.spans()) {
-    if (span.role != devices::QueueRole::kCompute) continue;
-    const auto from = std::max(span.begin, begin);
-    const auto to = std::min(span.end, end);
-    if (to > from) busy += std::chrono::duration<double>(to - from).count();
-  }
-  const double whole = std::chrono::duration<double>(end - begin).count();
-  return whole > 0 ? busy / whole : 0;
 }
 
 }  // namespace rondo::schedule

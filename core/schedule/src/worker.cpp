@@ -52,8 +52,8 @@ absl::Status Worker::prepare() {
     for (devices::Bindings& bindings : ring) bindings.tensors.reserve(64);
   }
   set_bounds();
-  if (parts_.trace_spans > 0 && !assignment_.taken_over) {
-    trace_ = std::make_unique<DeviceTrace>(device_.caps().name, parts_.trace_spans);
+  if (!assignment_.taken_over) {
+    trace_ = std::make_unique<DeviceTrace>(device_.caps().name, parts_.trace_spans, parts_.traced);
     device_.observe(trace_.get());
   }
   if (!unified_) RONDO_RETURN_IF_ERROR(prepare_links());

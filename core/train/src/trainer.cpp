@@ -15,6 +15,9 @@
 namespace rondo::train {
 namespace {
 
+// Of a device in a step: enough of a long step says what its programs take.
+constexpr std::size_t kWatchedPrograms = 8192;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -62,11 +65,12 @@ absl::Status Trainer::plan() {
 
 absl::Status Trainer::start() {
   schedule::ExecutorParts parts = executor_parts(model_, machine_, planned_, *store_);
-  parts.trace_spans = 1U << 16U;
+  programs_.emplace(*model_.architecture, planned_, machine_);
+  if (programs_->watches()) parts.trace_spans = kWatchedPrograms;
+  parts.traced = schedule::Traced::kComputing;
   parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_updates(state_.updates);
-  programs_.emplace(*model_.architecture, planned_, machine_);
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
     RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
@@ -79,7 +83,7 @@ absl::Status Trainer::start() {
 
 absl::StatusOr<RunOutcome> Trainer::loop() {
   started_ = Clock::now();
-  last_end_ = started_;
+  begin_interval(started_);
   const Watcher watcher(stop_, *executor_);
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
   batches_.emplace(data_.train, loader_options(config_), end);
@@ -106,7 +110,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     state_.epoch = loader_->epochs_of(step + 1);
     if (result->skipped) ++state_.skipped_steps;
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
-    last_end_ = now;
+    begin_interval(now);
     if (config_.dry_run) continue;
     if (evaluates_after(step + 1)) {
       if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
@@ -193,7 +197,7 @@ absl::Status Trainer::save(std::uint64_t step) {
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.documents));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step));
   saved_step_ = step;
-  last_end_ = Clock::now();  // the next step is not slower for it
+  begin_interval(Clock::now());  // the next step is not slower for it
   observer_.on_checkpoint(folder);
   return absl::OkStatus();
 }
@@ -224,7 +228,8 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
   state_.log_history.push_back({{"epoch", state_.epoch}, {"eval_loss", report.eval_loss}, {"step", step}});
   take_evaluation(state_, report.eval_loss, step);
   observer_.on_evaluation(report);
-  last_end_ = Clock::now();
+  executor_->clear_traces();
+  begin_interval(Clock::now());
   return metrics_ ? metrics_->write(line) : absl::OkStatus();
 }
 

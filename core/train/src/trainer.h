@@ -53,7 +53,9 @@ class Trainer {
   void pass_on_notes();
   RunSummary summary();
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
-  double measured_bubble(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) const;
+  /// The next step is timed from here.
+  void begin_interval(std::chrono::steady_clock::time_point now);
+  double measured_bubble(double seconds) const;
   double necessary_flops(double tokens) const;
   void watch_programs(const std::vector<schedule::Microbatch>& batches);
   devices::DType dtype() const { return model_.architecture->method().dtype; }
@@ -89,6 +91,7 @@ class Trainer {
   std::uint64_t total_steps_ = 0;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;
+  std::vector<double> computed_;  // until then: seconds by device
   std::uint64_t first_step_ = 0;
   std::uint64_t saved_step_ = 0;  // of the last checkpoint
 };

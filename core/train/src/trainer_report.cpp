@@ -56,18 +56,25 @@ double Trainer::necessary_flops(double tokens) const {
   return flops * tokens / static_cast<double>(planned_.work.microbatch_tokens);
 }
 
-double Trainer::measured_bubble(Clock::time_point begin, Clock::time_point end) const {
-  double speeds = 0;
-  double working = 0;
-  for (const schedule::DeviceTrace* trace : executor_->traces()) {
-    const auto member = std::ranges::find_if(machine_.pool, [&](const devices::PoolMember& candidate) {
-      return candidate.device->caps().name == trace->name();
-    });
-    const double speed = member != machine_.pool.end() ? member->profile.speed(planned_.work.dtype) : 1.0;
-    speeds += speed;
-    working += speed * schedule::busy_share(*trace, begin, end);
+void Trainer::begin_interval(Clock::time_point now) {
+  last_end_ = now;
+  computed_ = executor_->compute_seconds();
+}
+
+/// Of the devices that the plan uses, by what each could have computed in `seconds`.
+double Trainer::measured_bubble(double seconds) const {
+  const std::vector<double> computed = executor_->compute_seconds();
+  std::vector<bool> used(computed.size(), false);
+  for (const partition::Slot& slot : executor_->plan().slots) used[slot.device] = true;
+  double possible = 0;
+  double done = 0;
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    if (!used[i]) continue;
+    const double speed = machine_.pool[i].profile.speed(planned_.work.dtype);
+    possible += speed * seconds;
+    done += speed * (computed[i] - computed_[i]);
   }
-  return speeds > 0 ? std::clamp(1.0 - working / speeds, 0.0, 1.0) : 0.0;
+  return possible > 0 ? std::clamp(1.0 - done / possible, 0.0, 1.0) : 0.0;
 }
 
 /// The executor counts the steps of this program's run, whatever the run's own number.
@@ -164,7 +171,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   const auto done = static_cast<double>(step - first_step_);
   report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
   if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), seconds);
-  report.bubble = measured_bubble(last_end_, now);
+  report.bubble = measured_bubble(seconds);
   if (programs_->watches()) watch_programs(batches);
   executor_->clear_traces();
   report.limited_by = executor_->plan().predicted.limited_by;

@@ -65,7 +65,8 @@ struct ExecutorParts {
   devices::HostProfile host;           // times of the optimizer and the disk on pools without arithmetic
   std::filesystem::path disk_folder;   // for boundaries, where the plan has them on disk
   std::vector<std::uint32_t> buckets;  // that microbatches may have; sorted
-  std::size_t trace_spans = 0;         // kept for each device; 0: no trace
+  std::size_t trace_spans = 0;         // kept for each device
+  Traced traced = Traced::kAll;
   RecoverySettings recovery;
 };
 
@@ -139,7 +140,9 @@ class StepExecutor {
   std::vector<Bytes> peak_bytes() const;
   /// What boundaries on disk have moved since the workers were made.
   offload::BoundaryTier::Stats boundary_traffic() const;
-  /// One for each used device; empty without trace. To be read between steps.
+  /// Seconds that each device has computed since the start, in the plan's order. To be asked between steps.
+  std::vector<double> compute_seconds() const;
+  /// One for each used device. To be read between steps.
   std::vector<const DeviceTrace*> traces() const;
   void clear_traces();
   /// The same spans, taken out without copying, so that they can be looked at while the next step runs; see

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -22,10 +23,14 @@ struct TraceSpan {
   devices::WorkTag tag;
 };
 
+/// Of which work spans are kept.
+enum class Traced : std::uint8_t { kAll, kComputing };
+
 /// Records one device. Thread-safe; spans past the capacity are counted, not kept.
 class DeviceTrace final : public devices::WorkObserver {
  public:
-  DeviceTrace(std::string name, std::size_t capacity) : name_(std::move(name)), spans_(capacity) {}
+  DeviceTrace(std::string name, std::size_t capacity, Traced traced = Traced::kAll)
+      : name_(std::move(name)), traced_(traced), spans_(capacity) {}
   void on_work(devices::QueueRole role, const devices::WorkTag& tag, std::chrono::steady_clock::time_point begin,
                std::chrono::steady_clock::time_point end) override;
 
@@ -41,6 +46,7 @@ class DeviceTrace final : public devices::WorkObserver {
 
  private:
   const std::string name_;
+  const Traced traced_;
   mutable Mutex mutex_;
   std::vector<TraceSpan> spans_ ABSL_GUARDED_BY(mutex_);
   std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -49,9 +55,5 @@ class DeviceTrace final : public devices::WorkObserver {
 
 /// Writes the Chrome trace format: a process a device, threads compute, up and down, complete events in microseconds.
 absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices);
-
-/// Share of [begin, end] in which the compute queue worked.
-double busy_share(const DeviceTrace& trace, std::chrono::steady_clock::time_point begin,
-                  std::chrono::steady_clock::time_point end);
 
 }  // namespace rondo::schedule
