@@ -96,19 +96,6 @@ absl::Status DiskTier::write_piece(const Piece& piece, std::uint32_t array) {
   return file_->write(piece.offset + offset_of(piece, array), section_of(piece, array));
 }
 
-absl::Status DiskTier::read(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<float> to) {
-  while (!to.empty()) {
-    const Piece& part = pieces_[piece_of(parameter, first)];
-    RONDO_RETURN_IF_ERROR(read_piece(part, array));
-    const std::uint64_t within = first - part.first;
-    const std::size_t n = std::min<std::size_t>(to.size(), part.elements - within);
-    std::memcpy(to.data(), copy_.bytes.data() + within * sizeof(float), n * sizeof(float));
-    to = to.subspan(n);
-    first += n;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status DiskTier::write(std::size_t parameter, std::uint32_t array, std::uint64_t first,
                              std::span<const float> from) {
   while (!from.empty()) {
@@ -134,12 +121,17 @@ std::vector<DiskTier::Part> DiskTier::parts_of(const Piece& piece, MomentFormat 
   return {{0, piece.first, piece.elements}, {codes, all_codes + piece.first / kMomentBlock * sizeof(float), scales}};
 }
 
-absl::Status DiskTier::read_whole(std::size_t parameter, std::uint32_t array, std::span<std::byte> to) {
+absl::Status DiskTier::read(std::size_t parameter, std::uint32_t array, Bytes first, std::span<std::byte> to) {
   const MomentFormat format = options_.arrays[parameter][array];
   for (std::size_t i = first_piece_[parameter]; i < pieces_.size() && pieces_[i].parameter == parameter; ++i) {
-    RONDO_RETURN_IF_ERROR(read_piece(pieces_[i], array));
+    bool here = false;  // the piece, in copy_
     for (const Part& part : parts_of(pieces_[i], format)) {
-      std::memcpy(to.data() + part.in_whole, copy_.bytes.data() + part.in_piece, part.size);
+      const Bytes begin = std::max(part.in_whole, first);
+      const Bytes end = std::min(part.in_whole + part.size, first + to.size());
+      if (begin >= end) continue;
+      if (!std::exchange(here, true)) RONDO_RETURN_IF_ERROR(read_piece(pieces_[i], array));
+      std::memcpy(to.data() + (begin - first), copy_.bytes.data() + part.in_piece + (begin - part.in_whole),
+                  end - begin);
     }
   }
   return absl::OkStatus();

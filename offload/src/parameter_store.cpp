@@ -114,14 +114,6 @@ Bytes ParameterStore::moment_size(ParameterId id, StateArray which) const {
   return moment_bytes(format_of(id, which), specs_[id].elements);
 }
 
-absl::Status ParameterStore::read_moment(ParameterId id, StateArray which, std::span<std::byte> to) {
-  if (const std::int32_t array = disk_array(id, which); array >= 0) {
-    return disk_->read_whole(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array), to);
-  }
-  if (!to.empty()) std::memcpy(to.data(), state(id, which).data(), to.size());
-  return absl::OkStatus();
-}
-
 absl::Status ParameterStore::write_moment(ParameterId id, StateArray which, std::span<const std::byte> from) {
   if (const std::int32_t array = disk_array(id, which); array >= 0) {
     return disk_->write_whole(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array),
@@ -131,12 +123,11 @@ absl::Status ParameterStore::write_moment(ParameterId id, StateArray which, std:
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to) {
-  const std::int32_t array = disk_array(id, which);
-  if (array >= 0) {
+absl::Status ParameterStore::read(ParameterId id, StateArray which, Bytes first, std::span<std::byte> to) {
+  if (const std::int32_t array = disk_array(id, which); array >= 0) {
     return disk_->read(static_cast<std::size_t>(entries_[id].disk_place), static_cast<std::uint32_t>(array), first, to);
   }
-  std::memcpy(to.data(), state(id, which).data() + first * sizeof(float), to.size_bytes());
+  if (!to.empty()) std::memcpy(to.data(), state(id, which).data() + first, to.size());
   return absl::OkStatus();
 }
 

@@ -47,11 +47,11 @@ void append_parameter(std::string& to, offload::ParameterStore& store, model::Pa
   append(to, weights.host(), weights.size);
   if (!store.specs()[id].trained) return;
   std::vector<float> values(store.specs()[id].elements);
-  EXPECT_TRUE(store.read(id, offload::StateArray::kMaster, 0, values).ok());
+  EXPECT_TRUE(store.read(id, offload::StateArray::kMaster, 0, std::as_writable_bytes(std::span(values))).ok());
   append(to, values.data(), values.size() * sizeof(float));
   for (const auto which : {offload::StateArray::kFirstMoment, offload::StateArray::kSecondMoment}) {
     std::vector<std::byte> moment(store.moment_size(id, which));
-    EXPECT_TRUE(store.read_moment(id, which, moment).ok());
+    EXPECT_TRUE(store.read(id, which, 0, moment).ok());
     append(to, moment.data(), moment.size());
   }
 }

@@ -61,9 +61,9 @@ absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t upda
     ids.push_back(id);
     tensors.push_back({model.parameters()[id].name, type_of(store, id), {model.parameters()[id].elements()}});
   }
-  return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
-    std::memcpy(out.data(), store.published(ids[i], stale_version(updates)).host(), out.size());
-    return absl::OkStatus();
+  return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
+    const devices::BufferView weights = store.published(ids[i], stale_version(updates));
+    return sink({weights.host(), weights.size});
   });
 }
 
@@ -120,11 +120,8 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
     tensors.push_back({array.name, model::WeightType::kFloat32, {array.elements}});
   }
   RONDO_RETURN_IF_ERROR(
-      model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
-        const StoredArray& array = arrays[i];
-        if (array.which != offload::StateArray::kMaster) return store.read_moment(array.parameter, array.which, out);
-        return store.read(array.parameter, array.which, 0,
-                          {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+      model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
+        return read_pieces(store, arrays[i].parameter, arrays[i].which, sink);
       }));
   if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
   return write_trainer_state(folder, state);

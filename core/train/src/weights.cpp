@@ -137,11 +137,11 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
     tensors.push_back({adapter_name_of(parameter), model::WeightType::kFloat32, file_shape(parameter.shape)});
     ids.push_back(id);
   }
-  RONDO_RETURN_IF_ERROR(model::write_safetensors(
-      folder / "adapter_model.safetensors", tensors, {{"format", "pt"}}, [&](std::size_t i, std::span<std::byte> out) {
-        return store.read(ids[i], offload::StateArray::kMaster, 0,
-                          {reinterpret_cast<float*>(out.data()), out.size() / 4});
-      }));
+  RONDO_RETURN_IF_ERROR(model::write_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}},
+                                                 [&](std::size_t i, const model::TensorSink& sink) {
+                                                   return read_pieces(store, ids[i], offload::StateArray::kMaster,
+                                                                      sink);
+                                                 }));
   model::LoraConfig config = *model.method().lora;
   config.base_model = base.origin().string();
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
@@ -157,10 +157,11 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
     tensors.push_back({parameter.name, file_type(store.dtype()), file_shape(parameter.shape)});
     ids.push_back(id);
   }
-  RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, std::span<std::byte> out) {
-    std::memcpy(out.data(), store.published(ids[i]).host(), out.size());
-    return absl::OkStatus();
-  }));
+  RONDO_RETURN_IF_ERROR(
+      model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, const model::TensorSink& sink) {
+        const devices::BufferView weights = store.published(ids[i]);
+        return sink({weights.host(), weights.size});
+      }));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());
   RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", model::format_config(config)));
@@ -181,6 +182,20 @@ absl::Status for_pieces(const model::TensorView& tensor,
     values.resize(std::min<std::size_t>(kPiece, elements - first));
     model::TensorFiles::read_as_float32(tensor, first, values);
     RONDO_RETURN_IF_ERROR(take(first, values));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
+                         const model::TensorSink& sink) {
+  constexpr Bytes kPiece = 4_MiB;
+  const Bytes size =
+      which == offload::StateArray::kMaster ? store.specs()[id].elements * sizeof(float) : store.moment_size(id, which);
+  std::vector<std::byte> piece;
+  for (Bytes first = 0; first < size; first += kPiece) {
+    piece.resize(std::min(kPiece, size - first));
+    RONDO_RETURN_IF_ERROR(store.read(id, which, first, piece));
+    RONDO_RETURN_IF_ERROR(sink(piece));
   }
   return absl::OkStatus();
 }

@@ -125,13 +125,10 @@ absl::Status copy_in_shards(const Arguments& arguments) {
     views.push_back(&view);
     tensors.push_back({name, view.type, view.shape});
   }
-  const auto fill = [&](std::size_t index, std::span<std::byte> out) {
-    std::memcpy(out.data(), views[index]->data.data(), out.size());
-    return absl::OkStatus();
-  };
+  const auto produce = [&](std::size_t index, const TensorSink& sink) { return sink(views[index]->data); };
   const std::filesystem::path out = arguments.at(1);
   RONDO_RETURN_IF_ERROR(write_file_atomically(out / "config.json", format_config(config)));
-  return write_sharded_safetensors(out, tensors, fill, std::stoull(arguments.at(2)));
+  return write_sharded_safetensors(out, tensors, produce, std::stoull(arguments.at(2)));
 }
 
 absl::Status make_adapter(const Arguments& arguments) {
@@ -147,11 +144,10 @@ absl::Status make_adapter(const Arguments& arguments) {
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, WeightType::kFloat32, spec.shape});
   RONDO_RETURN_IF_ERROR(write_file_atomically(out / "adapter_config.json", format_adapter_config(lora)));
   return write_safetensors(out / "adapter_model.safetensors", tensors, {{"format", "pt"}},
-                           [&](std::size_t index, std::span<std::byte> place) {
+                           [&](std::size_t index, const TensorSink& sink) {
                              std::vector<float> values(parameters[index].elements());
                              fill_normal(7, parameters[index].name, 0, 0.5, values);
-                             store_float32(values, WeightType::kFloat32, place);
-                             return absl::OkStatus();
+                             return sink(std::as_bytes(std::span(values)));
                            });
 }
 

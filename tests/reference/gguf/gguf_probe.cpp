@@ -36,11 +36,12 @@ absl::Status import(const std::filesystem::path& file, const std::filesystem::pa
   }
   std::vector<model::TensorToWrite> tensors;
   for (const auto& [name, view] : files.tensors()) tensors.push_back({name, model::WeightType::kFloat32, view.shape});
-  return model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, std::span<std::byte> out) {
+  const auto fill = [&](std::size_t i, std::span<std::byte> out) {
     model::TensorFiles::read_as_float32(*files.find(tensors[i].name),
                                         {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
     return absl::OkStatus();
-  });
+  };
+  return model::write_sharded_safetensors(folder, tensors, model::produce_whole(tensors, fill));
 }
 
 absl::Status decode(const std::string& type, const std::string& from, const std::string& to) {

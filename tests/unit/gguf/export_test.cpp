@@ -157,12 +157,13 @@ TEST(ExportModel, NumberTooLarge_IsRefusedWithItsTensorAndNothingLeft) {
   const fs::path changed = m.folder / "changed.safetensors";
   std::vector<model::TensorToWrite> tensors;
   for (const auto& [name, view] : m.files.tensors()) tensors.push_back({name, view.type, view.shape});
-  ASSERT_TRUE(model::write_safetensors(changed, tensors, {}, [&](std::size_t i, std::span<std::byte> out) {
-                std::vector<float> values = values_of(m.files, tensors[i].name);
-                if (tensors[i].name == "lm_head.weight") values[7] = 1e6F;
-                model::store_float32(values, tensors[i].type, out);
-                return absl::OkStatus();
-              }).ok());
+  const auto fill = [&](std::size_t i, std::span<std::byte> out) {
+    std::vector<float> values = values_of(m.files, tensors[i].name);
+    if (tensors[i].name == "lm_head.weight") values[7] = 1e6F;
+    model::store_float32(values, tensors[i].type, out);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(model::write_safetensors(changed, tensors, {}, model::produce_whole(tensors, fill)).ok());
   const auto files = *model::TensorFiles::open_file(changed);
   const std::size_t before = entries_in(m.folder);
   expect_refused(export_model(Documents(m.folder), m.config, files, "f16", m.folder / "m.gguf"),

@@ -126,7 +126,7 @@ TensorFiles altered(const TensorFiles& from, const fs::path& file, WeightType ty
     store_float32(values, type, out);
     return absl::OkStatus();
   };
-  EXPECT_TRUE(write_safetensors(file, tensors, {}, fill).ok());
+  EXPECT_TRUE(write_safetensors(file, tensors, {}, produce_whole(tensors, fill)).ok());
   return *TensorFiles::open_file(file);
 }
 

@@ -35,7 +35,7 @@ TensorFiles file_of(const std::vector<ParameterSpec>& parameters) {
     std::fill(out.begin(), out.end(), std::byte{0});
     return absl::OkStatus();
   };
-  EXPECT_TRUE(write_safetensors(file, tensors, {}, zeros).ok());
+  EXPECT_TRUE(write_safetensors(file, tensors, {}, produce_whole(tensors, zeros)).ok());
   auto files = TensorFiles::open_file(file);
   EXPECT_TRUE(files.ok()) << files.status();
   return *std::move(files);

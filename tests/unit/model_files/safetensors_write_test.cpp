@@ -19,14 +19,17 @@ const std::vector<TensorToWrite> kTensors = {{"z", WeightType::kFloat32, {2, 3}}
                                              {"empty", WeightType::kFloat16, {0}},
                                              {"m\"\xc3\xa9", WeightType::kFloat32, {}}};
 
-absl::Status fill_with_index(std::size_t index, std::span<std::byte> out) {
-  std::memset(out.data(), static_cast<int>('A' + index), out.size());
-  return absl::OkStatus();
+/// Every byte of the i-th is the i-th letter.
+TensorProducer letters(const std::vector<TensorToWrite>& tensors) {
+  return produce_whole(tensors, [](std::size_t index, std::span<std::byte> out) {
+    std::memset(out.data(), static_cast<int>('A' + index), out.size());
+    return absl::OkStatus();
+  });
 }
 
 TEST(WriteSafetensors, Tensors_ComeBackInTheOrderGiven) {
   const auto file = fresh_folder() / "x.safetensors";
-  ASSERT_TRUE(write_safetensors(file, kTensors, {{"format", "pt"}}, fill_with_index).ok());
+  ASSERT_TRUE(write_safetensors(file, kTensors, {{"format", "pt"}}, letters(kTensors)).ok());
   const std::string bytes = *read_file(file);
   const auto header_size = static_cast<std::size_t>(static_cast<unsigned char>(bytes[0])) +
                            static_cast<std::size_t>(static_cast<unsigned char>(bytes[1])) * 256;
@@ -50,12 +53,32 @@ TEST(WriteSafetensors, Tensors_ComeBackInTheOrderGiven) {
 TEST(WriteSafetensors, FillFails_OldFileStaysAndNothingElse) {
   const auto file = fresh_folder() / "x.safetensors";
   put(file, "old");
-  const absl::Status status = write_safetensors(file, kTensors, {}, [](std::size_t index, std::span<std::byte>) {
-    return index == 1 ? internal_error("stop here") : absl::OkStatus();
+  const absl::Status status = write_safetensors(file, kTensors, {}, [](std::size_t index, const TensorSink& sink) {
+    return index == 1 ? internal_error("stop here") : sink(std::vector<std::byte>(24));
   });
   EXPECT_EQ(status.message(), "stop here");
   EXPECT_EQ(*read_file(file), "old");
   EXPECT_EQ(entries_in(file.parent_path()), 1U);
+}
+
+TEST(WriteSafetensors, Pieces_AreOneTensor_AndMoreOrFewerBytesAreRefused) {
+  const auto folder = fresh_folder();
+  const std::vector<TensorToWrite> tensors = {{"t", WeightType::kFloat32, {6}}};
+  for (const std::size_t pieces : {2U, 3U, 4U}) {
+    const absl::Status status =
+        write_safetensors(folder / "x", tensors, {}, [pieces](std::size_t, const TensorSink& sink) {
+          for (std::size_t i = 0; i < pieces; ++i) {
+            RONDO_RETURN_IF_ERROR(sink(std::vector<std::byte>(8, static_cast<std::byte>('A' + i))));
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_EQ(status.ok(), pieces == 3) << status;
+    EXPECT_EQ(entries_in(folder), pieces == 2 ? 0U : 1U);  // the second was written, the third leaves it
+    if (!status.ok()) {
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("tensor t has 24 bytes"));
+    }
+  }
+  EXPECT_THAT(*read_file(folder / "x"), testing::EndsWith("AAAAAAAABBBBBBBBCCCCCCCC"));
 }
 
 TEST(WriteSafetensors, NoRoomLeft_NamesThePathAndLeavesNothing) {
@@ -65,8 +88,8 @@ TEST(WriteSafetensors, NoRoomLeft_NamesThePathAndLeavesNothing) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
   const rlimit small = {4096, old_limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status status =
-      write_safetensors(folder / "x", {{"big", WeightType::kFloat32, {100, 1000}}}, {}, fill_with_index);
+  const std::vector<TensorToWrite> tensors = {{"big", WeightType::kFloat32, {100, 1000}}};
+  const absl::Status status = write_safetensors(folder / "x", tensors, {}, letters(tensors));
   setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, before);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -82,18 +105,18 @@ TEST(WriteSafetensors, ImpossibleTensors_AreRefused) {
       {{"a", WeightType::kFloat32, {1ULL << 62U, 4}}},
       {{"a", WeightType::kFloat32, {1ULL << 61U}}, {"b", WeightType::kFloat32, {1ULL << 61U}}}};
   for (const auto& tensors : cases) {
-    EXPECT_EQ(write_safetensors(folder / "x", tensors, {}, fill_with_index).code(), absl::StatusCode::kInternal);
-    EXPECT_EQ(write_sharded_safetensors(folder, tensors, fill_with_index).code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(write_safetensors(folder / "x", tensors, {}, letters(tensors)).code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(write_sharded_safetensors(folder, tensors, letters(tensors)).code(), absl::StatusCode::kInternal);
   }
   EXPECT_EQ(entries_in(folder), 0U);
-  const absl::Status status = write_safetensors(folder / "no" / "x", kTensors, {}, fill_with_index);
+  const absl::Status status = write_safetensors(folder / "no" / "x", kTensors, {}, letters(kTensors));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("no/x"));
 }
 
 TEST(WriteSharded, SmallModel_IsOneFile) {
   const auto folder = fresh_folder();
-  ASSERT_TRUE(write_sharded_safetensors(folder, kTensors, fill_with_index).ok());
+  ASSERT_TRUE(write_sharded_safetensors(folder, kTensors, letters(kTensors)).ok());
   EXPECT_EQ(entries_in(folder), 1U);
   EXPECT_EQ(TensorFiles::open_model(folder)->tensors().size(), kTensors.size());
 }
@@ -105,7 +128,7 @@ TEST(WriteSharded, LargeModel_IsCutBetweenTensorsInOrder) {
                                               {"b", WeightType::kFloat32, {10}},
                                               {"c", WeightType::kFloat32, {100}},
                                               {"d", WeightType::kBfloat16, {10}}};
-  ASSERT_TRUE(write_sharded_safetensors(folder, tensors, fill_with_index, 80).ok());
+  ASSERT_TRUE(write_sharded_safetensors(folder, tensors, letters(tensors), 80).ok());
   EXPECT_EQ(entries_in(folder), 4U);
   const Json index = Json::parse(*read_file(folder / "model.safetensors.index.json"), nullptr, false);
   EXPECT_EQ(index["metadata"]["total_size"], 500);

@@ -69,14 +69,20 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   std::vector<TensorToWrite> tensors;
   tensors.reserve(parameters.size());
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
+  constexpr std::uint64_t kPiece = 1U << 20U;  // elements
   std::vector<float> values;
-  return write_sharded_safetensors(folder, tensors, [&](std::size_t index, std::span<std::byte> out) {
+  std::vector<std::byte> stored;
+  return write_sharded_safetensors(folder, tensors, [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
-    values.assign(spec.elements(), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
-    if (spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding) {
-      fill_normal(options.seed, spec.name, 0, config.initializer_range, values);
+    for (std::uint64_t first = 0; first < spec.elements(); first += kPiece) {
+      values.assign(std::min(kPiece, spec.elements() - first), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
+      if (spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding) {
+        fill_normal(options.seed, spec.name, first, config.initializer_range, values);
+      }
+      stored.resize(values.size() * weight_type_size(config.weight_type));
+      store_float32(values, config.weight_type, stored);
+      RONDO_RETURN_IF_ERROR(sink(stored));
     }
-    store_float32(values, config.weight_type, out);
     return absl::OkStatus();
   });
 }

@@ -142,10 +142,8 @@ absl::Status write_merged_weights(const ModelConfig& config, const TensorFiles& 
     tensors.push_back({spec.name, tensor->type, spec.shape});
   }
   Merger merger(lora, base, adapter);
-  return write_sharded_safetensors(
-      folder, tensors,
-      [&](std::size_t index, std::span<std::byte> out) { return merger.put(tensors[index].name, out); },
-      max_shard_bytes);
+  const auto fill = [&](std::size_t index, std::span<std::byte> out) { return merger.put(tensors[index].name, out); };
+  return write_sharded_safetensors(folder, tensors, produce_whole(tensors, fill), max_shard_bytes);
 }
 
 }  // namespace rondo::model

@@ -43,12 +43,12 @@ class DiskTier {
   Bytes disk_bytes() const { return file_->size(); }
   const ScratchFile& file() const { return *file_; }
 
-  /// Copies of one fp32 array from element `first` on; by themselves, not part of a pass. REQUIRES: no pass under way.
-  absl::Status read(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<float> to);
-  /// REQUIRES: before start().
+  /// Bytes of an array from byte `first` on, as moment_bytes() lays it out; by themselves, not part of a pass.
+  /// REQUIRES: no pass under way.
+  absl::Status read(std::size_t parameter, std::uint32_t array, Bytes first, std::span<std::byte> to);
+  /// An fp32 array from element `first` on. REQUIRES: before start().
   absl::Status write(std::size_t parameter, std::uint32_t array, std::uint64_t first, std::span<const float> from);
-  /// The same of a whole array of any format, as moment_bytes() lays it out.
-  absl::Status read_whole(std::size_t parameter, std::uint32_t array, std::span<std::byte> to);
+  /// The same of a whole array of any format.
   absl::Status write_whole(std::size_t parameter, std::uint32_t array, std::span<const std::byte> from);
 
   /// Begins to read ahead.

@@ -81,15 +81,15 @@ class ParameterStore {
   /// Its array among those that the disk keeps of the parameter (disk_arrays()); -1 where it lies in memory or nowhere.
   std::int32_t disk_array(ParameterId id, StateArray which) const;
 
-  /// Copies of a trained parameter's fp32 state from element `first` on, wherever it lies. A master that is written is
-  /// published too, as `version` (publish_from_master). Errors: those of the disk. REQUIRES: no update under way; for
-  /// write(): before the first, and parts of a master begin at multiples of 2^14.
-  absl::Status read(ParameterId id, StateArray which, std::uint64_t first, std::span<float> to);
+  /// A trained parameter's state, wherever it lies: its bytes from byte `first` on, a moment's as moment_bytes() lays
+  /// it out. Errors: those of the disk. REQUIRES: no update under way.
+  absl::Status read(ParameterId id, StateArray which, Bytes first, std::span<std::byte> to);
+  /// Into fp32 state from element `first` on. A master is published too, as `version` (publish_from_master). REQUIRES:
+  /// before the first update; parts of a master begin at multiples of 2^14.
   absl::Status write(ParameterId id, StateArray which, std::uint64_t first, std::span<const float> from,
                      std::uint64_t version = 0);
   /// Bytes of a moment of any format, whole, as moment_bytes() lays it out; 0: the parameter has none.
   Bytes moment_size(ParameterId id, StateArray which) const;
-  absl::Status read_moment(ParameterId id, StateArray which, std::span<std::byte> to);
   absl::Status write_moment(ParameterId id, StateArray which, std::span<const std::byte> from);
 
   /// fp32; of trained parameters in memory only. Where the compute dtype is fp32 and one version is published, master

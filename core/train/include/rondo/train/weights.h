@@ -21,6 +21,11 @@ namespace rondo::train {
 absl::Status for_pieces(const model::TensorView& tensor,
                         const std::function<absl::Status(std::uint64_t first, std::span<const float> values)>& take);
 
+/// Passes a trained parameter's state on to `sink`, wherever it lies, some at a time. Errors: those of the disk and of
+/// `sink`.
+absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
+                         const model::TensorSink& sink);
+
 /// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Factors
 /// without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
 /// counter-based numbers of (seed, name, element); B zero; magnitudes the lengths of the weight's rows. Errors:

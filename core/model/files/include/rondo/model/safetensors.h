@@ -83,11 +83,20 @@ struct TensorToWrite {
   std::vector<std::uint64_t> shape;
 };
 
-/// Writes one file atomically: aside, synced, renamed, folder synced. `fill(index, out)` puts the bytes of
-/// tensors[index]. Errors: Internal naming the path (disk full, no permission).
+/// Takes the next bytes of a tensor.
+using TensorSink = std::function<absl::Status(std::span<const std::byte>)>;
+/// Passes all bytes of tensors[index] on to `sink`, in order, in pieces of any size.
+using TensorProducer = std::function<absl::Status(std::size_t index, const TensorSink& sink)>;
+
+/// Of tensors that are made whole: `fill(index, out)` puts the bytes of tensors[index] into a buffer, which comes to be
+/// as long as the largest.
+TensorProducer produce_whole(std::vector<TensorToWrite> tensors,
+                             std::function<absl::Status(std::size_t, std::span<std::byte>)> fill);
+
+/// Writes one file atomically: aside, synced, renamed, folder synced. Errors: Internal naming the path (disk full, no
+/// permission) or the tensor of which more or fewer bytes come than it has; what the producer returns.
 absl::Status write_safetensors(const std::filesystem::path& file, const std::vector<TensorToWrite>& tensors,
-                               const std::map<std::string, std::string>& metadata,
-                               const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill);
+                               const std::map<std::string, std::string>& metadata, const TensorProducer& produce);
 
 /// Writes a model's weights below `folder`, which exists: model.safetensors when they fit in `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors in the order given and, last, model.safetensors.index.json. A model.safetensors of
@@ -95,7 +104,6 @@ absl::Status write_safetensors(const std::filesystem::path& file, const std::vec
 /// shard of its own. Errors as above.
 constexpr Bytes kDefaultShardBytes = 5'000'000'000;
 absl::Status write_sharded_safetensors(const std::filesystem::path& folder, const std::vector<TensorToWrite>& tensors,
-                                       const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill,
-                                       Bytes max_shard_bytes = kDefaultShardBytes);
+                                       const TensorProducer& produce, Bytes max_shard_bytes = kDefaultShardBytes);
 
 }  // namespace rondo::model
