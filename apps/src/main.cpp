@@ -2,6 +2,7 @@
 //
 // The first SIGINT or SIGTERM asks a training run to save and end, the second ends the process at once; other verbs
 // have nothing to save and end at the first.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -39,9 +40,18 @@ void install_handlers(bool training) {
   sigaction(SIGPIPE, &ignore, nullptr);  // a closed pipe shows as a failed write
 }
 
+/// Large blocks come from the kernel and go back to it when they are freed. Left alone, glibc takes them from its heap
+/// as soon as one was freed, and keeps megabytes of it.
+void keep_heap_small() {
+  constexpr int kLarge = 256 * 1024;  // bytes
+  ::mallopt(M_MMAP_THRESHOLD, kLarge);
+  ::mallopt(M_TRIM_THRESHOLD, kLarge);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_heap_small();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     install_handlers(!arguments.empty() && arguments[0] == "train");

@@ -125,6 +125,12 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
   return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), 0, purpose));
 }
 
+absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose) {
+  RONDO_ASSIGN_OR_RETURN(Buffer buffer, allocate_host(size, purpose));
+  std::memset(buffer.view().host(), 0, size);
+  return buffer;
+}
+
 Buffer phantom_host(Bytes size) { return Buffer(std::make_unique<PhantomMemory>(size)); }
 
 std::map<std::string, HostMemoryUse> host_memory_account() { return account().snapshot(); }

@@ -9,9 +9,9 @@
 namespace rondo::train {
 namespace {
 
-/// What a process comes to hold beside all that is planned: stacks, heaps' slack, code that oneDNN makes. Seen: 4 to 7
-/// MiB, with AVX-512 10 (DeviceCaps::library_bytes).
-constexpr Bytes kThreadsAndCaches = 8_MiB;
+/// What a process comes to hold beside all that is planned: stacks, heaps, code that oneDNN makes
+/// (DeviceCaps::library_bytes: more of that). Seen: 2.3 to 3 MiB.
+constexpr Bytes kThreadsAndCaches = 2688_KiB;
 
 /// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
 /// alone. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan gives

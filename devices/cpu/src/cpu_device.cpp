@@ -50,7 +50,7 @@ class CpuDevice final : public Device, private HostBackend {
   const DeviceCaps& caps() const override { return caps_; }
 
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override {
-    if (kind == MemoryKind::kPinned) return allocate_host(size, "pinned");
+    if (kind == MemoryKind::kPinned) return allocate_resident_host(size, "pinned");
     RONDO_RETURN_IF_ERROR(budget_->take(size));
     absl::StatusOr<Buffer> buffer = allocate_host(size, caps_.name.c_str());
     if (!buffer.ok()) {

@@ -251,7 +251,7 @@ std::string CpuExecutor::numerics_class() const {
 
 Bytes CpuExecutor::library_bytes() {
   // oneDNN's kernels of AVX-512 are longer than those of AVX2, and its sgemm copies what it reads.
-  return instruction_set() == "AVX-512" ? 3_MiB : 0;
+  return instruction_set() == "AVX-512" ? 2_MiB : 0;
 }
 
 std::string CpuExecutor::description() const {

@@ -121,11 +121,11 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
 }
 
 absl::StatusOr<Buffer> CardDevice::allocate(Bytes size, MemoryKind kind) {
-  if (kind == MemoryKind::kPinned) return timed() ? phantom_host(size) : allocate_host(size, "pinned");
+  if (kind == MemoryKind::kPinned) return timed() ? phantom_host(size) : allocate_resident_host(size, "pinned");
   RONDO_RETURN_IF_ERROR(budget_->take(size));
   Buffer storage;
   if (!timed()) {
-    absl::StatusOr<Buffer> host = allocate_host(size, caps_.name.c_str());
+    absl::StatusOr<Buffer> host = allocate_resident_host(size, caps_.name.c_str());
     if (!host.ok()) {
       budget_->give_back(size);
       return host.status();

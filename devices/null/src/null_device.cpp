@@ -39,7 +39,7 @@ class NullDevice final : public Device, private HostBackend {
   const DeviceCaps& caps() const override { return caps_; }
 
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override {
-    if (kind == MemoryKind::kPinned) return allocate_host(size, "pinned");
+    if (kind == MemoryKind::kPinned) return allocate_resident_host(size, "pinned");
     RONDO_RETURN_IF_ERROR(budget_->take(size));
     absl::StatusOr<Buffer> storage = allocate_host(size, caps_.name.c_str());
     if (!storage.ok()) {

@@ -123,7 +123,7 @@ absl::Status VulkanDevice::open() {
 absl::StatusOr<Buffer> VulkanDevice::allocate(Bytes size, MemoryKind kind) {
   if (kind == MemoryKind::kPinned) {
     // Where the host copies by itself, any of its memory is as good.
-    if (context_->host_writes_device() && context_->host_reads_device()) return allocate_host(size, "pinned");
+    if (context_->host_writes_device() && context_->host_reads_device()) return allocate_resident_host(size, "pinned");
     RONDO_ASSIGN_OR_RETURN(Block block, Block::make(context_, size, Block::Kind::kStaging));
     return Buffer(std::make_unique<VulkanMemory>(size, std::move(block), context_.get(), nullptr));
   }

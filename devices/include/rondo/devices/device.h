@@ -69,6 +69,8 @@ class Buffer {
 /// Plain host memory, 64-byte aligned, zeroed; counted by `purpose` in the host's account (host_memory.h).
 /// Errors: ResourceExhausted with the numbers.
 absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose);
+/// The same for what stands for page-locked memory or a card's own: all of it is resident from the start.
+absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose);
 /// Stands for host memory of that size without having any: for pools that take time but do no arithmetic.
 Buffer phantom_host(Bytes size);
 
