@@ -25,7 +25,7 @@ Words on_small_device(const Words& more) {
 }
 
 TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 20 MiB do not hold it";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 18 MiB do not hold it";
   const Workspace workspace;
   const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=deep", "--dtype=fp32", "--seed=7",
                                       "--num_hidden_layers=8", "--hidden_size=32"});
@@ -44,9 +44,9 @@ TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
     words.push_back("--output_dir=" + out);
     return workspace.run(words);
   };
-  constexpr double kLimit = 20.0 * 1048576;
-  const Words limit = {"--host_memory_limit=20MiB", "--nvme_path=disk"};
-  const Outcome refused = run("refused", {"--host_memory_limit=20MiB"});
+  constexpr double kLimit = 18.0 * 1048576;
+  const Words limit = {"--host_memory_limit=18MiB", "--nvme_path=disk"};
+  const Outcome refused = run("refused", {"--host_memory_limit=18MiB"});
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("error: host memory: the plan needs"), HasSubstr("nvme_path")));
 

@@ -34,6 +34,12 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   return absl::OkStatus();
 }
 
+/// Of the microbatches of the steps under way and of the one that is made meanwhile.
+Bytes tokens_of_steps(const Config& config, const Loader::Lengths& lengths) {
+  constexpr double kToken = 3 * sizeof(std::int32_t) + sizeof(std::uint64_t);  // schedule::Microbatch
+  return static_cast<Bytes>((2.0 + config.staleness) * config.gradient_accumulation_steps * lengths.mean * kToken);
+}
+
 }  // namespace
 
 Bytes own_memory() {
@@ -52,11 +58,12 @@ partition::MemoryTable host_account(const Machine& machine) {
   return table;
 }
 
-absl::Status count_host_taken(const model::Architecture& model, const Loader::Lengths& lengths, Bytes text_and_data,
-                              Machine& machine) {
+absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
+                              Bytes text_and_data, Machine& machine) {
   if (machine.phantom) return absl::OkStatus();
   machine.shape.host_taken.clear();
-  if (text_and_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", text_and_data);
+  const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
+  if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
   Bytes libraries = 0;  // loaded once, whatever the number of devices
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);

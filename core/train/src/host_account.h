@@ -18,7 +18,7 @@ partition::MemoryTable host_account(const Machine& machine);
 /// Enters into `machine` what is taken beside what the planner counts: `text_and_data`, threads and caches, and what
 /// computing with the processor takes in microbatches of `lengths`. Nothing on pools that do no arithmetic. Errors: a
 /// program that cannot be compiled.
-absl::Status count_host_taken(const model::Architecture& model, const Loader::Lengths& lengths, Bytes text_and_data,
-                              Machine& machine);
+absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
+                              Bytes text_and_data, Machine& machine);
 
 }  // namespace rondo::train

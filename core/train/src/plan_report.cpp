@@ -95,7 +95,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();
   calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
-  RONDO_RETURN_IF_ERROR(count_host_taken(*open.architecture, lengths, text_and_data, machine));
+  RONDO_RETURN_IF_ERROR(count_host_taken(config, *open.architecture, lengths, text_and_data, machine));
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
   view.json = plan_document(run);

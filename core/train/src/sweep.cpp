@@ -42,7 +42,7 @@ class PlanSweep {
     devices::CalibrationStore store = devices::CalibrationStore::of_user();
     calibrate(*model_.architecture, lengths(config), *machine_, store,
               [&](const std::string& note) { notes.push_back(note); });
-    return count_host_taken(*model_.architecture, lengths(config), text_and_data_, *machine_);
+    return count_host_taken(config, *model_.architecture, lengths(config), text_and_data_, *machine_);
   }
 
   absl::StatusOr<Json> point(const Config& config) const {
