@@ -1,6 +1,7 @@
 // Main memory from the outside: what a run announces, takes and may be held to.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,7 +76,8 @@ TEST(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const double announced = announced_host(outcome.err);
     const double taken = metrics_of(workspace, folder).back().at("memory").at("host").get<double>();
-    EXPECT_NEAR(announced, taken, 0.05 * taken) << folder;
+    // What libraries hold differs between processors, and is much of a small model's run.
+    EXPECT_NEAR(announced, taken, std::max(0.05 * taken, 1.3 * 1048576)) << folder;
   };
   for (const char* pool : {"cpu", "emulated:rtx4090", "cpu,emulated:rtx4090", "emulated:rtx4090*3"}) {
     expect_as_announced("wide", "lora", pool);
