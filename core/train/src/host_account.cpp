@@ -4,6 +4,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
+#include "rondo/schedule/batch.h"
 #include "rondo/schedule/programs.h"
 
 namespace rondo::train {
@@ -36,8 +37,8 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
 
 /// Of the microbatches of the steps under way and of the one that is made meanwhile.
 Bytes tokens_of_steps(const Config& config, const Loader::Lengths& lengths) {
-  constexpr double kToken = 3 * sizeof(std::int32_t) + sizeof(std::uint64_t);  // schedule::Microbatch
-  return static_cast<Bytes>((2.0 + config.staleness) * config.gradient_accumulation_steps * lengths.mean * kToken);
+  const double tokens = (2.0 + config.staleness) * config.gradient_accumulation_steps * lengths.mean;
+  return static_cast<Bytes>(tokens * schedule::Microbatch::kBytesPerToken);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ Bytes own_memory();
 /// What the host's account holds now that is no device's of `machine`, by purpose.
 partition::MemoryTable host_account(const Machine& machine);
 
-/// Enters into `machine` what is taken beside what the planner counts: `text_and_data`, threads and caches, and what
-/// computing with the processor takes in microbatches of `lengths`. Nothing on pools that do no arithmetic. Errors: a
-/// program that cannot be compiled.
+/// Enters into `machine` what is taken beside what the planner counts: `text_and_data`, the tokens of the steps
+/// at hand, threads and caches, and what computing with the processor takes in microbatches of `lengths`. Nothing on
+/// pools that do no arithmetic. Errors: a program that cannot be compiled.
 absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
                               Bytes text_and_data, Machine& machine);
 

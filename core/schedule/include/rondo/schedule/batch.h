@@ -17,6 +17,8 @@ struct Microbatch {
   std::vector<std::int32_t> bounds;     // [n + 1] first token of each sequence, then T
   std::vector<std::uint64_t> keys;      // [T] of the random numbers
   std::uint64_t target_tokens = 0;
+
+  static constexpr Bytes kBytesPerToken = 3 * sizeof(std::int32_t) + sizeof(std::uint64_t);
 };
 
 /// Offsets of the batch tensors for a bucket of tokens; the loss (8 bytes, fp64) stands last.
