@@ -83,7 +83,8 @@ absl::Status Trainer::start() {
 
 absl::StatusOr<RunOutcome> Trainer::loop() {
   started_ = Clock::now();
-  begin_interval(started_);
+  last_end_ = started_;
+  computed_ = executor_->compute_seconds();
   const Watcher watcher(stop_, *executor_);
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
   batches_.emplace(data_.train, loader_options(config_), end);
@@ -104,13 +105,12 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
       }
       return stop_with(result.status());
     }
-    const Clock::time_point now = Clock::now();
+    const Interval interval = take_interval();
     state_.global_step = step + 1;
     state_.updates = executor_->updates();
     state_.epoch = loader_->epochs_of(step + 1);
     if (result->skipped) ++state_.skipped_steps;
-    RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, seconds_between(last_end_, now), rate));
-    begin_interval(now);
+    RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, interval, rate));
     if (config_.dry_run) continue;
     if (evaluates_after(step + 1)) {
       if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
@@ -197,7 +197,7 @@ absl::Status Trainer::save(std::uint64_t step) {
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.documents));
   RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step));
   saved_step_ = step;
-  begin_interval(Clock::now());  // the next step is not slower for it
+  take_interval();  // the next step is not slower for it
   observer_.on_checkpoint(folder);
   return absl::OkStatus();
 }
@@ -229,7 +229,7 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
   take_evaluation(state_, report.eval_loss, step);
   observer_.on_evaluation(report);
   executor_->clear_traces();
-  begin_interval(Clock::now());
+  take_interval();
   return metrics_ ? metrics_->write(line) : absl::OkStatus();
 }
 

@@ -37,10 +37,14 @@ class Trainer {
   absl::Status plan();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
+  struct Interval {
+    double seconds = 0;
+    double bubble = 0;
+  };
   void begin_steps(std::uint64_t end);
   absl::StatusOr<RunOutcome> finish(bool interrupted);
   absl::Status log_step(std::uint64_t step, const schedule::StepResult& result,
-                        const std::vector<schedule::Microbatch>& batches, double seconds, double rate);
+                        const std::vector<schedule::Microbatch>& batches, const Interval& interval, double rate);
   absl::Status evaluate(std::uint64_t step);
   absl::Status save(std::uint64_t step);
   bool evaluates_after(std::uint64_t step) const;
@@ -53,9 +57,8 @@ class Trainer {
   void pass_on_notes();
   RunSummary summary();
   std::vector<std::pair<std::string, Bytes>> memory_use() const;
-  /// The next step is timed from here.
-  void begin_interval(std::chrono::steady_clock::time_point now);
-  double measured_bubble(double seconds) const;
+  /// What went by since the last call. The next step is timed from here.
+  Interval take_interval();
   double necessary_flops(double tokens) const;
   void watch_programs(const std::vector<schedule::Microbatch>& batches);
   devices::DType dtype() const { return model_.architecture->method().dtype; }

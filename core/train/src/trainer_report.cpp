@@ -56,14 +56,12 @@ double Trainer::necessary_flops(double tokens) const {
   return flops * tokens / static_cast<double>(planned_.work.microbatch_tokens);
 }
 
-void Trainer::begin_interval(Clock::time_point now) {
-  last_end_ = now;
-  computed_ = executor_->compute_seconds();
-}
-
-/// Of the devices that the plan uses, by what each could have computed in `seconds`.
-double Trainer::measured_bubble(double seconds) const {
+/// The bubble is of the devices that the plan uses, by what each could have computed.
+Trainer::Interval Trainer::take_interval() {
+  const Clock::time_point now = Clock::now();
   const std::vector<double> computed = executor_->compute_seconds();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(last_end_, now)).count();
+  const std::vector<double> before = std::exchange(computed_, computed);
   std::vector<bool> used(computed.size(), false);
   for (const partition::Slot& slot : executor_->plan().slots) used[slot.device] = true;
   double possible = 0;
@@ -72,9 +70,9 @@ double Trainer::measured_bubble(double seconds) const {
     if (!used[i]) continue;
     const double speed = machine_.pool[i].profile.speed(planned_.work.dtype);
     possible += speed * seconds;
-    done += speed * (computed[i] - computed_[i]);
+    done += speed * (computed[i] - before[i]);
   }
-  return possible > 0 ? std::clamp(1.0 - done / possible, 0.0, 1.0) : 0.0;
+  return {seconds, possible > 0 ? std::clamp(1.0 - done / possible, 0.0, 1.0) : 0.0};
 }
 
 /// The executor counts the steps of this program's run, whatever the run's own number.
@@ -153,7 +151,8 @@ RunSummary Trainer::summary() {
 }
 
 absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& result,
-                               const std::vector<schedule::Microbatch>& batches, double seconds, double rate) {
+                               const std::vector<schedule::Microbatch>& batches, const Interval& interval,
+                               double rate) {
   StepReport report;
   report.step = step;
   report.total_steps = total_steps_;
@@ -164,14 +163,14 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.grad_norm = result.grad_norm;
   for (const schedule::Microbatch& batch : batches) report.tokens += batch.ids.size();
   const Clock::time_point now = Clock::now();
-  report.step_seconds = seconds;
+  report.step_seconds = interval.seconds;
   report.data_seconds = std::exchange(data_seconds_, 0.0);
-  report.tokens_per_second = static_cast<double>(report.tokens) / std::max(seconds, 1e-9);
+  report.tokens_per_second = static_cast<double>(report.tokens) / std::max(interval.seconds, 1e-9);
   report.elapsed_seconds = std::chrono::duration<double>(now - started_).count();
   const auto done = static_cast<double>(step - first_step_);
   report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
-  if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), seconds);
-  report.bubble = measured_bubble(seconds);
+  if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), interval.seconds);
+  report.bubble = interval.bubble;
   if (programs_->watches()) watch_programs(batches);
   executor_->clear_traces();
   report.limited_by = executor_->plan().predicted.limited_by;
