@@ -201,12 +201,12 @@ std::string describe_plan(const partition::Plan& plan) {
 std::string describe_schedules(const std::vector<partition::ComparedSchedule>& schedules) {
   if (schedules.empty()) return {};
   std::vector<std::vector<std::string>> rows = {
-      {"schedule", "bubble", "tokens/s", "peak", "stages a device", "recompute", "fits", "train can run it"}};
+      {"schedule", "bubble", "tokens/s", "peak", "stages a device", "recompute", "fits"}};
   const auto word = [](bool yes) { return std::string(yes ? "yes" : "no"); };
   for (const partition::ComparedSchedule& row : schedules) {
     rows.push_back({row.name, fmt::format("{:.1f}%", 100 * row.bubble), format_count(row.tokens_per_second),
                     format_bytes(row.peak_bytes), std::to_string(row.stages_per_device), word(row.recompute),
-                    word(row.fits), word(row.executable)});
+                    word(row.fits)});
   }
   return "schedules\n" + format_table(rows);
 }

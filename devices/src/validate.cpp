@@ -18,6 +18,7 @@ bool bound_with_contents(TensorRole role) {
     case TensorRole::kBatch:
     case TensorRole::kState:
     case TensorRole::kSaved:
+    case TensorRole::kHeld:
       return true;
     default:
       return false;

@@ -9,18 +9,19 @@
 
 namespace rondo::partition {
 
-/// Even, contiguous stages of a model: stage s is on device s mod G of the G of `order`.
+/// Even, contiguous stages of a model, each on one device.
 class BoundStages {
  public:
-  /// Nothing when the layers are too few. `loops`: stages a device.
+  /// `devices`: by stage. Nothing when the layers are too few.
   static std::optional<BoundStages> make(const ModelShape& model, const TimeTable& times,
-                                         const std::vector<DeviceIndex>& order, std::size_t loops);
+                                         const std::vector<DeviceIndex>& devices);
 
   /// Round by round all forwards, the last of which is fused, then all backwards.
   std::vector<Slot> breadth_first(std::size_t rounds) const;
   /// A visit of one round for every piece of the schedule, in the order in which they would begin. Its microbatches are
-  /// the plan's rounds. The deepest stage goes forward and back in one. REQUIRES: validate(schedule), pieces that are
-  /// forwards and whole backwards, rounds that hold whole reduction groups or a part of one.
+  /// the plan's rounds. The deepest stage goes forward and back in one. Where a backward comes in halves, the weights'
+  /// are done before the next reduction group of the stage begins, and with the other half where there is nothing to
+  /// defer. REQUIRES: validate(schedule), no visits in it, rounds that hold whole reduction groups or a part of one.
   std::vector<Slot> following(const PipelineSchedule& schedule, const std::vector<Round>& rounds,
                               const Workload& work) const;
 
@@ -28,6 +29,10 @@ class BoundStages {
   struct Stage {
     std::optional<Slot> forward;   // or fused
     std::optional<Slot> backward;  // none of the deepest, nor where nothing has a gradient
+    std::optional<Slot> weights;   // what may be deferred of the backward or fused one, if anything
+
+    bool fuses() const { return forward->phase == SlotPhase::kFused; }
+    const std::optional<Slot>& back() const { return fuses() ? forward : backward; }
   };
   std::vector<Stage> stages_;
 };

@@ -67,10 +67,7 @@ class Row {
       stage.forward += forward;
       if (!layer.has_backward) continue;
       const double backward = time(layer.backward[keep]);
-      // Of what is no recomputation half goes to the weights, if they are all trained.
-      const double whole = time(layer.backward[static_cast<std::size_t>(Keep::kAll)]);
-      const bool full = layer.trained_parameters == layer.parameters;
-      const double weights = full ? whole / 2 : whole * 0.1;
+      const double weights = time(layer.weight_gradients);
       stage.backward += backward;
       stage.weight_gradient += weights;
       stage.input_gradient += backward - weights;
@@ -178,12 +175,12 @@ ComparedSchedule row_of(const Plan& plan) {
   row.tokens_per_second = plan.predicted.tokens_per_second;
   std::vector<std::uint32_t> slots(plan.devices.size(), 0);
   for (const Slot& slot : plan.slots) {
-    if (slot.round == 0 && slot.phase != SlotPhase::kBackward) ++slots[slot.device];
+    if (slot.round == 0 && goes_forward(slot)) ++slots[slot.device];
   }
   row.stages_per_device = std::max(1U, *std::ranges::max_element(slots));
   for (const DevicePlan& device : plan.devices) row.peak_bytes = std::max(row.peak_bytes, device.peak_bytes);
   row.recompute = plan.keep != Keep::kAll || plan.slots.size() > plan.rounds.size();
-  row.fits = row.executable = true;
+  row.fits = true;
   return row;
 }
 
@@ -214,7 +211,7 @@ std::vector<ComparedSchedule> compare(const Plan& plan, const ModelShape& model,
   const auto devices = static_cast<std::uint32_t>(machine.devices.size());
   const std::uint32_t microbatches = work.microbatches;
   const Row row(model, work, machine);
-  const auto add = [&](const char* name, const std::vector<PipelineSchedule>& candidates, bool executable) {
+  const auto add = [&](const char* name, const std::vector<PipelineSchedule>& candidates) {
     std::vector<PipelineSchedule> possible;
     for (const PipelineSchedule& schedule : candidates) {
       if (!even_stages(model, schedule.device_of_stage.size()).empty()) possible.push_back(schedule);
@@ -222,7 +219,6 @@ std::vector<ComparedSchedule> compare(const Plan& plan, const ModelShape& model,
     ComparedSchedule best;
     if (!possible.empty()) best = best_of(row, possible);
     best.name = name;
-    best.executable = executable;
     rows.push_back(best);
   };
   std::vector<PipelineSchedule> loops;
@@ -231,12 +227,12 @@ std::vector<ComparedSchedule> compare(const Plan& plan, const ModelShape& model,
     loops.push_back(looped_breadth_first(devices, microbatches, chunks));
     if (microbatches % devices == 0) interleaves.push_back(interleaved(devices, microbatches, chunks));
   }
-  add("gpipe", {gpipe(devices, microbatches)}, true);
-  add("1f1b", {one_f_one_b(devices, microbatches)}, true);
-  add("interleaved", interleaves, true);
-  add("looped_bfs", loops, true);
-  add("zb_h1", {zb_h1(devices, microbatches)}, false);
-  add("zb_v", {zb_v(devices, microbatches)}, false);
+  add("gpipe", {gpipe(devices, microbatches)});
+  add("1f1b", {one_f_one_b(devices, microbatches)});
+  add("interleaved", interleaves);
+  add("looped_bfs", loops);
+  add("zb_h1", {zb_h1(devices, microbatches)});
+  add("zb_v", {zb_v(devices, microbatches)});
   return rows;
 }
 

@@ -1,6 +1,7 @@
 // Costs: seconds of ops, layers and slots; bytes of devices and host.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "disk_choice.h"
 #include "rondo/devices/chunk.h"
@@ -30,12 +31,13 @@ double PhaseCost::seconds(const DeviceShape& device, devices::DType dtype) const
 }
 
 const char* name_of(SlotPhase phase) {
-  constexpr const char* kNames[] = {"forward", "fused", "backward"};
+  constexpr const char* kNames[] = {"forward", "fused", "backward", "weight_gradient"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 
 namespace {
-constexpr std::string_view kScheduleNames[] = {"roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved"};
+constexpr std::string_view kScheduleNames[] = {"roundpipe",   "gpipe", "looped_bfs", "1f1b",
+                                               "interleaved", "zb_h1", "zb_v"};
 }  // namespace
 
 const char* name_of(Schedule schedule) { return kScheduleNames[static_cast<std::size_t>(schedule)].data(); }
@@ -55,22 +57,27 @@ std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device) {
   return device < plan.resident.size() ? plan.resident[device] : std::vector<LayerIndex>();
 }
 
-double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
-                    LayerIndex first, LayerIndex last, Keep keep) {
-  const Slot slot{phase, first, last, 0, 0, 0};
+double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, const Slot& slot,
+                    Keep keep) {
+  const auto& [phase, first, last] = std::tie(slot.phase, slot.first_layer, slot.last_layer);
   const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device, work.dtype); };
   double sum = 0;
   for (LayerIndex layer = first; layer <= last; ++layer) {
     const LayerShape& shape = model.layers[layer];
+    if (phase == SlotPhase::kWeightGradient) {
+      sum += seconds(shape.weight_gradients);
+      continue;
+    }
     if (phase == SlotPhase::kForward || layer < last) sum += seconds(shape.forward);
     if (phase == SlotPhase::kForward) continue;
     if (!shape.has_backward) {
       if (layer == last) sum += seconds(shape.forward);
       continue;
     }
-    sum += seconds(shape.backward[static_cast<std::size_t>(keep_of(model, slot, layer, keep))]);
+    const auto& backward = defers_weights(model, slot, layer) ? shape.input_gradient : shape.backward;
+    sum += seconds(backward[static_cast<std::size_t>(keep_of(model, slot, layer, keep))]);
   }
-  if (phase != SlotPhase::kForward && first == 1 && model.layers[0].has_backward) {
+  if (goes_back(slot) && first == 1 && model.layers[0].has_backward) {
     sum += seconds(model.layers[0].backward[0]);
   }
   const double share = work.microbatch_tokens > 0 && work.mean_tokens > 0
@@ -131,7 +138,7 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
     const DeviceLayout layout = layout_device(model, work, device, i, slots, keep);
     if (groups_of(work) > 1) staging += layout.gradients;
     const bool has_rows = std::ranges::any_of(slots, [&](const Slot& slot) {
-      return slot.device == i && slot.phase != SlotPhase::kForward && lowest_gradient_layer(model, slot) == 0;
+      return slot.device == i && goes_back(slot) && lowest_gradient_layer(model, slot) == 0;
     });
     if (has_rows) staging += model.layers[0].row_gradient_bytes;
   }

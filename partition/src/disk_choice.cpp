@@ -46,21 +46,23 @@ class BufferCourse {
   void visit(std::uint32_t index) {
     const Slot& slot = plan_.slots[index];
     const bool forward = slot.phase == SlotPhase::kForward;
+    const bool reads_activation = slot.first_layer > 0 && !catches_up(slot);
     const std::vector<PublishedBoundary> published = published_boundaries(model_, slot, plan_.slots);
     const Round& round = plan_.rounds[slot.round];
     std::vector<Page>& kept = kept_[stage_of(slot)];
     for (std::uint32_t m = 0; m < round.microbatches; ++m) {
-      if (slot.first_layer > 0) read({false, slot.round, slot.first_layer, m});
-      if (slot.phase == SlotPhase::kBackward) read({true, slot.round, slot.last_layer + 1, m});
+      if (reads_activation) read({false, slot.round, slot.first_layer, m});
+      if (reads_gradient(model_, slot)) read({true, slot.round, slot.last_layer + 1, m});
       for (const PublishedBoundary& boundary : published) {
         write({!forward, slot.round, boundary.cut, m}, boundary.readers, m);
       }
       // Inputs stay until nobody can have to run the microbatch again: with gradients, until those of its group are
       // home.
-      if (slot.first_layer > 0) kept.push_back({false, slot.round, slot.first_layer, m});
+      if (reads_activation) kept.push_back({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) kept.push_back({true, slot.round, slot.last_layer + 1, m});
       const std::uint32_t next = round.first_microbatch + m + 1;
-      if (!forward && !completes_group(next, work_.reduction_group, work_.microbatches)) continue;
+      const bool complete = completes_group(next, work_.reduction_group, work_.microbatches);
+      if (!forward && (!complete || slot.defers_weights)) continue;
       for (const Page& page : kept) release(page);
       kept.clear();
     }
@@ -68,8 +70,8 @@ class BufferCourse {
 
   void write(const Page& page, const BoundaryReaders& readers, std::uint32_t microbatch) {
     State state;
-    state.next = readers.forward != kNoSlot ? Key(readers.forward, microbatch) : Key(readers.backward, microbatch);
-    if (readers.forward != kNoSlot) state.second = readers.backward;
+    state.next = readers.first != kNoSlot ? Key(readers.first, microbatch) : Key(readers.second, microbatch);
+    if (readers.first != kNoSlot) state.second = readers.second;
     pages_[page] = state;
     bring(page, pages_[page]);
   }

@@ -75,12 +75,18 @@ void EventSimulator::describe(const Plan& plan) {
     visit.slot = &slot;
     visit.microbatches = plan.rounds[slot.round].microbatches;
     visit.first_microbatch = plan.rounds[slot.round].first_microbatch;
-    const bool backward = slot.phase == SlotPhase::kBackward;
-    visit.in_bytes =
-        static_cast<double>(work_.batch_bytes) + boundary * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0));
+    const bool catching_up = catches_up(slot);
+    const int activations = slot.first_layer > 0 && !catching_up ? 1 : 0;
+    const int gradients = reads_gradient(model_, slot) ? 1 : 0;
+    visit.in_bytes = static_cast<double>(work_.batch_bytes) + boundary * (activations + gradients);
     visit.out_bytes = slot.phase == SlotPhase::kForward || sends_gradient(model_, slot) ? boundary : 0;
     double before = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      if (catching_up) {
+        visit.weight_bytes.push_back(0);
+        visit.offsets.push_back(0);
+        continue;
+      }
       const auto resident = to_bring[slot.device].find(layer);
       visit.weight_bytes.push_back(resident != to_bring[slot.device].end()
                                        ? std::exchange(resident->second, 0.0)
@@ -97,14 +103,17 @@ void EventSimulator::describe(const Plan& plan) {
         visit.gradient_bytes += static_cast<double>(model_.layers[layer].gradient_bytes);
         visit.has_gradients = visit.has_gradients || model_.layers[layer].has_backward;
       }
-      if (lowest == 0) visit.out_bytes += static_cast<double>(model_.layers[0].row_gradient_bytes) * share_of(work_);
-    }
-    if (hides_norms && slot.round + 1 == plan.rounds.size() && visit.has_gradients) {
-      visit.norm_seconds = norm_seconds(visit.gradient_bytes);
-      const bool looks_up = model_.layers[0].row_gradient_bytes > 0 && lowest_gradient_layer(model_, slot) == 0;
-      if (looks_up) {
-        visit.row_norm_seconds = norm_seconds(4.0 * static_cast<double>(model_.layers[0].trained_parameters));
+      visit.begins_groups = visit.has_gradients && !catching_up;
+      visit.ends_groups = visit.has_gradients && !slot.defers_weights;
+      if (lowest == 0 && !catching_up) {
+        visit.out_bytes += static_cast<double>(model_.layers[0].row_gradient_bytes) * share_of(work_);
       }
+    }
+    const bool takes_norms = hides_norms && slot.round + 1 == plan.rounds.size();
+    if (takes_norms && visit.ends_groups) visit.norm_seconds = norm_seconds(visit.gradient_bytes);
+    const bool looks_up = model_.layers[0].row_gradient_bytes > 0 && lowest_gradient_layer(model_, slot) == 0;
+    if (takes_norms && visit.begins_groups && looks_up) {
+      visit.row_norm_seconds = norm_seconds(4.0 * static_cast<double>(model_.layers[0].trained_parameters));
     }
     Device& device = devices_[slot.device];
     device.slots.push_back(s);
@@ -137,12 +146,11 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index, const Turns&
   for (const std::uint32_t s : turns.by_round[slot.round]) {
     const Slot& other = plan.slots[s];
     // A cut within it where a fused or backward slot begins is published beside its end.
-    const bool within = forward && other.phase != SlotPhase::kForward && other.first_layer > slot.first_layer &&
-                        other.first_layer <= slot.last_layer;
+    const bool within =
+        forward && goes_back(other) && other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer;
     if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
     if (feeds(other, slot)) visit.activation_from = static_cast<std::int32_t>(s);
-    const bool above = slot.phase == SlotPhase::kBackward && other.phase != SlotPhase::kForward &&
-                       other.first_layer == slot.last_layer + 1;
+    const bool above = reads_gradient(model_, slot) && goes_back(other) && other.first_layer == slot.last_layer + 1;
     if (above) visit.gradient_from = static_cast<std::int32_t>(s);
   }
   const auto freed_by = [&](std::size_t round, std::vector<std::uint32_t>& visits) {
@@ -237,7 +245,7 @@ void EventSimulator::feed(DeviceIndex index) {
     if (step >= steps_begun_ || device.fed - device.retired > 1) return;
     Visit& visit = visits_[slot_of(device, device.next.visit)];
     const std::uint32_t microbatch = visit.first_microbatch + device.next.microbatch;
-    const bool begins_group = visit.has_gradients && microbatch % std::max(work_.reduction_group, 1U) == 0;
+    const bool begins_group = visit.begins_groups && microbatch % std::max(work_.reduction_group, 1U) == 0;
     if (begins_group && !device.group_taken) {
       if (device.groups == device.groups_room) return;
       ++device.groups;
@@ -336,7 +344,7 @@ void EventSimulator::on_compute_end(DeviceIndex index) {
   const std::uint32_t group = std::max(work_.reduction_group, 1U);
   const std::uint32_t next = visit.first_microbatch + item.microbatch + 1;
   const bool ends_group = completes_group(next, group, work_.microbatches);
-  if (visit.has_gradients && ends_group) {
+  if (visit.ends_groups && ends_group) {
     device.errands.push(item);
     send_gradients(index);
   }

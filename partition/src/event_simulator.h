@@ -62,6 +62,8 @@ class EventSimulator {
     double norm_seconds = 0;      // of the gradients that this visit completes
     double row_norm_seconds = 0;  // of the lookup table's, which come by microbatch
     bool has_gradients = false;
+    bool begins_groups = false;  // or goes on with what another slot has begun
+    bool ends_groups = false;
     std::vector<double> weight_bytes;  // by layer
     std::vector<double> offsets;       // seconds of the visit's first microbatch before it needs the layer
     std::uint32_t microbatches = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "rondo/base/units.h"
+#include "rondo/partition/layout.h"
 #include "simulate.h"
 
 namespace rondo::partition {
@@ -132,14 +133,19 @@ class Explainer {
       const std::vector<LayerIndex> resident = residents_of(plan_, slot.device);
       const std::uint32_t count = plan_.rounds[slot.round].microbatches;
       const std::uint32_t groups = (count + work_.reduction_group - 1) / work_.reduction_group;
+      const bool sums_up = slot.phase != SlotPhase::kForward && !slot.defers_weights;
+      const bool catching_up = catches_up(slot);
       for (LayerIndex i = slot.first_layer; i <= slot.last_layer; ++i) {
         const LayerShape& layer = model_.layers[i];
         const bool stays = std::ranges::binary_search(resident, i);
-        traffic.weights += static_cast<double>(stays ? layer.trained_weight_bytes : layer.weight_bytes);
-        if (slot.phase != SlotPhase::kForward) traffic.gradients += static_cast<double>(layer.gradient_bytes) * groups;
+        if (!catching_up) {
+          traffic.weights += static_cast<double>(stays ? layer.trained_weight_bytes : layer.weight_bytes);
+        }
+        if (sums_up) traffic.gradients += static_cast<double>(layer.gradient_bytes) * groups;
       }
-      const int boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kFused ? 0 : 1) +
-                             (slot.phase == SlotPhase::kBackward ? 1 : 0);
+      const int activations =
+          catching_up ? 0 : (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kFused ? 0 : 1);
+      const int boundaries = activations + (reads_gradient(model_, slot) ? 1 : 0);
       traffic.boundaries += static_cast<double>(work_.boundary_bytes) * boundaries * count;
     }
     return traffic;

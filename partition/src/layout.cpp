@@ -30,22 +30,35 @@ std::size_t outputs_of(const ModelShape& model, const Slot& slot, const std::vec
   return sends_gradient(model, slot) ? 1 : 0;
 }
 
+/// Where a visit leaves what its weight gradients will read, or finds it.
+void lay_out_held(const ModelShape& model, const Workload& work, const Slot& slot, WorkspaceLayout& layout) {
+  Carver carver;
+  for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+    const LayerShape& shape = model.layers[layer];
+    layout.held.push_back(carver.take(shape.held_bytes));
+    const bool comes_from_within = shape.holds_gradient && layer < slot.last_layer;
+    layout.held_gradients.push_back(carver.take(comes_from_within ? work.boundary_bytes : 0));
+  }
+  layout.held_size = carver.size();
+}
+
 /// Slots that read the activation of a cut in a round.
 BoundaryReaders activation_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
   BoundaryReaders readers;
   for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].round != round || slots[i].first_layer != cut) continue;
-    (slots[i].phase == SlotPhase::kBackward ? readers.backward : readers.forward) = i;
+    if (slots[i].round != round || slots[i].first_layer != cut || catches_up(slots[i])) continue;
+    (slots[i].phase == SlotPhase::kBackward ? readers.second : readers.first) = i;
   }
   return readers;
 }
 
-/// The slot that reads the gradient of a cut in a round.
-BoundaryReaders gradient_readers(const std::vector<Slot>& slots, std::uint32_t round, LayerIndex cut) {
+/// Slots that read the gradient of a cut in a round.
+BoundaryReaders gradient_readers(const ModelShape& model, const std::vector<Slot>& slots, std::uint32_t round,
+                                 LayerIndex cut) {
   BoundaryReaders readers;
   for (std::uint32_t i = 0; i < slots.size(); ++i) {
-    const bool reads = slots[i].phase == SlotPhase::kBackward && slots[i].last_layer + 1 == cut;
-    if (slots[i].round == round && reads) readers.backward = i;
+    if (slots[i].round != round || slots[i].last_layer + 1 != cut || !reads_gradient(model, slots[i])) continue;
+    (catches_up(slots[i]) ? readers.second : readers.first) = i;
   }
   return readers;
 }
@@ -60,7 +73,7 @@ class BoundaryTurns {
     const std::vector<std::uint32_t> ends = group_ends(slots);
     for (std::uint32_t i = 0; i < slots.size(); ++i) {
       const Slot& slot = slots[i];
-      if (slot.first_layer > 0) {
+      if (slot.first_layer > 0 && !catches_up(slot)) {
         Turn& turn = turn_of(false, slot.first_layer, slot.round);
         turn.free = std::max(turn.free, ends[i]);
         for (const std::uint32_t other : by_round[slot.round]) {
@@ -117,10 +130,25 @@ bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t micro
   return end % group == 0 || end == microbatches;
 }
 
-SlotStage stage_of(const Slot& slot) { return {slot.phase, slot.first_layer, slot.last_layer}; }
+SlotStage stage_of(const Slot& slot) { return {slot.phase != SlotPhase::kForward, slot.first_layer, slot.last_layer}; }
+
+bool goes_forward(const Slot& slot) { return slot.phase == SlotPhase::kForward || slot.phase == SlotPhase::kFused; }
+
+bool goes_back(const Slot& slot) { return slot.phase == SlotPhase::kFused || slot.phase == SlotPhase::kBackward; }
+
+bool catches_up(const Slot& slot) { return slot.phase == SlotPhase::kWeightGradient; }
+
+bool defers_weights(const ModelShape& model, const Slot& slot, LayerIndex layer) {
+  return slot.defers_weights && !model.layers[layer].weight_gradients.ops.empty();
+}
+
+bool reads_gradient(const ModelShape& model, const Slot& slot) {
+  if (slot.phase == SlotPhase::kBackward) return true;
+  return catches_up(slot) && model.layers[slot.last_layer].holds_gradient;
+}
 
 bool feeds(const Slot& forward, const Slot& reader) {
-  return forward.phase == SlotPhase::kForward && forward.first_layer < reader.first_layer &&
+  return forward.phase == SlotPhase::kForward && !catches_up(reader) && forward.first_layer < reader.first_layer &&
          reader.first_layer <= forward.last_layer + 1;
 }
 
@@ -128,7 +156,7 @@ std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>
   if (slot.phase != SlotPhase::kForward) return {};
   std::set<LayerIndex> cuts = {slot.last_layer + 1};
   for (const Slot& other : slots) {
-    if (other.phase == SlotPhase::kForward || other.round != slot.round) continue;
+    if (!goes_back(other) || other.round != slot.round) continue;
     if (other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer) cuts.insert(other.first_layer);
   }
   return {cuts.begin(), cuts.end()};
@@ -141,7 +169,7 @@ LayerIndex lowest_gradient_layer(const ModelShape& model, const Slot& slot) {
 }
 
 bool sends_gradient(const ModelShape& model, const Slot& slot) {
-  if (slot.phase == SlotPhase::kForward || slot.first_layer <= 1) return false;
+  if (!goes_back(slot) || slot.first_layer <= 1) return false;
   return model.layers[slot.first_layer - 1].has_backward;
 }
 
@@ -149,8 +177,7 @@ Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep k
   if (slot.phase == SlotPhase::kForward || is_head(model, layer) || !model.layers[layer].has_backward) {
     return Keep::kNothing;
   }
-  if (slot.phase == SlotPhase::kBackward && layer == slot.last_layer) return Keep::kNothing;
-  return keep;
+  return layer == slot.last_layer ? Keep::kNothing : keep;
 }
 
 WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, const Slot& slot, Keep keep) {
@@ -159,6 +186,13 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
   const std::size_t count = slot.last_layer - slot.first_layer + 1;
   layout.activations.assign(count, 0);
   layout.saved.assign(count, 0);
+  if (slot.defers_weights || catches_up(slot)) lay_out_held(model, work, slot, layout);
+  if (catches_up(slot)) {
+    for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      layout.size = std::max(layout.size, aligned(model.layers[layer].scratch_bytes));
+    }
+    return layout;
+  }
   Bytes scratch = 0;
   Bytes rows = 0;
   const bool forward_only = slot.phase == SlotPhase::kForward;
@@ -168,7 +202,9 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
     const auto layer = static_cast<LayerIndex>(slot.first_layer + i);
     const LayerShape& shape = model.layers[layer];
     if (i > 0) layout.activations[i] = forward_only ? turns[(i + 1) % 2] : carver.take(work.boundary_bytes);
-    layout.saved[i] = carver.take(shape.saved_bytes[static_cast<std::size_t>(keep_of(model, slot, layer, keep))]);
+    const auto kept = static_cast<std::size_t>(keep_of(model, slot, layer, keep));
+    const bool apart = defers_weights(model, slot, layer);
+    layout.saved[i] = carver.take(shape.saved_bytes[kept] - (apart ? shape.saved_and_held_bytes[kept] : 0));
     scratch = std::max(scratch, shape.scratch_bytes);
   }
   if (!forward_only) {
@@ -187,16 +223,18 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 
 Bytes DeviceLayout::total() const {
   return resident + weights * weight_buffers + boundary * (input_buffers + output_buffers) + batch * batch_buffers +
-         workspace + gradients * gradient_buffers;
+         workspace + gradients * gradient_buffers + held * held_places;
 }
 
 MemoryTable DeviceLayout::table() const {
-  return {{"resident weights", resident},
-          {"weights", weights * weight_buffers},
-          {"boundaries", boundary * (input_buffers + output_buffers)},
-          {"batch", batch * batch_buffers},
-          {"activations and scratch", workspace},
-          {"gradients", gradients * gradient_buffers}};
+  MemoryTable table = {{"resident weights", resident},
+                       {"weights", weights * weight_buffers},
+                       {"boundaries", boundary * (input_buffers + output_buffers)},
+                       {"batch", batch * batch_buffers},
+                       {"activations and scratch", workspace},
+                       {"gradients", gradients * gradient_buffers}};
+  if (held_places > 0) table.emplace_back("held for weight gradients", held * held_places);
+  return table;
 }
 
 std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots) {
@@ -226,24 +264,58 @@ std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex devic
   return static_cast<std::uint32_t>(most) + 1;
 }
 
+std::vector<std::uint32_t> held_places(const std::vector<Slot>& slots) {
+  using Key = std::tuple<SlotStage, std::uint32_t>;  // and round
+  struct OfDevice {
+    std::vector<bool> taken;
+    std::map<Key, std::uint32_t> places;
+  };
+  std::map<DeviceIndex, OfDevice> devices;
+  std::vector<std::uint32_t> found;
+  for (const Slot& slot : slots) {
+    std::uint32_t& place = found.emplace_back(kNoSlot);
+    if (!slot.defers_weights && !catches_up(slot)) continue;
+    OfDevice& of_device = devices[slot.device];
+    const Key key = {stage_of(slot), slot.round};
+    if (slot.defers_weights) {
+      const auto free = std::ranges::find(of_device.taken, false);
+      place = static_cast<std::uint32_t>(free - of_device.taken.begin());
+      if (free == of_device.taken.end()) of_device.taken.push_back(false);
+      of_device.taken[place] = true;
+      of_device.places[key] = place;
+    } else if (const auto left = of_device.places.find(key); left != of_device.places.end()) {
+      place = left->second;
+      of_device.taken[place] = false;
+      of_device.places.erase(left);
+    }
+  }
+  return found;
+}
+
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                            const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
   DeviceLayout layout;
   std::size_t most_cuts = 0;
   bool reads_boundary = false;
   bool used = false;
-  for (const Slot& slot : slots) {
+  const std::vector<std::uint32_t> places = held_places(slots);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
     if (slot.device != index) continue;
     used = true;
     Bytes weights = 0;
     Bytes gradients = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
-      if (!std::ranges::binary_search(resident, layer)) weights += model.layers[layer].weight_bytes;
+      const bool streams = !catches_up(slot) && !std::ranges::binary_search(resident, layer);
+      if (streams) weights += model.layers[layer].weight_bytes;
       if (slot.phase != SlotPhase::kForward) gradients += model.layers[layer].gradient_bytes;
     }
     layout.weights = std::max(layout.weights, aligned(weights));
     layout.gradients = std::max(layout.gradients, aligned(gradients));
-    layout.workspace = std::max(layout.workspace, aligned(layout_workspace(model, work, slot, keep).size));
+    const WorkspaceLayout workspace = layout_workspace(model, work, slot, keep);
+    layout.workspace = std::max(layout.workspace, aligned(workspace.size));
+    layout.held = std::max(layout.held, aligned(workspace.held_size));
+    if (places[i] != kNoSlot) layout.held_places = std::max(layout.held_places, places[i] + 1);
     most_cuts = std::max(most_cuts, outputs_of(model, slot, slots));
     reads_boundary = reads_boundary || slot.first_layer > 0;
   }
@@ -310,7 +382,7 @@ std::vector<PublishedBoundary> published_boundaries(const ModelShape& model, con
     boundaries.push_back({cut, activation_readers(slots, slot.round, cut)});
   }
   if (sends_gradient(model, slot)) {
-    boundaries.push_back({slot.first_layer, gradient_readers(slots, slot.round, slot.first_layer)});
+    boundaries.push_back({slot.first_layer, gradient_readers(model, slots, slot.round, slot.first_layer)});
   }
   return boundaries;
 }

@@ -200,6 +200,7 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
   Sums sums;
   sums.forward = {0};
   sums.backward = {0};
+  sums.weights = {0};
   for (LayerIndex i = 0; i < layers_; ++i) {
     const LayerShape& layer = model.layers[i];
     const bool head = i + 1 == layers_;
@@ -208,6 +209,7 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
     const double backward = layer.has_backward ? seconds(layer.backward[static_cast<std::size_t>(kept)]) : 0;
     sums.forward.push_back(sums.forward.back() + seconds(layer.forward));
     sums.backward.push_back(sums.backward.back() + backward);
+    sums.weights.push_back(sums.weights.back() + seconds(layer.weight_gradients));
     sums.whole.push_back(layer.has_backward ? seconds(layer.backward[0]) : seconds(layer.forward));
   }
   sums.table = has_backward_[0] ? sums.whole[0] : 0;
@@ -283,6 +285,7 @@ bool TimeTable::fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex firs
 double TimeTable::seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
   const Sums& sums = sums_[device];
   if (phase == SlotPhase::kForward) return sums.forward[last + 1] - sums.forward[first];
+  if (phase == SlotPhase::kWeightGradient) return sums.weights[last + 1] - sums.weights[first];
   // The last layer of a fused slot is the head, of a backward slot one that is recomputed whole: one program either
   // way.
   return sums.forward[last] - sums.forward[first] + sums.backward[last] - sums.backward[first] + sums.whole[last] +

@@ -40,6 +40,7 @@ class TimeTable {
     std::vector<double> forward;   // [i]: of layers below i
     std::vector<double> backward;  // with what is kept
     std::vector<double> whole;     // backward of one layer recomputed whole
+    std::vector<double> weights;   // [i]: of layers below i, of `backward` what may be computed later
     double table = 0;              // backward of the lookup table
   };
   struct Reach {

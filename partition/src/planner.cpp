@@ -249,6 +249,7 @@ class Planner {
 
   /// Schedules whose stages stay on one device: k contiguous, even ones each.
   void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
+    if (has_halves()) return search_halves(order, keep);
     const bool single = request_.schedule == Schedule::kGPipe || request_.schedule == Schedule::kOneFOneB;
     const bool interleaves = request_.schedule == Schedule::kInterleaved;
     const std::size_t least = interleaves ? 2 : 1;
@@ -256,7 +257,9 @@ class Planner {
                              : interleaves ? kMostInterleaved
                                            : std::max<std::size_t>(model_.layers.size() / order.size(), 1);
     for (std::size_t loops = least; loops <= most; ++loops) {
-      const auto stages = BoundStages::make(model_, table(keep, 0), order, loops);
+      std::vector<DeviceIndex> devices;
+      for (std::size_t i = 0; i < loops; ++i) devices.insert(devices.end(), order.begin(), order.end());
+      const auto stages = BoundStages::make(model_, table(keep, 0), devices);
       if (!stages) break;
       if (holds_parts_of_groups()) {
         search_short_rounds(*stages, order.size(), loops, keep);
@@ -287,8 +290,23 @@ class Planner {
     }
   }
 
+  /// Backwards in halves, a microbatch a round.
+  void search_halves(const std::vector<DeviceIndex>& order, Keep keep) {
+    const auto count = static_cast<std::uint32_t>(order.size());
+    const PipelineSchedule pieces = request_.schedule == Schedule::kZeroBubbleH1 ? zb_h1(count, work_.microbatches)
+                                                                                 : zb_v(count, work_.microbatches);
+    std::vector<DeviceIndex> devices;
+    for (const DeviceIndex place : pieces.device_of_stage) devices.push_back(order[place]);
+    const std::vector<Round> rounds = rounds_of(work_, 1);
+    const auto stages = BoundStages::make(model_, table(keep, 0), devices);
+    if (stages) consider(stages->following(pieces, rounds, work_), rounds, keep);
+  }
+
+  bool has_halves() const {
+    return request_.schedule == Schedule::kZeroBubbleH1 || request_.schedule == Schedule::kZeroBubbleV;
+  }
   bool holds_parts_of_groups() const {
-    return request_.schedule == Schedule::kOneFOneB || request_.schedule == Schedule::kInterleaved;
+    return has_halves() || request_.schedule == Schedule::kOneFOneB || request_.schedule == Schedule::kInterleaved;
   }
 
   const TimeTable& table(Keep keep, std::size_t rung) {

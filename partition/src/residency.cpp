@@ -23,7 +23,8 @@ class Chooser {
   Chooser(const ModelShape& model, const std::vector<Slot>& slots, DeviceIndex index) {
     std::vector<std::vector<std::size_t>> visits(model.layers.size());
     for (const Slot& slot : slots) {
-      if (slot.device != index) continue;
+      // Gradients of weights need none.
+      if (slot.device != index || catches_up(slot)) continue;
       Bytes streamed = 0;
       for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
         visits[layer].push_back(streamed_.size());

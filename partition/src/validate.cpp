@@ -1,5 +1,7 @@
 // What every plan must satisfy, whoever made it.
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -42,7 +44,7 @@ absl::Status check_round(const Plan& plan, const ModelShape& model, const Machin
   bool fused = false;
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
-    if (slot.round != round) continue;
+    if (slot.round != round || catches_up(slot)) continue;
     if (slot.device >= machine.devices.size() || slot.last_layer >= layers || slot.first_layer > slot.last_layer) {
       return invalid_input("plan: slot {} names a device or layers that do not exist", i);
     }
@@ -73,27 +75,80 @@ absl::Status check_round(const Plan& plan, const ModelShape& model, const Machin
   return absl::OkStatus();
 }
 
+/// What a slot defers is done later on the same device, once, before the next reduction group of the stage begins.
+absl::Status check_deferred(const Plan& plan, const ModelShape& model, const Workload& work) {
+  struct Stage {
+    DeviceIndex device = 0;
+    std::deque<std::uint32_t> rounds;  // whose weight gradients wait
+  };
+  std::map<SlotStage, Stage> stages;
+  const auto group_of = [&](std::uint32_t round) { return plan.rounds[round].first_microbatch / work.reduction_group; };
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.phase == SlotPhase::kForward) {
+      if (slot.defers_weights) return invalid_input("plan: slot {} defers gradients and goes forward", i);
+      continue;
+    }
+    Stage& stage = stages[stage_of(slot)];
+    std::deque<std::uint32_t>& waiting = stage.rounds;
+    if (catches_up(slot)) {
+      if (waiting.empty() || waiting.front() != slot.round || stage.device != slot.device || slot.defers_weights) {
+        return invalid_input("plan: slot {} has weight gradients of round {} to add that no slot of its device left", i,
+                             slot.round);
+      }
+      waiting.pop_front();
+      continue;
+    }
+    if (!waiting.empty() && (!slot.defers_weights || group_of(waiting.front()) != group_of(slot.round))) {
+      return invalid_input("plan: slot {} adds gradients before the weight gradients of round {} are added", i,
+                           waiting.front());
+    }
+    if (!slot.defers_weights) continue;
+    if (plan.rounds[slot.round].microbatches != 1) {
+      return invalid_input("plan: slot {} defers gradients of {} microbatches at a time", i,
+                           plan.rounds[slot.round].microbatches);
+    }
+    bool defers = false;
+    for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      defers = defers || defers_weights(model, slot, layer);
+    }
+    if (!defers) return invalid_input("plan: slot {} has no weight gradients to defer", i);
+    stage.device = slot.device;
+    waiting.push_back(slot.round);
+  }
+  for (const auto& [key, stage] : stages) {
+    if (stage.rounds.empty()) continue;
+    return invalid_input("plan: the weight gradients of layers {} to {} in round {} are never added", std::get<1>(key),
+                         std::get<2>(key), stage.rounds.front());
+  }
+  return absl::OkStatus();
+}
+
 /// Sums of gradients grow by microbatch: backward through a layer rounds come in order, and those of one reduction
 /// group are the same slots on the same devices.
 absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workload& work) {
   std::vector<const Slot*> last(model.layers.size(), nullptr);  // by layer
+  const auto group_of = [&](const Slot& slot) {
+    return plan.rounds[slot.round].first_microbatch / work.reduction_group;
+  };
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     const Round& round = plan.rounds[slot.round];
     const std::uint32_t end = round.first_microbatch + round.microbatches;
-    const bool complete = completes_group(end, work.reduction_group, work.microbatches);
+    const bool complete = !slot.defers_weights && completes_group(end, work.reduction_group, work.microbatches);
     if (slot.group_goes_on != (slot.phase != SlotPhase::kForward && !complete)) {
       return invalid_input("plan: slot {} {} its reduction group though its round ends at microbatch {}", i,
                            complete ? "does not end" : "ends", end);
     }
-    if (slot.phase == SlotPhase::kForward) continue;
+    if (!goes_back(slot)) continue;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
       const Slot* before = std::exchange(last[layer], &slot);
       if (before != nullptr && before->round >= slot.round) {
         return invalid_input("plan: slot {} adds gradients of layer {} after those of a later round", i, layer);
       }
       const bool same = before != nullptr && stage_of(*before) == stage_of(slot) && before->device == slot.device;
-      if (before != nullptr && before->group_goes_on && !same) {
+      const bool goes_on = before != nullptr && before->group_goes_on && group_of(*before) == group_of(slot);
+      if (goes_on && !same) {
         return invalid_input("plan: slot {} goes on with a reduction group of other layers or of another device", i);
       }
     }
@@ -128,6 +183,7 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
   for (std::uint32_t round = 0; round < plan.rounds.size(); ++round) {
     RONDO_RETURN_IF_ERROR(check_round(plan, model, machine, round));
   }
+  RONDO_RETURN_IF_ERROR(check_deferred(plan, model, work));
   RONDO_RETURN_IF_ERROR(check_groups(plan, model, work));
   RONDO_RETURN_IF_ERROR(check_residents(plan, model, machine));
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {

@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     NotInThisBuild, BadCommandLine,
     testing::Values(command("Staleness", train({"--staleness=2"}), {"--staleness", "'2'"}),
-                    command("Schedule", train({"--schedule=zb_h1"}), {"--schedule", "'zb_h1'"}),
+                    command("Schedule", train({"--schedule=zb_h2"}), {"--schedule", "'zb_h2'"}),
                     command("Optimizer", train({"--optim=lion_8bit"}), {"--optim", "'lion_8bit'"}),
                     command("Quantization", train({"--quantization_bit=3"}),
                             {"--quantization_bit", "expected 8, 4 or 0"}),

@@ -117,6 +117,9 @@ TEST_P(Methods, CardsStagesAndDisk_GiveTheSameBits) {
     placement.keep = keep;
     expect_same(trace_of(model_, job_, placement), reference);
   }
+  Placement halves{"halves", "cpu*2"};
+  halves.schedule = partition::Schedule::kZeroBubbleH1;
+  expect_same(trace_of(model_, job_, halves), reference);
   Placement disk{"disk", "cpu"};
   disk.disk_from = 0;
   expect_same(trace_of(model_, job_, disk), reference);

@@ -4,6 +4,8 @@
 // by byte. The last step is short, as at the end of an epoch, so that its last group and its last rounds are short too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tiny_model.h"
 #include "tiny_run.h"
 #include "variant.h"
@@ -144,6 +146,27 @@ TEST_P(Placements, Schedules_GiveTheSameBits) {
         auto run = TinyRun::make(bench_.model(), bench_.job(), placement);
         ASSERT_TRUE(run.ok()) << run.status();
         EXPECT_GT((*run)->used_devices(), 1U) << placement.name;
+      }
+    }
+  }
+}
+
+/// What weight gradients read is left on the device, whatever was kept of the way forward.
+TEST_P(Placements, BackwardsInHalves_GiveTheSameBits) {
+  using partition::Schedule;
+  const std::string file = card_file(card_entry("busy", 50, 1e-4)).string();
+  for (const Schedule schedule : {Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV}) {
+    for (const Keep keep : {Keep::kNothing, Keep::kSelective, Keep::kAll}) {
+      for (const std::string& pool : {std::string("cpu"), std::string("cpu*2"), "emulated:" + file + "#busy*3"}) {
+        Placement placement{std::string(partition::name_of(schedule)) + " on " + pool + " keeping " +
+                                std::to_string(static_cast<int>(keep)),
+                            pool};
+        placement.schedule = schedule;
+        placement.keep = keep;
+        bench_.expect_same(placement);
+        auto run = TinyRun::make(bench_.model(), bench_.job(), placement);
+        ASSERT_TRUE(run.ok()) << run.status();
+        EXPECT_TRUE(std::ranges::any_of((*run)->plan().slots, &partition::Slot::defers_weights)) << placement.name;
       }
     }
   }

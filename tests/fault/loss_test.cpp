@@ -56,7 +56,9 @@ TEST_F(Losing, WithOneCpuLeft_TheCpuTakesOver) {
 TEST_F(Losing, BetweenVisitsOfAGroup_AnotherTakesOver) {
   job_.steps = steps_of(dataset_, {8, 8, 5});
   job_.reduction_group = 4;
-  for (const partition::Schedule schedule : {partition::Schedule::kOneFOneB, partition::Schedule::kInterleaved}) {
+  using partition::Schedule;
+  for (const Schedule schedule :
+       {Schedule::kOneFOneB, Schedule::kInterleaved, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV}) {
     for (const char* fail_at :
          {"error@compute:3", "error@compute:17", "error@compute:31", "error@compute:58", "error@compute:90",
           "error@up:29", "error@up:66", "error@down:9", "error@down:26", "hang@compute:40", "hang@down:14"}) {

@@ -325,7 +325,7 @@ std::vector<std::uint32_t> Crew::unfinished_slots(DeviceIndex device) {
     for (const std::uint32_t i : worker->assignment().slots) {
       const partition::Slot& slot = own_plan_.slots[i];
       const bool runs =
-          job.evaluate ? slot.phase != SlotPhase::kBackward : slot.phase == SlotPhase::kForward || with_gradients_[i];
+          job.evaluate ? partition::goes_forward(slot) : slot.phase == SlotPhase::kForward || with_gradients_[i];
       if (!runs || job.ledger->ended(i)) continue;
       // All done but for saying so.
       if (job.ledger->end_visit(i)) {

@@ -56,7 +56,9 @@ void Ledger::set_home(std::uint32_t slot, std::uint32_t group) {
   const MutexLock lock(mutex_);
   for (const std::uint32_t i : sharing(slot)) {
     Visit& visit = visits_[i];
-    if (visit.microbatches > 0) visit.home[group - visit.first_group] = true;
+    if (visit.microbatches == 0) continue;
+    visit.home[group - visit.first_group] = true;
+    if (partition::catches_up(plan_.slots[i])) visit.retired.assign(visit.microbatches, true);
   }
 }
 

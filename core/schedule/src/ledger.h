@@ -26,7 +26,7 @@ class Ledger {
   bool retired(std::uint32_t slot, std::uint32_t microbatch) const;
   void set_retired(std::uint32_t slot, std::uint32_t microbatch);
   bool home(std::uint32_t slot, std::uint32_t group) const;
-  /// Of all slots that share the group.
+  /// Of all slots that share the group. Those of weight gradients have nothing else to give and are retired with it.
   void set_home(std::uint32_t slot, std::uint32_t group);
   /// Slots whose gradients are sums over the same reduction group, itself among them.
   const std::vector<std::uint32_t>& sharing(std::uint32_t slot) const { return sharing_[sharers_[slot]]; }

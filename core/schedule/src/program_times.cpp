@@ -21,7 +21,10 @@ bool is_program(const TraceSpan& span, const partition::Plan& plan, std::uint32_
 const partition::PhaseCost& ProgramTime::cost(const partition::ModelShape& shape) const {
   const partition::LayerShape& entry = shape.layers[layer];
   const bool forward = phase == model::Phase::kForward || phase == model::Phase::kEvaluate;
-  return forward || !entry.has_backward ? entry.forward : entry.backward[static_cast<std::size_t>(keep)];
+  if (phase == model::Phase::kWeightGradient) return entry.weight_gradients;
+  if (forward || !entry.has_backward) return entry.forward;
+  const auto& backward = phase == model::Phase::kInputGradient ? entry.input_gradient : entry.backward;
+  return backward[static_cast<std::size_t>(keep)];
 }
 
 std::vector<ProgramTime> program_times(const model::Architecture& model, const partition::ModelShape& shape,

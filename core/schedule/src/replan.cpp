@@ -23,8 +23,7 @@ partition::MachineShape at_pace(const ExecutorParts& parts, const std::vector<do
 
 void predict_anew(const ExecutorParts& parts, const partition::MachineShape& machine, partition::Plan& plan) {
   for (partition::Slot& slot : plan.slots) {
-    slot.seconds = partition::slot_seconds(*parts.shape, parts.work, machine.devices[slot.device], slot.phase,
-                                           slot.first_layer, slot.last_layer, plan.keep);
+    slot.seconds = partition::slot_seconds(*parts.shape, parts.work, machine.devices[slot.device], slot, plan.keep);
   }
   constexpr std::uint32_t kSteps = 6;  // the steady state, at staleness 1 too
   const partition::Prediction predicted =

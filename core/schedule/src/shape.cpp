@@ -25,6 +25,19 @@ PhaseCost cost(const devices::OpList& list, std::uint32_t sequence_length) {
   return found;
 }
 
+/// Of a backward in halves.
+void describe_halves(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
+                     std::uint32_t sequence_length, LayerShape& shape) {
+  const devices::OpList weights = model.record(index, Phase::kWeightGradient, Keep::kNothing, tokens);
+  shape.weight_gradients = cost(weights, sequence_length);
+  shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(weights).size);
+  for (const auto& desc : model.held(index, Keep::kNothing, tokens)) {
+    shape.held_bytes += round_up(desc.bytes(), 64);
+  }
+  shape.holds_gradient = std::ranges::any_of(
+      weights.tensors, [](const auto& desc) { return desc.role == devices::TensorRole::kInput && desc.index == 1; });
+}
+
 /// What all layers of one program class share.
 LayerShape describe_class(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
                           std::uint32_t sequence_length) {
@@ -46,9 +59,16 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
     shape.backward[k] = cost(backward, sequence_length);
     take_scratch(backward);
     if (head) continue;
-    for (const auto& desc : model.saved(index, keep, tokens)) shape.saved_bytes[k] += round_up(desc.bytes(), 64);
+    for (const auto& desc : model.saved(index, keep, tokens)) {
+      shape.saved_bytes[k] += round_up(desc.bytes(), 64);
+      if (desc.role == devices::TensorRole::kHeld) shape.saved_and_held_bytes[k] += round_up(desc.bytes(), 64);
+    }
     take_scratch(model.record(index, Phase::kForward, keep, tokens));
+    const devices::OpList input_gradient = model.record(index, Phase::kInputGradient, keep, tokens);
+    shape.input_gradient[k] = cost(input_gradient, sequence_length);
+    take_scratch(input_gradient);
   }
+  if (!head) describe_halves(model, index, tokens, sequence_length, shape);
   if (layer.kind == model::LayerKind::kEmbedding) {
     shape.row_gradient_bytes =
         round_up((Bytes{tokens} + 1) * 4, 64) + Bytes{tokens} * model.config().hidden_size * sizeof(float);

@@ -1,6 +1,8 @@
 #include "slot_runner.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 namespace rondo::schedule {
 namespace {
@@ -32,6 +34,15 @@ class ChainBuilder {
     return std::move(chain_);
   }
 
+  std::vector<ChainLink> weight_gradients() {
+    for (LayerIndex layer = slot_.last_layer + 1; layer-- > slot_.first_layer;) {
+      if (!has_weight_gradients(layer)) continue;
+      const PlaceRef gradient = layer == slot_.last_layer ? PlaceRef{Place::kInputGradient, 0} : held_gradient(layer);
+      add({layer, Phase::kWeightGradient, kept(layer), {}, gradient, {}, false});
+    }
+    return std::move(chain_);
+  }
+
   std::vector<ChainLink> with_gradients() {
     for (LayerIndex layer = slot_.first_layer; layer < slot_.last_layer; ++layer) {
       add({layer, Phase::kForward, kept(layer), input_of(layer), {}, output_of(layer), false});
@@ -47,6 +58,9 @@ class ChainBuilder {
   void add(ChainLink link) { chain_.push_back(link); }
   model::Keep kept(LayerIndex layer) const { return to_model(partition::keep_of(shape_, slot_, layer, keep_)); }
 
+  bool has_weight_gradients(LayerIndex layer) const { return !shape_.layers[layer].weight_gradients.ops.empty(); }
+  PlaceRef held_gradient(LayerIndex layer) const { return {Place::kHeldGradient, layer - slot_.first_layer}; }
+
   PlaceRef input_of(LayerIndex layer) const {
     if (layer == 0) return {};
     if (layer == slot_.first_layer) return {Place::kInputActivation, 0};
@@ -61,8 +75,11 @@ class ChainBuilder {
   void backward(LayerIndex layer) {
     const bool head = layer + 1 == shape_.layers.size();
     const bool table = model_.layers()[layer].kind == model::LayerKind::kEmbedding;
+    const bool defers = partition::defers_weights(shape_, slot_, layer);
     ChainLink link{layer,
-                   head ? Phase::kFused : Phase::kBackward,
+                   head     ? Phase::kFused
+                   : defers ? Phase::kInputGradient
+                            : Phase::kBackward,
                    head ? model::Keep::kNothing : kept(layer),
                    table ? PlaceRef{} : input_of(layer),
                    head ? PlaceRef{} : gradient_,
@@ -71,6 +88,8 @@ class ChainBuilder {
     if (model_.layers()[layer].gives_input_gradient) {
       if (layer == slot_.first_layer && partition::sends_gradient(shape_, slot_)) {
         link.output = {Place::kOutput, 0};
+      } else if (slot_.defers_weights && layer > slot_.first_layer && shape_.layers[layer - 1].holds_gradient) {
+        link.output = held_gradient(layer - 1);
       } else {
         link.output = {Place::kGradient, turn_};
         turn_ = 1 - turn_;
@@ -90,6 +109,19 @@ class ChainBuilder {
   std::uint32_t turn_ = 0;
 };
 
+constexpr std::uint32_t kMostLasting = 32;
+
+/// Sizes of a program's saved or held tensors.
+class LastingTensors {
+ public:
+  void add(const devices::TensorDesc& tensor) { sizes_[tensor.index] = round_up(tensor.bytes(), 64); }
+  /// Of tensor `index`; of kMostLasting: bytes of all.
+  Bytes offset(std::uint32_t index) const { return std::accumulate(sizes_.begin(), sizes_.begin() + index, Bytes{0}); }
+
+ private:
+  std::array<Bytes, kMostLasting> sizes_ = {};
+};
+
 devices::BufferView view_of(PlaceRef ref, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
                             Bytes size) {
   switch (ref.place) {
@@ -103,6 +135,8 @@ devices::BufferView view_of(PlaceRef ref, const partition::WorkspaceLayout& layo
       return memory.workspace.part(layout.activations[ref.index], size);
     case Place::kGradient:
       return memory.workspace.part(layout.gradients[ref.index], size);
+    case Place::kHeldGradient:
+      return memory.held.part(layout.held_gradients[ref.index], size);
     case Place::kOutput:
       return memory.outputs[ref.index].part(0, size);
   }
@@ -116,6 +150,7 @@ std::vector<ChainLink> make_chain(const model::Architecture& model, const partit
                                   partition::Keep keep, bool evaluate) {
   ChainBuilder builder(model, shape, slot, slots, keep);
   if (slot.phase == SlotPhase::kForward) return builder.forward();
+  if (slot.phase == SlotPhase::kWeightGradient) return builder.weight_gradients();
   return evaluate ? builder.evaluate() : builder.with_gradients();
 }
 
@@ -132,16 +167,13 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
   const devices::OpList& list = program.ops();
   const BatchLayout batch(bucket);
   const std::size_t place = link.layer >= slot.first_layer ? link.layer - slot.first_layer : 0;
-  // Saved tensors lie one after another by index: offsets follow from the sizes of those before.
-  Bytes saved_sizes[32] = {};
+  // Saved tensors lie one after another by index, and so do those held: beside these, or where they stay for longer.
+  LastingTensors saved;
+  LastingTensors held;
   for (const auto& tensor : list.tensors) {
-    if (tensor.role == devices::TensorRole::kSaved) saved_sizes[tensor.index] = round_up(tensor.bytes(), 64);
+    if (tensor.role == devices::TensorRole::kSaved) saved.add(tensor);
+    if (tensor.role == devices::TensorRole::kHeld) held.add(tensor);
   }
-  const auto saved_offset = [&](std::uint32_t index) {
-    Bytes offset = layout.saved[place];
-    for (std::uint32_t i = 0; i < index; ++i) offset += saved_sizes[i];
-    return offset;
-  };
   bindings.tensors.resize(list.tensors.size());
   for (std::size_t id = 0; id < list.tensors.size(); ++id) {
     const devices::TensorDesc& tensor = list.tensors[id];
@@ -166,8 +198,15 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
         view = view_of(link.output, layout, memory, tensor.bytes());
         break;
       case devices::TensorRole::kSaved:
-        view = memory.workspace.part(saved_offset(tensor.index), tensor.bytes());
+        view = memory.workspace.part(layout.saved[place] + saved.offset(tensor.index), tensor.bytes());
         break;
+      case devices::TensorRole::kHeld: {
+        const Bytes offset = held.offset(tensor.index);
+        view = layout.held.empty()
+                   ? memory.workspace.part(layout.saved[place] + saved.offset(kMostLasting) + offset, tensor.bytes())
+                   : memory.held.part(layout.held[place] + offset, tensor.bytes());
+        break;
+      }
       case devices::TensorRole::kBatch: {
         const auto which = static_cast<devices::BatchTensor>(tensor.index);
         view = memory.batch.part(batch.offset(which), batch.size(which));

@@ -19,6 +19,7 @@ enum class Place : std::uint8_t {
   kInputGradient,    // from the boundary above
   kActivation,       // of the workspace, by layer
   kGradient,         // of the workspace, two in turn
+  kHeldGradient,     // of what is held for weight gradients, by layer
   kOutput,           // the slot's, by published cut
 };
 struct PlaceRef {
@@ -51,6 +52,7 @@ struct VisitMemory {
   devices::BufferView batch;
   devices::BufferView loss;
   devices::BufferView workspace;
+  devices::BufferView held;  // of slots that defer weight gradients or catch up with them
   const std::vector<std::vector<devices::BufferView>>* weights = nullptr;    // [layer - first][parameter]
   const std::vector<std::vector<devices::BufferView>>* gradients = nullptr;  // likewise; null where none are computed
 };

@@ -89,7 +89,7 @@ void Worker::set_bounds() {
     for (partition::LayerIndex layer = slot.slot.first_layer; layer <= slot.slot.last_layer; ++layer) {
       const partition::LayerShape& shape = parts_.shape->layers[layer];
       flops = std::max(flops, shape.forward.flops());
-      if (slot.computes_gradients) flops = std::max(flops, shape.backward.front().flops());
+      if (partition::goes_back(slot.slot)) flops = std::max(flops, shape.backward.front().flops());
     }
   }
   const double arithmetic = device_.caps().does_arithmetic ? flops / kSlowest : 0.0;
@@ -136,6 +136,9 @@ absl::Status Worker::allocate() {
   outputs_.resize(layout.output_buffers);
   most_cuts_ = layout.output_buffers / 2;
   for (devices::Buffer& buffer : outputs_) RONDO_RETURN_IF_ERROR(take(buffer, layout.boundary));
+  RONDO_RETURN_IF_ERROR(take(left_, layout.held * layout.held_places));
+  left_bytes_ = layout.held;
+  left_places_ = partition::held_places(slots);
   for (std::uint32_t i = 0; i < layout.batch_buffers; ++i) RONDO_RETURN_IF_ERROR(take(batches_[i], layout.batch));
   groups_room_ = partition::groups_at_a_time(slots, assignment_.device);
   gradients_.resize(layout.gradient_buffers);
@@ -170,9 +173,10 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
   if (state.computes_gradients || state.slot.phase == partition::SlotPhase::kForward) {
     state.train_chain = make_chain(*parts_.model, *parts_.shape, state.slot, plan.slots, plan.keep, false);
   }
-  if (state.slot.phase != partition::SlotPhase::kBackward) {
+  if (partition::goes_forward(state.slot)) {
     state.evaluate_chain = make_chain(*parts_.model, *parts_.shape, state.slot, plan.slots, plan.keep, true);
   }
+  if (!state.layout.held.empty()) state.left_at = left_places_[slot_index] * left_bytes_;
   for (const ChainLink& link : state.train_chain) state.writes_rows = state.writes_rows || link.writes_rows;
   if (state.writes_rows && !unified_ && !row_staging_) {
     RONDO_ASSIGN_OR_RETURN(row_staging_, host_memory(parts_.shape->layers[0].row_gradient_bytes, "gradient staging",

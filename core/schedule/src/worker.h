@@ -140,6 +140,7 @@ class Worker {
     std::vector<std::vector<std::vector<devices::BufferView>>> gradients;
     /// Likewise: trained parameters and where their sum lies.
     std::vector<std::vector<std::pair<model::ParameterId, devices::BufferView>>> sent;
+    Bytes left_at = 0;           // where its place is in left_
     std::size_t stage = 0;       // slots with the same layers and direction have the same
     std::vector<bool> resident;  // by layer - first: its weights stay on the device
     bool computes_gradients = false;
@@ -308,6 +309,7 @@ class Worker {
   std::array<devices::Buffer, 2> batches_;
   std::vector<devices::Buffer> gradients_;
   devices::Buffer workspace_;
+  devices::Buffer left_;  // what microbatches leave to their weight gradients, by place
   // Host memory.
   std::array<devices::Buffer, 2> losses_;  // 8 bytes each
   devices::Buffer gradient_staging_;       // groups past the first, of devices that are not unified
@@ -315,6 +317,8 @@ class Worker {
   std::array<std::vector<devices::Bindings>, 2> bindings_;
   std::array<VisitMemory, 2> memory_;
   std::size_t most_cuts_ = 0;
+  Bytes left_bytes_ = 0;                    // of a place
+  std::vector<std::uint32_t> left_places_;  // by slot of the plan
   std::uint32_t groups_room_ = 2;           // reduction groups whose sums may be here at a time
   std::uint64_t compute_value_ = 0;         // only the feeding thread's
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch

@@ -149,7 +149,8 @@ absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t fir
     const bool repeated = assignment_.taken_over && job.ledger->retired(slot.index, m);
     RONDO_RETURN_IF_ERROR(feed_microbatch(slot, {&job, m, growing, m == last, repeated}));
   }
-  if (!partition::completes_group(end, parts_.work.reduction_group, job.microbatches)) return absl::OkStatus();
+  const bool complete = partition::completes_group(end, parts_.work.reduction_group, job.microbatches);
+  if (!complete || slot.slot.defers_weights) return absl::OkStatus();
   const std::uint32_t buffer = std::exchange(growing, kNoBuffer);
   const MutexLock lock(mutex_);
   errands_[errands_given_ % errands_.size()] = {&job, &slot, group, buffer, compute_value_};
@@ -179,10 +180,10 @@ absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot,
 
 Worker::Inputs Worker::inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const {
   Inputs inputs;
-  if (slot.slot.first_layer > 0) {
+  if (slot.slot.first_layer > 0 && !partition::catches_up(slot.slot)) {
     inputs.activation = place(job, BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
   }
-  if (slot.slot.phase == SlotPhase::kBackward) {
+  if (partition::reads_gradient(*parts_.shape, slot.slot)) {
     inputs.gradient = place(job, BoundaryKind::kGradient, slot, slot.slot.last_layer + 1, microbatch);
   }
   return inputs;
@@ -193,7 +194,7 @@ offload::ReadOrder Worker::read_order(const StepJob& job, const partition::Bound
                                       std::uint32_t round_microbatch) const {
   offload::ReadOrder order;
   std::size_t count = 0;
-  for (const std::uint32_t reader : {readers.forward, readers.backward}) {
+  for (const std::uint32_t reader : {readers.first, readers.second}) {
     if (reader == partition::kNoSlot || (job.evaluate && plan_.slots[reader].phase == SlotPhase::kBackward)) continue;
     const std::uint64_t visit = job.first_round * plan_.slots.size() + reader;
     order.reads[count++] = visit * parts_.work.microbatches + round_microbatch + 1;
@@ -330,6 +331,7 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   Arrival arrival;
   RONDO_RETURN_IF_ERROR(send_inputs(slot, errand, parity, memory, arrival));
   memory.workspace = workspace_.view();
+  memory.held = slot.layout.held.empty() ? devices::BufferView() : left_.view().part(slot.left_at, left_bytes_);
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
   memory.weights = &slot.weights[(unified_ ? job.version : visit) % 2];
@@ -431,12 +433,14 @@ absl::Status Worker::wait_for_readers(model::LayerIndex layer) {
              : stopped_error();
 }
 
-/// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version.
+/// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version;
+/// nothing for gradients of weights, which need none.
 absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
                                     transfer::Ticket& last) {
   const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
   const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
   const std::uint64_t wanted = job.version + 1;
+  if (partition::catches_up(slot.slot)) return absl::OkStatus();
   const auto& ids = parts_.model->layers()[layer].parameters;
   for (std::size_t p = 0; p < ids.size(); ++p) {
     const bool trained = parts_.model->parameters()[ids[p]].trained;

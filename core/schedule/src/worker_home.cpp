@@ -29,7 +29,9 @@ absl::Status check_rows(devices::BufferView ids, std::uint32_t bucket, std::uint
   return absl::DataLossError("the row ids of the lookup table's gradient came back as no list of rising ids");
 }
 
+/// A backward slot's inputs are needed until its group is home, which is after its weight gradients too.
 bool reads_activation_last(const SharedState& shared, const StepJob& job, const partition::Slot& slot) {
+  if (partition::catches_up(slot)) return false;
   if (slot.phase != SlotPhase::kForward || job.evaluate) return true;
   return std::ranges::none_of(shared.plan->slots, [&](const partition::Slot& other) {
     return other.phase == SlotPhase::kBackward && other.round == slot.round && other.first_layer == slot.first_layer;

@@ -220,8 +220,7 @@ std::vector<Entry> pool_keys() {
           .listed(),
       Entry(kRun, "host", &Config::host, "file.yaml#name of a machine to plan for instead of this one"),
       Entry(kRun, "schedule", &Config::schedule, "how the layers are dealt to the devices")
-          .one_of({"roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved"})
-          .refused({"zb_h1", "zb_v"}),
+          .one_of({"roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved", "zb_h1", "zb_v"}),
       Entry(kOfModel | kDevices, "threads", &Config::threads,
             "threads that compute on the host; 0: as many as the process may use")
           .to(4096),

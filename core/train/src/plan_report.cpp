@@ -22,8 +22,7 @@ Json schedules_json(const std::vector<partition::ComparedSchedule>& rows) {
   for (const partition::ComparedSchedule& row : rows) {
     schedules[row.name] = {{"bubble", row.bubble},         {"tokens_per_second", row.tokens_per_second},
                            {"peak_bytes", row.peak_bytes}, {"stages_per_device", row.stages_per_device},
-                           {"recompute", row.recompute},   {"fits", row.fits},
-                           {"executable", row.executable}};
+                           {"recompute", row.recompute},   {"fits", row.fits}};
   }
   return schedules;
 }

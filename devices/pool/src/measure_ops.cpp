@@ -119,9 +119,8 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
     if (has_tokens && !keeps_size) shorten(tensor, program.tokens, list.tokens);
     const bool from_outside = tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kBatch;
     if (!is_written && !from_outside) tensor.role = TensorRole::kInput;
-    if (is_written && (tensor.role == TensorRole::kScratch || tensor.role == TensorRole::kSaved)) {
-      tensor.role = TensorRole::kOutput;
-    }
+    const bool lasts = tensor.role == TensorRole::kSaved || tensor.role == TensorRole::kHeld;
+    if (is_written && (tensor.role == TensorRole::kScratch || lasts)) tensor.role = TensorRole::kOutput;
     list.tensors.push_back(std::move(tensor));
     return place->second;
   };

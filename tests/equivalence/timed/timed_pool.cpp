@@ -81,8 +81,8 @@ void deal(const PoolSetup& setup, Scene& scene) {
     for (partition::Slot slot : stages()) {
       slot.round = round;
       slot.device = cursor++ % setup.devices;
-      slot.seconds = partition::slot_seconds(scene.shape, scene.work, scene.machine.devices[slot.device], slot.phase,
-                                             slot.first_layer, slot.last_layer, scene.plan.keep);
+      slot.seconds =
+          partition::slot_seconds(scene.shape, scene.work, scene.machine.devices[slot.device], slot, scene.plan.keep);
       scene.plan.slots.push_back(slot);
     }
   }

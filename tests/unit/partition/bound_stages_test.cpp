@@ -43,10 +43,8 @@ class OneAfterTheOther : public testing::TestWithParam<Case> {
     Plan plan;
     plan.reduction_group = scene_.work.reduction_group;
     for (std::uint32_t m = 0; m < microbatches(); ++m) plan.rounds.push_back({m, 1});
-    std::vector<DeviceIndex> order(devices());
-    std::iota(order.begin(), order.end(), 0U);
     const TimeTable times(scene_.model, scene_.work, scene_.machine, plan.keep, {});
-    const auto stages = BoundStages::make(scene_.model, times, order, chunks());
+    const auto stages = BoundStages::make(scene_.model, times, schedule().device_of_stage);
     EXPECT_TRUE(stages.has_value());
     if (stages) plan.slots = stages->following(schedule(), plan.rounds, scene_.work);
     return plan;
@@ -124,14 +122,124 @@ INSTANTIATE_TEST_SUITE_P(Cases, OneAfterTheOther,
                                   std::to_string(std::get<3>(one.param)) + "_stages";
                          });
 
+/// Of backwards in halves: schedule, devices, microbatches, reduction group.
+using HalvesCase = std::tuple<Schedule, std::uint32_t, std::uint32_t, std::uint32_t>;
+
+class InHalves : public testing::TestWithParam<HalvesCase> {
+ protected:
+  InHalves() : scene_(make_scene(kBlocks, microbatches())) {
+    scene_.work.reduction_group = group();
+    for (std::uint32_t i = 0; i < devices(); ++i) add_device(scene_, 1e12);
+    PlanRequest request;
+    request.keep = Keep::kSelective;
+    request.schedule = std::get<0>(GetParam());
+    auto made = make_plan(scene_.model, scene_.work, scene_.machine, request);
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (made.ok()) plan_ = *std::move(made);
+  }
+  static std::uint32_t devices() { return std::get<1>(GetParam()); }
+  static std::uint32_t microbatches() { return std::get<2>(GetParam()); }
+  static std::uint32_t group() { return std::get<3>(GetParam()); }
+  static PipelineSchedule schedule() {
+    return std::get<0>(GetParam()) == Schedule::kZeroBubbleH1 ? zb_h1(devices(), microbatches())
+                                                              : zb_v(devices(), microbatches());
+  }
+  /// The schedule's pieces in the plan's times.
+  double alone() const {
+    const auto layers = even_stages(scene_.model, schedule().device_of_stage.size());
+    std::vector<StageSeconds> seconds(layers.size());
+    for (const Slot& slot : plan_.slots) {
+      const auto stage = std::ranges::find(layers, slot.last_layer, &StageLayers::last) - layers.begin();
+      StageSeconds& of_stage = seconds[static_cast<std::size_t>(stage)];
+      if (slot.phase == SlotPhase::kForward) of_stage.forward = slot.seconds;
+      if (goes_back(slot)) of_stage.input_gradient = slot.seconds;
+      if (catches_up(slot)) of_stage.weight_gradient = slot.seconds;
+    }
+    return run(schedule(), seconds, 0, std::vector<double>(seconds.size(), 1.0)).seconds;
+  }
+
+  Scene scene_;
+  Plan plan_;
+};
+
+TEST_P(InHalves, EveryWeightGradient_ComesOnceAfterItsOtherHalf) {
+  std::map<std::pair<LayerIndex, std::uint32_t>, int> waiting;  // last layer, round
+  std::size_t deferred = 0;
+  for (const Slot& slot : plan_.slots) {
+    int& count = waiting[{slot.last_layer, slot.round}];
+    if (slot.defers_weights) ++count, ++deferred;
+    if (catches_up(slot)) {
+      EXPECT_EQ(count--, 1);
+    }
+  }
+  EXPECT_EQ(deferred, schedule().device_of_stage.size() * microbatches());
+  for (const auto& [key, count] : waiting) EXPECT_EQ(count, 0);
+}
+
+/// Weight gradients at the end of a group delay others, and no more than a few of them a group.
+TEST_P(InHalves, SeveralGroups_StepTakesLittleLonger) {
+  const double longest = alone() * (1 + 0.5 * static_cast<double>(devices()) / group());
+  EXPECT_LT(plan_.predicted.step_seconds, longest);
+}
+
+using InHalvesOfOneGroup = InHalves;
+TEST_P(InHalvesOfOneGroup, StepTakesTheSchedulesOwnTime) {
+  EXPECT_NEAR(plan_.predicted.step_seconds, alone(), 1e-9 * alone());
+}
+
+/// What is left for later lies at a place of its own until it is taken.
+TEST_P(InHalves, PlacesForWhatIsHeld_AreNeverSharedAndAsFewAsMayBe) {
+  const std::vector<std::uint32_t> places = held_places(plan_.slots);
+  for (DeviceIndex device = 0; device < devices(); ++device) {
+    std::map<std::uint32_t, std::pair<LayerIndex, std::uint32_t>> taken;
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      const Slot& slot = plan_.slots[i];
+      if (slot.device != device) continue;
+      const std::pair<LayerIndex, std::uint32_t> what = {slot.last_layer, slot.round};
+      if (slot.defers_weights) {
+        EXPECT_TRUE(taken.try_emplace(places[i], what).second);
+        most = std::max(most, taken.size());
+      } else if (catches_up(slot)) {
+        EXPECT_EQ(taken.at(places[i]), what);
+        taken.erase(places[i]);
+      } else {
+        EXPECT_EQ(places[i], kNoSlot);
+      }
+    }
+    EXPECT_EQ(layout_device(scene_.model, scene_.work, scene_.machine.devices[device], device, plan_.slots, plan_.keep)
+                  .held_places,
+              most);
+    EXPECT_LE(most, 2 * devices()) << "the memory of one forward, one backward";
+  }
+}
+
+std::string name_of_case(const testing::TestParamInfo<HalvesCase>& one) {
+  const auto& [schedule, devices, microbatches, group] = one.param;
+  return std::string(name_of(schedule)) + "_over_" + std::to_string(devices) + "_devices_" +
+         std::to_string(microbatches) + "_microbatches_in_groups_of_" + std::to_string(group);
+}
+
+constexpr Schedule kInHalves[] = {Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV};
+INSTANTIATE_TEST_SUITE_P(Cases, InHalves,
+                         testing::Combine(testing::ValuesIn(kInHalves), testing::Values(1U, 2U, 4U, 6U),
+                                          testing::Values(12U, 16U), testing::Values(4U, 16U)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cases, InHalvesOfOneGroup,
+                         testing::Combine(testing::ValuesIn(kInHalves), testing::Values(1U, 2U, 4U, 6U),
+                                          testing::Values(12U, 16U), testing::Values(16U)),
+                         name_of_case);
+
 class BoundStagesPlan : public testing::Test {
  protected:
-  BoundStagesPlan() { use(8, 1); }
+  BoundStagesPlan() {
+    request_.schedule = Schedule::kOneFOneB;
+    use(8, 1);
+  }
   void use(std::uint32_t microbatches, std::uint32_t group) {
     scene_ = make_scene(kBlocks, microbatches);
     scene_.work.reduction_group = group;
     for (int i = 0; i < 4; ++i) add_device(scene_, 1e12);
-    request_.schedule = Schedule::kOneFOneB;
     auto made = make_plan(scene_.model, scene_.work, scene_.machine, request_);
     ASSERT_TRUE(made.ok()) << made.status();
     plan_ = *std::move(made);
@@ -140,6 +248,14 @@ class BoundStagesPlan : public testing::Test {
     return std::string(validate(plan_, scene_.model, scene_.work, scene_.machine).message());
   }
   std::uint32_t rounds_under_way() const { return layout_boundaries(scene_.model, plan_.slots, plan_.rounds).rounds; }
+
+  using Slots = std::vector<Slot>::iterator;
+  /// The first slot of a device that catches up with a round.
+  Slots catching_up(DeviceIndex device, std::uint32_t round) {
+    return std::ranges::find_if(plan_.slots, [&](const Slot& slot) {
+      return catches_up(slot) && slot.device == device && slot.round == round;
+    });
+  }
 
   Scene scene_;
   PlanRequest request_;
@@ -214,6 +330,62 @@ TEST_F(BoundStagesPlan, BackwardsOutOfOrder_AreRefused) {
   ASSERT_NE(last, plan_.slots.end());
   std::rotate(last, last + 1, plan_.slots.end());
   EXPECT_THAT(refusal(), HasSubstr("after those of a later round"));
+}
+
+TEST_F(BoundStagesPlan, BackwardInHalves_IsQuickerThanInOne) {
+  use(16, 16);
+  const double whole = plan_.predicted.step_seconds;
+  request_.schedule = Schedule::kZeroBubbleH1;
+  use(16, 16);
+  EXPECT_LT(plan_.predicted.step_seconds, whole);
+  EXPECT_LT(plan_.predicted.bubble, 0.7 * (1 - 16.0 / (16 + 3)));
+}
+
+/// A frozen stage has nothing to defer, and goes back in one.
+TEST_F(BoundStagesPlan, NothingToDefer_GoesBackInOne) {
+  request_.schedule = Schedule::kZeroBubbleH1;
+  scene_ = make_scene(kBlocks, 8);
+  scene_.work.reduction_group = 8;
+  for (LayerIndex i = 1; i <= 6; ++i) scene_.model.layers[i].weight_gradients.ops.clear();
+  for (int i = 0; i < 4; ++i) add_device(scene_, 1e12);
+  const auto made = make_plan(scene_.model, scene_.work, scene_.machine, request_);
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const Slot& slot : made->slots) {
+    if (goes_back(slot)) {
+      EXPECT_EQ(slot.defers_weights, slot.first_layer > 1) << slot.first_layer;
+    }
+  }
+}
+
+TEST_F(BoundStagesPlan, DeferredAndForgotten_IsRefused) {
+  request_.schedule = Schedule::kZeroBubbleH1;
+  use(8, 8);
+  plan_.slots.erase(catching_up(2, 7));
+  EXPECT_THAT(refusal(), HasSubstr("the weight gradients of layers 13 to 18 in round 7 are never added"));
+}
+
+TEST_F(BoundStagesPlan, CaughtUpTwice_IsRefused) {
+  request_.schedule = Schedule::kZeroBubbleH1;
+  use(8, 8);
+  const Slot slot = *catching_up(1, 4);
+  plan_.slots.push_back(slot);
+  EXPECT_THAT(refusal(), HasSubstr("has weight gradients of round 4 to add that no slot of its device left"));
+}
+
+TEST_F(BoundStagesPlan, CaughtUpElsewhere_IsRefused) {
+  request_.schedule = Schedule::kZeroBubbleH1;
+  use(8, 8);
+  catching_up(1, 4)->device = 2;
+  EXPECT_THAT(refusal(), HasSubstr("has weight gradients of round 4 to add that no slot of its device left"));
+}
+
+TEST_F(BoundStagesPlan, NextGroupBeforeTheWeights_IsRefused) {
+  request_.schedule = Schedule::kZeroBubbleH1;
+  use(8, 4);
+  const auto late = catching_up(3, 3);
+  ASSERT_NE(late, plan_.slots.end());
+  std::rotate(late, late + 1, plan_.slots.end());
+  EXPECT_THAT(refusal(), HasSubstr("adds gradients before the weight gradients of round 3 are added"));
 }
 
 }  // namespace

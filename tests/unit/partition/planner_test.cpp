@@ -39,9 +39,7 @@ void expect_lawful(const Scene& scene, const Plan& plan) {
         }
       }
       EXPECT_NEAR(slot.seconds,
-                  slot_seconds(scene.model, scene.work, scene.machine.devices[slot.device], slot.phase,
-                               slot.first_layer, slot.last_layer, plan.keep),
-                  1e-12);
+                  slot_seconds(scene.model, scene.work, scene.machine.devices[slot.device], slot, plan.keep), 1e-12);
     }
     for (LayerIndex i = 0; i < layers; ++i) {
       EXPECT_EQ(forward[i], 1) << "layer " << i;

@@ -20,7 +20,7 @@ struct Scene {
 };
 
 /// A lookup table without FLOPs, `blocks` layers and a head of `head_flops`; gradients cost twice the forward, and
-/// recomputation once more. Frozen below `first_trained`.
+/// recomputation once more, and of the head alone they do not come in halves. Frozen below `first_trained`.
 inline Scene make_scene(std::uint32_t blocks, std::uint32_t microbatches, double head_flops = kLayerFlops,
                         LayerIndex first_trained = 0) {
   Scene scene;
@@ -42,7 +42,16 @@ inline Scene make_scene(std::uint32_t blocks, std::uint32_t microbatches, double
       layer.backward[0].ops = {{3 * flops, 0}};
       layer.backward[1].ops = {{(head ? 3 : 2.5) * flops, 0}};
       layer.backward[2].ops = {{(head ? 3 : 2) * flops, 0}};
-      if (!head && i > 0) layer.saved_bytes = {0, 2 * kMiB, 4 * kMiB};
+      if (!head && i > 0) {
+        layer.saved_bytes = {0, 2 * kMiB, 4 * kMiB};
+        layer.weight_gradients.ops = {{flops, 0}};
+        for (std::size_t keep = 0; keep < kKeeps; ++keep) {
+          layer.input_gradient[keep].ops = {{layer.backward[keep].flops() - flops, 0}};
+        }
+        layer.held_bytes = 3 * kMiB;
+        layer.saved_and_held_bytes = {0, kMiB, kMiB};
+        layer.holds_gradient = true;
+      }
       scene.work.trained_parameters += layer.trained_parameters;
     }
     scene.model.layers.push_back(layer);

@@ -181,13 +181,18 @@ TEST(SlotSeconds, EveryPhase_AddsForwardsAndGradients) {
   add_device(scene, 1e12);
   const DeviceShape& device = scene.machine.devices[0];
   const auto units = [&](SlotPhase phase, LayerIndex first, LayerIndex last, Keep keep) {
-    return slot_seconds(scene.model, scene.work, device, phase, first, last, keep) / (kLayerFlops / 1e12);
+    return slot_seconds(scene.model, scene.work, device, {phase, first, last}, keep) / (kLayerFlops / 1e12);
   };
   EXPECT_DOUBLE_EQ(units(SlotPhase::kForward, 0, 3, Keep::kNothing), 3);
   // The last layer is recomputed whole (3), the one before runs forward and then back from what it kept.
   EXPECT_DOUBLE_EQ(units(SlotPhase::kBackward, 2, 3, Keep::kAll), 1 + 2 + 3);
   EXPECT_DOUBLE_EQ(units(SlotPhase::kBackward, 2, 3, Keep::kNothing), 1 + 3 + 3);
   EXPECT_DOUBLE_EQ(units(SlotPhase::kFused, 4, 5, Keep::kSelective), 1 + 2.5 + 3);
+  // A layer's weights take a third of its gradients' way without recomputation; the head's are never deferred.
+  EXPECT_DOUBLE_EQ(units(SlotPhase::kWeightGradient, 4, 5, Keep::kAll), 1);
+  Slot half{SlotPhase::kFused, 4, 5};
+  half.defers_weights = true;
+  EXPECT_DOUBLE_EQ(slot_seconds(scene.model, scene.work, device, half, Keep::kAll) / (kLayerFlops / 1e12), 1 + 1 + 3);
   scene.work.mean_tokens = 256;
   EXPECT_DOUBLE_EQ(units(SlotPhase::kForward, 0, 3, Keep::kNothing), 1.5);
 }
@@ -196,7 +201,7 @@ TEST(SlotSeconds, FrozenLayersAtTheBottom_CostNoBackward) {
   Scene scene = make_scene(4, 8, kLayerFlops, 3);
   add_device(scene, 1e12);
   const double seconds =
-      slot_seconds(scene.model, scene.work, scene.machine.devices[0], SlotPhase::kFused, 0, 5, Keep::kAll);
+      slot_seconds(scene.model, scene.work, scene.machine.devices[0], {SlotPhase::kFused, 0, 5}, Keep::kAll);
   EXPECT_DOUBLE_EQ(seconds, (4 + 2 + 2 + 3) * 1e-3);
 }
 

@@ -29,7 +29,7 @@ class AllPlans {
     for (DeviceIndex device = 0; device < scene_.machine.devices.size(); ++device) {
       plan_.slots.push_back(
           {phase, first, last, device, 0,
-           slot_seconds(scene_.model, scene_.work, scene_.machine.devices[device], phase, first, last, plan_.keep)});
+           slot_seconds(scene_.model, scene_.work, scene_.machine.devices[device], {phase, first, last}, plan_.keep)});
       go_on();
       plan_.slots.pop_back();
     }

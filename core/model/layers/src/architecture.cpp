@@ -75,6 +75,10 @@ const char* name_of(Phase phase) {
       return "forward";
     case Phase::kBackward:
       return "backward";
+    case Phase::kInputGradient:
+      return "input_gradient";
+    case Phase::kWeightGradient:
+      return "weight_gradient";
     case Phase::kFused:
       return "fused";
     case Phase::kEvaluate:
@@ -199,6 +203,10 @@ devices::OpList Architecture::record(LayerIndex layer, Phase phase, Keep keep, s
       return forward_program(graph, keep);
     case Phase::kBackward:
       return backward_program(graph, keep);
+    case Phase::kInputGradient:
+      return input_gradient_program(graph, keep);
+    case Phase::kWeightGradient:
+      return weight_gradient_program(graph, keep);
     case Phase::kFused:
     case Phase::kEvaluate:
     case Phase::kDecode:
@@ -209,6 +217,10 @@ devices::OpList Architecture::record(LayerIndex layer, Phase phase, Keep keep, s
 
 std::vector<devices::TensorDesc> Architecture::saved(LayerIndex layer, Keep keep, std::uint32_t tokens) const {
   return saved_tensors(record_graph(layer, Phase::kForward, tokens, 0), keep);
+}
+
+std::vector<devices::TensorDesc> Architecture::held(LayerIndex layer, Keep keep, std::uint32_t tokens) const {
+  return held_tensors(record_graph(layer, Phase::kBackward, tokens, 0), keep);
 }
 
 }  // namespace rondo::model

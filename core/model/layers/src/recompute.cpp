@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 namespace rondo::model {
 namespace {
@@ -16,6 +18,9 @@ bool is_cheap(OpKind kind) {
          kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand;
 }
 
+/// Nothing but the sum of a weight's gradient comes of it, and all that it reads is there without it.
+bool is_deferrable(OpKind kind) { return kind == OpKind::kMatMulWeightGradient || kind == OpKind::kBiasGradient; }
+
 class Slicer {
  public:
   Slicer(const Graph& graph, Keep keep) : graph_(graph), producer_(graph.tensors.size(), kNoOp) {
@@ -25,6 +30,7 @@ class Slicer {
     for (std::size_t i = graph.forward_ops; i < graph.ops.size(); ++i) {
       for (const TensorId id : graph.ops[i].reads) {
         if (producer_[id] != kNoOp) needed_.insert(id);
+        if (is_deferrable(graph.ops[i].kind) && !is_given(id)) held_.insert(id);
       }
     }
     if (keep == Keep::kAll) {
@@ -35,10 +41,19 @@ class Slicer {
     if (keep == Keep::kSelective) {
       for (const TensorId id : needed_) save_or_recompute(id);
     }
+    std::uint32_t saved = 0;
+    std::uint32_t held = 0;
+    for (const TensorId id : saved_) {
+      lasting_[id] = held_.contains(id) ? std::pair(TensorRole::kHeld, held++) : std::pair(TensorRole::kSaved, saved++);
+    }
+    for (const TensorId id : held_) {
+      if (!saved_.contains(id)) lasting_[id] = {TensorRole::kHeld, held++};
+    }
   }
 
   const std::set<TensorId>& saved() const { return saved_; }
   const std::set<TensorId>& needed() const { return needed_; }
+  const std::set<TensorId>& held() const { return held_; }
 
   /// Forward ops, in order, that lead to `wanted`; tensors of `given` need not be computed.
   std::vector<std::size_t> ops_for(const std::set<TensorId>& wanted, const std::set<TensorId>& given) const {
@@ -59,7 +74,47 @@ class Slicer {
     return ops;
   }
 
+  /// Backward ops, in order: those that may wait, or the others.
+  std::vector<std::size_t> backward_ops(bool deferrable) const {
+    std::vector<std::size_t> ops;
+    for (std::size_t i = graph_.forward_ops; i < graph_.ops.size(); ++i) {
+      if (is_deferrable(graph_.ops[i].kind) == deferrable) ops.push_back(i);
+    }
+    return ops;
+  }
+
+  /// What outlives its program has a role of its own. `halves`: of a backward.
+  void mark(TensorId id, bool halves, TensorDesc& desc) const {
+    const auto found = lasting_.find(id);
+    if (found == lasting_.end() || !(halves || saved_.contains(id))) return;
+    desc.role = found->second.first;
+    desc.index = found->second.second;
+  }
+  std::vector<TensorDesc> saved_tensors() const {
+    return marked([this](TensorId id) { return saved_.contains(id); });
+  }
+  std::vector<TensorDesc> held_tensors() const {
+    return marked([this](TensorId id) { return held_.contains(id); });
+  }
+
  private:
+  bool is_given(TensorId id) const {
+    const TensorRole role = graph_.tensors[id].role;
+    return role == TensorRole::kInput || role == TensorRole::kWeight || role == TensorRole::kBatch;
+  }
+
+  template <typename Wanted>
+  std::vector<TensorDesc> marked(Wanted wanted) const {
+    std::vector<TensorDesc> found;
+    for (const auto& [id, place] : lasting_) {
+      if (!wanted(id)) continue;
+      found.push_back(graph_.tensors[id]);
+      mark(id, true, found.back());
+    }
+    std::ranges::sort(found, {}, [](const TensorDesc& desc) { return std::pair(desc.role, desc.index); });
+    return found;
+  }
+
   void save_or_recompute(TensorId id) {
     if (producer_[id] == kNoOp) return;
     const Op& op = graph_.ops[producer_[id]];
@@ -74,11 +129,15 @@ class Slicer {
   std::vector<std::size_t> producer_;  // forward op that writes the tensor
   std::set<TensorId> needed_;          // forward results that backward ops read
   std::set<TensorId> saved_;
+  std::set<TensorId> held_;                                           // what deferrable ops read
+  std::map<TensorId, std::pair<TensorRole, std::uint32_t>> lasting_;  // what is saved or held: role and index
 };
 
-/// Copies the ops of `indices` with just the tensors that they use; `role_of(id)` may change a tensor's role.
+/// Copies the ops of `indices` with just the tensors that they use, and those of `also`; `role_of(id)` may change a
+/// tensor's role.
 template <typename RoleOf>
-devices::OpList extract(const Graph& graph, const std::vector<std::size_t>& indices, RoleOf role_of) {
+devices::OpList extract(const Graph& graph, const std::vector<std::size_t>& indices, RoleOf role_of,
+                        const std::set<TensorId>& also = {}) {
   devices::OpList list;
   list.tokens = graph.tokens;
   std::map<TensorId, TensorId> renamed;
@@ -96,14 +155,23 @@ devices::OpList extract(const Graph& graph, const std::vector<std::size_t>& indi
     for (TensorId& id : op.writes) id = rename(id);
     list.ops.push_back(std::move(op));
   }
+  for (const TensorId id : also) rename(id);
   return list;
 }
 
-void mark_saved(const std::set<TensorId>& saved, TensorId id, TensorDesc& desc) {
-  const auto place = saved.find(id);
-  if (place == saved.end()) return;
-  desc.role = TensorRole::kSaved;
-  desc.index = static_cast<std::uint32_t>(std::distance(saved.begin(), place));
+/// Recomputation of what was not saved, then `backward`.
+devices::OpList gradients(const Graph& graph, const Slicer& slicer, const std::vector<std::size_t>& backward,
+                          bool halves) {
+  std::vector<std::size_t> indices = slicer.ops_for(slicer.needed(), slicer.saved());
+  std::set<TensorId> forward_results;
+  for (const std::size_t i : indices) forward_results.insert(graph.ops[i].writes.begin(), graph.ops[i].writes.end());
+  indices.insert(indices.end(), backward.begin(), backward.end());
+  const auto role_of = [&](TensorId id, TensorDesc& desc) {
+    if (forward_results.contains(id)) desc.role = TensorRole::kScratch;
+    slicer.mark(id, halves, desc);
+  };
+  // What is held lies one after another, read here or not.
+  return extract(graph, indices, role_of, halves ? slicer.held() : std::set<TensorId>());
 }
 
 }  // namespace
@@ -118,22 +186,23 @@ devices::OpList forward_program(const Graph& graph, Keep keep) {
     }
   }
   return extract(graph, slicer.ops_for(wanted, {}),
-                 [&](TensorId id, TensorDesc& desc) { mark_saved(slicer.saved(), id, desc); });
+                 [&](TensorId id, TensorDesc& desc) { slicer.mark(id, false, desc); });
 }
 
 devices::OpList backward_program(const Graph& graph, Keep keep) {
+  std::vector<std::size_t> all(graph.ops.size() - graph.forward_ops);
+  std::iota(all.begin(), all.end(), graph.forward_ops);
+  return gradients(graph, Slicer(graph, keep), all, false);
+}
+
+devices::OpList input_gradient_program(const Graph& graph, Keep keep) {
   const Slicer slicer(graph, keep);
-  std::vector<std::size_t> indices = slicer.ops_for(slicer.needed(), slicer.saved());
-  const std::size_t recomputed = indices.size();
-  for (std::size_t i = graph.forward_ops; i < graph.ops.size(); ++i) indices.push_back(i);
-  std::set<TensorId> forward_results;
-  for (std::size_t i = 0; i < recomputed; ++i) {
-    for (const TensorId id : graph.ops[indices[i]].writes) forward_results.insert(id);
-  }
-  return extract(graph, indices, [&](TensorId id, TensorDesc& desc) {
-    if (forward_results.contains(id)) desc.role = TensorRole::kScratch;
-    mark_saved(slicer.saved(), id, desc);
-  });
+  return gradients(graph, slicer, slicer.backward_ops(false), true);
+}
+
+devices::OpList weight_gradient_program(const Graph& graph, Keep keep) {
+  const Slicer slicer(graph, keep);
+  return extract(graph, slicer.backward_ops(true), [&](TensorId id, TensorDesc& desc) { slicer.mark(id, true, desc); });
 }
 
 devices::OpList whole_program(const Graph& graph) {
@@ -143,13 +212,11 @@ devices::OpList whole_program(const Graph& graph) {
 }
 
 std::vector<devices::TensorDesc> saved_tensors(const Graph& graph, Keep keep) {
-  const Slicer slicer(graph, keep);
-  std::vector<devices::TensorDesc> saved;
-  for (const TensorId id : slicer.saved()) {
-    saved.push_back(graph.tensors[id]);
-    mark_saved(slicer.saved(), id, saved.back());
-  }
-  return saved;
+  return Slicer(graph, keep).saved_tensors();
+}
+
+std::vector<devices::TensorDesc> held_tensors(const Graph& graph, Keep keep) {
+  return Slicer(graph, keep).held_tensors();
 }
 
 }  // namespace rondo::model

@@ -80,6 +80,7 @@ enum class TensorRole : std::uint8_t {
   kInput,     // index 0: activation from the layer before, 1: gradient from the layer after
   kOutput,    // index 0: activation for the layer after, or gradient for the layer before
   kSaved,  // index: position in the layer's list of saved tensors; written by a forward program, read by a backward one
+  kHeld,   // index likewise: of what gradients of weights read that are computed by a program of their own
   kBatch,  // index: a BatchTensor
   kState,  // index 0: key cache, 1: value cache
   kLoss,   // [1] fp64: sum of -log p over the targets of the microbatch, written

@@ -2,9 +2,10 @@
 // the executor alike.
 //
 // A device that is not unified holds the weights of its resident layers, two weight buffers for those of the others
-// (the slot at work and the next one), boundary buffers for two microbatches each way, two batches, one workspace, and
-// the gradient sums of the group at work and of the one before it. A unified device works on host memory in place: it
-// holds the workspace, and gradient sums only when a step has several reduction groups.
+// (the slot at work and the next one), boundary buffers for two microbatches each way, two batches, one workspace, the
+// gradient sums of the group at work and of the one before it, and what gradients of weights will read that wait for
+// later. A unified device works on host memory in place: it holds the workspace, what waits, and gradient sums only
+// when a step has several reduction groups.
 #pragma once
 
 #include <optional>
@@ -16,10 +17,22 @@
 namespace rondo::partition {
 
 inline constexpr Bytes kAlignment = 256;
+inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 /// Cuts (index of the layer above the cut) whose activations a forward slot publishes: its end, and every start of a
 /// fused or backward slot of its round within it. Sorted; empty for other slots.
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
+
+/// Whether activations pass through a slot: forward ones and fused ones, which alone run in an evaluation.
+bool goes_forward(const Slot& slot);
+/// Whether gradients of activations pass through a slot: fused ones and backward ones.
+bool goes_back(const Slot& slot);
+/// Whether a slot computes the weight gradients that another one has deferred.
+bool catches_up(const Slot& slot);
+/// Whether a layer's gradients of weights wait for a slot of their own.
+bool defers_weights(const ModelShape& model, const Slot& slot, LayerIndex layer);
+/// Whether a slot reads the gradient that arrives at the layer above its last.
+bool reads_gradient(const ModelShape& model, const Slot& slot);
 
 /// Layers whose gradients a fused or backward slot computes, lowest first index; the lookup table's (layer 0, which has
 /// no FLOPs) belongs to the slot that begins at layer 0 or 1.
@@ -34,18 +47,22 @@ struct WorkspaceLayout {
       activations;  // offset of the input of layer first + i, i >= 1 (entry 0 is unused: it is the slot's input)
   std::vector<Bytes> saved;     // offset of what layer first + i saves
   Bytes gradients[2] = {0, 0};  // of activations, in turn
-  Bytes rows = 0;               // sparse rows of a lookup table and their ids
+  // Within the memory for what a microbatch leaves to its weight gradients, in slots that defer or catch up:
+  std::vector<Bytes> held;            // of what those of layer first + i read
+  std::vector<Bytes> held_gradients;  // of the gradient that layer first + i + 1 sends to it
+  Bytes held_size = 0;
+  Bytes rows = 0;  // sparse rows of a lookup table and their ids
   Bytes scratch = 0;
   Bytes size = 0;
 };
 WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, const Slot& slot, Keep keep);
 
 /// What a layer of a slot saves: nothing where it is recomputed whole (Keep::kNothing, and the last layer of a backward
-/// slot).
+/// slot). Of a slot of weight gradients: what the one before it has saved.
 Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
 
-/// A slot's layers and direction, whatever its round: what its gradients are sums of.
-using SlotStage = std::tuple<SlotPhase, LayerIndex, LayerIndex>;
+/// A slot's layers and whether it has gradients, whatever its round: what these are sums of.
+using SlotStage = std::tuple<bool, LayerIndex, LayerIndex>;
 SlotStage stage_of(const Slot& slot);
 
 /// Whether a forward slot publishes the activation with which another slot of its round begins.
@@ -56,6 +73,10 @@ std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots);
 
 /// Reduction groups whose sums may be on a device at a time: those that grow, and one on its way home.
 std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex device);
+
+/// By slot: which of its device's places it leaves what its weight gradients will read in, or takes that from; kNoSlot
+/// of the others. A place is free again when the slot that takes from it has been enqueued.
+std::vector<std::uint32_t> held_places(const std::vector<Slot>& slots);
 
 struct DeviceLayout {
   Bytes resident = 0;  // weights that stay
@@ -69,6 +90,8 @@ struct DeviceLayout {
   Bytes workspace = 0;
   Bytes gradients = 0;  // of one buffer: the largest slot's
   std::uint32_t gradient_buffers = 0;
+  Bytes held = 0;  // of one place (held_places)
+  std::uint32_t held_places = 0;
 
   Bytes total() const;
   MemoryTable table() const;
@@ -111,13 +134,12 @@ Bytes boundary_stride(const Workload& work);
 /// order the slots and microbatches are run.
 std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelShape& model,
                                      const std::vector<Slot>& slots);
-/// Slots that read a cut's activation in a round, in the order of the plan: the forward or fused slot that begins
-/// there, and the backward slot that does. Of a gradient: the backward slot that ends there. kNoSlot where there is
-/// none.
-inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+/// Slots that read a boundary of a round, in the order of the plan. Of an activation: the forward or fused slot that
+/// begins there, and the backward slot that does. Of a gradient: the backward slot that ends there, and the one for the
+/// weight gradients that it defers. kNoSlot where there is none.
 struct BoundaryReaders {
-  std::uint32_t forward = kNoSlot;
-  std::uint32_t backward = kNoSlot;
+  std::uint32_t first = kNoSlot;
+  std::uint32_t second = kNoSlot;
 };
 struct PublishedBoundary {
   LayerIndex cut = 0;

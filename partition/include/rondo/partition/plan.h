@@ -17,7 +17,8 @@
 
 namespace rondo::partition {
 
-enum class SlotPhase : std::uint8_t { kForward, kFused, kBackward };
+/// kWeightGradient: what a fused or backward slot of the same layers and round has left for later.
+enum class SlotPhase : std::uint8_t { kForward, kFused, kBackward, kWeightGradient };
 const char* name_of(SlotPhase phase);
 
 /// One visit: contiguous layers, run for every microbatch of a round.
@@ -31,6 +32,9 @@ struct Slot {
   /// Its sums of gradients stay on the device: their reduction group goes on with the next round. Never of forward
   /// slots.
   bool group_goes_on = false;
+  /// Of a fused or backward slot: gradients of matrices and biases wait for a kWeightGradient slot on the same device.
+  /// Of the head they never do. Such slots run one microbatch.
+  bool defers_weights = false;
 };
 
 /// Consecutive microbatches that a slot runs in one visit: whole reduction groups, or a part of one.
@@ -46,8 +50,10 @@ enum class Schedule : std::uint8_t {
   kLoopedBreadthFirst,  // likewise with several stages a device, dealt in loops
   kOneFOneB,            // one stage a device, forward and backward in turn after a warm-up; rounds are short
   kInterleaved,         // likewise with several stages a device, in groups of as many rounds as devices
+  kZeroBubbleH1,        // as kOneFOneB, gradients of weights fill the gaps; rounds of one microbatch
+  kZeroBubbleV,         // likewise with two stages a device, in the shape of a V
 };
-/// "roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved".
+/// "roundpipe", "gpipe", "looped_bfs", "1f1b", "interleaved", "zb_h1", "zb_v".
 const char* name_of(Schedule schedule);
 std::optional<Schedule> executable_schedule(std::string_view name);
 
@@ -115,7 +121,7 @@ std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device);
 struct PlanRequest {
   std::optional<Keep> keep;  // `recompute`
   Schedule schedule = Schedule::kRoundPipe;
-  std::uint32_t microbatches_per_round = 0;  // 0: decided
+  std::uint32_t microbatches_per_round = 0;  // 0: decided; zero-bubble schedules always have one
 };
 
 /// The best plan that fits. Errors: ResourceExhausted naming device or host, what it would need, what there is and what
@@ -124,14 +130,14 @@ absl::StatusOr<Plan> make_plan(const ModelShape& model, const Workload& work, co
                                const PlanRequest& request);
 
 /// The plan finishes (every slot waits only for slots before it), fits every budget, visits every layer once a round in
-/// each direction, and adds gradients in order, each reduction group's on one device. Errors: InvalidArgument naming
-/// the slot.
+/// each direction, comes back to what it defers, and adds gradients in order, each reduction group's on one device.
+/// Errors: InvalidArgument naming the slot.
 absl::Status validate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine);
 
-/// Seconds of one microbatch of `layers` in `phase` on a device (roofline: the larger of arithmetic and memory, op
-/// class by layer).
-double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, SlotPhase phase,
-                    LayerIndex first, LayerIndex last, Keep keep);
+/// Seconds of one microbatch of a slot on `device`, whichever its own (roofline: the larger of arithmetic and memory,
+/// op class by layer).
+double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, const Slot& slot,
+                    Keep keep);
 
 /// Device memory that its slots take, by purpose, exactly as the executor lays it out (layout.h), and what the backend
 /// holds. `resident`: layers whose weights stay there.

@@ -96,7 +96,6 @@ struct ComparedSchedule {
   std::uint32_t stages_per_device = 1;
   bool recompute = false;
   bool fits = false;
-  bool executable = false;  // by `train`
 };
 
 /// Every schedule on this machine, `plan` itself first. Published ones keep weights and gradients on their devices, the

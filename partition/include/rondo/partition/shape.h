@@ -48,11 +48,16 @@ struct LayerShape {
   Bytes state_disk_bytes = 0;            // of masters and moments, were they on disk
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
   bool has_backward = false;
-  PhaseCost forward;                        // head: loss without gradients
-  std::array<PhaseCost, kKeeps> backward;   // gradients, with the recomputation that this Keep leaves; head: forward,
-                                            // loss and gradients in one program, the same for every Keep
-  std::array<Bytes, kKeeps> saved_bytes{};  // per microbatch
-  Bytes scratch_bytes = 0;                  // arena of the largest of the layer's programs
+  PhaseCost forward;                       // head: loss without gradients
+  std::array<PhaseCost, kKeeps> backward;  // gradients, with the recomputation that this Keep leaves; head: forward,
+                                           // loss and gradients in one program, the same for every Keep
+  PhaseCost weight_gradients;              // of `backward`: what may be computed later by itself, if anything
+  std::array<PhaseCost, kKeeps> input_gradient;  // the rest of it
+  std::array<Bytes, kKeeps> saved_bytes{};       // per microbatch
+  Bytes held_bytes = 0;                          // per microbatch: what weight_gradients read, until they are computed
+  std::array<Bytes, kKeeps> saved_and_held_bytes{};
+  bool holds_gradient = false;  // they read the gradient from the layer above as well, which held_bytes leave out
+  Bytes scratch_bytes = 0;      // arena of the largest of the layer's programs
 };
 
 /// One optimizer step.

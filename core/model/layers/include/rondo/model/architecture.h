@@ -73,11 +73,13 @@ struct Layer {
 };
 
 enum class Phase : std::uint8_t {
-  kForward,   // activation in, activation out; head: not possible
-  kBackward,  // recompute as `keep` says, gradients
-  kFused,     // head: loss and gradients in one visit
-  kEvaluate,  // head: loss alone; other layers: as kForward
-  kDecode,    // with a key/value cache; head: logits of the last token
+  kForward,         // activation in, activation out; head: not possible
+  kBackward,        // recompute as `keep` says, gradients
+  kInputGradient,   // the same but for gradients of matrices and biases: the first half of kBackward, not of the head
+  kWeightGradient,  // these, from what the first half holds; no ops where a layer has none
+  kFused,           // head: loss and gradients in one visit
+  kEvaluate,        // head: loss alone; other layers: as kForward
+  kDecode,          // with a key/value cache; head: logits of the last token
 };
 const char* name_of(Phase phase);
 
@@ -102,6 +104,8 @@ class Architecture {
 
   /// What kForward with `keep` saves for a bucket of `tokens`.
   std::vector<devices::TensorDesc> saved(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
+  /// What lasts from kInputGradient to kWeightGradient; of this, what is saved already comes first.
+  std::vector<devices::TensorDesc> held(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
 
   /// Bytes of the activation between two layers for `tokens`.
   Bytes boundary_bytes(std::uint32_t tokens, Phase phase = Phase::kForward) const;
