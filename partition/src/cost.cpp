@@ -31,7 +31,7 @@ double PhaseCost::seconds(const DeviceShape& device, devices::DType dtype) const
 }
 
 const char* name_of(SlotPhase phase) {
-  constexpr const char* kNames[] = {"forward", "fused", "backward", "weight_gradient"};
+  constexpr const char* kNames[kSlotPhases] = {"forward", "fused", "backward", "weight_gradient"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 

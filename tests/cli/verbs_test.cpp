@@ -179,6 +179,13 @@ TEST(PlanAndDevices, Json_IsOneDocument) {
   EXPECT_THAT(table.out, HasSubstr("rtx4090"));
 }
 
+/// Sum over the phases of a profiled device, of a step.
+double computing_seconds(const Json& device) {
+  double sum = 0;
+  for (const auto& [phase, seconds] : device["phases"].items()) sum += seconds.get<double>();
+  return sum;
+}
+
 TEST(Profile, OfATimedPool_SetsMeasuredBesidePredictedAndWritesTheTimeline) {
   const Workspace workspace;
   const Words words = {"profile",
@@ -201,9 +208,7 @@ TEST(Profile, OfATimedPool_SetsMeasuredBesidePredictedAndWritesTheTimeline) {
     EXPECT_GT(device.value("busy", 0.0), 0.0);
     EXPECT_LE(device.value("busy", 2.0), 1.0);
     EXPECT_GT(device.value("peak_bytes", 0.0), 0.0);
-    double computing = 0;
-    for (const auto& [phase, seconds] : device["phases"].items()) computing += seconds.get<double>();
-    EXPECT_NEAR(computing, device.value("busy", 0.0) * measured["step_seconds"].get<double>(), 1e-6);
+    EXPECT_NEAR(computing_seconds(device), device.value("busy", 0.0) * measured["step_seconds"].get<double>(), 1e-6);
   }
   const Json timeline = Json::parse(std::ifstream(workspace.path() / "timeline.json"), nullptr, false);
   std::uint64_t last_step = 0;
@@ -214,6 +219,23 @@ TEST(Profile, OfATimedPool_SetsMeasuredBesidePredictedAndWritesTheTimeline) {
   const Outcome table = workspace.run(words);
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("measured"));
+}
+
+TEST(Profile, OfBackwardsInHalves_KeepsBothHalvesApart) {
+  const Workspace workspace;
+  const Json json = json_of(workspace.run(
+      {"profile", "--model=Qwen/Qwen3-1.7B", "--finetuning_type=full", "--devices=timed:a100-80g*2", "--cutoff_len=512",
+       "--gradient_accumulation_steps=4", "--schedule=zb_h1", "--steps=2", "--json"}));
+  const Json& measured = json["measured"];
+  ASSERT_EQ(measured["devices"].size(), 2U);
+  double busy = 0;
+  for (const Json& device : measured["devices"]) {
+    EXPECT_GT(device["phases"].value("backward", 0.0) + device["phases"].value("fused", 0.0), 0.0);
+    EXPECT_GT(device["phases"].value("weight_gradient", 0.0), 0.0);
+    EXPECT_NEAR(computing_seconds(device), device.value("busy", 0.0) * measured["step_seconds"].get<double>(), 1e-6);
+    busy += device.value("busy", 0.0) / 2;
+  }
+  EXPECT_NEAR(measured.value("bubble", -1.0), 1 - busy, 1e-6);
 }
 
 TEST(Profile, OfTheCpu_TrainsInMemoryAndLeavesNothing) {

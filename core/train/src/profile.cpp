@@ -21,7 +21,6 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using schedule::TraceSpan;
 
-constexpr std::size_t kPhases = 3;
 constexpr std::size_t kQueues = 3;
 constexpr Bytes kChunk = 4_MiB;                // of a transfer: a span each
 constexpr std::size_t kMostSpans = 1U << 22U;  // of a device in a step
@@ -30,8 +29,8 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 
 /// What a device did in steps 2 to N.
 struct DeviceTimes {
-  std::array<double, kQueues> queues{};  // seconds in which they worked
-  std::array<double, kPhases> phases{};  // seconds of computing
+  std::array<double, kQueues> queues{};                 // seconds in which they worked
+  std::array<double, partition::kSlotPhases> phases{};  // seconds of computing
 };
 
 /// Room for the spans of one step on the busiest device, on the safe side: clears and chunks are counted for all.
@@ -195,8 +194,8 @@ class Profiler {
             {"devices", std::move(devices)}};
   }
 
-  std::array<double, kPhases> predicted_phases(partition::DeviceIndex device) const {
-    std::array<double, kPhases> phases{};
+  std::array<double, partition::kSlotPhases> predicted_phases(partition::DeviceIndex device) const {
+    std::array<double, partition::kSlotPhases> phases{};
     for (const partition::Slot& slot : run_.plan.slots) {
       if (slot.device != device) continue;
       phases[static_cast<std::size_t>(slot.phase)] += slot.seconds * run_.plan.rounds[slot.round].microbatches;
@@ -205,9 +204,9 @@ class Profiler {
   }
 
   /// Seconds a step.
-  static Json phases_json(const std::array<double, kPhases>& phases, double steps) {
+  static Json phases_json(const std::array<double, partition::kSlotPhases>& phases, double steps) {
     Json json = Json::object();
-    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    for (std::size_t phase = 0; phase < partition::kSlotPhases; ++phase) {
       json[partition::name_of(static_cast<partition::SlotPhase>(phase))] = phases[phase] / steps;
     }
     return json;

@@ -19,6 +19,7 @@ namespace rondo::partition {
 
 /// kWeightGradient: what a fused or backward slot of the same layers and round has left for later.
 enum class SlotPhase : std::uint8_t { kForward, kFused, kBackward, kWeightGradient };
+constexpr std::size_t kSlotPhases = 4;
 const char* name_of(SlotPhase phase);
 
 /// One visit: contiguous layers, run for every microbatch of a round.
