@@ -41,8 +41,7 @@ std::vector<Slot> BoundStages::breadth_first(std::size_t rounds) const {
   return slots;
 }
 
-std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const std::vector<Round>& rounds,
-                                         const Workload& work) const {
+std::vector<StageSeconds> BoundStages::seconds() const {
   std::vector<StageSeconds> seconds;
   for (const Stage& stage : stages_) {
     StageSeconds& of_stage = seconds.emplace_back();
@@ -51,6 +50,11 @@ std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const
     if (stage.weights) of_stage.weight_gradient = stage.weights->seconds;
     of_stage.input_gradient = of_stage.backward - of_stage.weight_gradient;
   }
+  return seconds;
+}
+
+std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const std::vector<Round>& rounds,
+                                         const Workload& work) const {
   std::vector<Slot> slots;
   const auto add = [&](const Slot& visit, std::uint32_t round) -> Slot& {
     Slot& slot = slots.emplace_back(visit);
@@ -66,7 +70,7 @@ std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const
     add(*stages_[stage].weights, deferred[stage].front());
     deferred[stage].pop_front();
   };
-  for (const PipelineOp& piece : in_order(schedule, seconds)) {
+  for (const PipelineOp& piece : in_order(schedule, seconds())) {
     const Stage& stage = stages_[piece.stage];
     std::deque<std::uint32_t>& waiting = deferred[piece.stage];
     switch (piece.work) {

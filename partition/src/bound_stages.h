@@ -16,6 +16,8 @@ class BoundStages {
   static std::optional<BoundStages> make(const ModelShape& model, const TimeTable& times,
                                          const std::vector<DeviceIndex>& devices);
 
+  /// Of one microbatch, by stage.
+  std::vector<StageSeconds> seconds() const;
   /// Round by round all forwards, the last of which is fused, then all backwards.
   std::vector<Slot> breadth_first(std::size_t rounds) const;
   /// A visit of one round for every piece of the schedule, in the order in which they would begin. Its microbatches are

@@ -290,16 +290,22 @@ class Planner {
     }
   }
 
-  /// Backwards in halves, a microbatch a round.
+  /// Backwards in halves, a microbatch a round: in the published order, where all pieces take the same, and in the one
+  /// that these stages' own times make.
   void search_halves(const std::vector<DeviceIndex>& order, Keep keep) {
     const auto count = static_cast<std::uint32_t>(order.size());
-    const PipelineSchedule pieces = request_.schedule == Schedule::kZeroBubbleH1 ? zb_h1(count, work_.microbatches)
-                                                                                 : zb_v(count, work_.microbatches);
+    const auto pieces = [&](const std::vector<StageSeconds>& seconds) {
+      return request_.schedule == Schedule::kZeroBubbleH1 ? zb_h1(count, work_.microbatches, seconds)
+                                                          : zb_v(count, work_.microbatches, seconds);
+    };
+    const PipelineSchedule published = pieces({});
     std::vector<DeviceIndex> devices;
-    for (const DeviceIndex place : pieces.device_of_stage) devices.push_back(order[place]);
+    for (const DeviceIndex place : published.device_of_stage) devices.push_back(order[place]);
     const std::vector<Round> rounds = rounds_of(work_, 1);
     const auto stages = BoundStages::make(model_, table(keep, 0), devices);
-    if (stages) consider(stages->following(pieces, rounds, work_), rounds, keep);
+    if (!stages) return;
+    consider(stages->following(published, rounds, work_), rounds, keep);
+    consider(stages->following(pieces(stages->seconds()), rounds, work_), rounds, keep);
   }
 
   bool has_halves() const {

@@ -1,10 +1,12 @@
 // Orders of the published schedules. Those with rules of precedence (zero bubble) are written down by letting time pass
-// in units of one piece of work and each device take the best piece that is ready.
+// and each device take the best piece that is ready.
 #include "rondo/partition/schedules.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
+#include <utility>
 
 namespace rondo::partition {
 namespace {
@@ -18,82 +20,100 @@ PipelineSchedule looped(const char* name, std::uint32_t devices, std::uint32_t m
   return schedule;
 }
 
-/// A device's stages and what it may take up next.
-class UnitTime {
+std::size_t index(Work work) { return work == Work::kForward ? 0 : work == Work::kInputGradient ? 1 : 2; }
+
+constexpr double kNotYet = std::numeric_limits<double>::infinity();
+
+/// Lets time pass: a device that is free takes up the best of what is ready.
+class PassingTime {
  public:
   struct Rules {
-    /// `under_way`: microbatches of the stage whose backward has not begun; `held`: microbatches and stages of the
-    /// device whose activations are held.
-    std::function<bool(DeviceIndex, std::uint32_t under_way, std::uint32_t held)> may_forward;
+    /// `under_way`: microbatches of the stage whose backward has not begun; `held`: by stage, microbatches whose
+    /// activations are held.
+    std::function<bool(std::uint32_t stage, std::uint32_t under_way, const std::vector<std::uint32_t>& held)>
+        may_forward;
     std::function<int(Work, std::uint32_t stage)> rank;  // the smallest is taken
   };
-  UnitTime(PipelineSchedule& schedule, const Rules& rules)
+  /// `seconds`: by stage; empty: every piece takes the same.
+  PassingTime(PipelineSchedule& schedule, const std::vector<StageSeconds>& seconds, const Rules& rules)
       : schedule_(schedule),
+        seconds_(seconds),
         rules_(rules),
-        stages_(schedule.device_of_stage.size()),
-        done_(schedule.device_of_stage.size()),
-        ends_(schedule.device_of_stage.size()) {
+        stages_(static_cast<std::uint32_t>(schedule.device_of_stage.size())),
+        free_(schedule.orders.size()),
+        held_(stages_),
+        done_(stages_),
+        ends_(stages_) {
     for (auto& ends : ends_) {
-      for (auto& of_work : ends) of_work.assign(schedule.microbatches, -1);
+      for (auto& of_work : ends) of_work.assign(schedule.microbatches, kNotYet);
     }
   }
 
   void run() {
-    const std::size_t total = 3 * stages_ * schedule_.microbatches;
-    std::size_t count = 0;
-    for (int time = 0; count < total; ++time) {
-      std::vector<PipelineOp> taken;
-      for (DeviceIndex device = 0; device < schedule_.orders.size(); ++device) {
-        if (const auto op = choose(device, time)) {
-          schedule_.orders[device].push_back(*op);
-          taken.push_back(*op);
-        }
+    for (double time = 0; time != kNotYet; time = next_end(time)) {
+      // What takes no time lets others begin at once.
+      while (take_what_is_ready(time)) {
       }
-      for (const PipelineOp& op : taken) {
-        ends_[op.stage][index(op.work)][op.microbatch] = time + 1;
-        ++done_[op.stage][index(op.work)];
-      }
-      count += taken.size();
     }
   }
 
  private:
-  static std::size_t index(Work work) { return work == Work::kForward ? 0 : work == Work::kInputGradient ? 1 : 2; }
-  bool over(std::size_t stage, Work work, std::uint32_t microbatch, int time) const {
-    const int end = ends_[stage][index(work)][microbatch];
-    return end >= 0 && end <= time;
+  bool take_what_is_ready(double time) {
+    bool taken = false;
+    for (DeviceIndex device = 0; device < schedule_.orders.size(); ++device) {
+      if (free_[device] > time) continue;
+      const auto op = choose(device, time);
+      if (!op) continue;
+      schedule_.orders[device].push_back(*op);
+      free_[device] = ends_[op->stage][index(op->work)][op->microbatch] = time + takes(*op);
+      ++done_[op->stage][index(op->work)];
+      if (op->work == Work::kForward) ++held_[op->stage];
+      if (op->work == Work::kWeightGradient) --held_[op->stage];
+      taken = true;
+    }
+    return taken;
+  }
+  double next_end(double time) const {
+    double next = kNotYet;
+    for (const double end : free_) {
+      if (end > time) next = std::min(next, end);
+    }
+    return next;
+  }
+  double takes(const PipelineOp& op) const {
+    if (seconds_.empty()) return 1;
+    const StageSeconds& stage = seconds_[op.stage];
+    return op.work == Work::kForward         ? stage.forward
+           : op.work == Work::kInputGradient ? stage.input_gradient
+                                             : stage.weight_gradient;
+  }
+
+  bool over(std::uint32_t stage, Work work, std::uint32_t microbatch, double time) const {
+    return ends_[stage][index(work)][microbatch] <= time;
   }
   std::uint32_t next(std::uint32_t stage, Work work) const { return done_[stage][index(work)]; }
 
-  bool ready(DeviceIndex device, std::uint32_t stage, Work work, int time) const {
+  bool ready(std::uint32_t stage, Work work, double time) const {
     const std::uint32_t m = next(stage, work);
     if (m == schedule_.microbatches) return false;
     switch (work) {
       case Work::kForward:
         return (stage == 0 || over(stage - 1, work, m, time)) &&
-               rules_.may_forward(device, next(stage, work) - next(stage, Work::kInputGradient), held_by(device));
+               rules_.may_forward(stage, m - next(stage, Work::kInputGradient), held_);
       case Work::kInputGradient:
         return over(stage, Work::kForward, m, time) && (stage + 1 == stages_ || over(stage + 1, work, m, time));
       default:
         return over(stage, Work::kInputGradient, m, time);
     }
   }
-  std::uint32_t held_by(DeviceIndex device) const {
-    std::uint32_t held = 0;
-    for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-      if (schedule_.device_of_stage[stage] != device) continue;
-      held += next(stage, Work::kForward) - next(stage, Work::kWeightGradient);
-    }
-    return held;
-  }
 
-  std::optional<PipelineOp> choose(DeviceIndex device, int time) const {
+  std::optional<PipelineOp> choose(DeviceIndex device, double time) const {
     std::optional<PipelineOp> best;
     int least = 0;
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
       if (schedule_.device_of_stage[stage] != device) continue;
       for (const Work work : {Work::kForward, Work::kInputGradient, Work::kWeightGradient}) {
-        if (!ready(device, stage, work, time)) continue;
+        if (!ready(stage, work, time)) continue;
         const int rank = rules_.rank(work, stage);
         if (best && rank >= least) continue;
         best = PipelineOp{work, stage, next(stage, work)};
@@ -104,10 +124,13 @@ class UnitTime {
   }
 
   PipelineSchedule& schedule_;
+  const std::vector<StageSeconds>& seconds_;
   const Rules& rules_;
-  const std::size_t stages_;
+  const std::uint32_t stages_;
+  std::vector<double> free_;         // by device: the end of what it has taken up
+  std::vector<std::uint32_t> held_;  // by stage: microbatches
   std::vector<std::array<std::uint32_t, 3>> done_;
-  std::vector<std::array<std::vector<int>, 3>> ends_;  // by stage, work, microbatch; -1: not yet
+  std::vector<std::array<std::vector<double>, 3>> ends_;  // by stage, work, microbatch
 };
 
 }  // namespace
@@ -170,19 +193,18 @@ PipelineSchedule interleaved(std::uint32_t devices, std::uint32_t microbatches, 
   return schedule;
 }
 
-PipelineSchedule zb_h1(std::uint32_t devices, std::uint32_t microbatches) {
+PipelineSchedule zb_h1(std::uint32_t devices, std::uint32_t microbatches, const std::vector<StageSeconds>& seconds) {
   PipelineSchedule schedule = looped("zb_h1", devices, microbatches, 1);
-  const UnitTime::Rules rules = {[&](DeviceIndex device, std::uint32_t under_way, std::uint32_t held) {
-                                   return under_way < devices - device && held < devices;
-                                 },
-                                 [](Work work, std::uint32_t) {
-                                   return work == Work::kForward ? 0 : work == Work::kInputGradient ? 1 : 2;
-                                 }};
-  UnitTime(schedule, rules).run();
+  const PassingTime::Rules rules = {
+      [&](std::uint32_t stage, std::uint32_t under_way, const std::vector<std::uint32_t>& held) {
+        return under_way < devices - stage && held[stage] < devices;
+      },
+      [](Work work, std::uint32_t) { return static_cast<int>(index(work)); }};
+  PassingTime(schedule, seconds, rules).run();
   return schedule;
 }
 
-PipelineSchedule zb_v(std::uint32_t devices, std::uint32_t microbatches) {
+PipelineSchedule zb_v(std::uint32_t devices, std::uint32_t microbatches, const std::vector<StageSeconds>& seconds) {
   PipelineSchedule schedule;
   schedule.name = "zb_v";
   schedule.microbatches = microbatches;
@@ -190,13 +212,20 @@ PipelineSchedule zb_v(std::uint32_t devices, std::uint32_t microbatches) {
   for (std::uint32_t stage = 0; stage < 2 * devices; ++stage) {
     schedule.device_of_stage.push_back(stage < devices ? stage : 2 * devices - 1 - stage);
   }
-  const UnitTime::Rules rules = {[&](DeviceIndex, std::uint32_t, std::uint32_t held) { return held < 2 * devices; },
-                                 [&](Work work, std::uint32_t stage) {
-                                   if (work == Work::kInputGradient) return 0;
-                                   if (work == Work::kWeightGradient) return 3;
-                                   return stage >= devices ? 1 : 2;  // what is nearer to its loss first
-                                 }};
-  UnitTime(schedule, rules).run();
+  const PassingTime::Rules rules = {[&](std::uint32_t stage, std::uint32_t, const std::vector<std::uint32_t>& held) {
+                                      const std::uint32_t down = std::min(stage, 2 * devices - 1 - stage);
+                                      const std::uint32_t back = 2 * devices - 1 - down;
+                                      // The last place is for one on its way back, so that there is always one that can
+                                      // go on.
+                                      const bool keeps_one = stage == down && held[back] == 0;
+                                      return held[down] + held[back] + (keeps_one ? 1 : 0) < 2 * devices;
+                                    },
+                                    [&](Work work, std::uint32_t stage) {
+                                      if (work == Work::kInputGradient) return 0;
+                                      if (work == Work::kWeightGradient) return 3;
+                                      return stage >= devices ? 1 : 2;  // what is nearer to its loss first
+                                    }};
+  PassingTime(schedule, seconds, rules).run();
   return schedule;
 }
 

@@ -31,6 +31,14 @@ struct PipelineSchedule {
   bool recompute = false;                       // stages keep their inputs alone
 };
 
+/// Seconds of a stage for one microbatch. kVisit takes `forward`.
+struct StageSeconds {
+  double forward = 0;
+  double backward = 0;  // both halves
+  double input_gradient = 0;
+  double weight_gradient = 0;
+};
+
 /// All forwards, then all backwards. One stage a device.
 PipelineSchedule gpipe(std::uint32_t devices, std::uint32_t microbatches);
 /// One forward, one backward in turn after a warm-up of devices - d forwards.
@@ -40,10 +48,13 @@ PipelineSchedule one_f_one_b(std::uint32_t devices, std::uint32_t microbatches);
 PipelineSchedule interleaved(std::uint32_t devices, std::uint32_t microbatches, std::uint32_t chunks);
 /// `chunks` stages a device, each over all microbatches before the next.
 PipelineSchedule looped_breadth_first(std::uint32_t devices, std::uint32_t microbatches, std::uint32_t chunks);
-/// 1F1B's memory; weight gradients fill the gaps.
-PipelineSchedule zb_h1(std::uint32_t devices, std::uint32_t microbatches);
-/// Two stages a device in the shape of a V, 1F1B's memory.
-PipelineSchedule zb_v(std::uint32_t devices, std::uint32_t microbatches);
+/// 1F1B's memory; weight gradients fill the gaps. `seconds`: by stage, what the order is made for; empty: every piece
+/// takes the same (Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241).
+PipelineSchedule zb_h1(std::uint32_t devices, std::uint32_t microbatches,
+                       const std::vector<StageSeconds>& seconds = {});
+/// Two stages a device in the shape of a V, 1F1B's memory. `seconds` as above (Qi et al., Pipeline Parallelism with
+/// Controllable Memory, arXiv 2405.15362).
+PipelineSchedule zb_v(std::uint32_t devices, std::uint32_t microbatches, const std::vector<StageSeconds>& seconds = {});
 /// Visits in rotation: `forward` and `backward` stages, between them a fused one or, without, a forward and a backward
 /// of the deepest.
 PipelineSchedule roundpipe(std::uint32_t devices, std::uint32_t microbatches, std::uint32_t forward,
@@ -52,14 +63,6 @@ PipelineSchedule roundpipe(std::uint32_t devices, std::uint32_t microbatches, st
 /// Every piece of work is done once, on its stage's device, and no device waits for ever. Errors: InvalidArgument
 /// naming the schedule, device and piece.
 absl::Status validate(const PipelineSchedule& schedule);
-
-/// Seconds of a stage for one microbatch. kVisit takes `forward`.
-struct StageSeconds {
-  double forward = 0;
-  double backward = 0;  // both halves
-  double input_gradient = 0;
-  double weight_gradient = 0;
-};
 
 struct PipelineRun {
   double seconds = 0;                    // from the first begin to the last end
