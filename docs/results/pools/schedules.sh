@@ -4,7 +4,7 @@ set -euo pipefail
 rondo=$(realpath "$1")
 cd "$(dirname "$0")"
 for cards in 2 4; do
-  for schedule in roundpipe gpipe looped_bfs 1f1b interleaved; do
+  for schedule in roundpipe gpipe looped_bfs 1f1b interleaved zb_h1 zb_v; do
     "$rondo" profile --model_name_or_path Qwen/Qwen3-8B --finetuning_type full --cutoff_len 2048 \
       --gradient_accumulation_steps 16 --host hosts.yaml#instant --devices "timed:a100-80g*$cards" --schedule $schedule \
       --steps 5 --json 2>/dev/null |
