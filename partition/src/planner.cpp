@@ -133,11 +133,8 @@ class Planner {
           continue;
         }
       }
-      if (request_.schedule == Schedule::kRoundPipe) {
-        search_set(order, keep);
-      } else {
-        search_bound(order, keep);
-      }
+      if (request_.schedule == Schedule::kRoundPipe) search_set(order, keep);
+      search_bound(order, keep);
     }
   }
 
@@ -247,7 +244,8 @@ class Planner {
     }
   }
 
-  /// Schedules whose stages stay on one device: k contiguous, even ones each.
+  /// Stages that stay on one device: k contiguous, even ones each. Slots that may be dealt to whoever is best may be
+  /// dealt so too, which spares weights a second way to a device.
   void search_bound(const std::vector<DeviceIndex>& order, Keep keep) {
     if (has_halves()) return search_halves(order, keep);
     const bool single = request_.schedule == Schedule::kGPipe || request_.schedule == Schedule::kOneFOneB;

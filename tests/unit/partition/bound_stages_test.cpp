@@ -389,5 +389,34 @@ TEST_F(BoundStagesPlan, NextGroupBeforeTheWeights_IsRefused) {
   EXPECT_THAT(refusal(), HasSubstr("adds gradients before the weight gradients of round 3 are added"));
 }
 
+/// Link bytes a second.
+class SlotsDealtFreely : public testing::TestWithParam<double> {};
+
+/// They include the stages that stay on their devices, whose weights come once a step.
+TEST_P(SlotsDealtFreely, TakeNoLongerThanStagesBoundToDevices) {
+  for (const std::uint32_t devices : {2U, 3U, 4U}) {
+    Scene scene = make_scene(kBlocks, 16, 4 * kLayerFlops);
+    scene.work.reduction_group = 16;
+    for (std::uint32_t i = 0; i < devices; ++i) {
+      add_device(scene, 1e12);
+      scene.machine.devices[i].profile.link_up = scene.machine.devices[i].profile.link_down = GetParam();
+    }
+    const auto step_seconds = [&](Schedule schedule) {
+      PlanRequest request;
+      request.schedule = schedule;
+      const auto plan = make_plan(scene.model, scene.work, scene.machine, request);
+      EXPECT_TRUE(plan.ok()) << plan.status();
+      return plan.ok() ? plan->predicted.step_seconds : 0;
+    };
+    const double freely = step_seconds(Schedule::kRoundPipe);
+    EXPECT_GT(freely, 0);
+    for (const Schedule bound : {Schedule::kGPipe, Schedule::kLoopedBreadthFirst}) {
+      EXPECT_LE(freely, step_seconds(bound)) << name_of(bound) << " of " << devices;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, SlotsDealtFreely, testing::Values(1e8, 3e8, 1e9, 3e9, 1e10));
+
 }  // namespace
 }  // namespace rondo::partition
