@@ -112,10 +112,11 @@ void ActivationStore::publish(const BoundaryPlace& place) {
   changed_[row_of(place)].notify_all();
 }
 
-bool ActivationStore::available(const BoundaryPlace& place) const {
+bool ActivationStore::was_published(const BoundaryPlace& place) const {
   const MutexLock lock(mutex_);
   const State& state = states_[index_of(place)];
-  return state.taken && state.round == place.round && state.filled;
+  if (!state.round || *state.round < place.round) return false;
+  return *state.round > place.round || state.filled || !state.taken;
 }
 
 absl::Status ActivationStore::hold(const BoundaryPlace& place, Deadline deadline) {

@@ -277,8 +277,8 @@ absl::Status Worker::follow_inputs(const SlotState& slot, const ChainLink& first
   return absl::OkStatus();
 }
 
-/// Whose memory the slot's outputs go to. What the lost device has published of a microbatch others may be reading:
-/// it is computed once more, into memory of this worker, and stays there.
+/// Whose memory the slot's outputs go to. What the lost device has published of a microbatch others may be reading, or
+/// have done with: it is computed once more, into memory of this worker, and stays there.
 absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory) {
   const StepJob& job = *errand.job;
   const Bytes boundary = parts_.model->boundary_bytes(job.buckets[errand.microbatch]);
@@ -289,7 +289,7 @@ absl::Status Worker::reserve_outputs(SlotState& slot, const Errand& errand, std:
   for (std::size_t i = 0; sends && i < slot.published.size(); ++i) {
     const partition::PublishedBoundary& published = slot.published[i];
     const auto target = place(job, kind, slot, published.cut, errand.microbatch);
-    const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->available(target));
+    const bool there = errand.repeated || (assignment_.taken_over && shared_.boundaries->was_published(target));
     if (!there) {
       const offload::ReadOrder order = read_order(job, published.readers, target.microbatch);
       RONDO_RETURN_IF_ERROR(in_slices(

@@ -182,7 +182,7 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
   for (std::size_t i = 0; i < slot.published.size(); ++i) {
     const offload::BoundaryPlace target{kind, item.round, slot.published[i].cut, item.round_microbatch};
     leaving_[i] = {};
-    if (assignment_.taken_over && shared_.boundaries->available(target)) continue;
+    if (assignment_.taken_over && shared_.boundaries->was_published(target)) continue;
     if (unified_) {
       shared_.boundaries->publish(target);
       continue;

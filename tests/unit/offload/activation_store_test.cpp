@@ -50,17 +50,30 @@ TEST_F(Store, PlacesOfTwoRounds_AreMemoryOfTheirOwn) {
   EXPECT_EQ(store_->view(activation(8, 2, 0), 64).host(), store_->view(activation(6, 2, 0), 64).host());
 }
 
-TEST_F(Store, Published_IsAvailableToItsRoundAlone) {
+TEST_F(Store, Published_HoldsForItsRoundAlone) {
   const BoundaryPlace place = activation(0, 2, 1);
-  EXPECT_FALSE(store_->available(place));
+  EXPECT_FALSE(store_->was_published(place));
   ASSERT_TRUE(store_->reserve(place, patience()).ok());
-  EXPECT_FALSE(store_->available(place)) << "reserved, not filled";
+  EXPECT_FALSE(store_->was_published(place)) << "reserved, not filled";
   EXPECT_EQ(store_->hold(place, soon()).code(), absl::StatusCode::kDeadlineExceeded);
   store_->publish(place);
-  EXPECT_TRUE(store_->available(place));
+  EXPECT_TRUE(store_->was_published(place));
   EXPECT_TRUE(store_->hold(place, patience()).ok());
-  EXPECT_FALSE(store_->available(activation(2, 2, 1))) << "the same memory, another round";
-  EXPECT_FALSE(store_->available(activation(0, 2, 0)));
+  EXPECT_FALSE(store_->was_published(activation(2, 2, 1))) << "the same memory, another round";
+  EXPECT_FALSE(store_->was_published(activation(0, 2, 0)));
+}
+
+/// Who takes over from a lost device must not fill once more what its readers have done with.
+TEST_F(Store, Published_HoldsPastTheReleaseAndTheNextRound) {
+  const BoundaryPlace place = activation(0, 2, 1);
+  ASSERT_TRUE(store_->reserve(place, patience()).ok());
+  store_->publish(place);
+  store_->release(place);
+  EXPECT_TRUE(store_->was_published(place));
+  const BoundaryPlace next = activation(2, 2, 1);
+  ASSERT_TRUE(store_->reserve(next, patience()).ok());
+  EXPECT_TRUE(store_->was_published(place));
+  EXPECT_FALSE(store_->was_published(next)) << "reserved, not filled";
 }
 
 TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
@@ -71,10 +84,10 @@ TEST_F(Store, RoundAfterNext_WaitsForTheRelease) {
   EXPECT_EQ(store_->reserve(activation(2, 2, 0), soon()).code(), absl::StatusCode::kDeadlineExceeded);
   auto reserved = std::async(std::launch::async, [this] { return store_->reserve(activation(2, 2, 0), patience()); });
   EXPECT_EQ(reserved.wait_for(milliseconds(30)), std::future_status::timeout);
-  EXPECT_TRUE(store_->available(old));
+  EXPECT_TRUE(store_->was_published(old));
   store_->release(old);
   EXPECT_TRUE(reserved.get().ok());
-  EXPECT_FALSE(store_->available(activation(2, 2, 0))) << "reserving must not bring back what was published before";
+  EXPECT_FALSE(store_->was_published(activation(2, 2, 0))) << "reserving must not bring back what was published before";
 }
 
 TEST_F(Store, DeviceFarAhead_WaitsForTheRoundThatHasNotBegun) {
@@ -114,7 +127,7 @@ TEST_F(Store, ReleaseOfAnOldRound_LeavesTheNewOne) {
   ASSERT_TRUE(store_->reserve(activation(2, 5, 0), patience()).ok());
   store_->publish(activation(2, 5, 0));
   store_->release(activation(0, 5, 0));
-  EXPECT_TRUE(store_->available(activation(2, 5, 0)));
+  EXPECT_TRUE(store_->was_published(activation(2, 5, 0)));
 }
 
 TEST_F(Store, Waiters_AreWokenByPublishAndByFailure) {

@@ -66,7 +66,8 @@ class ActivationStore {
                        const ReadOrder& order = {});
   /// The place is filled.
   void publish(const BoundaryPlace& place);
-  bool available(const BoundaryPlace& place) const;
+  /// The place has been filled in its round, whether or not it was released since. Once true it remains so.
+  bool was_published(const BoundaryPlace& place) const;
   /// Waits until the place is filled and its bytes are in memory, where they stay until let_go().
   absl::Status hold(const BoundaryPlace& place, Deadline deadline);
   void let_go(const BoundaryPlace& place);
