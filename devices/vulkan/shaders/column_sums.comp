@@ -1,8 +1,8 @@
 // Sums of a block of rows, column by column: of dy (the gradient of a bias), of x r dy with an r a row (that of a
 // norm's weight), or of x dy times an r a column (that of a scale of columns).
 //
-// slots: dy, x, r [rows] or [width], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation a column
-// and block.
+// slots: dy, x, r [rows] or [width], sums [blocks, width]. sizes: width, rows, rows of a block. An invocation
+// kStep columns and a block.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,25 +10,26 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTerm = 0;
+layout(constant_id = 2) const uint kStep = 1;  // 2: the width is even
 
-const uint kNorm = 1, kScaled = 2;
+const uint kPlain = 0, kNorm = 1, kScaled = 2;
 
 void main() {
   const uint width = push.sizes[0];
-  const uint column = gl_WorkGroupID.x * 64 + gl_LocalInvocationID.x;
+  const uint column = (gl_WorkGroupID.x * 64 + gl_LocalInvocationID.x) * kStep;
   if (column >= width) return;
   const uint block = gl_WorkGroupID.y;
   const uint64_t dy = address(0);
   const uint64_t x = address(1);
-  Floats r = Floats(address(2));
+  const uint64_t r = address(2);
   const uint end = min((block + 1) * push.sizes[2], push.sizes[1]);
-  float sum = 0.0;
+  vec2 sum = vec2(0.0);
   for (uint row = block * push.sizes[2]; row < end; ++row) {
-    float term = load(dy, kType, row * width + column);
-    if (kTerm == kNorm) term *= load(x, kType, row * width + column) * r.v[row];
-    if (kTerm == kScaled) term *= load(x, kType, row * width + column);
+    vec2 term = load_some(dy, kType, kStep, row * width + column);
+    if (kTerm != kPlain) term *= load_some(x, kType, kStep, row * width + column);
+    if (kTerm == kNorm) term *= Floats(r).v[row];
     sum += term;
   }
-  if (kTerm == kScaled) sum *= r.v[column];
-  Floats(address(3)).v[block * width + column] = sum;
+  if (kTerm == kScaled) sum *= load_some(r, kFloat32, kStep, column);
+  store_some(address(3), kFloat32, kStep, block * width + column, sum);
 }

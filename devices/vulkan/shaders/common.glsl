@@ -61,6 +61,27 @@ vec4 load_four(uint64_t tensor, uint dtype, uint i) {
               uintBitsToFloat(pairs.y & 0xFFFF0000u));
 }
 
+/// Elements i and, where `step` is 2, i + 1, of which i is even: in one read of a word, which is what a read costs on
+/// processors that pose as cards. `step` is a specialisation constant; the second element is 0 without it.
+vec2 load_some(uint64_t tensor, uint dtype, uint step, uint i) {
+  if (step == 1) return vec2(load(tensor, dtype, i), 0.0);
+  if (dtype == kFloat32) {
+    const uint64_t word = Words(tensor).v[i / 2];
+    return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32)));
+  }
+  const uint pair = Uints(tensor).v[i / 2];
+  return vec2(widened(pair & 0xFFFFu), uintBitsToFloat(pair & 0xFFFF0000u));
+}
+void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
+  if (step == 1) {
+    store(tensor, dtype, i, value.x);
+  } else if (dtype == kFloat32) {
+    Words(tensor).v[i / 2] = uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32);
+  } else {
+    Uints(tensor).v[i / 2] = narrowed(value.x) | (narrowed(value.y) << 16);
+  }
+}
+
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
 uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 

@@ -10,7 +10,8 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const uint kType = 0;
 layout(constant_id = 2) const uint kActivation = 0;
-layout(constant_id = 3) const uint kEach = 1;  // elements of an invocation, for which tensors are looked up once
+layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
+layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2;
@@ -48,22 +49,39 @@ bool keeps(uint i) {
   return float(uint(drawn >> 40)) * 5.9604644775390625e-8 >= push.factors[0];
 }
 
+/// Elements i and i + 1, or i alone.
 void compute(uint64_t tensors[5], uint i) {
   if (kMode == kZero) {
-    store(tensors[0], kType, i, 0.0);
-  } else if (kMode == kAdd) {
-    store(tensors[2], kType, i, load(tensors[0], kType, i) + load(tensors[1], kType, i));
-  } else if (kMode == kGated) {
-    store(tensors[2], kType, i, activate(load(tensors[0], kType, i)).x * load(tensors[1], kType, i));
-  } else if (kMode == kGatedBackward) {
-    const vec2 activated = activate(load(tensors[0], kType, i));
-    const float up = load(tensors[1], kType, i);
-    const float dy = load(tensors[2], kType, i);
-    store(tensors[3], kType, i, dy * up * activated.y);
-    store(tensors[4], kType, i, dy * activated.x);
+    store_some(tensors[0], kType, kStep, i, vec2(0.0));
+    return;
+  }
+  const vec2 a = load_some(tensors[0], kType, kStep, i);
+  if (kMode == kDropout) {
+    vec2 kept = a;
+    [[unroll]] for (uint e = 0; e < 2; ++e) {
+      if (e < kStep) kept[e] = keeps(i + e) ? a[e] * push.factors[1] : push.sizes[3] != 0 ? a[e] : 0.0;
+    }
+    store_some(tensors[2], kType, kStep, i, kept);
+    return;
+  }
+  const vec2 b = load_some(tensors[1], kType, kStep, i);
+  if (kMode == kAdd) {
+    store_some(tensors[2], kType, kStep, i, a + b);
+    return;
+  }
+  vec2 values;
+  vec2 slopes;
+  [[unroll]] for (uint e = 0; e < 2; ++e) {
+    const vec2 activated = e < kStep ? activate(a[e]) : vec2(0.0);
+    values[e] = activated.x;
+    slopes[e] = activated.y;
+  }
+  if (kMode == kGated) {
+    store_some(tensors[2], kType, kStep, i, values * b);
   } else {
-    const float x = load(tensors[0], kType, i);
-    store(tensors[2], kType, i, keeps(i) ? x * push.factors[1] : push.sizes[3] != 0 ? x : 0.0);
+    const vec2 dy = load_some(tensors[2], kType, kStep, i);
+    store_some(tensors[3], kType, kStep, i, dy * b * slopes);
+    store_some(tensors[4], kType, kStep, i, dy * values);
   }
 }
 
@@ -73,7 +91,7 @@ void main() {
   [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
   const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
   for (uint e = 0; e < kEach; ++e) {
-    const uint i = first + e * 256;
+    const uint i = (first + e * 256) * kStep;
     if (i < push.sizes[0]) compute(tensors, i);
   }
 }

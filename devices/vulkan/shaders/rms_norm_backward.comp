@@ -3,4 +3,5 @@
 #extension GL_GOOGLE_include_directive : require
 
 const uint kThreads = 64;
+const uint kRows = 1;
 #include "rms_norm_backward.glsl"

@@ -1,4 +1,5 @@
-// With n = x r: dx = r (w dy - n mean(n w dy)) (+ addend); r is kept for the gradient of w. A workgroup a row.
+// With n = x r: dx = r (w dy - n mean(n w dy)) (+ addend); r is kept for the gradient of w. A workgroup kRows rows, for
+// which a weight is read once.
 //
 // slots: x, w, dy, dx, addend, r [rows]. sizes: width, rows. factors: epsilon.
 #include "common.glsl"
@@ -8,29 +9,52 @@ layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kWeightType = 0;
 layout(constant_id = 2) const bool kAddend = false;
 layout(constant_id = 3) const bool kKeep = false;
+layout(constant_id = 4) const uint kStep = 1;  // 2: the width is even
 #include "reduce.glsl"
 
 void main() {
   const uint width = push.sizes[0];
-  const uint row = group_place();
-  if (row >= push.sizes[1]) return;
+  const uint first = group_place() * kRows;
+  if (first >= push.sizes[1]) return;
   const uint64_t x = address(0);
   const uint64_t w = address(1);
   const uint64_t dy = address(2);
-  float squares = 0.0;
-  float products = 0.0;
-  for (uint d = gl_LocalInvocationID.x; d < width; d += kThreads) {
-    const float value = load(x, kType, row * width + d);
-    squares += value * value;
-    products += value * load(w, kWeightType, d) * load(dy, kType, row * width + d);
+  const uint64_t dx = address(3);
+  const uint64_t addend = address(4);
+  uint begins[kRows];  // past the last row it is done again
+  float squares[kRows];
+  float products[kRows];
+  [[unroll]] for (uint r = 0; r < kRows; ++r) {
+    begins[r] = min(first + r, push.sizes[1] - 1) * width;
+    squares[r] = 0.0;
+    products[r] = 0.0;
   }
-  const float r = exact_inverse_root(sum_over_group(squares) / float(width) + push.factors[0]);
-  const float mean = sum_over_group(products) * r / float(width);
-  for (uint d = gl_LocalInvocationID.x; d < width; d += kThreads) {
-    const uint i = row * width + d;
-    float gradient = r * (load(w, kWeightType, d) * load(dy, kType, i) - load(x, kType, i) * r * mean);
-    if (kAddend) gradient += load(address(4), kType, i);
-    store(address(3), kType, i, gradient);
+  for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+    const vec2 weight = load_some(w, kWeightType, kStep, d);
+    [[unroll]] for (uint r = 0; r < kRows; ++r) {
+      const vec2 value = load_some(x, kType, kStep, begins[r] + d);
+      const vec2 product = value * weight * load_some(dy, kType, kStep, begins[r] + d);
+      squares[r] += value.x * value.x + value.y * value.y;
+      products[r] += product.x + product.y;
+    }
   }
-  if (kKeep && gl_LocalInvocationID.x == 0) Floats(address(5)).v[row] = r;
+  float factors[kRows];
+  float means[kRows];
+  [[unroll]] for (uint r = 0; r < kRows; ++r) {
+    factors[r] = exact_inverse_root(sum_over_group(squares[r]) / float(width) + push.factors[0]);
+    means[r] = sum_over_group(products[r]) * factors[r] / float(width);
+  }
+  for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+    const vec2 weight = load_some(w, kWeightType, kStep, d);
+    vec2 gradients[kRows];
+    [[unroll]] for (uint r = 0; r < kRows; ++r) {
+      const uint i = begins[r] + d;
+      const vec2 normal = load_some(x, kType, kStep, i) * factors[r];
+      gradients[r] = factors[r] * (weight * load_some(dy, kType, kStep, i) - normal * means[r]);
+      if (kAddend) gradients[r] += load_some(addend, kType, kStep, i);
+    }
+    [[unroll]] for (uint r = 0; r < kRows; ++r) store_some(dx, kType, kStep, begins[r] + d, gradients[r]);
+  }
+  if (!kKeep || gl_LocalInvocationID.x != 0) return;
+  [[unroll]] for (uint r = 0; r < kRows; ++r) Floats(address(5)).v[begins[r] / width] = factors[r];
 }

@@ -1,4 +1,5 @@
-// Rotary embedding: halves of a head turned by position * frequency. An invocation a token and pair, for all heads.
+// Rotary embedding: halves of a head turned by position * frequency. An invocation a token and kStep pairs, for
+// all heads.
 //
 // slots: x, positions, bounds, y, frequencies [rows, half]. Row 0 of the frequencies counts up to `dynamic_from` tokens
 // of a sequence, row i for dynamic_from + i. sizes: tokens, heads, half, dynamic_from (0: not dynamic).
@@ -10,12 +11,13 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kStep = 1;  // 2: half a head is an even number
 
 void main() {
   const uint half_of = push.sizes[2];
   const uint place = group_place() * 64 + gl_LocalInvocationID.x;
-  const uint token = place / half_of;
-  const uint pair = place % half_of;
+  const uint token = place / (half_of / kStep);
+  const uint pair = place % (half_of / kStep) * kStep;
   if (token >= push.sizes[0]) return;
   uint row = 0;
   if (push.sizes[3] > 0) {
@@ -26,19 +28,23 @@ void main() {
       if (tokens > push.sizes[3]) row = tokens - push.sizes[3];
     }
   }
-  precise const float angle = float(Ints(address(1)).v[token]) * Floats(address(4)).v[row * half_of + pair];
-  float sine;
-  float cosine;
-  exact_turn(angle, sine, cosine);
-  cosine *= push.factors[0];
-  sine *= push.factors[0] * push.factors[1];
+  const float position = float(Ints(address(1)).v[token]);
+  const uint64_t frequencies = address(4);
+  vec2 sines;
+  vec2 cosines;
+  [[unroll]] for (uint e = 0; e < 2; ++e) {
+    precise const float angle = position * load(frequencies, kFloat32, row * half_of + min(pair + e, half_of - 1));
+    exact_turn(angle, sines[e], cosines[e]);
+  }
+  cosines *= push.factors[0];
+  sines *= push.factors[0] * push.factors[1];
   const uint64_t x = address(0);
   const uint64_t y = address(3);
   for (uint head = 0; head < push.sizes[1]; ++head) {
     const uint i = (token * push.sizes[1] + head) * 2 * half_of + pair;
-    const float a = load(x, kType, i);
-    const float b = load(x, kType, i + half_of);
-    store(y, kType, i, a * cosine - b * sine);
-    store(y, kType, i + half_of, b * cosine + a * sine);
+    const vec2 a = load_some(x, kType, kStep, i);
+    const vec2 b = load_some(x, kType, kStep, i + half_of);
+    store_some(y, kType, kStep, i, a * cosines - b * sines);
+    store_some(y, kType, kStep, i + half_of, b * cosines + a * sines);
   }
 }

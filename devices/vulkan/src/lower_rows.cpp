@@ -13,6 +13,7 @@ constexpr std::int64_t kElementsOfGroup = 256;   // of elementwise.comp and its 
 constexpr std::int64_t kExpandedOfGroup = 2048;  // of expand.comp
 constexpr std::int64_t kBlocksOfGroup = 32;      // of hadamard.glsl
 constexpr std::int64_t kThreads = 64;            // of the kernels on rows
+constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 constexpr std::int64_t kBlockTokens = 64;
 
@@ -20,6 +21,10 @@ enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero 
 
 /// What column_sums.comp sums.
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
+
+/// Elements that kernels read as one word.
+std::int64_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
+std::uint32_t step_constant(std::int64_t elements) { return static_cast<std::uint32_t>(step_of(elements)); }
 
 /// gradient += column sums of dy [rows, width], of x r dy with an r a row, or of x dy times an r a column.
 /// `rows_of_token`: rows of a token.
@@ -29,15 +34,25 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
   const std::int64_t block = kBlockTokens * rows_of_token;
   const std::int64_t blocks = parts_of(rows, block);
   const std::uint32_t sums = op.workspace(blocks * width);
-  Dispatch& partial = op.add(Shader::kColumnSums, {storage, static_cast<std::uint32_t>(term)}, {dy, x, r, sums},
-                             {width, rows, block}, 1);
-  partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads)), static_cast<std::uint32_t>(blocks), 1};
+  Dispatch& partial = op.add(Shader::kColumnSums, {storage, static_cast<std::uint32_t>(term), step_constant(width)},
+                             {dy, x, r, sums}, {width, rows, block}, 1);
+  partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads * step_of(width))),
+                    static_cast<std::uint32_t>(blocks), 1};
   op.add(Shader::kColumnTotal, {}, {sums, gradient}, {width, blocks, kTokenChunk / kBlockTokens},
          parts_of(width, kThreads));
 }
 
-/// Elements of an invocation of elementwise.comp: processors that pose as cards look tensors up a lane at a time.
-std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 8 : 1; }
+/// Steps of an invocation of elementwise.comp: processors that pose as cards look tensors up a lane at a time.
+std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
+
+/// elementwise.comp on n elements.
+Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std::uint32_t activation,
+                          std::initializer_list<std::uint32_t> slots, std::initializer_list<std::int64_t> sizes,
+                          std::int64_t n) {
+  return op.add(Shader::kElementwise,
+                {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_constant(n)}, slots, sizes,
+                parts_of(n, kElementsOfGroup * each_of(op) * step_of(n)));
+}
 
 /// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
 float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
@@ -63,24 +78,20 @@ void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, co
 
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor) {
   const std::int64_t n = tensor.elements();
-  op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kZero), storage_of(tensor), 0, each_of(op)}, {slot},
-         {n}, parts_of(n, kElementsOfGroup * each_of(op)));
+  add_elementwise(op, Mode::kZero, storage_of(tensor), 0, {slot}, {n}, n);
 }
 
 void lower_elementwise(OpLowering& op) {
   const std::int64_t n = op.in(0).elements();
   const std::uint32_t storage = storage_of(op.in(0));
-  const std::int64_t groups = parts_of(n, kElementsOfGroup * each_of(op));
   switch (op.op().kind) {
     case OpKind::kAdd:
-      op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kAdd), storage, 0, each_of(op)},
-             {op.read(0), op.read(1), op.write(0)}, {n}, groups);
+      add_elementwise(op, Mode::kAdd, storage, 0, {op.read(0), op.read(1), op.write(0)}, {n}, n);
       return;
     case OpKind::kDropout: {
       const auto& dropout = op.attributes<DropoutAttributes>();
-      Dispatch& dispatch = op.add(
-          Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kDropout), storage, 0, each_of(op)},
-          {op.read(0), op.read(1), op.write(0)}, {n, columns_of(op.in(0)), dropout.site, dropout.rest ? 1 : 0}, groups);
+      Dispatch& dispatch = add_elementwise(op, Mode::kDropout, storage, 0, {op.read(0), op.read(1), op.write(0)},
+                                           {n, columns_of(op.in(0)), dropout.site, dropout.rest ? 1 : 0}, n);
       dispatch.push.factors[0] = dropout.probability;
       const double kept = 1.0 / (1.0 - static_cast<double>(dropout.probability));
       dispatch.push.factors[1] = static_cast<float>(dropout.rest ? 1.0 - kept : kept);
@@ -90,12 +101,10 @@ void lower_elementwise(OpLowering& op) {
     case OpKind::kGatedActivationBackward: {
       const auto activation = static_cast<std::uint32_t>(op.attributes<GatedActivationAttributes>().activation);
       if (op.op().kind == OpKind::kGatedActivation) {
-        op.add(Shader::kElementwise, {static_cast<std::uint32_t>(Mode::kGated), storage, activation, each_of(op)},
-               {op.read(0), op.read(1), op.write(0)}, {n}, groups);
+        add_elementwise(op, Mode::kGated, storage, activation, {op.read(0), op.read(1), op.write(0)}, {n}, n);
       } else {
-        op.add(Shader::kElementwise,
-               {static_cast<std::uint32_t>(Mode::kGatedBackward), storage, activation, each_of(op)},
-               {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, groups);
+        add_elementwise(op, Mode::kGatedBackward, storage, activation,
+                        {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, n);
       }
       return;
     }
@@ -108,8 +117,9 @@ void lower_rms_norm(OpLowering& op) {
   const std::int64_t width = op.in(1).elements();
   const std::int64_t rows = op.in(0).elements() / width;
   Dispatch& dispatch =
-      op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm, {storage_of(op.in(0)), storage_of(op.in(1))},
-             {op.read(0), op.read(1), op.write(0)}, {width, rows}, rows);
+      op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm,
+             {storage_of(op.in(0)), storage_of(op.in(1)), step_constant(width)}, {op.read(0), op.read(1), op.write(0)},
+             {width, rows}, parts_of(rows, op.panel() ? kRowsOfEight : 1));
   dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
 }
 
@@ -119,10 +129,11 @@ void lower_rms_norm_backward(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   const std::uint32_t storage = storage_of(op.in(0));
   const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
-  Dispatch& dispatch = op.add(
-      op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
-      {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U},
-      {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows}, rows);
+  Dispatch& dispatch = op.add(op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
+                              {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U,
+                               norm.has_weight_gradient ? 1U : 0U, step_constant(width)},
+                              {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept},
+                              {width, rows}, parts_of(rows, op.panel() ? kRowsOfEight : 1));
   dispatch.push.factors[0] = norm.epsilon;
   if (!norm.has_weight_gradient || rows == 0) return;
   add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
@@ -146,9 +157,10 @@ void lower_rope(OpLowering& op) {
       frequencies.push_back(dynamic_frequency(rope, x.shape[2], length, pair));
     }
   }
-  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x)},
+  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), step_constant(half)},
                               {op.read(0), op.read(1), op.read(2), op.write(0), op.constants(frequencies)},
-                              {x.shape[0], x.shape[1], half, rope.dynamic_from}, parts_of(x.shape[0] * half, kThreads));
+                              {x.shape[0], x.shape[1], half, rope.dynamic_from},
+                              parts_of(x.shape[0] * (half / step_of(half)), kThreads));
   dispatch.push.factors[0] = rope.amplitude;
   dispatch.push.factors[1] = rope.direction;
 }
