@@ -51,32 +51,35 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
 }
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FourFloats { vec4 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FourNarrow { uvec2 v; };
 
-/// Four elements from `i` on, which is a multiple of four.
+/// The two floats of a word, and back.
+vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
+uint64_t word_of(vec2 value) {
+  return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32);
+}
+/// The two numbers of a pair in bfloat16.
+vec2 widened_pair(uint pair) { return vec2(widened(pair & 0xFFFFu), uintBitsToFloat(pair & 0xFFFF0000u)); }
+
+/// Four elements from `i` on, which is a multiple of four. Whole words are read here and below: on processors that pose
+/// as cards a read costs the same whatever its width.
 vec4 load_four(uint64_t tensor, uint dtype, uint i) {
-  if (dtype == kFloat32) return FourFloats(tensor + uint64_t(i) * 4ul).v;
-  const uvec2 pairs = FourNarrow(tensor + uint64_t(i) * 2ul).v;
-  return vec4(widened(pairs.x & 0xFFFFu), uintBitsToFloat(pairs.x & 0xFFFF0000u), widened(pairs.y & 0xFFFFu),
-              uintBitsToFloat(pairs.y & 0xFFFF0000u));
+  Words words = Words(tensor);
+  if (dtype == kFloat32) return vec4(floats_of(words.v[i / 2]), floats_of(words.v[i / 2 + 1]));
+  const uint64_t word = words.v[i / 4];
+  return vec4(widened_pair(uint(word)), widened_pair(uint(word >> 32)));
 }
 
-/// Elements i and, where `step` is 2, i + 1, of which i is even: in one read of a word, which is what a read costs on
-/// processors that pose as cards. `step` is a specialisation constant; the second element is 0 without it.
+/// Elements i and, where `step` is 2, i + 1, of which i is even then. `step` is a specialisation constant; the second
+/// element is 0 without it.
 vec2 load_some(uint64_t tensor, uint dtype, uint step, uint i) {
   if (step == 1) return vec2(load(tensor, dtype, i), 0.0);
-  if (dtype == kFloat32) {
-    const uint64_t word = Words(tensor).v[i / 2];
-    return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32)));
-  }
-  const uint pair = Uints(tensor).v[i / 2];
-  return vec2(widened(pair & 0xFFFFu), uintBitsToFloat(pair & 0xFFFF0000u));
+  return dtype == kFloat32 ? floats_of(Words(tensor).v[i / 2]) : widened_pair(Uints(tensor).v[i / 2]);
 }
 void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
   if (step == 1) {
     store(tensor, dtype, i, value.x);
   } else if (dtype == kFloat32) {
-    Words(tensor).v[i / 2] = uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32);
+    Words(tensor).v[i / 2] = word_of(value);
   } else {
     Uints(tensor).v[i / 2] = narrowed(value.x) | (narrowed(value.y) << 16);
   }

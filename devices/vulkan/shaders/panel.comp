@@ -1,5 +1,6 @@
 // Copies an operand of a product into the device's panel, where matmul_panels.comp fetches it: for processors that pose
-// as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel.
+// as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel, or four
+// where elements are read by fours.
 //
 // Of A a texel is four inner elements of one row; 16 rows make a block, in two halves of 8. Of B it is one inner
 // element of four columns; 32 columns make a block. Past the ends there are zeros, as many as fill the last blocks.
@@ -18,6 +19,9 @@ layout(constant_id = 2) const bool kInnerStrides = false;  // element (o, k) lie
 layout(constant_id = 3) const bool kOuterListed = false;
 layout(constant_id = 4) const bool kInnerEnds = false;    // the inner extent ends with the list
 layout(constant_id = 5) const bool kInnerListed = false;  // and its elements are those of the list
+/// Elements that lie in a row come by fours: where the extent and stride on that side are multiples of four and nothing
+/// is listed.
+layout(constant_id = 6) const bool kFours = false;
 
 float element(uint64_t operand, Ints list, uint outer, uint k, uint end) {
   if (outer >= push.sizes[0] || k >= end) return 0.0;
@@ -26,8 +30,42 @@ float element(uint64_t operand, Ints list, uint outer, uint k, uint end) {
   return load(operand, kType, kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k);
 }
 
+/// The four from (outer, k) on along their row or column.
+vec4 four(uint64_t operand, uint outer, uint k) {
+  if (outer >= push.sizes[0] || k >= push.sizes[1]) return vec4(0.0);
+  return load_four(operand, kType, kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k);
+}
+
+void store_texel(uint64_t panel, uint texel, vec4 value) {
+  Words words = Words(panel + uint64_t(push.sizes[5] + texel) * 16ul);
+  words.v[0] = word_of(value.xy);
+  words.v[1] = word_of(value.zw);
+}
+
+/// The block of 4 x 4 elements whose four texels are the `block`th.
+void lay_out_by_fours(uint block) {
+  const uint64_t operand = address(0);
+  const uint64_t panel = address(1);
+  const uint across = kOfB ? 8 : 4;  // fours of columns or rows of a block of the panel
+  const uint outer = push.sizes[3] + (block / (across * push.sizes[6]) * across + block % across) * 4;
+  const uint k = push.sizes[4] + block / across % push.sizes[6] * 4;
+  mat4 elements;
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    elements[i] = kInnerStrides ? four(operand, outer, k + i) : four(operand, outer + i, k);
+  }
+  // Of A a texel is of one row, of B of one inner element.
+  if (kOfB != kInnerStrides) elements = transpose(elements);
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    store_texel(panel, kOfB ? (block / 8 * 4 + i) * 8 + block % 8 : block * 4 + i, elements[i]);
+  }
+}
+
 void main() {
   const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
+  if (kFours) {
+    if (texel < push.sizes[9] / 4) lay_out_by_fours(texel);
+    return;
+  }
   if (texel >= push.sizes[9]) return;
   const uint64_t operand = address(0);  // looked up once: it is a read like any other
   Ints list = Ints(address(2));
@@ -53,5 +91,5 @@ void main() {
       [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer, push.sizes[4] + k + i, end);
     }
   }
-  FourFloats(address(1) + uint64_t(push.sizes[5] + texel) * 16ul).v = value;
+  store_texel(address(1), texel, value);
 }

@@ -65,14 +65,18 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   const bool strides = of_b ? !p.transposed_b : p.transposed_a;
   const std::int64_t fours = parts_of(end - begin, 4);
   const std::int64_t texels = rounded(outers, of_b ? kPanelColumns : kPanelRows) * fours;
-  constexpr std::int64_t kTexelsOfGroup = 64;
+  const std::int64_t outer_extent = of_b ? p.columns : p.rows;
+  const std::int64_t stride = of_b ? p.stride_b : p.stride_a;
+  const bool fours_lie_together = (strides ? outer_extent : end) % 4 == 0 && stride % 4 == 0 && begin % 4 == 0;
+  const bool by_fours = fours_lie_together && p.listed == Product::Listed::kNone;
+  constexpr std::int64_t kInvocations = 64;
   op.add(Shader::kPanel,
          {of_b ? p.type_b : p.type_a, of_b ? 1U : 0U, strides ? 1U : 0U,
-          !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U},
+          !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U,
+          by_fours ? 1U : 0U},
          {of_b ? p.b : p.a, kPanelSlot, p.listed == Product::Listed::kNone ? p.a : p.list},
-         {of_b ? p.columns : p.rows, end, of_b ? p.stride_b : p.stride_a, first, begin, place, fours, p.first_listed,
-          p.most_listed, texels},
-         parts_of(texels, kTexelsOfGroup));
+         {outer_extent, end, stride, first, begin, place, fours, p.first_listed, p.most_listed, texels},
+         parts_of(by_fours ? texels / 4 : texels, kInvocations));
 }
 
 /// The product of panels that lie at 0 and `place_b`.
