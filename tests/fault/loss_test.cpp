@@ -64,7 +64,7 @@ TEST_F(Losing, BetweenVisitsOfAGroup_AnotherTakesOver) {
           "error@up:29", "error@up:66", "error@down:9", "error@down:26", "hang@compute:40", "hang@down:14"}) {
       const std::string file = card_file(card_entry("bad0", 50, 1e-4, fail_at) + card_entry("busy", 50, 1e-4)).string();
       Placement placement = pool({fail_at}, 0);
-      placement.name += std::string(" under ") + partition::name_of(schedule);
+      placement.name.append(" under ").append(partition::name_of(schedule));
       placement.devices = "emulated:" + file + "#bad0,emulated:" + file + "#busy*2";
       placement.stages.reset();
       placement.schedule = schedule;
