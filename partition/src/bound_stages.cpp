@@ -64,7 +64,6 @@ std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const
     slot.group_goes_on = slot.phase != SlotPhase::kForward && !complete;
     return slot;
   };
-  const auto group_of = [&](std::uint32_t round) { return rounds[round].first_microbatch / work.reduction_group; };
   std::vector<std::deque<std::uint32_t>> deferred(stages_.size());  // rounds whose weight gradients wait
   const auto catch_up = [&](std::uint32_t stage) {
     add(*stages_[stage].weights, deferred[stage].front());
@@ -84,7 +83,8 @@ std::vector<Slot> BoundStages::following(const PipelineSchedule& schedule, const
         break;
       case Work::kInputGradient:
         if (!stage.back()) break;
-        while (!waiting.empty() && group_of(waiting.front()) != group_of(piece.microbatch)) catch_up(piece.stage);
+        while (!waiting.empty() && group_of(rounds[waiting.front()], work) != group_of(rounds[piece.microbatch], work))
+          catch_up(piece.stage);
         if (stage.weights) {
           Slot& slot = add(*stage.back(), piece.microbatch);
           slot.defers_weights = slot.group_goes_on = true;

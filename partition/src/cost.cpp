@@ -1,7 +1,6 @@
 // Costs: seconds of ops, layers and slots; bytes of devices and host.
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 
 #include "disk_choice.h"
 #include "rondo/devices/chunk.h"
@@ -59,10 +58,11 @@ std::vector<LayerIndex> residents_of(const Plan& plan, DeviceIndex device) {
 
 double slot_seconds(const ModelShape& model, const Workload& work, const DeviceShape& device, const Slot& slot,
                     Keep keep) {
-  const auto& [phase, first, last] = std::tie(slot.phase, slot.first_layer, slot.last_layer);
+  const SlotPhase phase = slot.phase;
+  const LayerIndex last = slot.last_layer;
   const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device, work.dtype); };
   double sum = 0;
-  for (LayerIndex layer = first; layer <= last; ++layer) {
+  for (LayerIndex layer = slot.first_layer; layer <= last; ++layer) {
     const LayerShape& shape = model.layers[layer];
     if (phase == SlotPhase::kWeightGradient) {
       sum += seconds(shape.weight_gradients);
@@ -77,7 +77,7 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
     const auto& backward = defers_weights(model, slot, layer) ? shape.input_gradient : shape.backward;
     sum += seconds(backward[static_cast<std::size_t>(keep_of(model, slot, layer, keep))]);
   }
-  if (goes_back(slot) && first == 1 && model.layers[0].has_backward) {
+  if (goes_back(slot) && slot.first_layer == 1 && model.layers[0].has_backward) {
     sum += seconds(model.layers[0].backward[0]);
   }
   const double share = work.microbatch_tokens > 0 && work.mean_tokens > 0

@@ -46,19 +46,18 @@ class BufferCourse {
   void visit(std::uint32_t index) {
     const Slot& slot = plan_.slots[index];
     const bool forward = slot.phase == SlotPhase::kForward;
-    const bool reads_activation = slot.first_layer > 0 && !catches_up(slot);
     const std::vector<PublishedBoundary> published = published_boundaries(model_, slot, plan_.slots);
     const Round& round = plan_.rounds[slot.round];
     std::vector<Page>& kept = kept_[stage_of(slot)];
     for (std::uint32_t m = 0; m < round.microbatches; ++m) {
-      if (reads_activation) read({false, slot.round, slot.first_layer, m});
+      if (reads_activation(slot)) read({false, slot.round, slot.first_layer, m});
       if (reads_gradient(model_, slot)) read({true, slot.round, slot.last_layer + 1, m});
       for (const PublishedBoundary& boundary : published) {
         write({!forward, slot.round, boundary.cut, m}, boundary.readers, m);
       }
       // Inputs stay until nobody can have to run the microbatch again: with gradients, until those of its group are
       // home.
-      if (reads_activation) kept.push_back({false, slot.round, slot.first_layer, m});
+      if (reads_activation(slot)) kept.push_back({false, slot.round, slot.first_layer, m});
       if (slot.phase == SlotPhase::kBackward) kept.push_back({true, slot.round, slot.last_layer + 1, m});
       const std::uint32_t next = round.first_microbatch + m + 1;
       const bool complete = completes_group(next, work_.reduction_group, work_.microbatches);

@@ -76,9 +76,8 @@ void EventSimulator::describe(const Plan& plan) {
     visit.microbatches = plan.rounds[slot.round].microbatches;
     visit.first_microbatch = plan.rounds[slot.round].first_microbatch;
     const bool catching_up = catches_up(slot);
-    const int activations = slot.first_layer > 0 && !catching_up ? 1 : 0;
-    const int gradients = reads_gradient(model_, slot) ? 1 : 0;
-    visit.in_bytes = static_cast<double>(work_.batch_bytes) + boundary * (activations + gradients);
+    const int boundaries = (reads_activation(slot) ? 1 : 0) + (reads_gradient(model_, slot) ? 1 : 0);
+    visit.in_bytes = static_cast<double>(work_.batch_bytes) + boundary * boundaries;
     visit.out_bytes = slot.phase == SlotPhase::kForward || sends_gradient(model_, slot) ? boundary : 0;
     double before = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {

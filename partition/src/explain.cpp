@@ -143,9 +143,9 @@ class Explainer {
         }
         if (sums_up) traffic.gradients += static_cast<double>(layer.gradient_bytes) * groups;
       }
-      const int activations =
-          catching_up ? 0 : (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kFused ? 0 : 1);
-      const int boundaries = activations + (reads_gradient(model_, slot) ? 1 : 0);
+      const bool sends = slot.phase == SlotPhase::kForward || slot.phase == SlotPhase::kBackward;
+      const int boundaries =
+          (reads_activation(slot) ? 1 : 0) + (reads_gradient(model_, slot) ? 1 : 0) + (sends ? 1 : 0);
       traffic.boundaries += static_cast<double>(work_.boundary_bytes) * boundaries * count;
     }
     return traffic;

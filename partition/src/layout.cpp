@@ -73,7 +73,7 @@ class BoundaryTurns {
     const std::vector<std::uint32_t> ends = group_ends(slots);
     for (std::uint32_t i = 0; i < slots.size(); ++i) {
       const Slot& slot = slots[i];
-      if (slot.first_layer > 0 && !catches_up(slot)) {
+      if (reads_activation(slot)) {
         Turn& turn = turn_of(false, slot.first_layer, slot.round);
         turn.free = std::max(turn.free, ends[i]);
         for (const std::uint32_t other : by_round[slot.round]) {
@@ -130,6 +130,10 @@ bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t micro
   return end % group == 0 || end == microbatches;
 }
 
+std::uint32_t group_of(const Round& round, const Workload& work) {
+  return round.first_microbatch / work.reduction_group;
+}
+
 SlotStage stage_of(const Slot& slot) { return {slot.phase != SlotPhase::kForward, slot.first_layer, slot.last_layer}; }
 
 bool goes_forward(const Slot& slot) { return slot.phase == SlotPhase::kForward || slot.phase == SlotPhase::kFused; }
@@ -141,6 +145,8 @@ bool catches_up(const Slot& slot) { return slot.phase == SlotPhase::kWeightGradi
 bool defers_weights(const ModelShape& model, const Slot& slot, LayerIndex layer) {
   return slot.defers_weights && !model.layers[layer].weight_gradients.ops.empty();
 }
+
+bool reads_activation(const Slot& slot) { return slot.first_layer > 0 && !catches_up(slot); }
 
 bool reads_gradient(const ModelShape& model, const Slot& slot) {
   if (slot.phase == SlotPhase::kBackward) return true;

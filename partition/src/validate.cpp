@@ -82,7 +82,6 @@ absl::Status check_deferred(const Plan& plan, const ModelShape& model, const Wor
     std::deque<std::uint32_t> rounds;  // whose weight gradients wait
   };
   std::map<SlotStage, Stage> stages;
-  const auto group_of = [&](std::uint32_t round) { return plan.rounds[round].first_microbatch / work.reduction_group; };
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.phase == SlotPhase::kForward) {
@@ -99,7 +98,8 @@ absl::Status check_deferred(const Plan& plan, const ModelShape& model, const Wor
       waiting.pop_front();
       continue;
     }
-    if (!waiting.empty() && (!slot.defers_weights || group_of(waiting.front()) != group_of(slot.round))) {
+    if (!waiting.empty() && (!slot.defers_weights ||
+                             group_of(plan.rounds[waiting.front()], work) != group_of(plan.rounds[slot.round], work))) {
       return invalid_input("plan: slot {} adds gradients before the weight gradients of round {} are added", i,
                            waiting.front());
     }
@@ -128,9 +128,7 @@ absl::Status check_deferred(const Plan& plan, const ModelShape& model, const Wor
 /// group are the same slots on the same devices.
 absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workload& work) {
   std::vector<const Slot*> last(model.layers.size(), nullptr);  // by layer
-  const auto group_of = [&](const Slot& slot) {
-    return plan.rounds[slot.round].first_microbatch / work.reduction_group;
-  };
+  const auto group_of_slot = [&](const Slot& slot) { return group_of(plan.rounds[slot.round], work); };
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     const Round& round = plan.rounds[slot.round];
@@ -147,7 +145,7 @@ absl::Status check_groups(const Plan& plan, const ModelShape& model, const Workl
         return invalid_input("plan: slot {} adds gradients of layer {} after those of a later round", i, layer);
       }
       const bool same = before != nullptr && stage_of(*before) == stage_of(slot) && before->device == slot.device;
-      const bool goes_on = before != nullptr && before->group_goes_on && group_of(*before) == group_of(slot);
+      const bool goes_on = before != nullptr && before->group_goes_on && group_of_slot(*before) == group_of_slot(slot);
       if (goes_on && !same) {
         return invalid_input("plan: slot {} goes on with a reduction group of other layers or of another device", i);
       }

@@ -180,7 +180,7 @@ absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot,
 
 Worker::Inputs Worker::inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const {
   Inputs inputs;
-  if (slot.slot.first_layer > 0 && !partition::catches_up(slot.slot)) {
+  if (partition::reads_activation(slot.slot)) {
     inputs.activation = place(job, BoundaryKind::kActivation, slot, slot.slot.first_layer, microbatch);
   }
   if (partition::reads_gradient(*parts_.shape, slot.slot)) {

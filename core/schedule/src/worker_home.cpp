@@ -31,7 +31,7 @@ absl::Status check_rows(devices::BufferView ids, std::uint32_t bucket, std::uint
 
 /// A backward slot's inputs are needed until its group is home, which is after its weight gradients too.
 bool reads_activation_last(const SharedState& shared, const StepJob& job, const partition::Slot& slot) {
-  if (partition::catches_up(slot)) return false;
+  if (!partition::reads_activation(slot)) return false;
   if (slot.phase != SlotPhase::kForward || job.evaluate) return true;
   return std::ranges::none_of(shared.plan->slots, [&](const partition::Slot& other) {
     return other.phase == SlotPhase::kBackward && other.round == slot.round && other.first_layer == slot.first_layer;
@@ -54,7 +54,7 @@ void release_inputs(const SharedState& shared, const StepJob& job, std::uint32_t
   };
   for (std::uint32_t m = first; m < end; ++m) {
     if (!job.ledger->done(index, m)) continue;
-    if (slot.first_layer > 0 && reads_activation_last(shared, job, slot)) {
+    if (reads_activation_last(shared, job, slot)) {
       release(BoundaryKind::kActivation, slot.first_layer, m);
     }
     if (slot.phase == SlotPhase::kBackward) release(BoundaryKind::kGradient, slot.last_layer + 1, m);

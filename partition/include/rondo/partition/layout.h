@@ -31,6 +31,8 @@ bool goes_back(const Slot& slot);
 bool catches_up(const Slot& slot);
 /// Whether a layer's gradients of weights wait for a slot of their own.
 bool defers_weights(const ModelShape& model, const Slot& slot, LayerIndex layer);
+/// Whether a slot reads the activation that arrives at its first layer; the lookup table has none.
+bool reads_activation(const Slot& slot);
 /// Whether a slot reads the gradient that arrives at the layer above its last.
 bool reads_gradient(const ModelShape& model, const Slot& slot);
 
@@ -156,5 +158,7 @@ std::uint32_t groups_of(const Workload& work);
 /// Whether the last reduction group among a step's first `end` microbatches is complete: `group` microbatches long, or
 /// cut short by the end of the step.
 bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t microbatches);
+/// The reduction group in which a round begins.
+std::uint32_t group_of(const Round& round, const Workload& work);
 
 }  // namespace rondo::partition
