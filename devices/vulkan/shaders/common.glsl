@@ -50,8 +50,6 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
   }
 }
 
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FourFloats { vec4 v; };
-
 /// The two floats of a word, and back.
 vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
 uint64_t word_of(vec2 value) {
@@ -83,6 +81,13 @@ void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
   } else {
     Uints(tensor).v[i / 2] = narrowed(value.x) | (narrowed(value.y) << 16);
   }
+}
+
+/// What is fetched as the `texel`th of the panel.
+void store_texel(uint64_t panel, uint texel, vec4 value) {
+  Words words = Words(panel + uint64_t(texel) * 16ul);
+  words.v[0] = word_of(value.xy);
+  words.v[1] = word_of(value.zw);
 }
 
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.

@@ -36,12 +36,6 @@ vec4 four(uint64_t operand, uint outer, uint k) {
   return load_four(operand, kType, kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k);
 }
 
-void store_texel(uint64_t panel, uint texel, vec4 value) {
-  Words words = Words(panel + uint64_t(push.sizes[5] + texel) * 16ul);
-  words.v[0] = word_of(value.xy);
-  words.v[1] = word_of(value.zw);
-}
-
 /// The block of 4 x 4 elements whose four texels are the `block`th.
 void lay_out_by_fours(uint block) {
   const uint64_t operand = address(0);
@@ -56,7 +50,8 @@ void lay_out_by_fours(uint block) {
   // Of A a texel is of one row, of B of one inner element.
   if (kOfB != kInnerStrides) elements = transpose(elements);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    store_texel(panel, kOfB ? (block / 8 * 4 + i) * 8 + block % 8 : block * 4 + i, elements[i]);
+    const uint texel = kOfB ? (block / 8 * 4 + i) * 8 + block % 8 : block * 4 + i;
+    store_texel(panel, push.sizes[5] + texel, elements[i]);
   }
 }
 
@@ -91,5 +86,5 @@ void main() {
       [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer, push.sizes[4] + k + i, end);
     }
   }
-  store_texel(address(1), texel, value);
+  store_texel(address(1), push.sizes[5] + texel, value);
 }

@@ -20,5 +20,5 @@ void main() {
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     if (channel + i < kWidth) value[i] = load(rows, kType, texel / kFours * kWidth + channel + i);
   }
-  FourFloats(address(1) + uint64_t(push.sizes[1] + texel) * 16ul).v = value;
+  store_texel(address(1), push.sizes[1] + texel, value);
 }

@@ -23,6 +23,5 @@ void main() {
   const int token = int(row / push.sizes[2]);
   Ints bounds = Ints(address(3));
   const float seen_from = float(first_seen(bounds, token, int(push.sizes[3])));
-  FourFloats(address(4) + uint64_t(push.sizes[4] + row) * 16ul).v =
-      vec4(Floats(address(2)).v[row], sum, seen_from, 0.0);
+  store_texel(address(4), push.sizes[4] + row, vec4(Floats(address(2)).v[row], sum, seen_from, 0.0));
 }

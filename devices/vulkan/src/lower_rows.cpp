@@ -23,8 +23,7 @@ enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero 
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
 
 /// Elements that kernels read as one word.
-std::int64_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
-std::uint32_t step_constant(std::int64_t elements) { return static_cast<std::uint32_t>(step_of(elements)); }
+std::uint32_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
 
 /// gradient += column sums of dy [rows, width], of x r dy with an r a row, or of x dy times an r a column.
 /// `rows_of_token`: rows of a token.
@@ -34,7 +33,7 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
   const std::int64_t block = kBlockTokens * rows_of_token;
   const std::int64_t blocks = parts_of(rows, block);
   const std::uint32_t sums = op.workspace(blocks * width);
-  Dispatch& partial = op.add(Shader::kColumnSums, {storage, static_cast<std::uint32_t>(term), step_constant(width)},
+  Dispatch& partial = op.add(Shader::kColumnSums, {storage, static_cast<std::uint32_t>(term), step_of(width)},
                              {dy, x, r, sums}, {width, rows, block}, 1);
   partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads * step_of(width))),
                     static_cast<std::uint32_t>(blocks), 1};
@@ -49,9 +48,8 @@ std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
 Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std::uint32_t activation,
                           std::initializer_list<std::uint32_t> slots, std::initializer_list<std::int64_t> sizes,
                           std::int64_t n) {
-  return op.add(Shader::kElementwise,
-                {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_constant(n)}, slots, sizes,
-                parts_of(n, kElementsOfGroup * each_of(op) * step_of(n)));
+  return op.add(Shader::kElementwise, {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_of(n)},
+                slots, sizes, parts_of(n, kElementsOfGroup * each_of(op) * step_of(n)));
 }
 
 /// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
@@ -118,7 +116,7 @@ void lower_rms_norm(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   Dispatch& dispatch =
       op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm,
-             {storage_of(op.in(0)), storage_of(op.in(1)), step_constant(width)}, {op.read(0), op.read(1), op.write(0)},
+             {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width)}, {op.read(0), op.read(1), op.write(0)},
              {width, rows}, parts_of(rows, op.panel() ? kRowsOfEight : 1));
   dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
 }
@@ -129,11 +127,11 @@ void lower_rms_norm_backward(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   const std::uint32_t storage = storage_of(op.in(0));
   const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
-  Dispatch& dispatch = op.add(op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
-                              {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U,
-                               norm.has_weight_gradient ? 1U : 0U, step_constant(width)},
-                              {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept},
-                              {width, rows}, parts_of(rows, op.panel() ? kRowsOfEight : 1));
+  Dispatch& dispatch = op.add(
+      op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
+      {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U, step_of(width)},
+      {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows},
+      parts_of(rows, op.panel() ? kRowsOfEight : 1));
   dispatch.push.factors[0] = norm.epsilon;
   if (!norm.has_weight_gradient || rows == 0) return;
   add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
@@ -157,7 +155,7 @@ void lower_rope(OpLowering& op) {
       frequencies.push_back(dynamic_frequency(rope, x.shape[2], length, pair));
     }
   }
-  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), step_constant(half)},
+  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), step_of(half)},
                               {op.read(0), op.read(1), op.read(2), op.write(0), op.constants(frequencies)},
                               {x.shape[0], x.shape[1], half, rope.dynamic_from},
                               parts_of(x.shape[0] * (half / step_of(half)), kThreads));

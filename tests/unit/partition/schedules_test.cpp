@@ -89,8 +89,8 @@ TEST_P(LikeDevices, ZeroBubbleV_OnlyTheStartIsIdleInTheMemoryOf1F1B) {
   for (std::uint32_t d = 0; d < p(); ++d) EXPECT_LE(result.most_weighed[d], 2 * p()) << "device " << d;
 }
 
-/// Recomputation makes a backward longer than its weight gradients; the deepest stage has no forward of its own, and
-/// the head. Made for these times, an order is never behind the one for equal pieces, and in the same memory.
+/// Recomputation makes a backward longer than its weight gradients; the deepest stage has the head and no forward of
+/// its own. Made for these times, an order is at most 2% behind the one for equal pieces, and in the same memory.
 TEST_P(LikeDevices, ZeroBubble_MadeForTheStagesOwnTimes_IsQuicker) {
   const auto unlike = [](std::size_t stages) {
     std::vector<StageSeconds> seconds(stages, {1, 3, 2, 1});
