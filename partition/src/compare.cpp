@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "packing.h"
-#include "rondo/partition/layout.h"
 #include "rondo/partition/schedules.h"
+#include "rondo/partition/slots.h"
 
 namespace rondo::partition {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "rondo/base/units.h"
-#include "rondo/partition/layout.h"
+#include "rondo/partition/slots.h"
 #include "simulate.h"
 
 namespace rondo::partition {

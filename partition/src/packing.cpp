@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "rondo/partition/layout.h"
+#include "rondo/partition/slots.h"
 
 namespace rondo::partition {
 namespace {

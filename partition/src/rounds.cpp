@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rondo/partition/layout.h"
+#include "rondo/partition/slots.h"
 
 namespace rondo::partition {
 namespace {

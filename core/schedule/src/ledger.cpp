@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rondo/partition/layout.h"
+#include "rondo/partition/slots.h"
 
 namespace rondo::schedule {
 

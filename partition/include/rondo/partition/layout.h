@@ -9,39 +9,14 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 #include <vector>
 
-#include "rondo/partition/plan.h"
+#include "rondo/partition/slots.h"
 
 namespace rondo::partition {
 
 inline constexpr Bytes kAlignment = 256;
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
-
-/// Cuts (index of the layer above the cut) whose activations a forward slot publishes: its end, and every start of a
-/// fused or backward slot of its round within it. Sorted; empty for other slots.
-std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
-
-/// Whether activations pass through a slot: forward ones and fused ones, which alone run in an evaluation.
-bool goes_forward(const Slot& slot);
-/// Whether gradients of activations pass through a slot: fused ones and backward ones.
-bool goes_back(const Slot& slot);
-/// Whether a slot computes the weight gradients that another one has deferred.
-bool catches_up(const Slot& slot);
-/// Whether a layer's gradients of weights wait for a slot of their own.
-bool defers_weights(const ModelShape& model, const Slot& slot, LayerIndex layer);
-/// Whether a slot reads the activation that arrives at its first layer; the lookup table has none.
-bool reads_activation(const Slot& slot);
-/// Whether a slot reads the gradient that arrives at the layer above its last.
-bool reads_gradient(const ModelShape& model, const Slot& slot);
-
-/// Layers whose gradients a fused or backward slot computes, lowest first index; the lookup table's (layer 0, which has
-/// no FLOPs) belongs to the slot that begins at layer 0 or 1.
-LayerIndex lowest_gradient_layer(const ModelShape& model, const Slot& slot);
-
-/// Whether a slot sends a gradient down to the layer below its first.
-bool sends_gradient(const ModelShape& model, const Slot& slot);
 
 /// Where a visit keeps things in its workspace. Layers are indexed from the slot's first.
 struct WorkspaceLayout {
@@ -58,20 +33,6 @@ struct WorkspaceLayout {
   Bytes size = 0;
 };
 WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, const Slot& slot, Keep keep);
-
-/// What a layer of a slot saves: nothing where it is recomputed whole (Keep::kNothing, and the last layer of a backward
-/// slot). Of a slot of weight gradients: what the one before it has saved.
-Keep keep_of(const ModelShape& model, const Slot& slot, LayerIndex layer, Keep keep);
-
-/// A slot's layers and whether it has gradients, whatever its round: what these are sums of.
-using SlotStage = std::tuple<bool, LayerIndex, LayerIndex>;
-SlotStage stage_of(const Slot& slot);
-
-/// Whether a forward slot publishes the activation with which another slot of its round begins.
-bool feeds(const Slot& forward, const Slot& reader);
-
-/// By slot: the one with which its reduction group is complete; a forward slot itself.
-std::vector<std::uint32_t> group_ends(const std::vector<Slot>& slots);
 
 /// Reduction groups whose sums may be on a device at a time: those that grow, and one on its way home.
 std::uint32_t groups_at_a_time(const std::vector<Slot>& slots, DeviceIndex device);
@@ -151,14 +112,5 @@ struct PublishedBoundary {
 /// down.
 std::vector<PublishedBoundary> published_boundaries(const ModelShape& model, const Slot& slot,
                                                     const std::vector<Slot>& slots);
-
-/// Reduction groups of a step.
-std::uint32_t groups_of(const Workload& work);
-
-/// Whether the last reduction group among a step's first `end` microbatches is complete: `group` microbatches long, or
-/// cut short by the end of the step.
-bool completes_group(std::uint32_t end, std::uint32_t group, std::uint32_t microbatches);
-/// The reduction group in which a round begins.
-std::uint32_t group_of(const Round& round, const Workload& work);
 
 }  // namespace rondo::partition
