@@ -10,7 +10,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
       links_(machine.devices.size()),
       weights_{0},
       gradients_{0},
-      covers_(model.layers.size() + 1, 0),
+      cuts_(model.layers.size() + 1),
       devices_(machine.devices.size()) {
   const double share =
       work.mean_tokens > 0 && work.microbatch_tokens > 0 ? work.mean_tokens / work.microbatch_tokens : 1.0;
@@ -49,7 +49,7 @@ double StepEstimate::copy(double bytes, double seconds_a_byte, double latency) c
 
 const StepEstimate::Placed* StepEstimate::producer_of_activation(const Slot& slot) const {
   if (slot.first_layer == 0) return nullptr;
-  return &placed_[covers_[slot.first_layer]];
+  return &placed_[covers_[slot.round * cuts_ + slot.first_layer]];
 }
 
 void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
@@ -102,8 +102,9 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   device.down_load += count * out + groups * home;
   done_ = std::max({done_, last + home + norm, device.down_free + norm, device.up_load, device.down_load});
   if (slot.phase == SlotPhase::kForward) {
-    const auto index = static_cast<std::uint32_t>(placed_.size());
-    for (LayerIndex cut = slot.first_layer + 1; cut <= slot.last_layer + 1; ++cut) covers_[cut] = index;
+    covers_.resize(std::max(covers_.size(), (slot.round + 1) * cuts_));
+    const auto covered = covers_.begin() + static_cast<std::ptrdiff_t>(slot.round * cuts_ + slot.first_layer + 1);
+    std::fill_n(covered, slot.last_layer + 1 - slot.first_layer, static_cast<std::uint32_t>(placed_.size()));
   }
   placed_.push_back(placed);
 }

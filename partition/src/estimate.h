@@ -20,12 +20,14 @@ class StepEstimate {
   void begin();
   /// REQUIRES: the slots before it in its round are placed.
   void place(const Slot& slot, std::uint32_t microbatches);
-  /// Takes the last placed visit back. REQUIRES: what follows is placed in the same round.
+  /// Takes the last placed visit back.
   void take_back();
-  /// Seconds of a step of what is placed.
+  std::size_t placed() const { return placed_.size(); }
+  /// Seconds of a step of what is placed. They never fall while more is placed.
   double seconds() const { return done_; }
   /// When the last placed visit has given out its first microbatch.
   double first_output() const { return placed_.back().out_first; }
+  /// When a device has computed all its placed visits; each takes it at least its seconds for every microbatch.
   double free_at(DeviceIndex device) const { return devices_[device].free; }
 
   double seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
@@ -66,7 +68,8 @@ class StepEstimate {
   double all_updated_ = 0;
   std::vector<bool> on_host_;  // by device
   std::vector<bool> has_backward_;
-  std::vector<std::uint32_t> covers_;  // by cut: index of the forward visit of this round that gives it out
+  const std::size_t cuts_;             // of a round
+  std::vector<std::uint32_t> covers_;  // by round and cut: index of the forward visit that gives it out
   std::vector<DeviceState> devices_;
   std::vector<Placed> placed_;
   double done_ = 0;

@@ -4,6 +4,7 @@
 #include "packing.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "rondo/partition/slots.h"
 
@@ -276,20 +277,23 @@ double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices, double 
   return speed > 0 ? whole / speed * (1 - 1e-9) : 0;
 }
 
-bool TimeTable::fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
-  const Reach& reach = reach_[device];
-  if (phase == SlotPhase::kForward) return last < reach.forward_end[first];
-  return first >= (phase == SlotPhase::kBackward ? reach.backward_begin[last] : reach.fused_begin);
-}
-
-double TimeTable::seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
-  const Sums& sums = sums_[device];
-  if (phase == SlotPhase::kForward) return sums.forward[last + 1] - sums.forward[first];
-  if (phase == SlotPhase::kWeightGradient) return sums.weights[last + 1] - sums.weights[first];
-  // The last layer of a fused slot is the head, of a backward slot one that is recomputed whole: one program either
-  // way.
-  return sums.forward[last] - sums.forward[first] + sums.backward[last] - sums.backward[first] + sums.whole[last] +
-         (first == 1 ? sums.table : 0);
+double TimeTable::least_forbidden_seconds(const std::vector<DeviceIndex>& devices) const {
+  const LayerIndex last = layers_ - 1;
+  double least = std::numeric_limits<double>::infinity();
+  // Looked at are the smallest ranges that do not fit.
+  for (const DeviceIndex device : devices) {
+    const auto forbid = [&](SlotPhase phase, LayerIndex first, LayerIndex end) {
+      least = std::min(least, seconds(device, phase, first, end));
+    };
+    const Reach& reach = reach_[device];
+    if (reach.fused_begin > 0) forbid(SlotPhase::kFused, reach.fused_begin - 1, last);
+    for (LayerIndex i = 0; i < last; ++i) {
+      if (reach.forward_end[i] < last) forbid(SlotPhase::kForward, i, reach.forward_end[i]);
+      const LayerIndex begin = reach.backward_begin[i];
+      if (i >= lowest_backward_ && begin > lowest_backward_) forbid(SlotPhase::kBackward, begin - 1, i);
+    }
+  }
+  return least;
 }
 
 std::optional<std::vector<Slot>> pack_best(const TimeTable& times, const std::vector<DeviceIndex>& order,

@@ -31,6 +31,8 @@ class TimeTable {
   /// takes longer than `visit_seconds`.
   double least_seconds(const std::vector<DeviceIndex>& devices, double visit_seconds) const;
   bool fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const;
+  /// Of the visits of one of the devices that its memory forbids the shortest.
+  double least_forbidden_seconds(const std::vector<DeviceIndex>& devices) const;
   LayerIndex layers() const { return layers_; }
   /// Lowest layer that a backward slot may begin at: never one without FLOPs.
   LayerIndex lowest_backward() const { return lowest_backward_; }
@@ -57,6 +59,24 @@ class TimeTable {
   std::vector<Sums> sums_;    // by device
   std::vector<Reach> reach_;  // by device
 };
+
+// In the header since a search asks millions of times.
+
+inline bool TimeTable::fits_memory(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
+  const Reach& reach = reach_[device];
+  if (phase == SlotPhase::kForward) return last < reach.forward_end[first];
+  return first >= (phase == SlotPhase::kBackward ? reach.backward_begin[last] : reach.fused_begin);
+}
+
+inline double TimeTable::seconds(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
+  const Sums& sums = sums_[device];
+  if (phase == SlotPhase::kForward) return sums.forward[last + 1] - sums.forward[first];
+  if (phase == SlotPhase::kWeightGradient) return sums.weights[last + 1] - sums.weights[first];
+  // The last layer of a fused slot is the head, of a backward slot one that is recomputed whole: one program either
+  // way.
+  return sums.forward[last] - sums.forward[first] + sums.backward[last] - sums.backward[first] + sums.whole[last] +
+         (first == 1 ? sums.table : 0);
+}
 
 /// Stages for the devices of `order`, dealt in rotation from its first: forward ones up to the fused one, that,
 /// backward ones. Each takes as many layers as its device does in `limit` seconds and holds in its memory; a device

@@ -147,15 +147,15 @@ class Planner {
 
   /// The best candidates of a set of devices, and all plans of it when there are few.
   void search_set(const std::vector<DeviceIndex>& order, Keep keep) {
-    std::vector<Candidate> candidates;
+    std::vector<Candidate> candidates;  // the best of them, the quickest first
     host_refused_ = false;
+    packed_.clear();
+    forbidden_.clear();
     std::size_t tried = 0;
     for (const std::uint32_t per_round : round_sizes()) {
       if (tried++ >= kQuickRoundCounts && !(host_refused_ && candidates.empty())) break;
       collect(order, keep, per_round, candidates);
     }
-    std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
-    if (candidates.size() > kImproved) candidates.resize(kImproved);
     std::uint32_t largest = 0;
     for (Candidate& candidate : candidates) {
       largest = std::max(largest, candidate.per_round);
@@ -200,24 +200,29 @@ class Planner {
     return sizes;
   }
 
-  /// For every time limit the best way to deal that fits the devices.
+  /// For every time limit the best way to deal that fits the devices, if it is among the best of all.
   void collect(const std::vector<DeviceIndex>& order, Keep keep, std::uint32_t per_round,
                std::vector<Candidate>& candidates) {
     const std::vector<Round> rounds = rounds_of(work_, per_round);
     std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
     for (const double limit : candidate_limits(table(keep, 0), order)) {
       for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
-        Candidate candidate{kNever, per_round, rung, {}};
+        if (rung > 0 && limit * kSlack < forbidden_seconds(order, keep, rung)) continue;  // dealt as above it
+        // What is no quicker than those found would be dropped again.
+        const double most = candidates.size() < kImproved ? kNever : candidates.back().seconds;
+        Candidate candidate{most, per_round, rung, {}};
         deal_all_ways(table(keep, rung), order, rounds, limit, candidate);
         std::vector<std::pair<LayerIndex, DeviceIndex>> key;
         for (const Slot& slot : candidate.slots) key.emplace_back(slot.first_layer, slot.device);
-        if (key.empty() && rung == 0) break;
+        if (key.empty() && rung == 0 && most == kNever) break;
         if (key.empty() || !seen.insert(std::move(key)).second) continue;
         Plan plan = plan_of(candidate.slots, rounds, keep);
         const absl::Status fits = fill_memory(plan);
         if (fits.ok()) {
           if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, disk_seconds(plan));
-          candidates.push_back(std::move(candidate));
+          const auto place = std::ranges::upper_bound(candidates, candidate.seconds, {}, &Candidate::seconds);
+          candidates.insert(place, std::move(candidate));
+          if (candidates.size() > kImproved) candidates.pop_back();
         }
         if (!fits.ok()) refuse(plan, fits);
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
@@ -238,9 +243,11 @@ class Planner {
         best.slots = std::move(slots);
       }
     };
-    if (const auto stages = pack_best(times, order, limit)) take(deal_rounds(*stages, order, rounds));
+    const auto [packed, fresh] = packed_.try_emplace({best.rung, limit});
+    if (fresh) packed->second = pack_best(times, order, limit);
+    if (packed->second) take(deal_rounds(*packed->second, order, rounds));
     for (const LayerIndex fused : fused_beginnings(times, order, limit)) {
-      if (auto slots = deal_by_load(times, order, rounds, limit, fused)) take(*std::move(slots));
+      if (auto slots = deal_by_load(times, order, rounds, limit, fused, best.seconds)) take(*std::move(slots));
     }
   }
 
@@ -316,6 +323,13 @@ class Planner {
   const TimeTable& table(Keep keep, std::size_t rung) {
     while (ladder_.size() <= rung) ladder_.emplace_back(model_, work_, machine_, keep, kMemoryShares[ladder_.size()]);
     return ladder_[rung];
+  }
+
+  double forbidden_seconds(const std::vector<DeviceIndex>& order, Keep keep, std::size_t rung) {
+    while (forbidden_.size() <= rung) {
+      forbidden_.push_back(table(keep, forbidden_.size()).least_forbidden_seconds(order));
+    }
+    return forbidden_[rung];
   }
 
   /// From the time of the longest single visit to that of the whole model in one.
@@ -558,6 +572,9 @@ class Planner {
   StepEstimate lower_bound_;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::deque<TimeTable> ladder_;       // by rung of kMemoryShares, of the Keep under search
+  /// Of the set under search: stages of a round by rung and limit.
+  std::map<std::pair<std::size_t, double>, std::optional<std::vector<Slot>>> packed_;
+  std::vector<double> forbidden_;  // likewise by rung: the shortest visit that memory forbids
   std::optional<Plan> best_;
   absl::Status refusal_;
   Bytes refused_host_bytes_ = 0;

@@ -9,8 +9,8 @@ namespace {
 /// Deals the slots of one round after another, by load.
 class Dealer {
  public:
-  Dealer(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit)
-      : times_(times), order_(order), limit_(limit * kSlack) {
+  Dealer(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit, double most)
+      : times_(times), order_(order), limit_(limit * kSlack), most_(most * kSlack) {
     load_.assign(*std::ranges::max_element(order) + 1, 0.0);
   }
 
@@ -22,21 +22,22 @@ class Dealer {
       const LayerIndex least = first == 0 ? std::min<LayerIndex>(1, fused_first - 1) : first;
       const auto device = choose(SlotPhase::kForward, first, least);
       if (!device) return false;
-      LayerIndex last = least;
-      while (last + 1 < fused_first && fits(*device, SlotPhase::kForward, first, last + 1)) ++last;
-      add(SlotPhase::kForward, first, last, *device);
+      const LayerIndex last = least + most_of(fused_first - 1 - least, [&](LayerIndex more) {
+                                return fits(*device, SlotPhase::kForward, first, least + more);
+                              });
+      if (!add(SlotPhase::kForward, first, last, *device)) return false;
       first = last + 1;
     }
     const LayerIndex last = times_.layers() - 1;
     const auto fused = choose(SlotPhase::kFused, fused_first, last);
-    if (!fused) return false;
-    add(SlotPhase::kFused, fused_first, last, *fused);
+    if (!fused || !add(SlotPhase::kFused, fused_first, last, *fused)) return false;
     for (LayerIndex end = fused_first; end > times_.lowest_backward();) {
-      LayerIndex first = end - 1;
-      const auto device = choose(SlotPhase::kBackward, first, end - 1);
+      const auto device = choose(SlotPhase::kBackward, end - 1, end - 1);
       if (!device) return false;
-      while (first > times_.lowest_backward() && fits(*device, SlotPhase::kBackward, first - 1, end - 1)) --first;
-      add(SlotPhase::kBackward, first, end - 1, *device);
+      const LayerIndex first = end - 1 - most_of(end - 1 - times_.lowest_backward(), [&](LayerIndex more) {
+                                 return fits(*device, SlotPhase::kBackward, end - 1 - more, end - 1);
+                               });
+      if (!add(SlotPhase::kBackward, first, end - 1, *device)) return false;
       end = first;
     }
     return true;
@@ -44,6 +45,20 @@ class Dealer {
   std::vector<Slot> take() { return std::move(slots_); }
 
  private:
+  /// The largest number up to `limit` that `fits`, of those above it none does; 0 when none does.
+  template <typename Fits>
+  static LayerIndex most_of(LayerIndex limit, Fits number_fits) {
+    LayerIndex most = 0;
+    while (most < limit) {
+      const LayerIndex middle = most + (limit - most + 1) / 2;
+      if (number_fits(middle)) {
+        most = middle;
+      } else {
+        limit = middle - 1;
+      }
+    }
+    return most;
+  }
   bool fits(DeviceIndex device, SlotPhase phase, LayerIndex first, LayerIndex last) const {
     return times_.seconds(device, phase, first, last) <= limit_ && times_.fits_memory(device, phase, first, last);
   }
@@ -54,15 +69,18 @@ class Dealer {
     }
     return best;
   }
-  void add(SlotPhase phase, LayerIndex first, LayerIndex last, DeviceIndex device) {
+  /// False when the device then has too much to do.
+  bool add(SlotPhase phase, LayerIndex first, LayerIndex last, DeviceIndex device) {
     const double seconds = times_.seconds(device, phase, first, last);
     load_[device] += seconds * microbatches_;
     slots_.push_back({phase, first, last, device, round_, seconds});
+    return load_[device] <= most_;
   }
 
   const TimeTable& times_;
   const std::vector<DeviceIndex>& order_;
   const double limit_;
+  const double most_;
   std::uint32_t round_ = 0;
   std::uint32_t microbatches_ = 0;
   std::vector<double> load_;
@@ -74,14 +92,23 @@ class Improver {
  public:
   Improver(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
            StepEstimate& estimate, std::size_t trials, std::vector<Slot>& slots)
-      : times_(times), order_(order), rounds_(rounds), estimate_(estimate), trials_(trials), slots_(slots) {}
+      : times_(times),
+        order_(order),
+        rounds_(rounds),
+        estimate_(estimate),
+        trials_(trials),
+        slots_(slots),
+        left_(*std::ranges::max_element(order) + 1) {}
 
   double run() {
     best_ = estimate_.seconds_of(slots_, rounds_);
     bool better = true;
     while (better && trials_ > 0) {
       better = false;
+      estimate_.begin();
       for (std::size_t i = 0; i < slots_.size(); ++i) {
+        // No change of this turn touches what lies before it: that stays placed.
+        while (estimate_.placed() < i) place(slots_[estimate_.placed()]);
         better = move_cut(i, true) || better;
         better = move_cut(i, false) || better;
         better = change_device(i) || better;
@@ -94,14 +121,38 @@ class Improver {
   }
 
  private:
-  /// Takes the change over if it is possible and better.
+  double work_of(const Slot& slot) const { return slot.seconds * rounds_[slot.round].microbatches; }
+  void place(const Slot& slot) { estimate_.place(slot, rounds_[slot.round].microbatches); }
+
+  /// Takes the change over if it is possible and better. REQUIRES: it begins behind what is placed.
   bool attempt(const std::vector<Slot>& changed) {
     if (trials_ == 0) return false;
     --trials_;
-    const double seconds = estimate_.seconds_of(changed, rounds_);
-    if (!(seconds < best_ * (1 - 1e-9))) return false;
-    best_ = seconds;
-    slots_ = changed;
+    const std::size_t same = estimate_.placed();
+    const double limit = best_ * (1 - 1e-9);
+    const bool better = place_within(changed, limit);
+    if (better) {
+      best_ = estimate_.seconds();
+      slots_ = changed;
+    }
+    while (estimate_.placed() > same) estimate_.take_back();
+    return better;
+  }
+
+  /// Places the rest of `changed` for as long as the step may still take less than `limit`; false when it does not.
+  bool place_within(const std::vector<Slot>& changed, double limit) {
+    left_.assign(left_.size(), 0.0);
+    for (std::size_t i = estimate_.placed(); i < changed.size(); ++i) left_[changed[i].device] += work_of(changed[i]);
+    const auto too_long = [&](DeviceIndex device) {
+      return estimate_.free_at(device) + left_[device] > limit * kSlack;
+    };
+    if (std::ranges::any_of(order_, too_long)) return false;
+    for (std::size_t i = estimate_.placed(); i < changed.size(); ++i) {
+      const Slot& slot = changed[i];
+      place(slot);
+      left_[slot.device] -= work_of(slot);
+      if (estimate_.seconds() >= limit || too_long(slot.device)) return false;
+    }
     return true;
   }
   bool refresh(Slot& slot) const {
@@ -195,14 +246,16 @@ class Improver {
   std::size_t trials_;
   std::vector<Slot>& slots_;
   std::vector<Slot> copy_;
+  std::vector<double> left_;  // by device: seconds of what is not placed yet
   double best_ = 0;
 };
 
 }  // namespace
 
 std::optional<std::vector<Slot>> deal_by_load(const TimeTable& times, const std::vector<DeviceIndex>& order,
-                                              const std::vector<Round>& rounds, double limit, LayerIndex fused_first) {
-  Dealer dealer(times, order, limit);
+                                              const std::vector<Round>& rounds, double limit, LayerIndex fused_first,
+                                              double most) {
+  Dealer dealer(times, order, limit, most);
   for (std::uint32_t round = 0; round < rounds.size(); ++round) {
     if (!dealer.deal(fused_first, round, rounds[round].microbatches)) return std::nullopt;
   }
