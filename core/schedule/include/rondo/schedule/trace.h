@@ -54,6 +54,7 @@ class DeviceTrace final : public devices::WorkObserver {
 };
 
 /// Writes the Chrome trace format: a process a device, threads compute, up and down, complete events in microseconds.
+/// Flow events lead from upload to arithmetic to download, within a device.
 absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices);
 
 }  // namespace rondo::schedule
