@@ -6,6 +6,8 @@
 
 #include <cstring>
 #include <deque>
+#include <map>
+#include <random>
 #include <thread>
 
 #include "patience.h"
@@ -176,6 +178,49 @@ TEST_F(Engine, UrgentTransfer_WaitsForTheTwoChunksUnderWayAlone) {
   EXPECT_TRUE(engine_->wait(Direction::kUp, quick, patience()).ok());
   EXPECT_TRUE(engine_->wait(Direction::kUp, slow, patience()).ok());
   EXPECT_TRUE(arrived(large));
+}
+
+TEST_F(Engine, Activations_InAnyTraffic_WaitForNothingButWhatIsUnderWay) {
+  constexpr std::size_t kTransfers = 60;
+  constexpr std::uint32_t kUnderWay = 2;  // pieces that a link has at a time
+  struct Sent {
+    Transfer transfer;
+    std::uint32_t pieces_left = 0;
+    std::uint32_t waited_for = 0;  // less urgent pieces that landed since it was handed in
+  };
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    make();
+    const Direction direction = seed % 2 == 0 ? Direction::kUp : Direction::kDown;
+    HandQueue& queue = seed % 2 == 0 ? device_.up : device_.down;
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint32_t end) { return static_cast<std::uint32_t>(random() % end); };
+    std::deque<std::string> names;
+    std::map<std::string, Sent> sent;
+    std::uint32_t under_way = 0;  // transfers handed in and not landed
+    while (names.size() < kTransfers || under_way > 0) {
+      if (names.size() < kTransfers && under_way < 12 && (under_way == 0 || below(3) == 0)) {
+        const std::string& name = names.emplace_back("t" + std::to_string(names.size()));
+        const auto urgency = static_cast<Urgency>(below(kUrgencies));
+        const Bytes size = 1 + below(6 * kChunk);
+        Sent& one = sent[name];
+        one.transfer = transfer(name.c_str(), size, urgency);
+        one.pieces_left = static_cast<std::uint32_t>((size + kChunk - 1) / kChunk);
+        ++under_way;
+        engine_->submit(direction, one.transfer);
+        continue;
+      }
+      const std::string landed = queue.land_next();
+      Sent& one = sent.at(landed.substr(0, landed.find(':')));
+      if (--one.pieces_left == 0) --under_way;
+      if (one.transfer.urgency == Urgency::kActivation) continue;
+      for (auto& [name, other] : sent) {
+        if (other.transfer.urgency != Urgency::kActivation || other.pieces_left == 0) continue;
+        ASSERT_LE(++other.waited_for, kUnderWay) << name << " behind " << landed << ", seed " << seed;
+      }
+    }
+    engine_.reset();
+    for (const auto& [name, one] : sent) EXPECT_TRUE(arrived(one.transfer)) << name << ", seed " << seed;
+  }
 }
 
 TEST_F(Engine, Urgencies_GoInOrderAndWithinOneFirstComeFirstServed) {
