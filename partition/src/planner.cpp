@@ -16,6 +16,7 @@
 #include "bound_stages.h"
 #include "explain.h"
 #include "packing.h"
+#include "plan_memory.h"
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
 #include "rondo/partition/schedules.h"
@@ -50,6 +51,7 @@ class Planner {
         work_(work),
         machine_(machine),
         request_(request),
+        memory_(model, work, machine),
         layer_seconds_(model, work, machine),
         estimate_(model, work, machine, StepEstimate::What::kEstimate),
         lower_bound_(model, work, machine, StepEstimate::What::kLowerBound) {}
@@ -59,7 +61,7 @@ class Planner {
     std::vector<Keep> keeps = {Keep::kSelective, Keep::kAll, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};
     for (const Keep keep : keeps) search(keep);
-    if (!best_) return refusal_.ok() ? refuse_largest_layer(keeps.back()) : refusal_;
+    if (!best_) return refusal_.ok() ? memory_.refuse_largest_layer(keeps.back()) : refusal_;
     finish(*best_);
     return *std::move(best_);
   }
@@ -123,12 +125,8 @@ class Planner {
                      kinds_[kind].begin() + static_cast<std::ptrdiff_t>(counts[kind]));
       }
       if (best_) {
-        const double best = best_->predicted.step_seconds;
-        // A round may be as short as a group, and the last one as what is left of it.
-        const std::uint32_t rest = work_.microbatches % work_.reduction_group;
-        const std::uint32_t shortest = holds_parts_of_groups() ? 1 : rest == 0 ? work_.reduction_group : rest;
-        const double bound = work_.microbatches * times.least_seconds(order, best / shortest);
-        if (bound >= best) {
+        const double bound = bound_of(order, times);
+        if (bound >= best_->predicted.step_seconds) {
           remember(counts, bound);
           continue;
         }
@@ -136,6 +134,18 @@ class Planner {
       if (request_.schedule == Schedule::kRoundPipe) search_set(order, keep);
       search_bound(order, keep);
     }
+    if (!best_) return;
+    std::vector<DeviceIndex> all;
+    for (const Kind& kind : kinds_) all.insert(all.end(), kind.begin(), kind.end());
+    least_seconds_ = std::min(least_seconds_, bound_of(all, times));
+  }
+
+  /// What no plan over these devices can beat that is better than the best so far.
+  double bound_of(const std::vector<DeviceIndex>& order, const TimeTable& times) const {
+    // A round may be as short as a group, and the last one as what is left of it.
+    const std::uint32_t rest = work_.microbatches % work_.reduction_group;
+    const std::uint32_t shortest = holds_parts_of_groups() ? 1 : rest == 0 ? work_.reduction_group : rest;
+    return work_.microbatches * times.least_seconds(order, best_->predicted.step_seconds / shortest);
   }
 
   struct Candidate {
@@ -217,9 +227,9 @@ class Planner {
         if (key.empty() && rung == 0 && most == kNever) break;
         if (key.empty() || !seen.insert(std::move(key)).second) continue;
         Plan plan = plan_of(candidate.slots, rounds, keep);
-        const absl::Status fits = fill_memory(plan);
+        const absl::Status fits = memory_.fill(plan);
         if (fits.ok()) {
-          if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, disk_seconds(plan));
+          if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, memory_.disk_seconds(plan));
           const auto place = std::ranges::upper_bound(candidates, candidate.seconds, {}, &Candidate::seconds);
           candidates.insert(place, std::move(candidate));
           if (candidates.size() > kImproved) candidates.pop_back();
@@ -376,12 +386,12 @@ class Planner {
       remember(used, at_least);
       return true;
     }
-    const absl::Status fits = fill_memory(plan);
+    const absl::Status fits = memory_.fill(plan);
     if (!fits.ok()) {
       refuse(plan, fits);
       return false;
     }
-    keep_resident(plan);
+    memory_.keep_resident(plan);
     plan.disk_traffic = disk_traffic(plan, model_, work_);
     const Simulation simulation = predict(plan);
     plan.predicted = simulation.prediction;
@@ -445,45 +455,7 @@ class Planner {
     return slots;
   }
 
-  absl::Status fill_memory(Plan& plan) const {
-    plan.devices.clear();
-    plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
-    const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
-    plan.first_layer_on_disk = choice.first_layer;
-    plan.boundary_buffers = choice.boundary_buffers;
-    plan.disk = disk_memory(plan, model_, work_);
-    plan.disk_bytes = total_of(plan.disk);
-    if (plan.disk_bytes > 0) {
-      plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk,
-                              plan.boundary_buffers);
-    }
-    plan.host_peak_bytes = total_of(plan.host);
-    for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
-      const DeviceShape& device = machine_.devices[i];
-      DevicePlan entry;
-      entry.name = device.name;
-      entry.memory = device_memory(model_, work_, device, i, plan.slots, plan.keep);
-      entry.peak_bytes = total_of(entry.memory);
-      entry.budget_bytes = device.budget_bytes;
-      if (entry.peak_bytes > entry.budget_bytes) {
-        return resource_exhausted(
-            "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
-            "recompute: full",
-            entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
-      }
-      plan.devices.push_back(std::move(entry));
-    }
-    if (plan.host_peak_bytes > machine_.host_budget_bytes) {
-      return resource_exhausted(
-          "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
-          "reduction_group{}",
-          format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes),
-          machine_.disk_budget_bytes > 0 ? what_the_disk_lacks(plan) : ", or name a folder on a disk with nvme_path");
-    }
-    return absl::OkStatus();
-  }
-
-  /// After fill_memory().
+  /// After memory_.fill().
   bool fits_devices(const Plan& plan) const { return plan.devices.size() == machine_.devices.size(); }
 
   /// What is said when no plan fits: that of the plan which the devices have room for and which asks least of the host;
@@ -495,51 +467,8 @@ class Planner {
     refused_host_bytes_ = host;
   }
 
-  std::string what_the_disk_lacks(const Plan& plan) const {
-    const Bytes boundaries = layout_boundaries(model_, plan.slots, plan.rounds, work_.staleness).disk_bytes(work_);
-    const Bytes all = disk_bytes_from(model_, 0) + boundaries;
-    if (all <= machine_.disk_budget_bytes) return {};
-    return fmt::format(", or free space in nvme_path, where state and boundaries take {} and {} may be used",
-                       format_bytes(all), format_bytes(machine_.disk_budget_bytes));
-  }
-
-  double disk_seconds(const Plan& plan) const {
-    const double bandwidth = machine_.host.disk_bandwidth;
-    return bandwidth > 0 ? static_cast<double>(disk_traffic(plan, model_, work_).total()) / bandwidth : 0;
-  }
-
-  /// What memory is left holds weights that then need not come again.
-  void keep_resident(Plan& plan) const {
-    plan.resident.clear();
-    for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
-      const DeviceShape& device = machine_.devices[i];
-      plan.resident.push_back(choose_residents(model_, work_, device, i, plan.slots, plan.keep));
-      plan.devices[i].memory = device_memory(model_, work_, device, i, plan.slots, plan.keep, plan.resident[i]);
-      plan.devices[i].peak_bytes = total_of(plan.devices[i].memory);
-    }
-  }
-
-  /// Not even one layer at a time fits: says which and where it came nearest.
-  absl::Status refuse_largest_layer(Keep keep) const {
-    const auto roomiest =
-        std::ranges::max_element(machine_.devices, {}, [](const DeviceShape& device) { return device.budget_bytes; });
-    Bytes most = 0;
-    LayerIndex largest = 0;
-    const auto last = static_cast<LayerIndex>(model_.layers.size() - 1);
-    for (LayerIndex i = 0; i <= last; ++i) {
-      const bool back = model_.layers[i].has_backward && i > 0;
-      const SlotPhase phase = i == last ? SlotPhase::kFused : back ? SlotPhase::kBackward : SlotPhase::kForward;
-      const Bytes need = total_of(device_memory(model_, work_, *roomiest, 0, {{phase, i, i, 0, 0, 0}}, keep));
-      if (need > most) largest = i;
-      most = std::max(most, need);
-    }
-    return resource_exhausted(
-        "{}: {} alone needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or take a device "
-        "with more memory",
-        roomiest->name, model_.layers[largest].name, format_bytes(most), format_bytes(roomiest->budget_bytes));
-  }
-
   void finish(Plan& plan) const {
+    plan.predicted.least_step_seconds = std::min(least_seconds_, plan.predicted.step_seconds);
     explain_limits(layer_seconds_, model_, work_, machine_, plan);
     const Counts used = used_by(plan);
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
@@ -566,6 +495,7 @@ class Planner {
   const Workload& work_;
   const MachineShape& machine_;
   const PlanRequest& request_;
+  const PlanMemory memory_;
   std::vector<Kind> kinds_;
   const LayerSeconds layer_seconds_;
   StepEstimate estimate_;
@@ -576,6 +506,7 @@ class Planner {
   std::map<std::pair<std::size_t, double>, std::optional<std::vector<Slot>>> packed_;
   std::vector<double> forbidden_;  // likewise by rung: the shortest visit that memory forbids
   std::optional<Plan> best_;
+  double least_seconds_ = kNever;  // no plan over the pool takes less
   absl::Status refusal_;
   Bytes refused_host_bytes_ = 0;
   bool host_refused_ = false;  // some candidate of the set under search

@@ -68,6 +68,7 @@ std::string dataset_not_read(const Config& config) {
 Json plan_document(const PlannedRun& run) {
   const partition::Plan& plan = run.plan;
   return {{"step_seconds", plan.predicted.step_seconds},
+          {"least_step_seconds", plan.predicted.least_step_seconds},
           {"tokens_per_second", plan.predicted.tokens_per_second},
           {"bubble", plan.predicted.bubble},
           {"limited_by", plan.predicted.limited_by},

@@ -103,8 +103,13 @@ TEST_P(SmallPools, MakePlan_FindsTheOptimum) {
   for (const Keep keep : {Keep::kNothing, Keep::kAll}) {
     PlanRequest request;
     request.keep = keep;
-    const double found = step_of(scene, request);
-    EXPECT_NEAR(found, best_of_all(scene, keep, found), 1e-6 * found);
+    const auto plan = make_plan(scene.model, scene.work, scene.machine, request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const double found = plan->predicted.step_seconds;
+    const double best = best_of_all(scene, keep, found);
+    EXPECT_NEAR(found, best, 1e-6 * found);
+    EXPECT_LE(plan->predicted.least_step_seconds, best * (1 + 1e-9));
+    EXPECT_GT(plan->predicted.least_step_seconds, 0.3 * best);
   }
 }
 
@@ -253,7 +258,8 @@ TEST(LargePools, NinetyFourBlocksOnEightUnlikeDevices_GapIsBounded) {
   for (const DeviceShape& device : scene.machine.devices) speeds += device.profile.speed(scene.work.dtype);
   // A forward and a backward from what is kept, at least.
   const double least = 32 * (188 * 3 * kLayerFlops + 3 * 6 * kLayerFlops) / speeds;
-  RecordProperty("percent_over_lower_bound", static_cast<int>(100 * (plan->predicted.step_seconds / least - 1)));
+  EXPECT_GE(plan->predicted.least_step_seconds, least * (1 - 1e-9));
+  EXPECT_LT(plan->predicted.step_seconds, 1.2 * plan->predicted.least_step_seconds);
   EXPECT_LT(plan->predicted.bubble, 0.08);
 }
 

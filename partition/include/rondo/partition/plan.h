@@ -75,6 +75,8 @@ struct Prediction {
   double step_seconds = 0;  // between the ends of consecutive steps, in the steady state
   double tokens_per_second = 0;
   double bubble = 0;
+  /// That no plan over this pool can beat, were memory, links and the host no limit; filled in by make_plan.
+  double least_step_seconds = 0;
   double commit_seconds = 0;  // of step_seconds: from the last gradient's arrival to the next step's first op
   std::string limited_by;     // compute, link, host_memory, optimizer, disk; filled in by make_plan
   /// What keeps the step from being shorter and what to change, a sentence each; filled in by make_plan.

@@ -1,0 +1,90 @@
+#include "plan_memory.h"
+
+#include <algorithm>
+
+#include "rondo/base/status.h"
+#include "rondo/partition/layout.h"
+
+namespace rondo::partition {
+
+absl::Status PlanMemory::fill(Plan& plan) const {
+  plan.devices.clear();
+  plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
+  const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
+  plan.first_layer_on_disk = choice.first_layer;
+  plan.boundary_buffers = choice.boundary_buffers;
+  plan.disk = disk_memory(plan, model_, work_);
+  plan.disk_bytes = total_of(plan.disk);
+  if (plan.disk_bytes > 0) {
+    plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep, plan.first_layer_on_disk,
+                            plan.boundary_buffers);
+  }
+  plan.host_peak_bytes = total_of(plan.host);
+  for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
+    const DeviceShape& device = machine_.devices[i];
+    DevicePlan entry;
+    entry.name = device.name;
+    entry.memory = device_memory(model_, work_, device, i, plan.slots, plan.keep);
+    entry.peak_bytes = total_of(entry.memory);
+    entry.budget_bytes = device.budget_bytes;
+    if (entry.peak_bytes > entry.budget_bytes) {
+      return resource_exhausted(
+          "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
+          "recompute: full",
+          entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
+    }
+    plan.devices.push_back(std::move(entry));
+  }
+  if (plan.host_peak_bytes > machine_.host_budget_bytes) {
+    return resource_exhausted(
+        "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
+        "reduction_group{}",
+        format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes),
+        machine_.disk_budget_bytes > 0 ? what_the_disk_lacks(plan) : ", or name a folder on a disk with nvme_path");
+  }
+  return absl::OkStatus();
+}
+
+std::string PlanMemory::what_the_disk_lacks(const Plan& plan) const {
+  const Bytes boundaries = layout_boundaries(model_, plan.slots, plan.rounds, work_.staleness).disk_bytes(work_);
+  const Bytes all = disk_bytes_from(model_, 0) + boundaries;
+  if (all <= machine_.disk_budget_bytes) return {};
+  return fmt::format(", or free space in nvme_path, where state and boundaries take {} and {} may be used",
+                     format_bytes(all), format_bytes(machine_.disk_budget_bytes));
+}
+
+double PlanMemory::disk_seconds(const Plan& plan) const {
+  const double bandwidth = machine_.host.disk_bandwidth;
+  return bandwidth > 0 ? static_cast<double>(disk_traffic(plan, model_, work_).total()) / bandwidth : 0;
+}
+
+void PlanMemory::keep_resident(Plan& plan) const {
+  plan.resident.clear();
+  for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
+    const DeviceShape& device = machine_.devices[i];
+    plan.resident.push_back(choose_residents(model_, work_, device, i, plan.slots, plan.keep));
+    plan.devices[i].memory = device_memory(model_, work_, device, i, plan.slots, plan.keep, plan.resident[i]);
+    plan.devices[i].peak_bytes = total_of(plan.devices[i].memory);
+  }
+}
+
+absl::Status PlanMemory::refuse_largest_layer(Keep keep) const {
+  const auto roomiest =
+      std::ranges::max_element(machine_.devices, {}, [](const DeviceShape& device) { return device.budget_bytes; });
+  Bytes most = 0;
+  LayerIndex largest = 0;
+  const auto last = static_cast<LayerIndex>(model_.layers.size() - 1);
+  for (LayerIndex i = 0; i <= last; ++i) {
+    const bool back = model_.layers[i].has_backward && i > 0;
+    const SlotPhase phase = i == last ? SlotPhase::kFused : back ? SlotPhase::kBackward : SlotPhase::kForward;
+    const Bytes need = total_of(device_memory(model_, work_, *roomiest, 0, {{phase, i, i, 0, 0, 0}}, keep));
+    if (need > most) largest = i;
+    most = std::max(most, need);
+  }
+  return resource_exhausted(
+      "{}: {} alone needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or take a device "
+      "with more memory",
+      roomiest->name, model_.layers[largest].name, format_bytes(most), format_bytes(roomiest->budget_bytes));
+}
+
+}  // namespace rondo::partition

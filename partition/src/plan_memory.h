@@ -1,0 +1,36 @@
+// What a plan takes of every memory, and whether that is there.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "rondo/partition/plan.h"
+
+namespace rondo::partition {
+
+/// Refers to what it is made of.
+class PlanMemory {
+ public:
+  PlanMemory(const ModelShape& model, const Workload& work, const MachineShape& machine)
+      : model_(model), work_(work), machine_(machine) {}
+
+  /// From slots, rounds and keep of the plan: bytes of devices, host and disk, and what lies on disk. Errors:
+  /// ResourceExhausted naming what does not suffice; a plan that a device has no room for then has fewer `devices` than
+  /// the machine.
+  absl::Status fill(Plan& plan) const;
+  /// What memory is left holds weights that then need not come again. REQUIRES: fill().
+  void keep_resident(Plan& plan) const;
+  /// That a step's traffic takes the disk at least.
+  double disk_seconds(const Plan& plan) const;
+  /// Not even one layer at a time fits: says which and where it came nearest.
+  absl::Status refuse_largest_layer(Keep keep) const;
+
+ private:
+  std::string what_the_disk_lacks(const Plan& plan) const;
+
+  const ModelShape& model_;
+  const Workload& work_;
+  const MachineShape& machine_;
+};
+
+}  // namespace rondo::partition
