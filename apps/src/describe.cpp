@@ -173,8 +173,6 @@ std::string describe_summary(const train::RunSummary& summary, bool colour) {
 
 std::string describe_plan(const partition::Plan& plan) {
   std::string text = fmt::format("predicted  {}\n", prediction_text(plan.predicted));
-  text += fmt::format("at best    {} a step: the layers' arithmetic shared out evenly, with nothing else to wait for\n",
-                      format_duration(plan.predicted.least_step_seconds));
   for (const std::string& sentence : plan.predicted.advice) text += labelled("advice", sentence);
   std::vector<std::vector<std::string>> rows = {{"device", "peak", "budget", "busy", ""}};
   for (const partition::DevicePlan& device : plan.devices) {
