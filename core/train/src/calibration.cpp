@@ -125,7 +125,9 @@ absl::StatusOr<devices::MeasuredSpeeds> measure(const devices::PoolMember& membe
     if (!device.caps().unified_memory) RONDO_RETURN_IF_ERROR(devices::measure_links(device, profile));
   }
   devices::MeasuredSpeeds speeds = devices::speeds_of(profile);
-  const double left = kSeconds - std::chrono::duration<double>(Clock::now() - begin).count();
+  // A driver that compiles late may have taken all of it for the plain speeds.
+  const bool compiles_late = device.caps().first_use_seconds > 0;
+  const double left = kSeconds - (compiles_late ? 0 : std::chrono::duration<double>(Clock::now() - begin).count());
   const DeviceProfile expected = merged(member.profile, profile);
   for (const devices::MeasuredOp& op : devices::measure_ops(device, std::move(missing), expected, left)) {
     speeds.emplace_back(devices::SpeedKey::of(op.shape), op.rate);

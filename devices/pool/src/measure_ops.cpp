@@ -141,7 +141,8 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
   const Clock::time_point begin = Clock::now();
   for (std::size_t i = 0; i < probes.size(); ++i) {
     const OpProbe& probe = probes[i];
-    const double left = seconds - std::chrono::duration<double>(Clock::now() - begin).count();
+    const double compiling = watch.has_value() ? watch->first_use_seconds() : 0;
+    const double left = seconds + compiling - std::chrono::duration<double>(Clock::now() - begin).count();
     const double share = std::max(left, 0.0) / static_cast<double>(probes.size() - i);
     const OpList list = fitting(probe, expected, share);
     const OpCost cost = cost_alone(list);

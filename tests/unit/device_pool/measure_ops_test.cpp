@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "rondo/devices/host_queue.h"
 #include "rondo/devices/pool.h"
 
 namespace rondo::devices {
@@ -164,6 +169,70 @@ TEST_F(MeasureOps, NoTimeLeft_TakesWhatIsExpected) {
 TEST_F(MeasureOps, DeviceThatComputesNothing_TakesWhatIsExpected) {
   for (const MeasuredOp& op : measure_ops(open("null"), probes_of(list_), expected(1e9), 1)) {
     EXPECT_NEAR(op.rate, 1e9, 1);
+  }
+}
+
+/// Its driver takes a program over when it first runs; then a run takes a millisecond.
+class LateDevice final : public Device, private Queue {
+ public:
+  static constexpr std::chrono::milliseconds kFirst{200};
+  static constexpr std::chrono::milliseconds kLater{1};
+
+  LateDevice() {
+    caps_.memory_bytes = Bytes{1} << 30U;
+    caps_.first_use_seconds = 60;
+  }
+  const DeviceCaps& caps() const override { return caps_; }
+  absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind) override { return allocate_host(size, "test"); }
+  absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout&) override {
+    return std::make_unique<LateProgram>(list);
+  }
+  absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
+  Queue& queue(QueueRole) override { return *this; }
+  void observe(WorkObserver*) override {}
+  Bytes allocated_bytes() const override { return 0; }
+  Bytes peak_bytes() const override { return 0; }
+
+ private:
+  class LateProgram final : public Program {
+   public:
+    explicit LateProgram(OpList list) : list_(std::move(list)) {}
+    const OpList& ops() const override { return list_; }
+
+   private:
+    OpList list_;
+  };
+
+  void run(const Program& program, const Bindings&, std::span<const Point>, Point signal, const WorkTag&) override {
+    std::this_thread::sleep_for(&program == known_ ? kLater : kFirst);
+    known_ = &program;
+    signal.timeline->signal(signal.value);
+  }
+  void copy(BufferView, BufferView, std::span<const Point>, Point signal, const WorkTag&) override {
+    signal.timeline->signal(signal.value);
+  }
+  void clear(BufferView, std::span<const Point>, Point signal, const WorkTag&) override {
+    signal.timeline->signal(signal.value);
+  }
+
+  DeviceCaps caps_;
+  const Program* known_ = nullptr;
+};
+
+TEST(MeasureOpsLate, DriverThatCompilesAtTheFirstRun_IsNotTakenForASlowDevice) {
+  LateDevice device;
+  const OpList list = program();
+  // Less time than one first run takes.
+  const auto measured = measure_ops(device, probes_of(list), expected(1e9), 0.1);
+  ASSERT_EQ(measured.size(), list.ops.size());
+  for (const OpProbe& probe : probes_of(list)) {
+    const auto op = std::ranges::find(measured, probe.shape(), &MeasuredOp::shape);
+    ASSERT_NE(op, measured.end());
+    const OpList one = alone(probe, kTokens);
+    const double work = work_of(cost_of(one, one.ops[0], one.sequence_length));
+    // A run takes its millisecond and what the host makes of it, not the fifth of a second.
+    EXPECT_GT(op->rate, work / 0.1) << probe.op;
+    EXPECT_LE(op->rate, work / 1e-3) << probe.op;
   }
 }
 

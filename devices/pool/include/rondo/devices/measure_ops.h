@@ -30,7 +30,7 @@ struct MeasuredOp {
 /// The median of a few runs of each probe, within about `seconds` in all: long ones run on fewer tokens, which counts
 /// for the asked number too. `expected`: speeds by which to tell how long that is; they also stand for what could not
 /// be measured (no memory or no time was left, the device does not know the op), so that it is not tried again every
-/// time.
+/// time. Where the driver compiles a program when it first runs (DeviceCaps::first_use_seconds), that is not counted.
 std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes, const DeviceProfile& expected,
                                     double seconds);
 
