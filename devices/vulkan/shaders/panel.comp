@@ -2,8 +2,8 @@
 // as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel, or four
 // where elements are read by fours.
 //
-// Of A a texel is four inner elements of one row; 16 rows make a block, in two halves of 8. Of B it is one inner
-// element of four columns; 32 columns make a block. Past the ends there are zeros, as many as fill the last blocks.
+// Of A a texel is four inner elements of one row, of B one inner element of four columns. A block are kOuters rows or
+// columns, those of matmul_panels.comp's tile. Past the ends there are zeros, as many as fill the last blocks.
 //
 // slots: operand, panel, rows (the list of kernel targets.comp).
 // sizes: rows of A or columns of B, end of the inner extent, stride, first row or column, first inner element, place in
@@ -22,6 +22,7 @@ layout(constant_id = 5) const bool kInnerListed = false;  // and its elements ar
 /// Elements that lie in a row come by fours: where the extent and stride on that side are multiples of four and nothing
 /// is listed.
 layout(constant_id = 6) const bool kFours = false;
+layout(constant_id = 7) const uint kOuters = 32;
 
 float element(uint64_t operand, Ints list, uint outer, uint k, uint end) {
   if (outer >= push.sizes[0] || k >= end) return 0.0;
@@ -40,7 +41,7 @@ vec4 four(uint64_t operand, uint outer, uint k) {
 void lay_out_by_fours(uint block) {
   const uint64_t operand = address(0);
   const uint64_t panel = address(1);
-  const uint across = kOfB ? 8 : 4;  // fours of columns or rows of a block of the panel
+  const uint across = kOuters / 4;
   const uint outer = push.sizes[3] + (block / (across * push.sizes[6]) * across + block % across) * 4;
   const uint k = push.sizes[4] + block / across % push.sizes[6] * 4;
   mat4 elements;
@@ -50,7 +51,7 @@ void lay_out_by_fours(uint block) {
   // Of A a texel is of one row, of B of one inner element.
   if (kOfB != kInnerStrides) elements = transpose(elements);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    const uint texel = kOfB ? (block / 8 * 4 + i) * 8 + block % 8 : block * 4 + i;
+    const uint texel = kOfB ? (block / across * 4 + i) * across + block % across : block * 4 + i;
     store_texel(panel, push.sizes[5] + texel, elements[i]);
   }
 }
@@ -74,12 +75,13 @@ void main() {
   }
   vec4 value;
   if (kOfB) {
-    const uint k = texel / 8 % (4 * push.sizes[6]);
-    const uint outer = push.sizes[3] + texel / (32 * push.sizes[6]) * 32 + texel % 8 * 4;
+    const uint across = kOuters / 4;
+    const uint k = texel / across % (4 * push.sizes[6]);
+    const uint outer = push.sizes[3] + texel / (kOuters * push.sizes[6]) * kOuters + texel % across * 4;
     [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer + i, push.sizes[4] + k, end);
   } else {
-    const uint k = texel / 16 % push.sizes[6] * 4;
-    const uint outer = push.sizes[3] + texel / (16 * push.sizes[6]) * 16 + texel % 16;
+    const uint k = texel / kOuters % push.sizes[6] * 4;
+    const uint outer = push.sizes[3] + texel / (kOuters * push.sizes[6]) * kOuters + texel % kOuters;
     if (kOuterListed && outer >= outers) {
       value = vec4(0.0);
     } else {

@@ -33,8 +33,8 @@ std::uint32_t each_of(std::int64_t extent) {
 }
 
 /// Rows and columns of a tile of matmul_panels.comp.
-constexpr std::int64_t kPanelRows = 16;
-constexpr std::int64_t kPanelColumns = 32;
+constexpr std::int64_t kPanelRows = 32;
+std::int64_t panel_columns(const Product& p) { return p.columns <= 32 ? 32 : 64; }
 
 std::int64_t rounded(std::int64_t n, std::int64_t grain) { return parts_of(n, grain) * grain; }
 
@@ -49,12 +49,13 @@ PanelShare panel_share(const Product& p, std::int64_t depth) {
   constexpr std::int64_t kWorthwhile = 8;
   if (p.rows < kWorthwhile || p.columns < kWorthwhile || depth < 1) return {};
   const std::int64_t room = kPanelTexels / parts_of(depth, 4);  // rows and columns together
-  PanelShare share{rounded(p.rows, kPanelRows), rounded(p.columns, kPanelColumns)};
+  const std::int64_t tile = panel_columns(p);
+  PanelShare share{rounded(p.rows, kPanelRows), rounded(p.columns, tile)};
   if (share.rows + share.columns <= room) return share;
-  if (room < kPanelRows + kPanelColumns) return {};
-  share.columns = std::min(share.columns, std::max(room * 3 / 4 / kPanelColumns, std::int64_t{1}) * kPanelColumns);
+  if (room < kPanelRows + tile) return {};
+  share.columns = std::min(share.columns, std::max(room * 3 / 4 / tile, std::int64_t{1}) * tile);
   share.rows = std::min(share.rows, (room - share.columns) / kPanelRows * kPanelRows);
-  share.columns = std::min(rounded(p.columns, kPanelColumns), (room - share.rows) / kPanelColumns * kPanelColumns);
+  share.columns = std::min(rounded(p.columns, tile), (room - share.rows) / tile * tile);
   return share;
 }
 
@@ -64,7 +65,8 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   const bool inner_ends = p.listed == Product::Listed::kB;
   const bool strides = of_b ? !p.transposed_b : p.transposed_a;
   const std::int64_t fours = parts_of(end - begin, 4);
-  const std::int64_t texels = rounded(outers, of_b ? kPanelColumns : kPanelRows) * fours;
+  const std::int64_t tile = of_b ? panel_columns(p) : kPanelRows;
+  const std::int64_t texels = rounded(outers, tile) * fours;
   const std::int64_t outer_extent = of_b ? p.columns : p.rows;
   const std::int64_t stride = of_b ? p.stride_b : p.stride_a;
   const bool fours_lie_together = (strides ? outer_extent : end) % 4 == 0 && stride % 4 == 0 && begin % 4 == 0;
@@ -73,7 +75,7 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   op.add(Shader::kPanel,
          {of_b ? p.type_b : p.type_a, of_b ? 1U : 0U, strides ? 1U : 0U,
           !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U,
-          by_fours ? 1U : 0U},
+          by_fours ? 1U : 0U, static_cast<std::uint32_t>(tile)},
          {of_b ? p.b : p.a, kPanelSlot, p.listed == Product::Listed::kNone ? p.a : p.list},
          {outer_extent, end, stride, first, begin, place, fours, p.first_listed, p.most_listed, texels},
          parts_of(by_fours ? texels / 4 : texels, kInvocations));
@@ -81,18 +83,19 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
 
 /// The product of panels that lie at 0 and `place_b`.
 void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelShare share, std::int64_t fours) {
+  const std::int64_t tile = panel_columns(p);
   Dispatch& dispatch = op.add(
       Shader::kMatMulPanels,
       {0, 0, p.type_out, p.type_bias, p.type_addend, 0, 0, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U,
-       p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed)},
+       p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
+       p.columns % 2 == 0 ? 2U : 1U},
       {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
        p.listed == Product::Listed::kNone ? p.a : p.list},
       {p.rows, p.columns, at.rows, at.columns, 0, p.columns, fours, p.first_listed, p.most_listed, share.rows * fours},
       1);
   dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {
-      static_cast<std::uint32_t>(parts_of(std::min(share.rows, p.rows - at.rows), kPanelRows)),
-      static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), kPanelColumns)), 1};
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(std::min(share.rows, p.rows - at.rows), kPanelRows)),
+                     static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), tile)), 1};
 }
 
 /// False where the product does not go that way.
