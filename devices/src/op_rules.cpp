@@ -335,7 +335,7 @@ void check_cross_entropy(Checker& c) {
   if (entropy == nullptr) return;
   const std::size_t input = entropy->has_input_gradient ? 1 : 0;
   const std::size_t weight = entropy->has_weight_gradient ? 1 : 0;
-  if (!c.counts(3, 1 + input + weight)) return;
+  if (!c.counts(entropy->has_loss_scale ? 4 : 3, 1 + input + weight)) return;
   c.rank(c.in(0), 2);
   c.rank(c.in(1), 2);
   c.floating(c.in(0));
@@ -343,6 +343,10 @@ void check_cross_entropy(Checker& c) {
   if (!c.good()) return;
   c.shape(c.in(1), {c.in(1).shape[0], c.in(0).shape[1]});
   c.tokens_of(c.in(2), DType::kInt32);
+  if (entropy->has_loss_scale) {
+    c.shape(c.in(3), {1});
+    c.dtype(c.in(3), DType::kFloat32);
+  }
   c.shape(c.out(0), {1});
   c.dtype(c.out(0), DType::kFloat64);
   if (input == 1) c.alike(c.out(1), c.in(0));

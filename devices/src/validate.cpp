@@ -69,6 +69,8 @@ bool always_wide(OpKind kind, std::size_t place) {
       return place == 3;
     case OpKind::kColumnScale:
       return place == 1;
+    case OpKind::kCrossEntropy:
+      return place == 3;
     case OpKind::kColumnScaleBackward:
       return place == 1 || place == 2;
     default:
@@ -95,15 +97,9 @@ absl::Status validate(const OpList& list) {
 }
 
 absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::string_view backend) {
-  for (const auto& [ids, count] : {std::pair(op.reads.data(), op.reads.size()), {op.writes.data(), op.writes.size()}}) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const TensorDesc& tensor = list.tensors[ids[i]];
-      if (tensor.dtype != DType::kFloat16) continue;
-      return unimplemented("op {} has '{}' in fp16; on {} it takes fp32 and bf16", name_of(op.kind), tensor.name,
-                           backend);
-    }
-  }
-  const auto is_float = [](DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16; };
+  const auto is_float = [](DType dtype) {
+    return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+  };
   const TensorDesc& first = list.tensors[op.reads[0]];
   if (mixes || !is_float(first.dtype)) return absl::OkStatus();
   for (std::size_t i = 1; i < op.reads.size(); ++i) {

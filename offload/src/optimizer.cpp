@@ -48,7 +48,7 @@ void update_coded(const UpdateArrays& arrays, CodedMoment first, CodedMoment sec
     float* const scales[] = {first.scales + at / kMomentBlock, second.scales + at / kMomentBlock};
     for (const std::size_t i : {0U, 1U}) decode_moments(codes[i], *scales[i], i == 0, {decoded[i], count});
     adamw({arrays.master + done, decoded[0], decoded[1], arrays.gradient + done,
-           arrays.published == nullptr ? nullptr : arrays.published + done},
+           arrays.published == nullptr ? nullptr : arrays.published + done, arrays.narrow},
           count, factors, decay, rounding_key_from(key, done));
     for (const std::size_t i : {0U, 1U}) *scales[i] = encode_moments({decoded[i], count}, i == 0, codes[i]);
   }
@@ -186,6 +186,7 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
                           arrays.master = range.master + begin;
                           arrays.gradient = gradient + begin;
                           if (published != nullptr) arrays.published = published + begin;
+                          arrays.narrow = narrow_of(parameters_.dtype());
                           if (coded) {
                             update_coded(arrays, {range.first_moment, range.elements},
                                          {range.second_moment, range.elements}, begin, n, factors, decay, key);

@@ -36,16 +36,6 @@ void AddTo(float* HWY_RESTRICT y, const float* HWY_RESTRICT x, std::size_t n) {
   for (; i < n; ++i) y[i] += x[i];
 }
 
-/// 32 random bits for each of the lanes: a bijection of (key + index) that spreads every bit, by multiply and
-/// shift-xor rounds.
-template <class DU>
-hn::Vec<DU> RandomBits(DU du, std::uint32_t key, std::size_t index) {
-  auto x = hn::Add(hn::Iota(du, static_cast<std::uint32_t>(index)), hn::Set(du, key));
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, 0x7FEB352DU));
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, 0x846CA68BU));
-  return hn::Xor(x, hn::ShiftRight<16>(x));
-}
-
 /// Upper halves of the lanes after adding `dither` (below 2^16) to their bits; NaN stays NaN.
 template <class D>
 hn::Vec<hn::Rebind<std::uint32_t, D>> UpperHalves(D /*d*/, hn::Vec<D> x, hn::Vec<hn::Rebind<std::uint32_t, D>> dither) {
@@ -54,6 +44,23 @@ hn::Vec<hn::Rebind<std::uint32_t, D>> UpperHalves(D /*d*/, hn::Vec<D> x, hn::Vec
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, dither));
   const auto nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40U));
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), nan, rounded);
+}
+
+/// fp16 bits of the lanes from their magnitudes: `normal` and `small` are what they are from 2^-14 on and below.
+template <class D>
+hn::Vec<hn::Rebind<std::uint32_t, D>> Halves(D /*d*/, hn::Vec<D> x, hn::Vec<hn::Rebind<std::uint32_t, D>> normal,
+                                             hn::Vec<hn::Rebind<std::uint32_t, D>> small) {
+  const hn::Rebind<std::uint32_t, D> du;
+  const hn::Rebind<std::int32_t, D> di;
+  const auto bits = hn::BitCast(du, x);
+  const auto magnitude = hn::BitCast(di, hn::And(bits, hn::Set(du, 0x7FFFFFFFU)));
+  // Up to 65520, halfway to the next power of two, the largest number; then infinity.
+  auto half = hn::Min(hn::IfThenElse(hn::RebindMask(du, hn::Lt(magnitude, hn::Set(di, 0x38800000))), small, normal),
+                      hn::Set(du, 0x7BFFU));
+  const auto infinite = hn::RebindMask(du, hn::Gt(magnitude, hn::Set(di, 0x477FEFFF)));
+  half = hn::IfThenElse(infinite, hn::Set(du, 0x7C00U), half);
+  half = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), hn::Set(du, 0x7E00U), half);
+  return hn::Or(half, hn::ShiftLeft<15>(hn::ShiftRight<31>(bits)));
 }
 
 struct ToNearest {
@@ -65,16 +72,50 @@ struct ToNearest {
   }
 };
 
-/// The dither is 16 of 32 bits that a bijection of (key + index) gives: rounds of multiplying and folding down.
+struct HalfToNearest {
+  template <class D>
+  hn::Vec<hn::Rebind<std::uint32_t, D>> operator()(D d, hn::Vec<D> x, std::size_t /*index*/) const {
+    const hn::Rebind<std::uint32_t, D> du;
+    const auto magnitude = hn::And(hn::BitCast(du, x), hn::Set(du, 0x7FFFFFFFU));
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1U));
+    const auto normal = hn::ShiftRight<13>(hn::Sub(hn::Add(magnitude, odd), hn::Set(du, 0x38000000U - 0xFFFU)));
+    // Adding 0.5 leaves units of 2^-24 in the low bits, rounded.
+    const auto small =
+        hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F))), hn::Set(du, 0x3F000000U));
+    return Halves(d, x, normal, small);
+  }
+};
+
+/// 32 bits that a bijection of (key + index) gives: rounds of multiplying and folding down.
+template <class D>
+hn::Vec<hn::Rebind<std::uint32_t, D>> Dither(D /*d*/, std::uint32_t key, std::size_t index) {
+  const hn::Rebind<std::uint32_t, D> du;
+  auto r = hn::Add(hn::Iota(du, static_cast<std::uint32_t>(index)), hn::Set(du, key));
+  r = hn::Mul(hn::Xor(r, hn::ShiftRight<16>(r)), hn::Set(du, 0x7FEB352DU));
+  return hn::Mul(hn::Xor(r, hn::ShiftRight<15>(r)), hn::Set(du, 0x846CA68BU));
+}
+
 struct Stochastically {
   std::uint32_t key;
   template <class D>
   hn::Vec<hn::Rebind<std::uint32_t, D>> operator()(D d, hn::Vec<D> x, std::size_t index) const {
+    return UpperHalves(d, x, hn::ShiftRight<16>(Dither(d, key, index)));
+  }
+};
+
+struct HalfStochastically {
+  std::uint32_t key;
+  template <class D>
+  hn::Vec<hn::Rebind<std::uint32_t, D>> operator()(D d, hn::Vec<D> x, std::size_t index) const {
     const hn::Rebind<std::uint32_t, D> du;
-    auto r = hn::Add(hn::Iota(du, static_cast<std::uint32_t>(index)), hn::Set(du, key));
-    r = hn::Mul(hn::Xor(r, hn::ShiftRight<16>(r)), hn::Set(du, 0x7FEB352DU));
-    r = hn::Mul(hn::Xor(r, hn::ShiftRight<15>(r)), hn::Set(du, 0x846CA68BU));
-    return UpperHalves(d, x, hn::ShiftRight<16>(r));
+    const hn::Rebind<std::int32_t, D> di;
+    const auto dither = hn::ShiftRight<19>(Dither(d, key, index));
+    const auto magnitude = hn::And(hn::BitCast(du, x), hn::Set(du, 0x7FFFFFFFU));
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(du, 0x38000000U)), dither));
+    // In units of 2^-37, of which 2^13 are the least number.
+    const auto few = hn::Min(hn::BitCast(d, magnitude), hn::Set(d, 0x1p-14F));
+    const auto units = hn::BitCast(du, hn::ConvertTo(di, hn::Mul(few, hn::Set(d, 0x1p37F))));
+    return Halves(d, x, normal, hn::ShiftRight<13>(hn::Add(units, dither)));
   }
 };
 
@@ -92,8 +133,12 @@ void Round(const float* HWY_RESTRICT x, std::uint16_t* HWY_RESTRICT y, std::size
   for (; i + lanes <= n; i += lanes) RoundAt(d, x, y, i, rounding);
   for (; i < n; ++i) RoundAt(hn::CappedTag<float, 1>(), x, y, i, rounding);
 }
-void RoundToNearest(const float* x, std::uint16_t* y, std::size_t n) { Round(x, y, n, ToNearest()); }
-void RoundStochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t key) {
+void RoundToNearest(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n) {
+  if (narrow == Narrow::kFloat16) return Round(x, y, n, HalfToNearest());
+  Round(x, y, n, ToNearest());
+}
+void RoundStochastically(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n, std::uint32_t key) {
+  if (narrow == Narrow::kFloat16) return Round(x, y, n, HalfStochastically{key});
   Round(x, y, n, Stochastically{key});
 }
 
@@ -149,8 +194,8 @@ struct LionRule {
   }
 };
 
-template <class D, class Rule>
-void UpdateAt(D d, const UpdateArrays& to, std::size_t i, const Rule& rule, const Stochastically& rounding) {
+template <class D, class Rule, class Rounding>
+void UpdateAt(D d, const UpdateArrays& to, std::size_t i, const Rule& rule, const Rounding& rounding) {
   Updated<D> x{hn::LoadU(d, to.master + i), hn::Zero(d), hn::Zero(d), hn::LoadU(d, to.gradient + i)};
   if (Rule::kMoments > 0) x.first = hn::LoadU(d, to.first + i);
   if (Rule::kMoments > 1) x.second = hn::LoadU(d, to.second + i);
@@ -164,14 +209,18 @@ void UpdateAt(D d, const UpdateArrays& to, std::size_t i, const Rule& rule, cons
   }
 }
 
-template <class Rule>
-void UpdateAll(const UpdateArrays& arrays, std::size_t n, const Rule& rule, std::uint32_t key) {
-  const Stochastically rounding{key};
+template <class Rule, class Rounding>
+void UpdateRounded(const UpdateArrays& arrays, std::size_t n, const Rule& rule, const Rounding& rounding) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= n; i += lanes) UpdateAt(d, arrays, i, rule, rounding);
   for (; i < n; ++i) UpdateAt(hn::CappedTag<float, 1>(), arrays, i, rule, rounding);
+}
+template <class Rule>
+void UpdateAll(const UpdateArrays& arrays, std::size_t n, const Rule& rule, std::uint32_t key) {
+  if (arrays.narrow == Narrow::kFloat16) return UpdateRounded(arrays, n, rule, HalfStochastically{key});
+  UpdateRounded(arrays, n, rule, Stochastically{key});
 }
 
 void AdamW(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
@@ -201,11 +250,11 @@ HWY_EXPORT(Lion);
 
 double sum_of_squares(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n); }
 void add_to(float* y, const float* x, std::size_t n) { HWY_DYNAMIC_DISPATCH(AddTo)(y, x, n); }
-void round_to_nearest(const float* x, std::uint16_t* y, std::size_t n) {
-  HWY_DYNAMIC_DISPATCH(RoundToNearest)(x, y, n);
+void round_to_nearest(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n) {
+  HWY_DYNAMIC_DISPATCH(RoundToNearest)(x, narrow, y, n);
 }
-void round_stochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key) {
-  HWY_DYNAMIC_DISPATCH(RoundStochastically)(x, y, n, rounding_key);
+void round_stochastically(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key) {
+  HWY_DYNAMIC_DISPATCH(RoundStochastically)(x, narrow, y, n, rounding_key);
 }
 void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
   HWY_DYNAMIC_DISPATCH(AdamW)(arrays, n, factors, decay, key);

@@ -29,6 +29,13 @@ constexpr std::uint32_t rounding_key_from(std::uint32_t key, std::size_t first) 
   return key + static_cast<std::uint32_t>(first);
 }
 
+/// A number of 16 bits that weights are published as.
+enum class Narrow : std::uint8_t { kBfloat16, kFloat16 };
+/// REQUIRES: one of the two.
+constexpr Narrow narrow_of(devices::DType dtype) {
+  return dtype == devices::DType::kFloat16 ? Narrow::kFloat16 : Narrow::kBfloat16;
+}
+
 /// The arrays of one update of n consecutive elements; moments that a rule does not have are not touched.
 struct UpdateArrays {
   float* master = nullptr;
@@ -36,6 +43,7 @@ struct UpdateArrays {
   float* second = nullptr;
   const float* gradient = nullptr;
   std::uint16_t* published = nullptr;  // stochastically rounded; null: fp32, the master itself
+  Narrow narrow = Narrow::kBfloat16;   // of published
 };
 
 /// AdamW (PyTorch's, decoupled decay).
@@ -49,10 +57,11 @@ void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors,
           std::uint32_t rounding_key);
 
 /// To nearest, ties to even; NaN stays NaN.
-void round_to_nearest(const float* x, std::uint16_t* y, std::size_t n);
+void round_to_nearest(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n);
 
-/// Away from zero with the probability of the rest, so that the expectation is x; bf16 values, infinities and NaN stay.
-/// The random bits follow from the key and the element's index alone.
-void round_stochastically(const float* x, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key);
+/// Away from zero with the probability of the rest, so that the expectation is x; what `narrow` holds, infinities and
+/// NaN stay, and no number that would be finite to nearest becomes infinite. The random bits follow from the key and
+/// the element's index alone. In fp16 what lies below 2^-14 is taken to 2^-37 first.
+void round_stochastically(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key);
 
 }  // namespace rondo::offload

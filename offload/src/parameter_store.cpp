@@ -164,13 +164,13 @@ void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<cons
   }
   auto* to = reinterpret_cast<std::uint16_t*>(published(id, version).host()) + first;
   if (version == 0) {
-    round_to_nearest(values.data(), to, values.size());
+    round_to_nearest(values.data(), narrow_of(dtype_of(id)), to, values.size());
     return;
   }
   const std::size_t first_block = static_cast<std::size_t>(first) / kUpdateBlock;
   for (std::size_t begin = 0; begin < values.size(); begin += kUpdateBlock) {
     const std::size_t n = std::min(kUpdateBlock, values.size() - begin);
-    round_stochastically(values.data() + begin, to + begin, n,
+    round_stochastically(values.data() + begin, narrow_of(dtype_of(id)), to + begin, n,
                          rounding_key(id, version, first_block + begin / kUpdateBlock));
   }
 }

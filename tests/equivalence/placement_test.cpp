@@ -27,6 +27,8 @@ const std::vector<Variant>& variants() {
       {"full_bf16_tied_group1", false, DType::kBfloat16, true, 1},
       {"lora_fp32_group2", true, DType::kFloat32, true, 2},
       {"lora_bf16", true, DType::kBfloat16, false, 16},
+      {"full_fp16_tied_group2", false, DType::kFloat16, true, 2},
+      {"lora_fp16", true, DType::kFloat16, false, 16},
   };
   return *all;
 }

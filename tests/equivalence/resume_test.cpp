@@ -54,7 +54,7 @@ TEST_P(Resume, OnAnotherPool_GoesOnBitForBit) {
   ASSERT_TRUE(checkpoint.has_value());
   const auto state = train::read_checkpoint(*checkpoint, model_, (*second)->store());
   ASSERT_TRUE(state.ok()) << state.status();
-  (*second)->executor().set_updates(state->updates);
+  (*second)->executor().set_course(state->course);
   for (std::size_t step = state->global_step; step < job.steps.size(); ++step) {
     const auto result = (*second)->train(step);
     ASSERT_TRUE(result.ok()) << result.status();

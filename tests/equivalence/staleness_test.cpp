@@ -117,7 +117,7 @@ TEST_P(Staleness, Resumed_GoesOnBitForBit) {
   ASSERT_TRUE(second.ok()) << second.status();
   const auto state = train::read_checkpoint(*train::newest_checkpoint(folder_), model_, (*second)->store());
   ASSERT_TRUE(state.ok()) << state.status();
-  (*second)->executor().set_updates(state->updates);
+  (*second)->executor().set_course(state->course);
   for (std::size_t step = state->global_step; step < job_.steps.size(); ++step) {
     const auto result = (*second)->train(step);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -133,7 +133,7 @@ TEST_P(Staleness, CheckpointOfAnExactRun_IsRefusedByName) {
   ASSERT_TRUE((*exact)->train(0).ok());
   (*exact)->executor().drain_and_wait();
   train::TrainerState written;
-  written.global_step = written.updates = 1;
+  written.global_step = written.course.now.updates = 1;
   ASSERT_TRUE(train::write_checkpoint(folder_, written, model_, (*exact)->store(), Documents(folder_)).ok());
   auto stale = TinyRun::make(model_, job_, {"stale"});
   ASSERT_TRUE(stale.ok()) << stale.status();
@@ -145,7 +145,8 @@ TEST_P(Staleness, CheckpointOfAnExactRun_IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(Methods, Staleness,
                          testing::Values(Variant{"full_bf16"}, Variant{"full_bf16_tied", false, DType::kBfloat16, true},
                                          Variant{"full_fp32", false, DType::kFloat32, true},
-                                         Variant{"lora_bf16", true, DType::kBfloat16, true}),
+                                         Variant{"lora_bf16", true, DType::kBfloat16, true},
+                                         Variant{"full_fp16_tied", false, DType::kFloat16, true}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

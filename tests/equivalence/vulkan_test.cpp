@@ -78,6 +78,7 @@ TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
 INSTANTIATE_TEST_SUITE_P(Methods, VulkanPools,
                          testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
+                                         Variant{"full_fp16", false, DType::kFloat16, false},
                                          Variant{"lora_fp32", true, DType::kFloat32, false},
                                          Variant{"dora_fp32", true, DType::kFloat32, false, 16, true},
                                          Variant{"full_fp32_8bit_boundaries", false, DType::kFloat32, false, 16, false,

@@ -15,7 +15,7 @@ TEST(CpuExecutor_Execute, AnyOp_AllocatesNothing) {
     GTEST_SKIP() << "never: oneDNN's bf16 primitives build an argument map at every call";
   }
   for (const OpDescription& description : op_descriptions()) {
-    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
       const OpCase op_case = description.make(storage, Scale::kOdd);
       absl::StatusOr<CaseMemory> memory = CaseMemory::make(op_case, 1);
       ASSERT_EQ(memory.status(), absl::OkStatus());

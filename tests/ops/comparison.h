@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -41,9 +42,12 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
   const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
   double absolute = units_of(compared.op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
-  if (compared.op.kind == OpKind::kCrossEntropy && compared.narrow_products) absolute += kNarrowEntropyGradient;
+  if (compared.op.kind == OpKind::kCrossEntropy && compared.narrow_products) {
+    absolute += narrow_entropy_gradient(compared.op_case.list.tensors[compared.op.reads[0]].dtype);
+  }
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double allowed = rounding_of(desc.dtype) * std::abs(want.get(id, i)) + absolute * rms;
+    const double allowed =
+        std::max(rounding_of(desc.dtype) * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) + absolute * rms;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
         << ", expected " << want.get(id, i) << ", rms " << rms;

@@ -1,4 +1,4 @@
-// Every op on the CPU against the reference, in fp32 and bf16, each op on the reference's own inputs.
+// Every op on the CPU against the reference, in fp32, bf16 and fp16, each op on the reference's own inputs.
 #include <gtest/gtest.h>
 
 #include "comparison.h"
@@ -27,8 +27,9 @@ TEST_P(EveryOp, OnTheCpu_AgreesWithTheReference) {
     ASSERT_EQ(program.status(), absl::OkStatus());
     ASSERT_EQ(executor.execute(**program, got->bindings()), absl::OkStatus());
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
-    const Compared compared{op_case, op_case.list.ops[place],
-                            executor.numerics_class().find("-bf16") != std::string::npos};
+    const Compared compared{
+        op_case, op_case.list.ops[place],
+        executor.numerics_class().find("-bf16") != std::string::npos && std::get<1>(GetParam()) == DType::kBfloat16};
     for (const TensorId id : compared.op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : compared.op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);

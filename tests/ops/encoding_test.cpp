@@ -79,7 +79,7 @@ TEST_P(Encodings, Expand_GivesTheGoldenNumbers) {
   const auto n = static_cast<std::int64_t>(want.size());
   const std::vector<std::byte> encoded = golden(file(".bin"));
   for (const std::uint32_t members : {0U, 1U, 3U}) {  // 0: the reference
-    for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
       const OpList ops = list(n, dtype);
       ASSERT_EQ(validate(ops), absl::OkStatus());
       auto memory = CaseMemory::make({ops, {{}, {}}, 1, {}, {}}, 1);
@@ -186,7 +186,7 @@ TEST_P(HadamardEncodings, Block_ErrsByHalfACodeAtMost) {
 TEST_P(HadamardEncodings, OnTheCpu_AreTheReferencesBits) {
   const std::vector<float> x = activations();
   const auto n = static_cast<std::int64_t>(x.size());
-  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
     const OpList ops = encoding(n, dtype);
     ASSERT_EQ(validate(ops), absl::OkStatus());
     for (const std::uint32_t members : {1U, 3U}) {

@@ -1,4 +1,4 @@
-// Tests that run for every described op with both storage types of the devices.
+// Tests that run for every described op with all storage types of the devices.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class OpTest : public ::testing::TestWithParam<std::tuple<std::size_t, DType>> {
 
 inline auto every_op() {
   return ::testing::Combine(::testing::Range<std::size_t>(0, op_descriptions().size()),
-                            ::testing::Values(DType::kFloat32, DType::kBfloat16));
+                            ::testing::Values(DType::kFloat32, DType::kBfloat16, DType::kFloat16));
 }
 
 inline std::string name_of_op_test(const ::testing::TestParamInfo<OpTest::ParamType>& info) {

@@ -68,12 +68,5 @@ TEST_F(CpuExecutorTest, IdPastTheTable_IsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("token 3 has id 131"));
 }
 
-TEST_F(CpuExecutorTest, Fp16_IsUnimplemented) {
-  const OpCase op_case = description_of("MatMul").make(DType::kFloat16, Scale::kOdd);
-  const absl::Status status = executor_.compile(op_case.list, plan_arena(op_case.list)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("fp16"));
-}
-
 }  // namespace
 }  // namespace rondo::devices::testing

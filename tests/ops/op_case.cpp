@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "rondo/base/float16.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
@@ -47,6 +48,12 @@ TensorId CaseBuilder::integers(const char* name, BatchTensor which, const std::v
   const TensorId id =
       add(name, {static_cast<std::int64_t>(values.size())}, DType::kInt32, TensorRole::kBatch, {0, 0, values});
   case_.list.tensors[id].index = static_cast<std::uint32_t>(which);
+  return id;
+}
+
+TensorId CaseBuilder::loss_scale(double value) {
+  const TensorId id = add("loss_scale", {1}, wide(), TensorRole::kBatch, {0, value, {}});
+  case_.list.tensors[id].index = static_cast<std::uint32_t>(BatchTensor::kLossScale);
   return id;
 }
 
@@ -186,6 +193,11 @@ double CaseMemory::get(TensorId id, std::int64_t i) const {
     std::memcpy(&bits, at, sizeof(bits));
     return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
   }
+  if (dtype == DType::kFloat16) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, sizeof(bits));
+    return static_cast<double>(from_float16(bits));
+  }
   float value = 0;
   std::memcpy(&value, at, sizeof(value));
   return static_cast<double>(value);
@@ -196,6 +208,9 @@ void CaseMemory::set(TensorId id, std::int64_t i, double value) {
   std::byte* at = data(id) + static_cast<std::size_t>(i) * size_of(dtype);
   if (dtype == DType::kFloat64) {
     std::memcpy(at, &value, sizeof(value));
+  } else if (dtype == DType::kFloat16) {
+    const std::uint16_t bits = to_float16(static_cast<float>(value));
+    std::memcpy(at, &bits, sizeof(bits));
   } else if (dtype == DType::kBfloat16) {
     const std::uint16_t bits = narrow(static_cast<float>(value));
     std::memcpy(at, &bits, sizeof(bits));

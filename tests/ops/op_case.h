@@ -47,6 +47,7 @@ class CaseBuilder {
   TensorId state(const char* name, const Shape& shape);
   TensorId integers(const char* name, BatchTensor which, const std::vector<std::int32_t>& values);
   TensorId keys();
+  TensorId loss_scale(double value);
   /// Written by the ops; a sentinel before, so that an element that is not written shows.
   TensorId output(const char* name, const Shape& shape);
   TensorId output(const char* name, const Shape& shape, DType dtype, TensorRole role = TensorRole::kOutput);

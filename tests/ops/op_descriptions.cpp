@@ -280,7 +280,7 @@ OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
   const TensorId high = b.weight("b", {s.inner, rank}, inverse_root(rank));
   const TensorId factor = b.saved_wide("scale", {s.inner}), inverse = b.saved_wide("inverse", {s.inner});
   const TensorId m = b.weight("m", {s.inner});
-  if (storage == DType::kBfloat16) b.result().list.tensors[m].dtype = DType::kFloat32;
+  if (storage != DType::kFloat64) b.result().list.tensors[m].dtype = DType::kFloat32;
   b.op(OpKind::kMagnitudeScale, {w, low, high, m}, {factor, inverse}, MagnitudeAttributes{0.75F});
   const TensorId x = b.input("x", shape), y = b.output("y", shape);
   const TensorId dy = b.input("dy", shape), dx = b.output("dx", shape), dm = b.gradient("dm", {s.inner});
@@ -307,7 +307,8 @@ OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
 OpCase magnitude_plain(DType storage, Scale scale) { return magnitude(storage, scale, false, false); }
 OpCase magnitude_whole(DType storage, Scale scale) { return magnitude(storage, scale, true, true); }
 
-OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight_gradient, std::uint32_t tokens) {
+OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight_gradient, std::uint32_t tokens,
+                    bool scaled = false) {
   Sizes s = sizes_of(scale);
   if (tokens > 0) s.tokens = tokens;
   CaseBuilder b(storage, s.tokens);
@@ -324,7 +325,9 @@ OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight
     writes.push_back(b.gradient("dw", {s.vocabulary, s.hidden}));
     b.result().gradients.push_back({w, writes.back()});
   }
-  b.op(OpKind::kCrossEntropy, {x, w, targets}, writes, CrossEntropyAttributes{input_gradient, weight_gradient});
+  std::vector<TensorId> reads = {x, w, targets};
+  if (scaled) reads.push_back(b.loss_scale(0.5));
+  b.op(OpKind::kCrossEntropy, reads, writes, CrossEntropyAttributes{input_gradient, weight_gradient, scaled});
   b.result().projections = {{writes[0], writes[0]}};  // the loss itself
   b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
   return b.result();
@@ -336,6 +339,9 @@ OpCase entropy_loss(DType storage, Scale scale) { return entropy_case(storage, s
 OpCase entropy_chunks(DType storage, Scale scale) {
   return entropy_case(storage, scale, true, true, scale == Scale::kOdd ? 832 : 2048);
 }
+
+/// Its finite differences are those of the loss without the scale, which the others have been held to.
+OpCase entropy_scaled(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0, true); }
 
 OpCase select_last_case(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);
@@ -403,6 +409,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"CrossEntropy_FrozenHead", entropy_frozen_head, true},
       {"CrossEntropy_LossOnly", entropy_loss, false},
       {"CrossEntropy_SeveralChunks", entropy_chunks, false},
+      {"CrossEntropy_Scaled", entropy_scaled, false},
       {"SelectLast", select_last_case, false},
       {"Expand_Int8", expand_int8, false},  // of frozen weights: nothing flows back
       {"Expand_Nf4", expand_nf4, false},

@@ -52,13 +52,12 @@ std::vector<float> row_product(TileArithmetic arithmetic, const ProductShape& sh
   std::vector<std::byte> bytes;
   std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
   Finish finish;
-  finish.out = {out.data(), false};
+  finish.out = {out.data()};
   if (!shape.trivial_finish) {
     finish.alpha = 0.5F;
-    finish.bias = {bias.data(), false};
+    finish.bias = {bias.data()};
   }
-  EXPECT_EQ(product->run(bed.pool, rows, {.a = {a.data(), false}, .b = {b.data(), false}}, finish, scratch),
-            absl::OkStatus());
+  EXPECT_EQ(product->run(bed.pool, rows, {.a = {a.data()}, .b = {b.data()}}, finish, scratch), absl::OkStatus());
   return out;
 }
 
@@ -66,7 +65,7 @@ TEST(RowProduct_Run, OnPrimitives_AgreesWithSgemm) {
   for (const bool transposed : {true, false}) {
     for (const bool trivial : {true, false}) {
       for (const std::int64_t rows : {200, 128}) {
-        const ProductShape shape{200, 301, 150, transposed, false, false, trivial};
+        const ProductShape shape{200, 301, 150, transposed, Storage::kFloat32, Storage::kFloat32, trivial};
         expect_close(row_product(TileArithmetic::kFloat32Primitive, shape, rows),
                      row_product(TileArithmetic::kFloat32, shape, rows), shape.inner);
       }
@@ -74,14 +73,16 @@ TEST(RowProduct_Run, OnPrimitives_AgreesWithSgemm) {
   }
 }
 
+constexpr Storage kNarrow = Storage::kBfloat16;
+
 /// Values that bf16 holds exactly, in either storage.
 struct Exact {
   Exact(std::int64_t n, std::uint32_t seed) : wide(random_values(n, seed)), narrow(wide.size()) {
-    convert_row({wide.data(), false}, {narrow.data(), true}, n);
-    convert_row({narrow.data(), true}, {wide.data(), false}, n);
+    convert_row({wide.data()}, {narrow.data(), kNarrow}, n);
+    convert_row({narrow.data(), kNarrow}, {wide.data()}, n);
   }
-  ConstArray array(bool bfloat16) const {
-    return bfloat16 ? ConstArray{narrow.data(), true} : ConstArray{wide.data(), false};
+  ConstArray array(Storage storage) const {
+    return storage == kNarrow ? ConstArray{narrow.data(), kNarrow} : ConstArray{wide.data()};
   }
   std::vector<float> wide;
   std::vector<std::uint16_t> narrow;
@@ -113,15 +114,15 @@ void expect_side_is_added(TileArithmetic arithmetic, const ProductShape& shape) 
   const std::vector<float> addend = random_values(shape.rows * shape.columns, 6);
   std::vector<float> out(static_cast<std::size_t>(shape.rows * shape.columns));
   Finish finish;
-  finish.out = {out.data(), false};
+  finish.out = {out.data()};
   if (!shape.trivial_finish) {
-    finish.bias = {bias.data(), false};
-    finish.addend = {addend.data(), false};
+    finish.bias = {bias.data()};
+    finish.addend = {addend.data()};
   }
   std::vector<std::byte> bytes;
   std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
-  const ProductOperands operands{a.array(shape.a_bfloat16), b.array(shape.b_bfloat16), side_a.array(side.a_bfloat16),
-                                 side_b.array(side.b_bfloat16)};
+  const ProductOperands operands{a.array(shape.a_storage), b.array(shape.b_storage), side_a.array(side.a_storage),
+                                 side_b.array(side.b_storage)};
   ASSERT_EQ(product->run(bed.pool, shape.rows, operands, finish, scratch), absl::OkStatus());
   for (std::int64_t row = 0; row < shape.rows; row += 7) {
     for (std::int64_t column = 0; column < shape.columns; column += 3) {
@@ -140,11 +141,11 @@ void expect_side_is_added(TileArithmetic arithmetic, const ProductShape& shape) 
 TEST(RowProduct_Run, WithSide_AddsBothProducts) {
   for (const bool transposed : {true, false}) {
     for (const bool trivial : {true, false}) {
-      for (const bool bfloat16 : {true, false}) {
-        ProductShape shape{200, 301, 150, transposed, bfloat16, bfloat16, trivial};
-        shape.side = {24, transposed, bfloat16, bfloat16, 0.5F};
+      for (const Storage storage : {kNarrow, Storage::kFloat32}) {
+        ProductShape shape{200, 301, 150, transposed, storage, storage, trivial};
+        shape.side = {24, transposed, storage, storage, 0.5F};
         expect_side_is_added(TileArithmetic::kFloat32, shape);
-        if (!bfloat16) expect_side_is_added(TileArithmetic::kFloat32Primitive, shape);
+        if (storage == Storage::kFloat32) expect_side_is_added(TileArithmetic::kFloat32Primitive, shape);
         shape.side.b_transposed = !transposed;
         expect_side_is_added(TileArithmetic::kFloat32, shape);
       }
@@ -154,11 +155,11 @@ TEST(RowProduct_Run, WithSide_AddsBothProducts) {
 
 TEST(RowProduct_Run, WithSideAndSeveralBlocks_AddsTheSideOnce) {
   // Rows past a panel, and an inner extent that is cut.
-  ProductShape tall{2500, 40, 64, true, true, true, false};
-  tall.side = {8, true, true, true, 0.5F};
+  ProductShape tall{2500, 40, 64, true, kNarrow, kNarrow, false};
+  tall.side = {8, true, kNarrow, kNarrow, 0.5F};
   expect_side_is_added(TileArithmetic::kFloat32, tall);
-  ProductShape deep{40, 520, 9000, false, true, true, false};
-  deep.side = {8, false, true, true, 0.5F};
+  ProductShape deep{40, 520, 9000, false, kNarrow, kNarrow, false};
+  deep.side = {8, false, kNarrow, kNarrow, 0.5F};
   expect_side_is_added(TileArithmetic::kFloat32, deep);
 }
 
@@ -180,23 +181,23 @@ class RowsOfProduct {
     shape.rows = count;
     auto product = RowProduct::plan(bed_.engines(), shape);
     EXPECT_EQ(product.status(), absl::OkStatus());
-    const bool narrow = !shape.trivial_finish && shape.a_bfloat16;
+    const bool narrow = !shape.trivial_finish && shape.a_storage == kNarrow;
     const std::int64_t elements = count * shape.columns;
     std::vector<std::uint16_t> stored(static_cast<std::size_t>(elements));
     std::vector<float> out(static_cast<std::size_t>(elements), 7.0F);
     Finish finish;
-    finish.out = narrow ? Array{stored.data(), true} : Array{out.data(), false};
+    finish.out = narrow ? Array{stored.data(), kNarrow} : Array{out.data()};
     if (!shape.trivial_finish) {
-      finish.bias = bias_.array(false);
-      finish.addend = addend_.array(shape.a_bfloat16).at(first * shape.columns);
+      finish.bias = bias_.array(Storage::kFloat32);
+      finish.addend = addend_.array(shape.a_storage).at(first * shape.columns);
     }
-    const ProductOperands operands{a_.array(shape.a_bfloat16).at(first * shape.inner), b_.array(shape.b_bfloat16),
-                                   side_a_.array(shape.side.a_bfloat16).at(first * shape.side.inner),
-                                   side_b_.array(shape.side.b_bfloat16)};
+    const ProductOperands operands{a_.array(shape.a_storage).at(first * shape.inner), b_.array(shape.b_storage),
+                                   side_a_.array(shape.side.a_storage).at(first * shape.side.inner),
+                                   side_b_.array(shape.side.b_storage)};
     std::vector<std::byte> bytes;
     std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
     EXPECT_EQ(product->run(bed_.pool, count, operands, finish, scratch), absl::OkStatus());
-    if (narrow) convert_row({stored.data(), true}, {out.data(), false}, elements);
+    if (narrow) convert_row({stored.data(), kNarrow}, {out.data()}, elements);
     return out;
   }
 
@@ -220,7 +221,7 @@ void expect_rows_keep_their_bits(const ProductShape& shape, int draws, std::mt19
     for (std::size_t place = 0; place < part.size(); ++place) {
       ASSERT_EQ(part[place], whole[static_cast<std::size_t>(first * shape.columns) + place])
           << count << " rows from " << first << " of " << shape.rows << " x " << shape.columns << " x " << shape.inner
-          << ", transposed " << shape.b_transposed << ", bf16 " << shape.a_bfloat16 << ", trivial "
+          << ", transposed " << shape.b_transposed << ", bf16 " << (shape.a_storage == kNarrow) << ", trivial "
           << shape.trivial_finish << ", side " << shape.side.inner << ": differs at row "
           << place / static_cast<std::size_t>(shape.columns) << ", column "
           << place % static_cast<std::size_t>(shape.columns);
@@ -234,9 +235,9 @@ TEST(RowProduct_Run, AnyRowsOfALargerProduct_HaveItsBits) {
     for (const std::int64_t inner : {24, 150, 1024}) {
       for (int mask = 0; mask < 16; ++mask) {
         const bool transposed = (mask & 1) != 0;
-        const bool bfloat16 = (mask & 2) != 0;
-        ProductShape shape{500, columns, inner, transposed, bfloat16, bfloat16, (mask & 4) != 0};
-        if ((mask & 8) != 0) shape.side = {12, transposed, bfloat16, bfloat16, 0.5F};
+        const Storage storage = (mask & 2) != 0 ? kNarrow : Storage::kFloat32;
+        ProductShape shape{500, columns, inner, transposed, storage, storage, (mask & 4) != 0};
+        if ((mask & 8) != 0) shape.side = {12, transposed, storage, storage, 0.5F};
         expect_rows_keep_their_bits(shape, 3, generator);
         if (HasFatalFailure()) return;
       }
@@ -248,11 +249,11 @@ TEST(RowProduct_Run, AnyRowsOfALargerProductInSeveralBlocks_HaveItsBits) {
   std::mt19937 generator(8);
   for (const bool trivial : {true, false}) {
     // Rows past a panel, and an inner extent that is cut.
-    ProductShape tall{2500, 40, 64, true, true, true, trivial};
-    tall.side = {8, true, true, true, 0.5F};
+    ProductShape tall{2500, 40, 64, true, kNarrow, kNarrow, trivial};
+    tall.side = {8, true, kNarrow, kNarrow, 0.5F};
     expect_rows_keep_their_bits(tall, 8, generator);
-    ProductShape deep{301, 520, 9000, false, true, true, trivial};
-    deep.side = {8, false, true, true, 0.5F};
+    ProductShape deep{301, 520, 9000, false, kNarrow, kNarrow, trivial};
+    deep.side = {8, false, kNarrow, kNarrow, 0.5F};
     expect_rows_keep_their_bits(deep, 2, generator);
   }
 }
@@ -262,8 +263,8 @@ TEST(RowProduct_Run, AnyRowsOfAProductOfWideTiles_HaveItsBits) {
   std::mt19937 generator(9);
   for (const std::int64_t columns : {145, 289, 576}) {
     for (const bool transposed : {true, false}) {
-      for (const bool bfloat16 : {true, false}) {
-        expect_rows_keep_their_bits({1100, columns, 150, transposed, bfloat16, bfloat16, false}, 6, generator);
+      for (const Storage storage : {kNarrow, Storage::kFloat32}) {
+        expect_rows_keep_their_bits({1100, columns, 150, transposed, storage, storage, false}, 6, generator);
       }
     }
   }
@@ -279,13 +280,13 @@ std::vector<float> weight_product(TileArithmetic arithmetic, const WeightProduct
   std::vector<float> dw = random_values(shape.rows * shape.columns, 3);
   std::vector<std::byte> bytes;
   std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
-  EXPECT_EQ(product->run(bed.pool, tokens, {a.data(), false}, {b.data(), false}, dw.data(), scratch), absl::OkStatus());
+  EXPECT_EQ(product->run(bed.pool, tokens, {a.data()}, {b.data()}, dw.data(), scratch), absl::OkStatus());
   return dw;
 }
 
 TEST(WeightProduct_Run, OnPrimitives_AgreesWithSgemm) {
   for (const std::int64_t tokens : {700, 128}) {
-    const WeightProduct::Shape shape{700, 130, 75, 0.5F, false, false};
+    const WeightProduct::Shape shape{700, 130, 75, 0.5F};
     expect_close(weight_product(TileArithmetic::kFloat32Primitive, shape, tokens),
                  weight_product(TileArithmetic::kFloat32, shape, tokens), tokens);
   }
@@ -297,16 +298,16 @@ TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
   for (const bool transposed : {true, false}) {
     const std::int64_t columns = transposed ? 9000 : 520;
     const std::int64_t inner = transposed ? 600 : 9000;
-    const ProductShape narrow{20, columns, inner, transposed, false, true, true};
+    const ProductShape narrow{20, columns, inner, transposed, Storage::kFloat32, kNarrow, true};
     ProductShape wide = narrow;
-    wide.b_bfloat16 = false;
+    wide.b_storage = Storage::kFloat32;
     std::mt19937 generator(1);
     std::vector<std::uint16_t> b_narrow(static_cast<std::size_t>(columns * inner));
     std::vector<float> b_wide(b_narrow.size());
     for (std::size_t i = 0; i < b_narrow.size(); ++i) {
       b_wide[i] = std::ldexp((generator() & 1U) == 0 ? 1.0F : -1.0F, static_cast<int>(generator() % 5) - 2);
     }
-    convert_row({b_wide.data(), false}, {b_narrow.data(), true}, columns * inner);
+    convert_row({b_wide.data()}, {b_narrow.data(), kNarrow}, columns * inner);
     const std::vector<float> a = random_values(narrow.rows * inner, 1);
     Bed bed(TileArithmetic::kFloat32);
     std::vector<std::vector<float>> results;
@@ -317,10 +318,9 @@ TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
       std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
       results.emplace_back(static_cast<std::size_t>(narrow.rows * columns));
       Finish finish;
-      finish.out = {results.back().data(), false};
-      const ConstArray b = is_narrow ? ConstArray{b_narrow.data(), true} : ConstArray{b_wide.data(), false};
-      ASSERT_EQ(product->run(bed.pool, narrow.rows, {.a = {a.data(), false}, .b = b}, finish, scratch),
-                absl::OkStatus());
+      finish.out = {results.back().data()};
+      const ConstArray b = is_narrow ? ConstArray{b_narrow.data(), kNarrow} : ConstArray{b_wide.data()};
+      ASSERT_EQ(product->run(bed.pool, narrow.rows, {.a = {a.data()}, .b = b}, finish, scratch), absl::OkStatus());
     }
     // The elements of b have a variance of 31 / 5 powers: (1/16 + 1/4 + 1 + 4 + 16) / 5 = 4.3.
     ASSERT_EQ(results[0].size(), results[1].size());

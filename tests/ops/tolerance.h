@@ -1,8 +1,9 @@
 // How far a device's result may lie from the reference's: one table by op and dtype.
 //
 // allowed = rounding(dtype of the result) |want| + units 2^-24 sqrt(n) rms(want), n: terms of the longest sum.
-// - The result's own rounding: one unit in the last place, 2^-23 (fp32) and 2^-7 (bf16) of the value at most, since
-//   two roundings of nearly the same number may fall to neighbouring sides.
+// - The result's own rounding: one unit in the last place, 2^-23 (fp32), 2^-7 (bf16) and 2^-10 (fp16) of the value at
+// most, since
+//   two roundings of nearly the same number may fall to neighbouring sides. In fp16 a unit is never below 2^-24.
 // - Sums: each of n fp32 additions errs by at most 2^-24 of the partial sum, uniformly: by 2^-24 / sqrt(3) rms. Partial
 //   sums grow like sqrt(k), so the sum of n terms errs by 2^-24 sqrt(n / 2) / sqrt(3) = 0.41 2^-24 sqrt(n) of its rms.
 //   Six standard deviations, for the largest of 10^6 elements: 2.5 units. One stage of sums is therefore 3 units.
@@ -65,6 +66,8 @@ inline double rounding_of(DType dtype) {
   switch (dtype) {
     case DType::kBfloat16:
       return 0x1.0p-7;
+    case DType::kFloat16:
+      return 0x1.0p-10;
     case DType::kFloat64:
       return 0x1.0p-22;  // the loss: an fp64 sum of fp32 logarithms
     default:
@@ -72,12 +75,18 @@ inline double rounding_of(DType dtype) {
   }
 }
 
+/// The least unit in the last place: what numbers near zero are rounded to. Those of fp32 and bf16 are far below any
+/// result here.
+inline double least_unit_of(DType dtype) { return dtype == DType::kFloat16 ? 0x1.0p-24 : 0; }
+
 /// Of a Hadamard encoding: codes that may differ, in units of a block's scale, which is what one code adds to each
 /// element. Only devices whose quotients are not exact have any.
 inline constexpr double kHadamardCodes = 4;
 
-/// Processors that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself,
-/// so the sum by as much of its rms; six standard deviations.
-inline constexpr double kNarrowEntropyGradient = 6 * 0x1.0p-9 / 1.7320508;
+/// Devices that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself, so
+/// the sum by as much of its rms; six standard deviations. Of fp16 the same with 2^-12.
+inline double narrow_entropy_gradient(DType operands) {
+  return 6 * (operands == DType::kFloat16 ? 0x1.0p-12 : 0x1.0p-9) / 1.7320508;
+}
 
 }  // namespace rondo::devices::testing

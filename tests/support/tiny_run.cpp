@@ -143,6 +143,9 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   parts.recovery.hang_seconds = placement.hang_seconds;
   parts.recovery.verify_transfers = placement.verify_transfers;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
+  schedule::Course start;
+  start.loss_scale = job_.loss_scale;
+  executor_->set_course({start, start});
   return absl::OkStatus();
 }
 
@@ -228,7 +231,8 @@ void run_to_checkpoint(const model::Architecture& model, const Job& job, const P
   (*run)->executor().drain_and_wait();
   train::TrainerState state;
   state.global_step = steps;
-  state.updates = (*run)->executor().updates();
+  state.course = (*run)->executor().course();
+  state.scales_loss = model.method().dtype == devices::DType::kFloat16;
   const absl::Status written = train::write_checkpoint(folder, state, model, (*run)->store(), Documents(folder));
   ASSERT_TRUE(written.ok()) << written;
 }

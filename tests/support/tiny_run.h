@@ -28,6 +28,7 @@ struct Job {
   std::vector<std::vector<schedule::Microbatch>> steps;
   std::uint32_t reduction_group = 16;
   std::uint32_t staleness = 0;
+  double loss_scale = schedule::kFirstLossScale;  // of the first step, in fp16
   offload::OptimizerSettings optimizer{0.9, 0.999, 1e-8, 0.01};
   std::function<void(const model::Architecture&, offload::ParameterStore&)> fill;
 };

@@ -7,7 +7,7 @@ namespace rondo::schedule {
 
 BatchLayout::BatchLayout(std::uint32_t bucket) : bucket_(bucket) {
   Bytes end = 0;
-  for (std::size_t i = 0; i < 5; ++i) {
+  for (std::size_t i = 0; i < devices::kBatchTensors; ++i) {
     offsets_[i] = end;
     end = round_up(end + size(static_cast<devices::BatchTensor>(i)), 64);
   }
@@ -21,12 +21,14 @@ Bytes BatchLayout::size(devices::BatchTensor which) const {
       return (Bytes{bucket_} + 2) * 4;
     case devices::BatchTensor::kKeys:
       return Bytes{bucket_} * 8;
+    case devices::BatchTensor::kLossScale:
+      return sizeof(float);
     default:
       return Bytes{bucket_} * 4;
   }
 }
 
-void pack_batch(const Microbatch& batch, std::uint32_t bucket, std::byte* to) {
+void pack_batch(const Microbatch& batch, std::uint32_t bucket, std::byte* to, float loss_scale) {
   const BatchLayout layout(bucket);
   const auto place = [&]<typename T>(devices::BatchTensor which, const std::vector<T>& values, T padding) {
     T* out = reinterpret_cast<T*>(to + layout.offset(which));
@@ -41,6 +43,7 @@ void pack_batch(const Microbatch& batch, std::uint32_t bucket, std::byte* to) {
   std::fill(bounds, bounds + bucket + 2, 0);
   bounds[0] = static_cast<std::int32_t>(batch.bounds.size()) - 1;
   std::ranges::copy(batch.bounds, bounds + 1);
+  std::memcpy(to + layout.offset(devices::BatchTensor::kLossScale), &loss_scale, sizeof(loss_scale));
 }
 
 }  // namespace rondo::schedule

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <thread>
 
 #include "crew.h"
@@ -13,11 +14,7 @@
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
-namespace {
-
 using Clock = std::chrono::steady_clock;
-
-}  // namespace
 
 /// A step's answer before its update.
 struct Gathered {
@@ -85,8 +82,14 @@ class StepExecutor::Impl {
     for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
     if (step.target_tokens == 0) return;
     step.which = next_job_++ % (1 + parts_.work.staleness);
-    const std::uint64_t before = updates_begun_++;
-    fill_job(step.which, microbatches, before > parts_.work.staleness ? before - parts_.work.staleness : 0, ++step_);
+    // At staleness 1 never what the step before leaves, whether or not it has ended.
+    const bool overlaps = count_begun_ > 1 && begun_[0].target_tokens > 0;
+    const Course& seen = parts_.work.staleness == 0 || overlaps ? course_.now : course_.before;
+    if (scales()) {
+      step.loss_scale = seen.loss_scale;
+      step.multiplier = multiplier_of(seen.loss_scale, step.target_tokens);
+    }
+    fill_job(step.which, microbatches, seen.updates, ++step_, static_cast<float>(step.multiplier));
     jobs_[step.which].evaluate = false;
     // A step that cannot begin yet (a device was lost) does so when it is its turn.
     if (ready()) begin_job(step);
@@ -96,6 +99,7 @@ class StepExecutor::Impl {
     StepResult result;
     result.target_tokens = begun_[0].target_tokens;
     result.skipped = result.target_tokens == 0;
+    result.loss_scale = begun_[0].loss_scale;
     if (!result.skipped) {
       const absl::Status status = finish_job(settings, result);
       if (!status.ok()) {
@@ -112,9 +116,9 @@ class StepExecutor::Impl {
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches) {
     StepResult result;
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
-    fill_job(0, microbatches, updates(), step_);
+    fill_job(0, microbatches, updates(), step_, 1.0F);
     jobs_[0].evaluate = true;
-    begun_[0] = {result.target_tokens, 0, false};
+    begun_[0] = {.target_tokens = result.target_tokens};
     count_begun_ = 1;
     const absl::Status status = run_job();
     count_begun_ = 0;
@@ -141,10 +145,14 @@ class StepExecutor::Impl {
     const MutexLock lock(mutex_);
     return updates_;
   }
+  const RunCourse& course() const { return course_; }
+  void set_course(const RunCourse& course) {
+    course_ = course;
+    set_updates(course.now.updates);
+  }
   void set_updates(std::uint64_t updates) {
     const MutexLock lock(mutex_);
     updates_ = updates;
-    updates_begun_ = updates;
     parts_.parameters->set_all_versions(updates);
   }
 
@@ -192,11 +200,17 @@ class StepExecutor::Impl {
     std::uint64_t target_tokens = 0;  // 0: it is skipped
     std::uint32_t which = 0;          // its job
     bool at_work = false;             // the crew has it
+    double loss_scale = 1;
+    double multiplier = 1;  // of its gradients
   };
 
   /// The oldest step, with its update started.
   absl::Status finish_job(const UpdateSettings& settings, StepResult& result) {
     RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather());
+    if (!gathered.finite.ok() && scales() && begun_[0].loss_scale > kLeastLossScale) {
+      skip(gathered, result);
+      return absl::OkStatus();
+    }
     if (!gathered.finite.ok() && parts_.recovery.enabled()) {
       notes_.push_back(fmt::format("{}; the step is repeated{}", message_of(gathered.finite),
                                    plan_.devices.size() > 1 ? ", each slot on another device" : ""));
@@ -211,13 +225,25 @@ class StepExecutor::Impl {
       if (!disk.ok()) return give_up(disk);
     }
     result.loss_sum = gathered.loss_sum;
-    const double mean = 1.0 / static_cast<double>(result.target_tokens);
+    const double mean = 1.0 / static_cast<double>(result.target_tokens) / begun_[0].multiplier;
     result.grad_norm = gathered.norm * mean;
     double factor = mean;
     if (settings.max_grad_norm > 0) factor *= std::min(1.0, settings.max_grad_norm / (result.grad_norm + 1e-6));
+    course_ = {after_update(course_.now), course_.now};
     start_update(offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor),
                  begun_[0].which);
     return absl::OkStatus();
+  }
+
+  bool scales() const { return parts_.parameters->dtype() == devices::DType::kFloat16; }
+
+  /// The oldest step has overflowed: nothing that lasts changes but the scale.
+  void skip(const Gathered& gathered, StepResult& result) {
+    course_ = {after_overflow(course_.now, begun_[0].loss_scale), course_.now};
+    result.skipped = true;
+    result.overflowed = true;
+    result.loss_sum = std::isfinite(gathered.loss_sum) ? gathered.loss_sum : 0;
+    notes_.push_back(describe_overflow(gathered.finite, course_.now));
   }
 
   /// Where the numerics classes differ, the answer would depend on when a device falls behind.
@@ -246,24 +272,11 @@ class StepExecutor::Impl {
     note_computed();
     if (!std::exchange(counts_step_, true)) return;  // what was counted is not one step of one crew
     if (replan_ || was_elsewhere_ || crew_->spent()) return;
-    double tokens = 0;
-    for (std::uint32_t m = 0; m < job.microbatches; ++m) tokens += job.buckets[m];
-    const double share = tokens / std::max(parts_.work.mean_tokens * parts_.work.microbatches, 1.0);
-    std::ranges::fill(by_profile_, 0.0);
-    for (const partition::Slot& slot : plan_.slots) {
-      const double seconds = slot.seconds * plan_.rounds[slot.round].microbatches * share;
-      by_profile_[slot.device] += seconds / pace_.factors()[slot.device];
-    }
+    const std::span<const std::uint32_t> buckets(job.buckets.data(), job.microbatches);
+    seconds_by_profile(parts_.work, plan_, pace_, buckets, by_profile_);
     if (!pace_.step(measured_, by_profile_)) return;
     const partition::MachineShape machine = at_pace(parts_, pace_.factors());
-    std::string note = fmt::format("step {}:", job.step);
-    for (std::size_t i = 0; i < lost_.size(); ++i) {
-      const double change = pace_.factors()[i] / pace_.factors_before()[i];
-      if (change < PaceWatch::kOff && change > 1 / PaceWatch::kOff) continue;
-      note += fmt::format(" {} takes {:.2f} times as long as its profile says,", machine.devices[i].name,
-                          pace_.factors()[i]);
-    }
-    note.back() = ';';
+    std::string note = describe_pace(job.step, pace_, machine);
     predict_anew(parts_, machine, plan_);
     absl::StatusOr<partition::Plan> plan = plan_over_rest(parts_, machine, lost_);
     constexpr double kWorthIt = 0.97;  // of the step
@@ -367,7 +380,7 @@ class StepExecutor::Impl {
   }
 
   void fill_job(std::uint32_t which, const std::vector<Microbatch>& microbatches, std::uint64_t version,
-                std::uint32_t step) {
+                std::uint32_t step, float multiplier) {
     // Devices may still read the batches of a step that has failed, and no other will run.
     if (has_given_up()) return;
     StepJob& job = jobs_[which];
@@ -378,7 +391,7 @@ class StepExecutor::Impl {
       const std::uint32_t bucket = devices::token_bucket(static_cast<std::uint32_t>(microbatches[m].ids.size()));
       job.buckets[m] = bucket;
       job.batches[m] = batches_[which][m].view().part(0, BatchLayout(bucket).total());
-      pack_batch(microbatches[m], bucket, job.batches[m].host());
+      pack_batch(microbatches[m], bucket, job.batches[m].host(), multiplier);
     }
   }
 
@@ -503,7 +516,7 @@ class StepExecutor::Impl {
   std::array<Begun, kMostJobs> begun_;   // the oldest first
   std::uint32_t count_begun_ = 0;
   std::uint32_t next_job_ = 0;
-  std::uint64_t updates_begun_ = 0;             // updates made and those of steps that are begun
+  RunCourse course_;                            // of the steps that are finished
   partition::Plan plan_;                        // over the devices that are left
   std::vector<bool> lost_;                      // by device
   std::vector<partition::DeviceIndex> losses_;  // in their order
@@ -562,8 +575,12 @@ absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>&
 }
 void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
 absl::Status StepExecutor::update_status() const { return impl_->update_status(); }
+const RunCourse& StepExecutor::course() const { return impl_->course(); }
+void StepExecutor::set_course(const RunCourse& course) { impl_->set_course(course); }
 std::uint64_t StepExecutor::updates() const { return impl_->updates(); }
-void StepExecutor::set_updates(std::uint64_t updates) { impl_->set_updates(updates); }
+void StepExecutor::set_updates(std::uint64_t updates) {
+  impl_->set_course({{.updates = updates}, {.updates = updates > 0 ? updates - 1 : 0}});
+}
 std::vector<double> StepExecutor::compute_seconds() const { return impl_->compute_seconds(); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }
 offload::BoundaryTier::Stats StepExecutor::boundary_traffic() const { return impl_->boundary_traffic(); }

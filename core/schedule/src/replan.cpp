@@ -1,5 +1,7 @@
 #include "replan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -73,6 +75,34 @@ partition::Plan plan_elsewhere(const ExecutorParts& parts, const partition::Plan
   }
   const absl::Status fits = partition::validate(moved, *parts.shape, parts.work, parts.recovery.machine);
   return fits.ok() ? moved : plan;
+}
+
+void seconds_by_profile(const partition::Workload& work, const partition::Plan& plan, const PaceWatch& pace,
+                        std::span<const std::uint32_t> buckets, std::vector<double>& seconds) {
+  double tokens = 0;
+  for (const std::uint32_t bucket : buckets) tokens += bucket;
+  const double share = tokens / std::max(work.mean_tokens * work.microbatches, 1.0);
+  std::ranges::fill(seconds, 0.0);
+  for (const partition::Slot& slot : plan.slots) {
+    const double planned = slot.seconds * plan.rounds[slot.round].microbatches * share;
+    seconds[slot.device] += planned / pace.factors()[slot.device];
+  }
+}
+
+std::string describe_pace(std::uint32_t step, const PaceWatch& pace, const partition::MachineShape& machine) {
+  std::string note = fmt::format("step {}:", step);
+  for (std::size_t i = 0; i < machine.devices.size(); ++i) {
+    const double change = pace.factors()[i] / pace.factors_before()[i];
+    if (change < PaceWatch::kOff && change > 1 / PaceWatch::kOff) continue;
+    note +=
+        fmt::format(" {} takes {:.2f} times as long as its profile says,", machine.devices[i].name, pace.factors()[i]);
+  }
+  note.back() = ';';
+  return note;
+}
+
+std::string describe_overflow(const absl::Status& finite, const Course& course) {
+  return fmt::format("{}: the step is skipped, the loss scale is now {}", message_of(finite), course.loss_scale);
 }
 
 }  // namespace rondo::schedule

@@ -1,9 +1,13 @@
 // Plans after something went wrong: over the devices that are left, and with every slot on another device.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "pace.h"
 #include "rondo/partition/plan.h"
 #include "rondo/schedule/executor.h"
 
@@ -23,5 +27,15 @@ void predict_anew(const ExecutorParts& parts, const partition::MachineShape& mac
 
 /// `plan` with each slot on the next of the devices in use, or as it is where that does not fit or there is but one.
 partition::Plan plan_elsewhere(const ExecutorParts& parts, const partition::Plan& plan);
+
+/// What each device would compute in a step of these buckets by its profile alone, into `seconds`.
+void seconds_by_profile(const partition::Workload& work, const partition::Plan& plan, const PaceWatch& pace,
+                        std::span<const std::uint32_t> buckets, std::vector<double>& seconds);
+
+/// "step 7: cuda:1 takes 1.40 times as long as its profile says;", of the devices whose pace has changed.
+std::string describe_pace(std::uint32_t step, const PaceWatch& pace, const partition::MachineShape& machine);
+
+/// Of a step that was skipped: what was not finite, and the scale of the next ones.
+std::string describe_overflow(const absl::Status& finite, const Course& course);
 
 }  // namespace rondo::schedule

@@ -45,14 +45,11 @@ std::vector<StoredArray> stored_arrays(const model::Architecture& model, const o
 }
 
 model::WeightType type_of(const offload::ParameterStore& store, model::ParameterId id) {
-  return store.dtype_of(id) == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
+  return file_type(store.dtype_of(id));
 }
 
-/// The version that the next step computes on, where it is not the newest.
-std::uint64_t stale_version(std::uint64_t updates) { return updates > 0 ? updates - 1 : 0; }
-
-/// Trained parameters as the next step reads them: the masters have gone on.
-absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+/// Trained parameters as the next step reads them, in that version: the masters may have gone on.
+absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t version, const model::Architecture& model,
                          const offload::ParameterStore& store) {
   std::vector<model::TensorToWrite> tensors;
   std::vector<model::ParameterId> ids;
@@ -62,12 +59,12 @@ absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t upda
     tensors.push_back({model.parameters()[id].name, type_of(store, id), {model.parameters()[id].elements()}});
   }
   return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
-    const devices::BufferView weights = store.published(ids[i], stale_version(updates));
+    const devices::BufferView weights = store.published(ids[i], version);
     return sink({weights.host(), weights.size});
   });
 }
 
-absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updates, const model::Architecture& model,
+absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t version, const model::Architecture& model,
                         offload::ParameterStore& store) {
   const std::filesystem::path path = folder / kStaleFile;
   if (!std::filesystem::exists(path)) {
@@ -78,7 +75,7 @@ absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t updat
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
     const model::TensorView* tensor = files.find(parameter.name);
-    const devices::BufferView to = store.published(id, stale_version(updates));
+    const devices::BufferView to = store.published(id, version);
     if (tensor == nullptr || tensor->type != type_of(store, id) || tensor->data.size() != to.size) {
       return invalid_input("{}: tensor {} is not there with {} elements in {}: another method, model or dtype",
                            path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype_of(id)));
@@ -123,7 +120,8 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
       model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
         return read_pieces(store, arrays[i].parameter, arrays[i].which, sink);
       }));
-  if (store.published_versions() > 1) RONDO_RETURN_IF_ERROR(write_stale(folder, state.updates, model, store));
+  if (store.published_versions() > 1)
+    RONDO_RETURN_IF_ERROR(write_stale(folder, state.course.before.updates, model, store));
   return write_trainer_state(folder, state);
 }
 
@@ -169,13 +167,13 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
       continue;
     }
     RONDO_RETURN_IF_ERROR(for_pieces(*tensor, [&](std::uint64_t first, std::span<const float> values) {
-      return store.write(array.parameter, array.which, first, values, state.updates);
+      return store.write(array.parameter, array.which, first, values, state.course.now.updates);
     }));
     files.release(*tensor);
   }
   if (store.published_versions() > 1) {
-    store.set_all_versions(state.updates);  // which says where the newest weights lie
-    RONDO_RETURN_IF_ERROR(read_stale(folder, state.updates, model, store));
+    store.set_all_versions(state.course.now.updates);  // which says where the newest weights lie
+    RONDO_RETURN_IF_ERROR(read_stale(folder, state.course.before.updates, model, store));
   }
   return state;
 }

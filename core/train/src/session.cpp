@@ -282,7 +282,8 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
   for (const devices::PoolMember& member : machine.pool) {
     const devices::DeviceCaps& caps = member.device->caps();
     if (std::ranges::count(caps.compute_dtypes, dtype) == 0) {
-      return invalid_input("dtype: {} does not compute in {}, set dtype: bf16 or fp32", caps.name, config.dtype);
+      return invalid_input("dtype: {} does not compute in {}, set dtype: {} or fp32", caps.name, config.dtype,
+                           dtype == devices::DType::kBfloat16 ? "fp16" : "bf16");
     }
     machine.phantom = machine.phantom || !caps.does_arithmetic;
     partition::DeviceShape shape;

@@ -70,7 +70,7 @@ absl::Status Trainer::start() {
   parts.traced = schedule::Traced::kComputing;
   parts.recovery.keep_pace = true;
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
-  executor_->set_updates(state_.updates);
+  executor_->set_course(state_.course);
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
     RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
@@ -92,7 +92,8 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     if (stop_.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
     begin_steps(end);
-    const double rate = rate_.at(step);
+    // As transformers has it: the schedule does not go on with a step that overflowed.
+    const double rate = rate_.at(step - state_.overflowed_steps);
     const absl::StatusOr<schedule::StepResult> result = executor_->finish({rate, config_.max_grad_norm});
     const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
     begun_.pop_front();
@@ -107,9 +108,10 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     }
     const Interval interval = take_interval();
     state_.global_step = step + 1;
-    state_.updates = executor_->updates();
+    state_.course = executor_->course();
     state_.epoch = loader_->epochs_of(step + 1);
     if (result->skipped) ++state_.skipped_steps;
+    if (result->overflowed) ++state_.overflowed_steps;
     RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, interval, rate));
     if (config_.dry_run) continue;
     if (evaluates_after(step + 1)) {

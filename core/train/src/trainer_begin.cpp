@@ -111,6 +111,7 @@ absl::Status Trainer::lay_out_steps() {
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
   state_.num_train_epochs = config_.num_train_epochs;
+  state_.scales_loss = dtype() == devices::DType::kFloat16;
   state_.samples = data_.train.samples.size();
   state_.settings = course_of(config_);
   state_.numerics_class = machine_.numerics_class;
@@ -150,7 +151,8 @@ absl::Status Trainer::find_checkpoint() {
                     state.numerics_class, state_.numerics_class));
   }
   state_.global_step = state.global_step;
-  state_.updates = state.updates;
+  state_.course = state.course;
+  state_.overflowed_steps = state.overflowed_steps;
   state_.skipped_steps = state.skipped_steps;
   state_.epoch = state.epoch;
   state_.log_history = std::move(state.log_history);

@@ -22,26 +22,28 @@ std::string millions(double parameters) { return fmt::format("{:.1f} M", paramet
 nlohmann::ordered_json to_json(const StepReport& report) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : report.memory) memory[name] = bytes;
-  return {{"kind", "train"},
-          {"step", report.step},
-          {"epoch", report.epoch},
-          {"loss", report.loss},
-          {"learning_rate", report.learning_rate},
-          {"grad_norm", report.grad_norm},
-          {"target_tokens", report.target_tokens},
-          {"tokens", report.tokens},
-          {"tokens_per_second", report.tokens_per_second},
-          {"step_seconds", report.step_seconds},
-          {"data_seconds", report.data_seconds},
-          {"elapsed_seconds", report.elapsed_seconds},
-          {"remaining_seconds", report.remaining_seconds},
-          {"sol", report.sol},
-          {"bubble", report.bubble},
-          {"limited_by", report.limited_by},
-          {"skipped_steps", report.skipped_steps},
-          {"retries", report.retries},
-          {"lost_devices", report.lost_devices},
-          {"memory", std::move(memory)}};
+  nlohmann::ordered_json line = {{"kind", "train"},
+                                 {"step", report.step},
+                                 {"epoch", report.epoch},
+                                 {"loss", report.loss},
+                                 {"learning_rate", report.learning_rate},
+                                 {"grad_norm", report.grad_norm},
+                                 {"target_tokens", report.target_tokens},
+                                 {"tokens", report.tokens},
+                                 {"tokens_per_second", report.tokens_per_second},
+                                 {"step_seconds", report.step_seconds},
+                                 {"data_seconds", report.data_seconds},
+                                 {"elapsed_seconds", report.elapsed_seconds},
+                                 {"remaining_seconds", report.remaining_seconds},
+                                 {"sol", report.sol},
+                                 {"bubble", report.bubble},
+                                 {"limited_by", report.limited_by},
+                                 {"skipped_steps", report.skipped_steps},
+                                 {"retries", report.retries},
+                                 {"lost_devices", report.lost_devices},
+                                 {"memory", std::move(memory)}};
+  if (report.loss_scale) line["loss_scale"] = *report.loss_scale;
+  return line;
 }
 
 /// Forward once and the gradients, nothing computed twice.
@@ -158,9 +160,11 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.total_steps = total_steps_;
   report.epoch = state_.epoch;
   report.target_tokens = result.target_tokens;
-  report.loss = result.skipped ? 0.0 : result.loss_sum / static_cast<double>(result.target_tokens);
+  const bool without_loss = result.skipped && !result.overflowed;  // of no targets
+  report.loss = without_loss ? 0.0 : result.loss_sum / static_cast<double>(result.target_tokens);
   report.learning_rate = rate;
   report.grad_norm = result.grad_norm;
+  if (state_.scales_loss) report.loss_scale = result.loss_scale;
   for (const schedule::Microbatch& batch : batches) report.tokens += batch.ids.size();
   const Clock::time_point now = Clock::now();
   report.step_seconds = interval.seconds;
@@ -169,7 +173,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.elapsed_seconds = std::chrono::duration<double>(now - started_).count();
   const auto done = static_cast<double>(step - first_step_);
   report.remaining_seconds = report.elapsed_seconds / done * static_cast<double>(total_steps_ - step);
-  if (!result.skipped) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), interval.seconds);
+  if (!without_loss) report.sol = light_.share(necessary_flops(static_cast<double>(report.tokens)), interval.seconds);
   report.bubble = interval.bubble;
   if (programs_->watches()) watch_programs(batches);
   executor_->clear_traces();

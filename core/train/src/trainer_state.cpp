@@ -10,15 +10,20 @@ using Json = nlohmann::ordered_json;
 
 /// transformers takes no key that it does not know, but any callback.
 Json callbacks_json(const TrainerState& state) {
-  Json callbacks = {{"Rondo",
-                     {{"args", Json::object()},
-                      {"attributes",
-                       {{"updates", state.updates},
-                        {"skipped_steps", state.skipped_steps},
-                        {"samples", state.samples},
-                        {"evaluations_not_better", state.best.not_better},
-                        {"numerics_class", state.numerics_class},
-                        {"settings", state.settings}}}}}};
+  Json own = {{"updates", state.course.now.updates},
+              {"skipped_steps", state.skipped_steps},
+              {"samples", state.samples},
+              {"evaluations_not_better", state.best.not_better},
+              {"numerics_class", state.numerics_class},
+              {"settings", state.settings}};
+  if (state.scales_loss) {
+    own["overflowed_steps"] = state.overflowed_steps;
+    own["loss_scale"] = state.course.now.loss_scale;
+    own["good_steps"] = state.course.now.good_steps;
+    own["updates_before"] = state.course.before.updates;
+    own["loss_scale_before"] = state.course.before.loss_scale;
+  }
+  Json callbacks = {{"Rondo", {{"args", Json::object()}, {"attributes", std::move(own)}}}};
   if (state.early_stopping.patience > 0) {
     callbacks["EarlyStoppingCallback"] = {{"args",
                                            {{"early_stopping_patience", state.early_stopping.patience},
@@ -84,6 +89,34 @@ absl::StatusOr<BestEvaluation> read_best(const std::string& path, const Json& js
   return best;
 }
 
+/// Runs in other dtypes than fp16 have but the updates.
+absl::StatusOr<schedule::RunCourse> read_course(const std::string& path, const Json& own) {
+  schedule::RunCourse course;
+  if (!own.contains("updates")) return invalid_input("{}: key updates: expected a number that is not negative", path);
+  RONDO_ASSIGN_OR_RETURN(course.now.updates, optional_number(path, own, "updates"));
+  course.before.updates = course.now.updates > 0 ? course.now.updates - 1 : 0;
+  if (!own.contains("loss_scale")) return course;
+  const auto scale = [&](const char* key) -> absl::StatusOr<double> {
+    const Json* found = member(&own, key);
+    const double value = found != nullptr && found->is_number() ? found->get<double>() : 0;
+    if (value < schedule::kLeastLossScale || value > schedule::kLargestLossScale) {
+      return invalid_input("{}: key {}: expected a number from {} to {}", path, key, schedule::kLeastLossScale,
+                           schedule::kLargestLossScale);
+    }
+    return value;
+  };
+  RONDO_ASSIGN_OR_RETURN(course.now.loss_scale, scale("loss_scale"));
+  RONDO_ASSIGN_OR_RETURN(course.before.loss_scale, scale("loss_scale_before"));
+  RONDO_ASSIGN_OR_RETURN(course.before.updates, optional_number(path, own, "updates_before"));
+  RONDO_ASSIGN_OR_RETURN(const std::uint64_t good, optional_number(path, own, "good_steps"));
+  if (good >= schedule::kGoodSteps || course.before.updates > course.now.updates ||
+      course.now.updates - course.before.updates > 1) {
+    return invalid_input("{}: keys updates, updates_before and good_steps: not of a checkpoint of this program", path);
+  }
+  course.now.good_steps = static_cast<std::uint32_t>(good);
+  return course;
+}
+
 }  // namespace
 
 void take_evaluation(TrainerState& state, double eval_loss, std::uint64_t step) {
@@ -131,7 +164,8 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
   TrainerState state;
   RONDO_ASSIGN_OR_RETURN(state.global_step, number(json, "global_step"));
   RONDO_ASSIGN_OR_RETURN(state.max_steps, number(json, "max_steps"));
-  RONDO_ASSIGN_OR_RETURN(state.updates, number(*own, "updates"));
+  RONDO_ASSIGN_OR_RETURN(state.course, read_course(path, *own));
+  RONDO_ASSIGN_OR_RETURN(state.overflowed_steps, optional_number(path, *own, "overflowed_steps"));
   RONDO_ASSIGN_OR_RETURN(state.skipped_steps, number(*own, "skipped_steps"));
   RONDO_ASSIGN_OR_RETURN(state.samples, number(*own, "samples"));
   RONDO_ASSIGN_OR_RETURN(state.best, read_best(path, json, *own));

@@ -137,7 +137,7 @@ absl::StatusOr<std::string> run_init(const Config& config) {
   options.rope_theta = config.rope_theta;
   options.tie_word_embeddings = config.tie_word_embeddings;
   options.seed = config.seed;
-  options.weight_type = config.dtype == "bf16" ? model::WeightType::kBfloat16 : model::WeightType::kFloat32;
+  RONDO_ASSIGN_OR_RETURN(options.weight_type, model::parse_weight_type(config.dtype));
   RONDO_RETURN_IF_ERROR(model::init_model(options, config.output_dir));
   return config.output_dir;
 }

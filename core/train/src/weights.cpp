@@ -68,13 +68,22 @@ absl::Status init_magnitudes(const model::Architecture& model, const model::Para
       std::memcpy(row.data(), view.host() + i * width * sizeof(float), width * sizeof(float));
     } else {
       const auto* bits = reinterpret_cast<const std::uint16_t*>(view.host()) + i * width;
-      std::transform(bits, bits + width, row.begin(), from_bfloat16);
+      const bool half = store.dtype() == devices::DType::kFloat16;
+      std::transform(bits, bits + width, row.begin(), half ? from_float16 : from_bfloat16);
     }
     double squares = 0;
     for (const float value : row) squares += static_cast<double>(value) * static_cast<double>(value);
     out[i] = static_cast<float>(std::sqrt(squares));
   }
   return absl::OkStatus();
+}
+
+/// fp16 rounds larger numbers to infinity.
+constexpr float kLeastInfiniteHalf = 65520;
+
+bool all_fit(std::span<const float> values, devices::DType dtype) {
+  if (dtype != devices::DType::kFloat16) return true;
+  return std::ranges::all_of(values, [](float value) { return std::abs(value) < kLeastInfiniteHalf; });
 }
 
 bool all_finite(std::span<const float> values) {
@@ -97,32 +106,45 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
   const auto bad = [&] {
     return invalid_input("{}: tensor {} holds a number that is not finite", tensor.file, tensor.name);
   };
+  const devices::DType dtype = store.dtype_of(id);
+  const auto check = [&](std::span<const float> values) {
+    if (!all_finite(values)) return bad();
+    if (all_fit(values, dtype)) return absl::OkStatus();
+    return invalid_input("{}: tensor {} holds a number that is too large for dtype fp16, set dtype: bf16 or fp32",
+                         tensor.file, tensor.name);
+  };
   if (parameter.encoding != devices::Encoding::kPlain) {
     // Codes are made of the file's numbers, not of rounded ones.
     const devices::BufferView to = store.published(id);
     devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(tensor.elements()),
                                   {to.host(), to.size});
-    RONDO_RETURN_IF_ERROR(for_pieces(tensor, [&](std::uint64_t, std::span<const float> values) {
-      if (!all_finite(values)) return bad();
-      encoder.append(values);
-      return absl::OkStatus();
-    }));
+    const auto encode = [&](std::uint64_t, std::span<const float> values) {
+      const absl::Status fits = check(values);
+      if (fits.ok()) encoder.append(values);
+      return fits;
+    };
+    RONDO_RETURN_IF_ERROR(for_pieces(tensor, encode));
     encoder.finish();
     return absl::OkStatus();
   }
-  if (parameter.trained || store.dtype_of(id) == devices::DType::kFloat32) {
+  if (parameter.trained || dtype == devices::DType::kFloat32) {
     return for_pieces(tensor, [&](std::uint64_t first, std::span<const float> values) {
-      return all_finite(values) ? store.write(id, offload::StateArray::kMaster, first, values) : bad();
+      RONDO_RETURN_IF_ERROR(check(values));
+      return store.write(id, offload::StateArray::kMaster, first, values);
+    });
+  }
+  if (dtype == devices::DType::kFloat16) {
+    std::byte* to = store.published(id).host();
+    return for_pieces(tensor, [&](std::uint64_t first, std::span<const float> values) {
+      RONDO_RETURN_IF_ERROR(check(values));
+      model::store_float32(values, model::WeightType::kFloat16, {to + first * size_of(dtype), values.size() * 2});
+      return absl::OkStatus();
     });
   }
   const std::span<std::uint16_t> bits(reinterpret_cast<std::uint16_t*>(store.published(id).host()),
                                       parameter.elements());
   model::TensorFiles::read_as_bfloat16(tensor, bits);
   return all_finite(std::span<const std::uint16_t>(bits)) ? absl::OkStatus() : bad();
-}
-
-model::WeightType file_type(devices::DType dtype) {
-  return dtype == devices::DType::kFloat32 ? model::WeightType::kFloat32 : model::WeightType::kBfloat16;
 }
 
 std::vector<std::uint64_t> file_shape(const devices::Shape& shape) { return {shape.begin(), shape.end()}; }
@@ -172,6 +194,11 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
 }
 
 }  // namespace
+
+model::WeightType file_type(devices::DType dtype) {
+  if (dtype == devices::DType::kFloat32) return model::WeightType::kFloat32;
+  return dtype == devices::DType::kFloat16 ? model::WeightType::kFloat16 : model::WeightType::kBfloat16;
+}
 
 absl::Status for_pieces(const model::TensorView& tensor,
                         const std::function<absl::Status(std::uint64_t, std::span<const float>)>& take) {

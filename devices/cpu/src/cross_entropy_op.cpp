@@ -28,7 +28,7 @@ class CrossEntropy final : public PreparedOp {
   struct Scratch {
     Array x;                  // [chunk, C] the gathered rows, in the type that products read
     float* logits = nullptr;  // [chunk, V]
-    Array gradient;           // [chunk, V] softmax - onehot; over the logits when fp32
+    Array gradient;           // [chunk, V] (softmax - onehot) * scale; over the logits when fp32
     float* dx = nullptr;      // [chunk, C]
     double* losses = nullptr;
     std::int32_t* tokens = nullptr;
@@ -46,6 +46,8 @@ class CrossEntropy final : public PreparedOp {
         chunk_(std::min(cross_entropy_chunk(vocabulary_), tokens_)) {}
 
   bool has_gradient() const { return attributes_.has_input_gradient || attributes_.has_weight_gradient; }
+  /// What products read, beside w.
+  Storage read_storage() const { return narrow_ ? Storage::kBfloat16 : Storage::kFloat32; }
   TensorId dx_id() const { return op_.writes[1]; }
   TensorId dw_id() const { return op_.writes.back(); }
   Scratch divide(std::byte* scratch) const;
@@ -68,21 +70,21 @@ class CrossEntropy final : public PreparedOp {
 };
 
 PreparedOr CrossEntropy::prepare(const Preparation& preparation) {
-  const bool x_bfloat16 = preparation.read(0).dtype == DType::kBfloat16;
-  const bool w_bfloat16 = preparation.read(1).dtype == DType::kBfloat16;
+  const Storage x = storage_of(preparation.read(0).dtype);
+  const Storage w = storage_of(preparation.read(1).dtype);
   std::unique_ptr<CrossEntropy> op(new CrossEntropy(preparation));
   const Engines& engines = preparation.engines;
-  op->narrow_ = engines.narrow != nullptr && x_bfloat16 && w_bfloat16;
-  const bool narrow = op->narrow_;
-  RONDO_ASSIGN_OR_RETURN(op->logits_, RowProduct::plan(engines, {op->chunk_, op->vocabulary_, op->width_, true, narrow,
-                                                                 w_bfloat16, true}));
+  op->narrow_ = engines.narrow != nullptr && engines.choose(x, w) == engines.narrow;
+  const Storage read = op->read_storage();
+  RONDO_ASSIGN_OR_RETURN(op->logits_,
+                         RowProduct::plan(engines, {op->chunk_, op->vocabulary_, op->width_, true, read, w, true}));
   if (op->attributes_.has_input_gradient) {
-    RONDO_ASSIGN_OR_RETURN(
-        op->dx_, RowProduct::plan(engines, {op->chunk_, op->width_, op->vocabulary_, false, narrow, w_bfloat16, true}));
+    RONDO_ASSIGN_OR_RETURN(op->dx_,
+                           RowProduct::plan(engines, {op->chunk_, op->width_, op->vocabulary_, false, read, w, true}));
   }
   if (op->attributes_.has_weight_gradient) {
-    RONDO_ASSIGN_OR_RETURN(
-        op->dw_, WeightProduct::plan(engines, {op->chunk_, op->vocabulary_, op->width_, 1.0F, narrow, narrow}));
+    RONDO_ASSIGN_OR_RETURN(op->dw_,
+                           WeightProduct::plan(engines, {op->chunk_, op->vocabulary_, op->width_, 1.0F, read, read}));
   }
   for (std::int64_t rows = kRowsStep; rows < op->chunk_; rows += kRowsStep) {
     RONDO_RETURN_IF_ERROR(op->logits_.prepare_rows(rows));
@@ -99,10 +101,10 @@ CrossEntropy::Scratch CrossEntropy::divide(std::byte* scratch) const {
     parts.size += round_up(static_cast<Bytes>(elements) * element_bytes, 64);
     return scratch == nullptr ? nullptr : scratch + offset;
   };
-  parts.x = {take(chunk_ * width_, narrow_ ? 2 : 4), narrow_};
+  parts.x = {take(chunk_ * width_, narrow_ ? 2 : 4), read_storage()};
   parts.logits = reinterpret_cast<float*>(take(chunk_ * vocabulary_, 4));
-  parts.gradient = {parts.logits, false};
-  if (narrow_ && has_gradient()) parts.gradient = {take(chunk_ * vocabulary_, 2), true};
+  parts.gradient = {parts.logits};
+  if (narrow_ && has_gradient()) parts.gradient = {take(chunk_ * vocabulary_, 2), Storage::kBfloat16};
   if (attributes_.has_input_gradient) parts.dx = reinterpret_cast<float*>(take(chunk_ * width_, 4));
   parts.losses = reinterpret_cast<double*>(take(chunk_, 8));
   parts.tokens = reinterpret_cast<std::int32_t*>(take(chunk_, 4));
@@ -132,7 +134,7 @@ absl::StatusOr<std::int64_t> CrossEntropy::collect(const RunContext& context, co
       scratch.targets[rows++] = target;
     } else if (attributes_.has_input_gradient) {
       const Array row = context.out(dx_id()).at(token * width_);
-      std::memset(row.data, 0, static_cast<std::size_t>(width_) * (row.bfloat16 ? 2 : 4));
+      std::memset(row.data, 0, static_cast<std::size_t>(width_ * size_of(row.storage)));
     }
   }
   return rows;
@@ -157,7 +159,7 @@ void CrossEntropy::scatter(const RunContext& context, const Scratch& scratch, st
   const std::int64_t step = task_rows(width_);
   context.pool.parallel_for(divide_up(rows, step), [&](std::int64_t task, std::uint32_t) {
     for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
-      convert_row({scratch.dx + row * width_, false}, dx.at(scratch.tokens[row] * width_), width_);
+      convert_row({scratch.dx + row * width_}, dx.at(scratch.tokens[row] * width_), width_);
     }
   });
 }
@@ -167,18 +169,19 @@ absl::Status CrossEntropy::run_chunk(const RunContext& context, const Scratch& s
   const std::int64_t filled_up =
       narrow_ ? std::min<std::int64_t>(chunk_, divide_up(rows, kRowsStep) * kRowsStep) : rows;
   gather(context, scratch, rows, filled_up);
-  const ConstArray x = {scratch.x.data, scratch.x.bfloat16};
+  const ConstArray x = {scratch.x.data, scratch.x.storage};
   const ConstArray w = context.array(op_.reads[1]);
   Finish to_logits;
-  to_logits.out = {scratch.logits, false};
+  to_logits.out = {scratch.logits};
   RONDO_RETURN_IF_ERROR(logits_.run(context.pool, filled_up, {.a = x, .b = w}, to_logits, scratch.products));
-  softmax_cross_entropy(context.pool, narrow_ ? Storage::kBfloat16 : Storage::kFloat32, scratch.logits, scratch.targets,
-                        scratch.losses, has_gradient() ? scratch.gradient.data : nullptr, filled_up, vocabulary_);
+  const float scale = attributes_.has_loss_scale ? *context.as<float>(op_.reads[3]) : 1.0F;
+  softmax_cross_entropy(context.pool, read_storage(), scratch.logits, scratch.targets, scratch.losses,
+                        has_gradient() ? scratch.gradient.data : nullptr, filled_up, vocabulary_, scale);
   for (std::int64_t row = 0; row < rows; ++row) loss += scratch.losses[row];
-  const ConstArray gradient = {scratch.gradient.data, scratch.gradient.bfloat16};
+  const ConstArray gradient = {scratch.gradient.data, scratch.gradient.storage};
   if (attributes_.has_input_gradient) {
     Finish to_dx;
-    to_dx.out = {scratch.dx, false};
+    to_dx.out = {scratch.dx};
     RONDO_RETURN_IF_ERROR(dx_.run(context.pool, filled_up, {.a = gradient, .b = w}, to_dx, scratch.products));
     scatter(context, scratch, rows);
   }

@@ -1,8 +1,8 @@
 // The vectorised kernels of the CPU backend other than matrix products, on raw pointers.
 //
-// Storage is fp32 or bf16 (`Storage`), arithmetic fp32. Every kernel cuts its work into tasks that follow from sizes
-// alone and runs them on the host's pool; results do not depend on the number of threads. None allocates: scratch is
-// handed in. Kernels are compiled for AVX2 and AVX-512 and chosen at run time.
+// Storage is fp32, bf16 or fp16 (`Storage`), arithmetic fp32. Every kernel cuts its work into tasks that follow from
+// sizes alone and runs them on the host's pool; results do not depend on the number of threads. None allocates: scratch
+// is handed in. Kernels are compiled for AVX2 and AVX-512 and chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,15 @@
 
 namespace rondo::devices::cpu {
 
-enum class Storage : std::uint8_t { kFloat32, kBfloat16 };
+enum class Storage : std::uint8_t { kFloat32, kBfloat16, kFloat16 };
+
+constexpr std::int64_t size_of(Storage storage) { return storage == Storage::kFloat32 ? 4 : 2; }
+/// REQUIRES: one of the three.
+constexpr Storage storage_of(DType dtype) {
+  return dtype == DType::kBfloat16  ? Storage::kBfloat16
+         : dtype == DType::kFloat16 ? Storage::kFloat16
+                                    : Storage::kFloat32;
+}
 
 /// Name of the instruction set that the kernels run with: "AVX2", "AVX3" (AVX-512), ...
 std::string kernel_target();
@@ -99,17 +107,19 @@ void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, con
 
 /// One chunk of cross-entropy: logits fp32 [tokens, vocabulary] (leading dimension = vocabulary) and targets (negative:
 /// none, which gives a zero gradient row). losses[t] = -log softmax(logits[t])[target] or 0. With gradient != null it
-/// receives softmax - onehot, stored as `storage`, same shape; it may be the logits themselves when storage is fp32.
+/// receives (softmax - onehot) * scale, stored as `storage`, same shape; it may be the logits themselves when storage
+/// is fp32.
 void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary);
+                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary,
+                           float scale = 1.0F);
 
 /// db[n] += sum over tokens of dy[t, n], in chunks of kTokenChunk. scratch: chunk sums, bias_gradient_scratch bytes.
 void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,
                    std::int64_t width, std::byte* scratch);
 std::size_t bias_gradient_scratch(std::int64_t tokens, std::int64_t width);
 
-/// fp32 <-> bf16 (to nearest, ties to even), n elements.
-void to_float32(ThreadPool& pool, const std::uint16_t* x, float* y, std::int64_t n);
-void to_bfloat16(ThreadPool& pool, const float* x, std::uint16_t* y, std::int64_t n);
+/// Between fp32 and `storage` (to nearest, ties to even), n elements.
+void to_float32(ThreadPool& pool, Storage storage, const void* x, float* y, std::int64_t n);
+void from_float32(ThreadPool& pool, const float* x, Storage storage, void* y, std::int64_t n);
 
 }  // namespace rondo::devices::cpu

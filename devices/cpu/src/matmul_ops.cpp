@@ -5,7 +5,7 @@
 namespace rondo::devices::cpu {
 namespace {
 
-bool is_bfloat16(const TensorDesc& tensor) { return tensor.dtype == DType::kBfloat16; }
+bool is_wide(const TensorDesc& tensor) { return tensor.dtype == DType::kFloat32; }
 
 const MatMulAttributes& attributes_of(const Op& op) { return std::get<MatMulAttributes>(op.attributes); }
 
@@ -18,8 +18,8 @@ ProductShape shape_of(const OpList& list, const Op& op) {
   shape.b_transposed = op.kind == OpKind::kMatMul;
   shape.columns = shape.b_transposed ? w.shape[0] : w.shape[1];
   shape.inner = shape.b_transposed ? w.shape[1] : w.shape[0];
-  shape.a_bfloat16 = is_bfloat16(a);
-  shape.b_bfloat16 = is_bfloat16(w);
+  shape.a_storage = storage_of(a.dtype);
+  shape.b_storage = storage_of(w.dtype);
   return shape;
 }
 
@@ -81,7 +81,7 @@ PreparedOr prepare_matmul(const Preparation& preparation) {
   ProductShape shape = shape_of(preparation.list, op);
   const MatMulAttributes& attributes = attributes_of(op);
   shape.trivial_finish =
-      !is_bfloat16(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias && !attributes.has_addend;
+      is_wide(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias && !attributes.has_addend;
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
   return std::make_unique<MatMul>(product, shape.rows, op, nullptr, op, op);
 }
@@ -90,7 +90,7 @@ bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engine
   const ProductShape wide = shape_of(list, list.ops[pair.wide()]);
   const ProductShape narrow = shape_of(list, list.ops[pair.narrow()]);
   return !RowProduct::few_rows(wide) && !RowProduct::few_rows(narrow) &&
-         engines.choose(wide.a_bfloat16, wide.b_bfloat16) == engines.choose(narrow.a_bfloat16, narrow.b_bfloat16);
+         engines.choose(wide.a_storage, wide.b_storage) == engines.choose(narrow.a_storage, narrow.b_storage);
 }
 
 PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines) {
@@ -100,9 +100,9 @@ PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, cons
   const Op& last = list.ops[pair.second];
   ProductShape shape = shape_of(list, wide);
   const ProductShape side = shape_of(list, narrow);
-  shape.side = {side.inner, side.b_transposed, side.a_bfloat16, side.b_bfloat16, attributes_of(narrow).alpha};
+  shape.side = {side.inner, side.b_transposed, side.a_storage, side.b_storage, attributes_of(narrow).alpha};
   shape.trivial_finish =
-      !is_bfloat16(list.tensors[last.writes[0]]) && !attributes_of(wide).has_bias && !attributes_of(first).has_addend;
+      is_wide(list.tensors[last.writes[0]]) && !attributes_of(wide).has_bias && !attributes_of(first).has_addend;
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(engines, shape));
   return std::make_unique<MatMul>(product, shape.rows, wide, &narrow, first, last);
 }
@@ -113,8 +113,8 @@ PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation) {
   shape.rows = columns_of(preparation.read(0));
   shape.columns = columns_of(preparation.read(1));
   shape.alpha = attributes_of(preparation.op).alpha;
-  shape.a_bfloat16 = is_bfloat16(preparation.read(0));
-  shape.b_bfloat16 = is_bfloat16(preparation.read(1));
+  shape.a_storage = storage_of(preparation.read(0).dtype);
+  shape.b_storage = storage_of(preparation.read(1).dtype);
   RONDO_ASSIGN_OR_RETURN(const WeightProduct product, WeightProduct::plan(preparation.engines, shape));
   return std::make_unique<MatMulWeightGradient>(preparation.op, product, shape.tokens);
 }

@@ -33,8 +33,8 @@ struct RunContext {
   T* as(TensorId id) const {
     return reinterpret_cast<T*>(at(id));
   }
-  ConstArray array(TensorId id) const { return {at(id), list.tensors[id].dtype == DType::kBfloat16}; }
-  Array out(TensorId id) const { return {at(id), list.tensors[id].dtype == DType::kBfloat16}; }
+  ConstArray array(TensorId id) const { return {at(id), storage_of(list.tensors[id].dtype)}; }
+  Array out(TensorId id) const { return {at(id), storage_of(list.tensors[id].dtype)}; }
 };
 
 class PreparedOp {

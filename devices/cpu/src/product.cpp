@@ -131,15 +131,15 @@ struct RowProduct::Scratch {
 absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const ProductShape& shape) {
   RowProduct product;
   product.shape_ = shape;
-  product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
+  product.engine_ = engines.choose(shape.a_storage, shape.b_storage);
   const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
   product.grid_ = in_place ? choose_grid(shape.rows, shape.columns, kPrimitiveGrids)
                            : choose_float_grid(*product.engine_, shape.rows, shape.columns);
   product.group_ = product.engine_->row_group();
-  product.convert_a_ = shape.a_bfloat16 && !in_place;
+  product.convert_a_ = shape.a_storage != Storage::kFloat32 && !in_place;
   product.pack_b_ = !in_place;
   const SideShape& side = shape.side;
-  product.convert_side_a_ = side.inner > 0 && side.a_bfloat16 && !in_place;
+  product.convert_side_a_ = side.inner > 0 && side.a_storage != Storage::kFloat32 && !in_place;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
   product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kSgemmRowsStep));
@@ -256,7 +256,7 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
   }
   const Scratch parts = divide(scratch);
   const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
-    to_float32(pool, static_cast<const std::uint16_t*>(from.data), to, count);
+    to_float32(pool, from.storage, from.data, to, count);
   };
   if (pack_b_ && shape_.side.inner > 0) pack_side_b(pool, operands.side_b, parts);
   if (rows % group_ != 0) copy_last_rows(rows, operands, parts);
@@ -288,7 +288,7 @@ void RowProduct::pack_side_b(ThreadPool& pool, ConstArray b, const Scratch& scra
 void RowProduct::copy_last_rows(std::int64_t rows, const ProductOperands& operands, const Scratch& scratch) const {
   const std::int64_t count = rows % group_;
   const auto copy = [&](ConstArray a, std::int64_t inner, float* to) {
-    convert_row(a.at((rows - count) * inner), {to, false}, count * inner);
+    convert_row(a.at((rows - count) * inner), {to}, count * inner);
     std::fill(to + count * inner, to + group_ * inner, 0.0F);
   };
   copy(operands.a, shape_.inner, scratch.last_a);
@@ -317,9 +317,9 @@ absl::Status RowProduct::run_tile(const Block& block, const Place& tile, const P
                                              : sums + whole * sums_stride();
   if (whole > 0) {
     const SideShape& side = shape_.side;
-    const ConstArray a = convert_a_ ? ConstArray{scratch.a, false}.at(tile.row_in_block * shape_.inner + block.k)
+    const ConstArray a = convert_a_ ? ConstArray{scratch.a}.at(tile.row_in_block * shape_.inner + block.k)
                                     : operands.a.at(tile.row * shape_.inner + block.k);
-    const ConstArray side_a = convert_side_a_ ? ConstArray{scratch.side_a, false}.at(tile.row_in_block * side.inner)
+    const ConstArray side_a = convert_side_a_ ? ConstArray{scratch.side_a}.at(tile.row_in_block * side.inner)
                                               : operands.side_a.at(tile.row * side.inner);
     RONDO_RETURN_IF_ERROR(multiply(block, tile, whole, {a.data, side_a.data}, operands, scratch, member, sums));
   }
@@ -342,10 +342,10 @@ absl::Status RowProduct::multiply(const Block& block, const Place& tile, std::in
   const SideShape& side = shape_.side;
   const std::int64_t n = tile.column - block.n;
   // A column block begins n * inner elements in.
-  const ConstArray b = pack_b_               ? ConstArray{scratch.b, false}.at(n * block.inner)
+  const ConstArray b = pack_b_               ? ConstArray{scratch.b}.at(n * block.inner)
                        : shape_.b_transposed ? operands.b.at(tile.column * shape_.inner + block.k)
                                              : operands.b.at(block.k * shape_.columns + tile.column);
-  const ConstArray side_b = pack_b_             ? ConstArray{scratch.side_b, false}.at(tile.column * side.inner)
+  const ConstArray side_b = pack_b_             ? ConstArray{scratch.side_b}.at(tile.column * side.inner)
                             : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
                                                 : operands.side_b.at(tile.column);
   const bool with_side = block.last_inner && side.inner > 0;
@@ -377,7 +377,7 @@ absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const 
   constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
   WeightProduct product;
   product.shape_ = shape;
-  product.engine_ = engines.choose(shape.a_bfloat16, shape.b_bfloat16);
+  product.engine_ = engines.choose(shape.a_storage, shape.b_storage);
   product.pack_ = product.engine_->arithmetic() == TileArithmetic::kFloat32;
   product.grid_ =
       choose_grid(shape.rows, shape.columns,

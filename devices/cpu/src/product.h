@@ -1,6 +1,6 @@
 // Whole matrix products: cut into panels and tiles that follow from shapes alone, run on the pool.
 //
-// What sgemm cannot read (bf16), and B, of which it is fastest on dense tiles, is first copied to fp32 panels in
+// What sgemm cannot read (bf16, fp16), and B, of which it is fastest on dense tiles, is first copied to fp32 panels in
 // scratch, once per product; oneDNN's primitives read operands in place; sums stay fp32 until the one rounding at the
 // end. plan() is called when a program is compiled and prepares every tile shape; run() does not allocate.
 //
@@ -26,8 +26,8 @@ struct Engines {
   TileEngine* wide = nullptr;
   TileEngine* narrow = nullptr;
 
-  TileEngine* choose(bool a_bfloat16, bool b_bfloat16) const {
-    return narrow != nullptr && a_bfloat16 && b_bfloat16 ? narrow : wide;
+  TileEngine* choose(Storage a, Storage b) const {
+    return narrow != nullptr && a == Storage::kBfloat16 && b == Storage::kBfloat16 ? narrow : wide;
   }
 };
 
@@ -41,8 +41,8 @@ struct TileGrid {
 struct SideShape {
   std::int64_t inner = 0;  // 0: there is none
   bool b_transposed = false;
-  bool a_bfloat16 = false;
-  bool b_bfloat16 = false;
+  Storage a_storage = Storage::kFloat32;
+  Storage b_storage = Storage::kFloat32;
   float alpha = 1.0F;
 };
 
@@ -52,8 +52,8 @@ struct ProductShape {
   std::int64_t columns = 0;
   std::int64_t inner = 0;
   bool b_transposed = false;  // B is stored [columns, inner], else [inner, columns]
-  bool a_bfloat16 = false;
-  bool b_bfloat16 = false;
+  Storage a_storage = Storage::kFloat32;
+  Storage b_storage = Storage::kFloat32;
   bool trivial_finish = false;  // the sums are the result: Finish::trivial()
   SideShape side = {};          // its operands take the same engine
 };
@@ -146,8 +146,8 @@ class WeightProduct {
     std::int64_t rows = 0;
     std::int64_t columns = 0;
     float alpha = 1.0F;
-    bool a_bfloat16 = false;
-    bool b_bfloat16 = false;
+    Storage a_storage = Storage::kFloat32;
+    Storage b_storage = Storage::kFloat32;
   };
   static absl::StatusOr<WeightProduct> plan(const Engines& engines, const Shape& shape);
   absl::Status prepare_tokens(std::int64_t tokens) const;

@@ -18,16 +18,19 @@ namespace rondo::devices::cpu::HWY_NAMESPACE {
 /// The storage is looked at per vector: a predicted branch costs less than eight copies of every loop.
 template <typename Extent>
 HWY_INLINE Vector load_any(ConstArray x, std::int64_t i, Extent extent) {
-  return x.bfloat16 ? load(static_cast<const Bf16*>(x.data) + i, extent)
-                    : load(static_cast<const float*>(x.data) + i, extent);
+  if (x.storage == Storage::kFloat32) return load(static_cast<const float*>(x.data) + i, extent);
+  if (x.storage == Storage::kBfloat16) return load(static_cast<const Bf16*>(x.data) + i, extent);
+  return load(static_cast<const Fp16*>(x.data) + i, extent);
 }
 
 template <typename Extent>
 HWY_INLINE void store_any(Vector v, Array y, std::int64_t i, Extent extent) {
-  if (y.bfloat16) {
+  if (y.storage == Storage::kFloat32) {
+    store(v, static_cast<float*>(y.data) + i, extent);
+  } else if (y.storage == Storage::kBfloat16) {
     store(v, static_cast<Bf16*>(y.data) + i, extent);
   } else {
-    store(v, static_cast<float*>(y.data) + i, extent);
+    store(v, static_cast<Fp16*>(y.data) + i, extent);
   }
 }
 
@@ -45,11 +48,8 @@ void widen_rows(const T* x, std::int64_t stride, float* y, std::int64_t rows, st
 
 /// y [rows, columns], dense, from x with leading dimension `stride`.
 void widen_any(ConstArray x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
-  if (x.bfloat16) {
-    widen_rows(static_cast<const Bf16*>(x.data), stride, y, rows, columns);
-  } else {
-    widen_rows(static_cast<const float*>(x.data), stride, y, rows, columns);
-  }
+  with_storage(x.storage,
+               [&](auto type) { widen_rows(static_cast<const decltype(type)*>(x.data), stride, y, rows, columns); });
 }
 
 /// y [columns, rows], dense, from x [rows, columns] with leading dimension `stride`. Strips of x's columns: what they
@@ -72,11 +72,9 @@ void transpose_rows(const T* x, std::int64_t stride, float* y, std::int64_t rows
 }
 
 void transpose_any(ConstArray x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t columns) {
-  if (x.bfloat16) {
-    transpose_rows(static_cast<const Bf16*>(x.data), stride, y, rows, columns);
-  } else {
-    transpose_rows(static_cast<const float*>(x.data), stride, y, rows, columns);
-  }
+  with_storage(x.storage, [&](auto type) {
+    transpose_rows(static_cast<const decltype(type)*>(x.data), stride, y, rows, columns);
+  });
 }
 
 void add_any(ConstArray x, float* y, std::int64_t n) {
@@ -84,7 +82,7 @@ void add_any(ConstArray x, float* y, std::int64_t n) {
                      HWY_ATTR { store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent); });
 }
 
-/// One row of a tile. Addend: float, Bf16, or void for none.
+/// One row of a tile. Addend: as stored, or void for none.
 template <bool kBias, typename Addend, typename Out>
 HWY_INLINE void finish_row(const float* from, Vector alpha, ConstArray bias, const void* addend, void* out,
                            std::int64_t columns) {
@@ -111,18 +109,21 @@ void finish_rows(const Finish& finish, const float* sums, std::int64_t sums_stri
 template <bool kBias, typename Out>
 void finish_with_addend(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
                         std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
-  const auto rows_of = !finish.addend           ? finish_rows<kBias, void, Out>
-                       : finish.addend.bfloat16 ? finish_rows<kBias, Bf16, Out>
-                                                : finish_rows<kBias, float, Out>;
-  rows_of(finish, sums, sums_stride, row, column, rows, columns, width);
+  if (!finish.addend) {
+    return finish_rows<kBias, void, Out>(finish, sums, sums_stride, row, column, rows, columns, width);
+  }
+  with_storage(finish.addend.storage, [&](auto type) {
+    finish_rows<kBias, decltype(type), Out>(finish, sums, sums_stride, row, column, rows, columns, width);
+  });
 }
 
 void finish_any(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
                 std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {
-  const auto tile = finish.bias
-                        ? (finish.out.bfloat16 ? finish_with_addend<true, Bf16> : finish_with_addend<true, float>)
-                        : (finish.out.bfloat16 ? finish_with_addend<false, Bf16> : finish_with_addend<false, float>);
-  tile(finish, sums, sums_stride, row, column, rows, columns, width);
+  with_storage(finish.out.storage, [&](auto type) {
+    using Out = decltype(type);
+    const auto tile = finish.bias ? finish_with_addend<true, Out> : finish_with_addend<false, Out>;
+    tile(finish, sums, sums_stride, row, column, rows, columns, width);
+  });
 }
 
 /// out[t * out_stride + c] = x[t] . w[c] for kTokens rows of x and kColumns rows of w, both with stride `inner`.
@@ -168,11 +169,9 @@ void dot_typed(const float* x, const T* w, std::int64_t rows, std::int64_t colum
 
 void dot_any(const float* x, ConstArray w, std::int64_t rows, std::int64_t columns, std::int64_t inner, float* out,
              std::int64_t out_stride) {
-  if (w.bfloat16) {
-    dot_typed(x, static_cast<const Bf16*>(w.data), rows, columns, inner, out, out_stride);
-  } else {
-    dot_typed(x, static_cast<const float*>(w.data), rows, columns, inner, out, out_stride);
-  }
+  with_storage(w.storage, [&](auto type) {
+    dot_typed(x, static_cast<const decltype(type)*>(w.data), rows, columns, inner, out, out_stride);
+  });
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
@@ -203,7 +202,7 @@ void few_rows_product(ThreadPool& pool, ConstArray x, ConstArray w, const Finish
                       std::int64_t columns, std::int64_t inner, std::byte* scratch) {
   constexpr std::int64_t kColumns = 32;  // rows of w a task: tens of kilobytes to read
   auto* x_wide = reinterpret_cast<float*>(scratch);
-  convert_row(x, {x_wide, false}, rows * inner);
+  convert_row(x, {x_wide}, rows * inner);
   pool.parallel_for(divide_up(columns, kColumns), [=, &finish](std::int64_t task, std::uint32_t) {
     const std::int64_t begin = task * kColumns;
     const std::int64_t count = std::min(kColumns, columns - begin);

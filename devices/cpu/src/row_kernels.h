@@ -1,12 +1,13 @@
 // The small vector kernels around matrix products: products of few rows, the step from fp32 sums to a stored result,
 // and copies into the layouts that tiles read.
 //
-// Storage is fp32 or bf16; arithmetic fp32. Tasks follow from sizes alone. None allocates.
+// Storage is fp32, bf16 or fp16; arithmetic fp32. Tasks follow from sizes alone. None allocates.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels.h"
 #include "rondo/devices/thread_pool.h"
 
 namespace rondo::devices::cpu {
@@ -14,21 +15,19 @@ namespace rondo::devices::cpu {
 /// A matrix or vector as it lies in memory, dense unless said otherwise.
 struct ConstArray {
   const void* data = nullptr;
-  bool bfloat16 = false;
+  Storage storage = Storage::kFloat32;
 
   ConstArray at(std::int64_t element) const {
     if (data == nullptr) return *this;
-    return {static_cast<const std::byte*>(data) + element * (bfloat16 ? 2 : 4), bfloat16};
+    return {static_cast<const std::byte*>(data) + element * size_of(storage), storage};
   }
   explicit operator bool() const { return data != nullptr; }
 };
 struct Array {
   void* data = nullptr;
-  bool bfloat16 = false;
+  Storage storage = Storage::kFloat32;
 
-  Array at(std::int64_t element) const {
-    return {static_cast<std::byte*>(data) + element * (bfloat16 ? 2 : 4), bfloat16};
-  }
+  Array at(std::int64_t element) const { return {static_cast<std::byte*>(data) + element * size_of(storage), storage}; }
 };
 
 /// What becomes of the sums of a product: out = alpha * sum + bias + addend, rounded once. bias [columns] and addend
@@ -40,7 +39,7 @@ struct Finish {
   Array out;
 
   /// Sums that are already the result: fp32, unscaled, nothing added.
-  bool trivial() const { return !out.bfloat16 && alpha == 1.0F && !bias && !addend; }
+  bool trivial() const { return out.storage == Storage::kFloat32 && alpha == 1.0F && !bias && !addend; }
 };
 
 /// One tile: sums fp32 [rows, columns] with leading dimension `sums_stride`, which belongs at (row, column) of a result
@@ -67,7 +66,7 @@ void pack_column_blocks(ThreadPool& pool, ConstArray x, std::int64_t stride, std
 void pack_row_blocks(ThreadPool& pool, ConstArray x, std::int64_t rows, std::int64_t columns, std::int64_t width,
                      float* blocks);
 
-/// y = x as fp32 or bf16, n elements on the calling thread.
+/// y = x in its own storage, n elements on the calling thread.
 void convert_row(ConstArray x, Array y, std::int64_t n);
 
 /// y += x, n elements on the calling thread.

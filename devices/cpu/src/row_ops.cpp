@@ -32,7 +32,7 @@ class Embedding final : public PreparedOp {
         if (ids[t] >= 0) {
           convert_row(table.at(ids[t] * width_), row, width_);
         } else {
-          std::memset(row.data, 0, static_cast<std::size_t>(width_) * (row.bfloat16 ? 2 : 4));
+          std::memset(row.data, 0, static_cast<std::size_t>(width_ * size_of(row.storage)));
         }
       }
     });
@@ -94,7 +94,7 @@ class EmbeddingBackward final : public PreparedOp {
         for (std::int64_t i = first[row]; i < first[row + 1]; ++i) {
           const ConstArray token = dy.at(static_cast<std::int64_t>(order[i] & 0xFFFFFFFFU) * width_);
           if (i == first[row]) {
-            convert_row(token, {sum, false}, width_);
+            convert_row(token, {sum}, width_);
           } else {
             add_row(token, sum, width_);
           }
@@ -118,7 +118,7 @@ class SelectLast final : public PreparedOp {
     const std::int64_t real = bounds[bounds[0] + 1];
     if (real < 1) return internal_error("a batch without tokens has no last one");
     const ConstArray row = context.array(op_.reads[0]).at((real - 1) * width_);
-    std::memcpy(context.at(op_.writes[0]), row.data, static_cast<std::size_t>(width_) * (row.bfloat16 ? 2 : 4));
+    std::memcpy(context.at(op_.writes[0]), row.data, static_cast<std::size_t>(width_ * size_of(row.storage)));
     return absl::OkStatus();
   }
 

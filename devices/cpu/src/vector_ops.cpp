@@ -8,10 +8,6 @@
 namespace rondo::devices::cpu {
 namespace {
 
-Storage storage_of(const TensorDesc& tensor) {
-  return tensor.dtype == DType::kBfloat16 ? Storage::kBfloat16 : Storage::kFloat32;
-}
-
 AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
   return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
 }
@@ -20,7 +16,7 @@ AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
 class VectorOp : public PreparedOp {
  public:
   explicit VectorOp(const Preparation& preparation)
-      : op_(preparation.op), list_(preparation.list), storage_(storage_of(preparation.read(0))) {}
+      : op_(preparation.op), list_(preparation.list), storage_(storage_of(preparation.read(0).dtype)) {}
   Bytes scratch_bytes(std::uint32_t) const override { return 0; }
 
  protected:

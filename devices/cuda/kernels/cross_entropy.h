@@ -61,7 +61,7 @@ struct EntropyGather {
   }
 };
 
-/// A block a row: its loss, and where `gradient` is not null softmax - onehot.
+/// A block a row: its loss, and where `gradient` is not null softmax - onehot, times the loss scale.
 template <typename T>
 struct EntropySoftmax {
   template <typename Block>
@@ -100,9 +100,10 @@ struct EntropySoftmax {
     });
     if (gradient == nullptr) return;
     const float inverse = 1.0F / total;
+    const float scale = p.loss_scale == nullptr ? 1.0F : *p.loss_scale;
     block.each([&](int thread) {  // the gradient may lie over the logits: each element is read by who writes it
       for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) {
-        store(gradient + v, expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F));
+        store(gradient + v, (expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F)) * scale);
       }
     });
   }

@@ -223,14 +223,15 @@ struct CachedAttentionParams {
 struct CrossEntropyParams {
   const void* x;
   const std::int32_t* targets;
-  std::int32_t* places;   // [T + 1]: the number of tokens with a target, then these tokens
-  void* gathered;         // [chunk, C] rows of x, zero past the last
-  float* logits;          // [chunk, V]
-  void* gradient;         // [chunk, V] softmax - onehot
-  const void* dgathered;  // [chunk, C]
-  void* dx;               // [T, C]
-  double* losses;         // [T]
-  double* loss;           // [1]
+  std::int32_t* places;     // [T + 1]: the number of tokens with a target, then these tokens
+  void* gathered;           // [chunk, C] rows of x, zero past the last
+  float* logits;            // [chunk, V]
+  void* gradient;           // [chunk, V] (softmax - onehot) * loss scale
+  const void* dgathered;    // [chunk, C]
+  void* dx;                 // [T, C]
+  const float* loss_scale;  // [1], null: 1
+  double* losses;           // [T]
+  double* loss;             // [1]
   Fault* fault;
   std::int64_t width;
   std::int32_t vocabulary;

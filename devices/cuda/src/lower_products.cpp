@@ -77,6 +77,7 @@ class Entropy {
     arguments_.at(&P::losses, losses).at(&P::loss, op_.write(0)).at(&P::fault, Lowering::fault());
     if (has_gradient_) arguments_.at(&P::gradient, gradient_);
     if (attributes_.has_input_gradient) arguments_.at(&P::dx, op_.write(1));
+    if (attributes_.has_loss_scale) arguments_.at(&P::loss_scale, op_.read(3));
   }
 
   absl::Status lower_chunk() {

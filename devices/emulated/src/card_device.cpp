@@ -110,7 +110,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
                               : fmt::format("{}, computed by {}", profile.name, executor_->description());
   caps_.memory_bytes = budget_->limit();
   caps_.does_arithmetic = !timed();
-  caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16};
+  caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
   caps_.matrix_units = profile.speed(DType::kBfloat16) > 1.5 * profile.speed(DType::kFloat32);
   caps_.copy_engines = 2;
   caps_.hardware_queues = options_.single_queue ? 1 : 3;

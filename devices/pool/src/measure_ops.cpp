@@ -33,9 +33,10 @@ bool keeps_extents(const Op& op, std::size_t position) {
   switch (op.kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
-    case OpKind::kCrossEntropy:
     case OpKind::kColumnScale:
       return position == 1;
+    case OpKind::kCrossEntropy:
+      return position == 1 || position == 3;
     case OpKind::kColumnScaleBackward:
       return position == 1 || position == 2;
     default:
@@ -45,6 +46,11 @@ bool keeps_extents(const Op& op, std::size_t position) {
 
 /// What a microbatch of full sequences looks like.
 void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequence, std::byte* memory) {
+  if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kLossScale) {
+    constexpr float kScale = 1.0F;
+    std::memcpy(memory, &kScale, sizeof(kScale));
+    return;
+  }
   std::vector<std::int32_t> values;
   if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kBounds) {
     const std::int64_t count = (tokens + sequence - 1) / sequence;

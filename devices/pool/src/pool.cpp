@@ -238,7 +238,7 @@ DeviceProfile estimated_cpu(const Device& device, const ThreadPool& threads) {
   const auto cores = static_cast<double>(threads.threads());
   DeviceProfile profile;
   profile.name = "cpu";
-  profile.flops = {{DType::kFloat32, 60e9 * cores}, {DType::kBfloat16, 60e9 * cores}};
+  profile.flops = {{DType::kFloat32, 60e9 * cores}, {DType::kBfloat16, 60e9 * cores}, {DType::kFloat16, 60e9 * cores}};
   profile.memory_bytes = device.caps().memory_bytes;
   profile.memory_bandwidth = std::min(8e9 * cores, 80e9);
   profile.link_up = profile.memory_bandwidth / 2;
@@ -260,7 +260,7 @@ DeviceProfile estimated_vulkan(const Device& device, const vulkan::CardInfo& car
   }
   profile.name = card.name;
   const double flops = card.integrated ? 5e11 : 5e12;
-  profile.flops = {{DType::kFloat32, flops}, {DType::kBfloat16, flops}};
+  profile.flops = {{DType::kFloat32, flops}, {DType::kBfloat16, flops}, {DType::kFloat16, flops}};
   profile.memory_bandwidth = card.integrated ? 5e10 : 3e11;
   profile.link_up = card.integrated ? 1e10 : 1.2e10;
   profile.link_down = profile.link_up;

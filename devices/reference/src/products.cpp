@@ -76,6 +76,7 @@ void cross_entropy(const Call& call) {
   const Values x = call.in(0);
   const Values w = call.in(1);
   const std::int32_t* targets = call.in(2).integers();
+  const double scale = attributes.has_loss_scale ? call.in(3)[0] : 1.0;
   const std::int64_t width = x.columns();
   const std::int64_t vocabulary = w.extent(0);
   std::vector<double> p(static_cast<std::size_t>(vocabulary));
@@ -96,6 +97,7 @@ void cross_entropy(const Call& call) {
     for (std::int64_t v = 0; v < vocabulary; ++v) {  // p becomes the gradient of the logits
       double& value = p[static_cast<std::size_t>(v)];
       value = has_target ? std::exp(value - maximum) / total - (v == targets[t] ? 1.0 : 0.0) : 0.0;
+      value *= scale;
     }
     for (std::int64_t c = 0; c < width && attributes.has_input_gradient; ++c) {
       double sum = 0;

@@ -16,7 +16,6 @@ absl::Status check(const OpList& list, const ArenaLayout& layout, const Bindings
   }
   for (std::size_t id = 0; id < list.tensors.size(); ++id) {
     const TensorDesc& tensor = list.tensors[id];
-    if (tensor.dtype == DType::kFloat16) return internal_error("tensor '{}' is fp16", tensor.name);
     if (tensor.role == TensorRole::kScratch) continue;
     const BufferView& view = bindings.tensors[id];
     if (view.host() == nullptr || view.size < tensor.bytes()) {

@@ -28,6 +28,8 @@ class Values {
         return element<double>(i);
       case DType::kBfloat16:
         return static_cast<double>(from_bfloat16(element<std::uint16_t>(i)));
+      case DType::kFloat16:
+        return static_cast<double>(from_float16(element<std::uint16_t>(i)));
       default:
         return static_cast<double>(element<float>(i));
     }
@@ -38,6 +40,8 @@ class Values {
         return put(i, value);
       case DType::kBfloat16:
         return put(i, to_bfloat16(static_cast<float>(value)));
+      case DType::kFloat16:
+        return put(i, to_float16(static_cast<float>(value)));
       default:
         return put(i, static_cast<float>(value));
     }

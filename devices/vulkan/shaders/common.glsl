@@ -1,9 +1,9 @@
 // What all kernels share: how tensors are addressed, read and written, functions that are exact enough on every card,
 // and sums over a workgroup in an order that no card decides.
 //
-// Memory is addressed by buffer device addresses, looked up in the run's table; nothing is bound. The driver's exp, log,
-// sin and the like may err by much more than a unit in the last place, so these are written out; + - and * are exact to
-// half a unit everywhere.
+// Memory is addressed by buffer device addresses, looked up in the run's table; nothing is bound. The driver's exp,
+// log, sin and the like may err by much more than a unit in the last place, so these are written out; + - and * are
+// exact to half a unit everywhere.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -22,7 +22,8 @@ layout(push_constant, scalar) uniform PushConstants {
   uint slots[12];
   uint sizes[14];
   float factors[2];
-} push;
+}
+push;
 
 // The table's first entries, see program.cpp.
 uint run_layer() { return uint(Words(push.table).v[0]); }
@@ -30,33 +31,59 @@ uint64_t address(uint i) { return Words(push.table).v[push.slots[i]]; }
 
 const uint kFloat32 = 0;
 const uint kBfloat16 = 1;
+const uint kFloat16 = 2;
 
-float widened(uint bits) { return uintBitsToFloat(bits << 16); }
+// fp16 in whole numbers: drivers may round towards zero or lose what lies below 2^-14.
+float widened_half(uint bits) {
+  const uint sign = (bits & 0x8000u) << 16;
+  const uint magnitude = bits & 0x7FFFu;
+  if (magnitude >= 0x7C00u) return uintBitsToFloat(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
+  if (magnitude >= 0x400u) return uintBitsToFloat(sign | ((magnitude << 13) + 0x38000000u));
+  // Below 2^-14, in units of 2^-24: normal in fp32, exactly.
+  return uintBitsToFloat(sign | floatBitsToUint(float(magnitude) * 5.9604644775390625e-08));
+}
+uint narrowed_half(float x) {
+  const uint bits = floatBitsToUint(x);
+  const uint sign = (bits >> 16) & 0x8000u;
+  const uint magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
+  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // 65520, halfway between the largest and the next power of two
+  if (magnitude >= 0x38800000u) return sign | ((magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13);
+  if (magnitude < 0x33000000u) return sign;  // below 2^-25, half of the smallest
+  // In units of 2^-24: the fraction with its leading one, shifted to its place.
+  const uint fraction = (magnitude & 0x7FFFFFu) | 0x800000u;
+  const uint places = 126u - (magnitude >> 23);  // 14 ... 24
+  return sign | ((fraction + (1u << (places - 1)) - 1u + ((fraction >> places) & 1u)) >> places);
+}
+
+float widened(uint dtype, uint bits) { return dtype == kFloat16 ? widened_half(bits) : uintBitsToFloat(bits << 16); }
 /// To nearest, ties to even; a NaN stays one.
-uint narrowed(float x) {
+uint narrowed(uint dtype, float x) {
+  if (dtype == kFloat16) return narrowed_half(x);
   const uint bits = floatBitsToUint(x);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 /// Element i of a tensor stored as `dtype`, a specialisation constant.
 float load(uint64_t tensor, uint dtype, uint i) {
-  return dtype == kFloat32 ? Floats(tensor).v[i] : widened(uint(Narrow(tensor).v[i]));
+  return dtype == kFloat32 ? Floats(tensor).v[i] : widened(dtype, uint(Narrow(tensor).v[i]));
 }
 void store(uint64_t tensor, uint dtype, uint i, float value) {
   if (dtype == kFloat32) {
     Floats(tensor).v[i] = value;
   } else {
-    Narrow(tensor).v[i] = uint16_t(narrowed(value));
+    Narrow(tensor).v[i] = uint16_t(narrowed(dtype, value));
   }
 }
 
 /// The two floats of a word, and back.
 vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
-uint64_t word_of(vec2 value) {
-  return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32);
+uint64_t word_of(vec2 value) { return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32); }
+/// The two numbers of a pair of 16 bits each.
+vec2 widened_pair(uint dtype, uint pair) {
+  if (dtype == kFloat16) return vec2(widened_half(pair & 0xFFFFu), widened_half(pair >> 16));
+  return vec2(uintBitsToFloat(pair << 16), uintBitsToFloat(pair & 0xFFFF0000u));
 }
-/// The two numbers of a pair in bfloat16.
-vec2 widened_pair(uint pair) { return vec2(widened(pair & 0xFFFFu), uintBitsToFloat(pair & 0xFFFF0000u)); }
 
 /// Four elements from `i` on, which is a multiple of four. Whole words are read here and below: on processors that pose
 /// as cards a read costs the same whatever its width.
@@ -64,14 +91,14 @@ vec4 load_four(uint64_t tensor, uint dtype, uint i) {
   Words words = Words(tensor);
   if (dtype == kFloat32) return vec4(floats_of(words.v[i / 2]), floats_of(words.v[i / 2 + 1]));
   const uint64_t word = words.v[i / 4];
-  return vec4(widened_pair(uint(word)), widened_pair(uint(word >> 32)));
+  return vec4(widened_pair(dtype, uint(word)), widened_pair(dtype, uint(word >> 32)));
 }
 
 /// Elements i and, where `step` is 2, i + 1, of which i is even then. `step` is a specialisation constant; the second
 /// element is 0 without it.
 vec2 load_some(uint64_t tensor, uint dtype, uint step, uint i) {
   if (step == 1) return vec2(load(tensor, dtype, i), 0.0);
-  return dtype == kFloat32 ? floats_of(Words(tensor).v[i / 2]) : widened_pair(Uints(tensor).v[i / 2]);
+  return dtype == kFloat32 ? floats_of(Words(tensor).v[i / 2]) : widened_pair(dtype, Uints(tensor).v[i / 2]);
 }
 void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
   if (step == 1) {
@@ -79,7 +106,7 @@ void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
   } else if (dtype == kFloat32) {
     Words(tensor).v[i / 2] = word_of(value);
   } else {
-    Uints(tensor).v[i / 2] = narrowed(value.x) | (narrowed(value.y) << 16);
+    Uints(tensor).v[i / 2] = narrowed(dtype, value.x) | (narrowed(dtype, value.y) << 16);
   }
 }
 
@@ -93,7 +120,8 @@ void store_texel(uint64_t panel, uint texel, vec4 value) {
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
 uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 
-/// Something that the host has to hear of: the run fails with it. What `kind` and the numbers mean stands in program.cpp.
+/// Something that the host has to hear of: the run fails with it. What `kind` and the numbers mean stands in
+/// program.cpp.
 void complain(uint kind, uint where, int what) {
   Ints report = Ints(Words(push.table).v[1]);
   report.v[1] = int(where);

@@ -1,6 +1,9 @@
-// Of one row of logits: its loss, and over the logits their gradient softmax - onehot. A workgroup a row.
+// Of one row of logits: its loss, and over the logits their gradient softmax - onehot,
+// times the loss scale where there is one. A workgroup a
+// row.
 //
-// slots: logits [rows, V], targets, list (see targets.comp), losses [T]. sizes: V, first of the list, most rows.
+// slots: logits [rows, V], targets, list (see targets.comp), losses [T], loss scale. sizes: V, first of the list, most
+// rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -8,6 +11,7 @@
 const uint kThreads = 256;
 layout(local_size_x = kThreads) in;
 layout(constant_id = 0) const bool kGradient = false;
+layout(constant_id = 1) const bool kScaled = false;
 #include "reduce.glsl"
 
 void main() {
@@ -33,8 +37,9 @@ void main() {
   barrier();  // the target's logit has been read
   if (!kGradient) return;
   const float inverse = 1.0 / sum;
+  const float scale = kScaled ? Floats(address(4)).v[0] : 1.0;
   for (uint v = gl_LocalInvocationIndex; v < vocabulary; v += kThreads) {
     const float p = exact_exp(logits.v[first + v] - maximum) * inverse;
-    logits.v[first + v] = v == target ? p - 1.0 : p;
+    logits.v[first + v] = (v == target ? p - 1.0 : p) * scale;
   }
 }

@@ -220,8 +220,9 @@ void lower_cross_entropy(OpLowering& op) {
     p.stride_b = width;
     p.transposed_b = true;
     add_product(op, p);
-    op.add(Shader::kSoftmaxLoss, {gradient ? 1U : 0U}, {logits, op.read(2), list, losses}, {vocabulary, first, chunk},
-           chunk);
+    const bool scaled = attributes.has_loss_scale;
+    op.add(Shader::kSoftmaxLoss, {gradient ? 1U : 0U, scaled ? 1U : 0U},
+           {logits, op.read(2), list, losses, op.read(scaled ? 3 : 2)}, {vocabulary, first, chunk}, chunk);
     p.a = logits;
     p.type_a = 0;
     p.stride_a = vocabulary;

@@ -84,7 +84,9 @@ bool attends(OpKind kind) {
 
 }  // namespace
 
-std::uint32_t storage_of(const TensorDesc& tensor) { return tensor.dtype == DType::kBfloat16 ? 1 : 0; }
+std::uint32_t storage_of(const TensorDesc& tensor) {
+  return tensor.dtype == DType::kBfloat16 ? 1 : tensor.dtype == DType::kFloat16 ? 2 : 0;
+}
 
 absl::Status Lowering::check(const Op& op) const {
   RONDO_RETURN_IF_ERROR(check_storage(list_, op, mixes_storage(op.kind), "Vulkan"));

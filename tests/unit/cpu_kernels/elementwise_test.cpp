@@ -1,4 +1,5 @@
 // Elementwise kernels against fp64: conversions, add, gated activations, dropout.
+#include <cmath>
 #include <limits>
 
 #include "kernels.h"
@@ -39,7 +40,7 @@ TEST(Convert, ToBfloat16_RoundsToNearestEven) {
     }
     std::vector<std::uint16_t> got(values.size());
     ThreadPool pool(2);
-    to_bfloat16(pool, values.data(), got.data(), static_cast<std::int64_t>(values.size()));
+    from_float32(pool, values.data(), Storage::kBfloat16, got.data(), static_cast<std::int64_t>(values.size()));
     for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(got[i], narrow(values[i])) << values[i];
   });
 }
@@ -51,7 +52,7 @@ TEST(Convert, ToBfloat16_KeepsInfinitiesAndNaN) {
                                        std::bit_cast<float>(0xFFFFFFFFU), std::numeric_limits<float>::max()};
     std::vector<std::uint16_t> got(values.size());
     ThreadPool pool(1);
-    to_bfloat16(pool, values.data(), got.data(), 5);
+    from_float32(pool, values.data(), Storage::kBfloat16, got.data(), 5);
     EXPECT_EQ(widen(got[0]), infinity);
     EXPECT_EQ(widen(got[1]), -infinity);
     EXPECT_TRUE(std::isnan(widen(got[2])));
@@ -66,9 +67,50 @@ TEST(Convert, ToFloat32_IsExactForEveryBfloat16) {
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
     std::vector<float> got(all.size());
     ThreadPool pool(2);
-    to_float32(pool, all.data(), got.data(), 65536);
+    to_float32(pool, Storage::kBfloat16, all.data(), got.data(), 65536);
     for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(std::bit_cast<std::uint32_t>(got[i]), static_cast<std::uint32_t>(i) << 16U);
+    }
+  });
+}
+
+TEST(Convert, ToFloat32_IsExactForEveryFloat16) {
+  for_each_target([] {
+    std::vector<std::uint16_t> all(65536 + 3);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+    std::vector<float> got(all.size());
+    ThreadPool pool(2);
+    to_float32(pool, Storage::kFloat16, all.data(), got.data(), static_cast<std::int64_t>(all.size()));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const float want = from_float16(all[i]);
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got[i])) << i;
+      } else {
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want)) << i;
+      }
+    }
+  });
+}
+
+/// Every number, the middle of every two neighbours, and the next numbers on both sides of it.
+TEST(Convert, ToFloat16_RoundsToNearestEvenDownToTheLeastAndUpToInfinity) {
+  std::vector<float> values;
+  for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const float value = from_float16(static_cast<std::uint16_t>(bits));
+    const float next = bits == 0x7BFF ? 65536.0F : from_float16(static_cast<std::uint16_t>(bits + 1));
+    const float middle = value + (next - value) / 2;
+    for (const float one : {value, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 1e9F)}) {
+      values.insert(values.end(), {one, -one});
+    }
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  values.insert(values.end(), {1e30F, infinity, -infinity, std::bit_cast<float>(0x7F800001U), -1e-30F, 1e-45F});
+  for_each_target([&] {
+    std::vector<std::uint16_t> got(values.size());
+    ThreadPool pool(2);
+    from_float32(pool, values.data(), Storage::kFloat16, got.data(), static_cast<std::int64_t>(values.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(got[i], to_float16(values[i])) << std::hexfloat << values[i];
     }
   });
 }
@@ -83,8 +125,8 @@ TEST(Add, OddSizes_RoundsOnce) {
       add(pool, storage, a.data(), b.data(), y.data(), n);
       for (std::size_t i = 0; i < y.size(); ++i) {
         const float sum = static_cast<float>(a[i]) + static_cast<float>(b[i]);
-        const float want = storage == Storage::kFloat32 ? sum : widen(narrow(sum));
-        ASSERT_EQ(static_cast<float>(y[i]), want) << i;
+        const Array want(storage, std::vector<float>{sum});
+        ASSERT_EQ(y[i], want[0]) << i;
       }
     }
   });

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "rondo/base/float16.h"
 
 namespace rondo::devices::cpu::testing {
 
@@ -29,14 +30,14 @@ inline std::uint16_t narrow(float x) {
   return below < above ? low : high;
 }
 
-/// An array stored as fp32 or bf16.
+/// An array stored as fp32, bf16 or fp16.
 class Array {
  public:
   Array(Storage storage, std::size_t n) : storage_(storage), floats_(n), halves_(n) {}
   Array(Storage storage, const std::vector<float>& values) : Array(storage, values.size()) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       floats_[i] = values[i];
-      halves_[i] = narrow(values[i]);
+      halves_[i] = storage == Storage::kFloat16 ? to_float16(values[i]) : narrow(values[i]);
     }
   }
   void* data() { return storage_ == Storage::kFloat32 ? static_cast<void*>(floats_.data()) : halves_.data(); }
@@ -45,6 +46,7 @@ class Array {
   }
   std::size_t size() const { return floats_.size(); }
   double operator[](std::size_t i) const {
+    if (storage_ == Storage::kFloat16) return static_cast<double>(from_float16(halves_[i]));
     return static_cast<double>(storage_ == Storage::kFloat32 ? floats_[i] : widen(halves_[i]));
   }
   /// Elements begin ... begin + count - 1 as an array of their own.
@@ -77,14 +79,16 @@ inline Array random_array(Storage storage, std::int64_t n, std::uint32_t seed, f
   return {storage, random_values(static_cast<std::size_t>(n), seed, spread)};
 }
 
-/// |got - want| <= relative * |want| + absolute for all elements; a bf16 result may be off by its rounding as well:
-/// half a unit in the last of eight bits.
+/// |got - want| <= relative * |want| + absolute for all elements; a bf16 or fp16 result may be off by its rounding as
+/// well: half a unit in the last of eight or eleven bits, in fp16 at least half of 2^-24.
 inline void expect_close(const Array& got, const std::vector<double>& want, Storage storage, double relative,
                          double absolute, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  const double rounding = storage == Storage::kBfloat16 ? 0x1.0p-8 : 0.0;
+  const bool half = storage == Storage::kFloat16;
+  const double rounding = storage == Storage::kBfloat16 ? 0x1.0p-8 : half ? 0x1.0p-11 : 0.0;
+  const double least = half ? 0x1.0p-25 : 0.0;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const double allowed = (relative + rounding) * std::abs(want[i]) + absolute;
+    const double allowed = (relative + rounding) * std::abs(want[i]) + absolute + least;
     ASSERT_LE(std::abs(got[i] - want[i]), allowed)
         << what << ": element " << i << " is " << got[i] << ", expected " << want[i];
   }
@@ -125,8 +129,8 @@ inline void for_each_target(const std::function<void()>& body) {
 
 inline void for_each_storage(const std::function<void(Storage)>& body) {
   for_each_target([&] {
-    for (const Storage storage : {Storage::kFloat32, Storage::kBfloat16}) {
-      SCOPED_TRACE(storage == Storage::kFloat32 ? "fp32" : "bf16");
+    for (const Storage storage : {Storage::kFloat32, Storage::kBfloat16, Storage::kFloat16}) {
+      SCOPED_TRACE("storage " + std::to_string(static_cast<int>(storage)));
       body(storage);
     }
   });

@@ -58,6 +58,7 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(, CudaLaws,
                          testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
+                                         Variant{"full_fp16", false, DType::kFloat16, false},
                                          Variant{"lora_bf16", true, DType::kBfloat16, true}),
                          [](const auto& one) { return one.param.name; });
 

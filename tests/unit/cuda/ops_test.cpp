@@ -79,7 +79,7 @@ void check_case(Device& device, const OpCase& op_case) {
     ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype == DType::kBfloat16};
+    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32};
     for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
@@ -92,7 +92,7 @@ std::string name_of_case(const ::testing::TestParamInfo<Parameter>& instance) {
   return std::string(op_descriptions()[std::get<0>(instance.param)].name) + "_" + name_of(std::get<1>(instance.param));
 }
 const auto kAllCases = ::testing::Combine(::testing::Range<std::size_t>(0, op_descriptions().size()),
-                                          ::testing::Values(DType::kFloat32, DType::kBfloat16));
+                                          ::testing::Values(DType::kFloat32, DType::kBfloat16, DType::kFloat16));
 
 OpCase case_of(const Parameter& parameter, Scale scale) {
   return op_descriptions()[std::get<0>(parameter)].make(std::get<1>(parameter), scale);
@@ -128,7 +128,7 @@ void expand_all(Device& device) {
   std::size_t cases = 0;
   for (const OpDescription& description : op_descriptions()) {
     for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
-      for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
         const OpCase op_case = description.make(storage, scale);
         if (op_case.list.ops[0].kind != OpKind::kExpand) break;
         SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
@@ -137,7 +137,7 @@ void expand_all(Device& device) {
       }
     }
   }
-  EXPECT_EQ(cases, 16U);  // four encodings, two sizes and dtypes each
+  EXPECT_EQ(cases, 24U);  // four encodings, two sizes and three dtypes each
 }
 
 TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {

@@ -39,7 +39,8 @@ offload::ParameterStore filled_store(const model::Architecture& model, std::uint
 TrainerState some_state(std::uint64_t step) {
   TrainerState state;
   state.global_step = step;
-  state.updates = kUpdates;
+  state.course.now.updates = kUpdates;
+  state.course.before.updates = kUpdates - 1;
   state.skipped_steps = step - kUpdates;
   state.epoch = 1.0 / 3;
   state.max_steps = 90;
@@ -87,7 +88,7 @@ TEST_F(Checkpoint, EveryMethod_ComesBackBitForBit) {
       const auto model = *model::Architecture::make(tiny::small_config(tied), method);
       offload::ParameterStore store = filled_store(model, 4);
       for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-        if (model.parameters()[id].trained) store.publish_from_master(id, some_state(3).updates);
+        if (model.parameters()[id].trained) store.publish_from_master(id, some_state(3).course.now.updates);
       }
       fs::remove_all(out_);
       ASSERT_TRUE(write(3, model, store).ok());
@@ -111,7 +112,7 @@ TEST_F(Checkpoint, State_ComesBackAsItWas) {
   ASSERT_TRUE(state.ok()) << state.status();
   const TrainerState before = some_state(3);
   EXPECT_EQ(state->global_step, before.global_step);
-  EXPECT_EQ(state->updates, before.updates);
+  EXPECT_EQ(state->course.now.updates, before.course.now.updates);
   EXPECT_EQ(state->skipped_steps, before.skipped_steps);
   EXPECT_EQ(state->epoch, before.epoch);
   EXPECT_EQ(state->max_steps, before.max_steps);

@@ -107,7 +107,7 @@ TEST_F(TrainerStateFile, BestAndPatience_ComeBack) {
 
 TEST_F(TrainerStateFile, FileOfAnEarlyVersion_IsReadToo) {
   TrainerState state;
-  state.updates = 7;
+  state.course.now.updates = 7;
   ASSERT_TRUE(write_trainer_state(folder_, state).ok());
   auto json = nlohmann::ordered_json::parse(*read_file(file_), nullptr, false);
   json["rondo"] = json["stateful_callbacks"]["Rondo"]["attributes"];

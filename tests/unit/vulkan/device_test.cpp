@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "patience.h"
+#include "rondo/base/float16.h"
 #include "rondo/devices/pool.h"
 #include "vulkan_case.h"
 
@@ -53,11 +57,45 @@ TEST_F(VulkanDevice, TargetPastTheVocabulary_FailsTheRunByName) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("token 5 has target 131"));
 }
 
-TEST_F(VulkanDevice, Fp16_IsUnimplemented) {
-  const OpCase op_case = make("MatMul", DType::kFloat16);
-  const absl::Status status = device_->compile(op_case.list, plan_arena(op_case.list)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("fp16"));
+/// One number a kernel: every bit pattern as it comes, and what lies between two of them, added to 0.
+TEST_F(VulkanDevice, Fp16_IsReadAndRoundedAsTheReferenceDoes) {
+  std::vector<float> values;
+  for (std::uint32_t bits = 0; bits < 0x7C00; bits += 7) {
+    const float value = from_float16(static_cast<std::uint16_t>(bits));
+    const float next = from_float16(static_cast<std::uint16_t>(bits + 1));
+    const float middle = std::isinf(next) ? 65520.0F : value + (next - value) / 2;
+    values.insert(values.end(), {value, -value, middle, std::nextafter(middle, 0.0F), -std::nextafter(middle, 1e9F)});
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  values.insert(values.end(), {0x1p-25F, 0x1.000002p-25F, 0x1p-26F, 65504.0F, 65519.99F, 65520.0F, 1e30F, infinity,
+                               -infinity, std::numeric_limits<float>::quiet_NaN()});
+  CaseBuilder b(DType::kFloat16, 16);
+  const auto n = static_cast<std::int64_t>(values.size());
+  // One column: a product of x with 1 is x.
+  const TensorId x = b.input("x", {n, 1}), w = b.weight("w", {1, 1}), y = b.output("y", {n, 1});
+  const TensorId wide = b.output("wide", {n, 1}, DType::kFloat32), back = b.input("back", {n, 1});
+  b.result().list.tensors[x].dtype = DType::kFloat32;
+  b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{});
+  b.op(OpKind::kMatMul, {back, w}, {wide}, MatMulAttributes{});
+  absl::StatusOr<CaseMemory> memory = CaseMemory::make(b.result(), 1);
+  ASSERT_EQ(memory.status(), absl::OkStatus());
+  memory->set(w, 0, 1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    memory->set(x, i, static_cast<double>(values[static_cast<std::size_t>(i)]));
+    memory->set(back, i, static_cast<double>(values[static_cast<std::size_t>(i)]));
+  }
+  ASSERT_EQ(run_on_card(*device_, b.result().list, *memory), absl::OkStatus());
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float value = values[static_cast<std::size_t>(i)];
+    const float want = from_float16(to_float16(value));
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(memory->get(y, i)));
+      EXPECT_TRUE(std::isnan(memory->get(wide, i)));
+    } else {
+      EXPECT_EQ(memory->get(y, i), static_cast<double>(want)) << value;
+      EXPECT_EQ(memory->get(wide, i), static_cast<double>(want)) << value;
+    }
+  }
 }
 
 TEST_F(VulkanDevice, CardThatIsNotThere_IsRefusedWithThoseThatAre) {

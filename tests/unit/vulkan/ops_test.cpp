@@ -80,7 +80,7 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
   for (const OpDescription& description : op_descriptions()) {
     const std::string name = description.name;
     if (name != "MatMul_LowRankIn" && name != "MatMul_LowRankOut") continue;
-    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(name + " " + name_of(storage));
       expect_reference(**device, description.make(storage, Scale::kModel));
     }
@@ -95,7 +95,7 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
   std::size_t cases = 0;
   for (const OpDescription& description : op_descriptions()) {
     for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
-      for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
         const OpCase op_case = description.make(storage, scale);
         if (op_case.list.ops[0].kind != OpKind::kExpand) break;
         SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
@@ -112,7 +112,7 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
       }
     }
   }
-  EXPECT_EQ(cases, 16U);  // four encodings, two sizes and dtypes each
+  EXPECT_EQ(cases, 24U);  // four encodings, two sizes and three dtypes each
 }
 
 }  // namespace

@@ -17,6 +17,24 @@ constexpr float from_float16(std::uint16_t half) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+/// To nearest, ties to even, also below 2^-14; from 65520 on infinity; a NaN stays one.
+constexpr std::uint16_t to_float16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16U & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  std::uint32_t half = 0;
+  if (magnitude > 0x7f800000U) {
+    half = 0x7e00U | (magnitude >> 13U & 0x3ffU);
+  } else if (magnitude >= 0x477ff000U) {  // 65520, halfway between the largest fp16 and the next power of two
+    half = 0x7c00U;
+  } else if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 leaves units of 2^-24 in the low bits, rounded
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+  } else {
+    half = (magnitude + 0xfffU + (magnitude >> 13U & 1U) - 0x38000000U) >> 13U;
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
 /// Exactly; a NaN keeps its bits.
 constexpr float from_bfloat16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);

@@ -27,23 +27,6 @@ void store(std::byte* data, std::size_t index, Number number) {
   std::memcpy(data + index * sizeof(Number), &number, sizeof(Number));
 }
 
-std::uint16_t to_float16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 16U & 0x8000U;
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  std::uint32_t half = 0;
-  if (magnitude > 0x7f800000U) {
-    half = 0x7e00U | (magnitude >> 13U & 0x3ffU);
-  } else if (magnitude >= 0x477ff000U) {  // 65520, halfway between the largest fp16 and the next power of two
-    half = 0x7c00U;
-  } else if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 leaves units of 2^-24 in the low bits, rounded
-    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
-  } else {
-    half = (magnitude + 0xfffU + (magnitude >> 13U & 1U) - 0x38000000U) >> 13U;
-  }
-  return static_cast<std::uint16_t>(sign | half);
-}
-
 }  // namespace
 
 void TensorFiles::read_as_float32(const TensorView& tensor, std::span<float> out) {

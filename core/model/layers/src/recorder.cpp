@@ -38,6 +38,8 @@ TensorId Recorder::batch(devices::BatchTensor which) {
       return tensor("bounds", {tokens() + 2}, DType::kInt32, TensorRole::kBatch, index);
     case devices::BatchTensor::kKeys:
       return tensor("keys", {tokens()}, DType::kUInt64, TensorRole::kBatch, index);
+    case devices::BatchTensor::kLossScale:
+      return tensor("loss_scale", {1}, DType::kFloat32, TensorRole::kBatch, index);
   }
   return 0;
 }
@@ -192,6 +194,9 @@ void Recorder::cross_entropy(TensorId x, TensorId w, bool with_gradients) {
   const TensorId targets = batch(devices::BatchTensor::kTargets);
   const TensorId loss = tensor("loss", {1}, DType::kFloat64, TensorRole::kLoss);
   const bool trains_head = with_gradients && trained_[w];
+  // Small gradients would be lost below what fp16 can hold.
+  const bool scales = with_gradients && dtype_ == DType::kFloat16;
+  const TensorId scale = scales ? batch(devices::BatchTensor::kLossScale) : targets;
   std::optional<TensorId> dx;
   std::optional<TensorId> dw;
   if (with_gradients) {
@@ -199,8 +204,9 @@ void Recorder::cross_entropy(TensorId x, TensorId w, bool with_gradients) {
     gradients_.emplace_back(x, *dx);
     if (trains_head) dw = gradient_of_weight(w);
   }
-  Op& op = append(OpKind::kCrossEntropy, devices::CrossEntropyAttributes{with_gradients, trains_head});
+  Op& op = append(OpKind::kCrossEntropy, devices::CrossEntropyAttributes{with_gradients, trains_head, scales});
   op.reads = {x, w, targets};
+  if (scales) op.reads.push_back(scale);
   op.writes = {loss};
   if (dx) op.writes.push_back(*dx);
   if (dw) op.writes.push_back(*dw);

@@ -1,4 +1,4 @@
-// Conversions between fp32 and bf16, and the name of the instruction set in use.
+// Conversions between fp32 and what is stored, and the name of the instruction set in use.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/convert.cpp"
 #include <hwy/foreach_target.h>
@@ -22,8 +22,12 @@ void convert(ThreadPool& pool, const From* x, To* y, std::int64_t n) {
   });
 }
 
-void widen(ThreadPool& pool, const std::uint16_t* x, float* y, std::int64_t n) { convert(pool, x, y, n); }
-void narrow(ThreadPool& pool, const float* x, std::uint16_t* y, std::int64_t n) { convert(pool, x, y, n); }
+void widen(ThreadPool& pool, Storage storage, const void* x, float* y, std::int64_t n) {
+  with_storage(storage, [&](auto type) { convert(pool, static_cast<const decltype(type)*>(x), y, n); });
+}
+void narrow(ThreadPool& pool, const float* x, Storage storage, void* y, std::int64_t n) {
+  with_storage(storage, [&](auto type) { convert(pool, x, static_cast<decltype(type)*>(y), n); });
+}
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -36,12 +40,12 @@ HWY_EXPORT(narrow);
 
 std::string kernel_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 
-void to_float32(ThreadPool& pool, const std::uint16_t* x, float* y, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(widen)(pool, x, y, n);
+void to_float32(ThreadPool& pool, Storage storage, const void* x, float* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(widen)(pool, storage, x, y, n);
 }
 
-void to_bfloat16(ThreadPool& pool, const float* x, std::uint16_t* y, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(narrow)(pool, x, y, n);
+void from_float32(ThreadPool& pool, const float* x, Storage storage, void* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(narrow)(pool, x, storage, y, n);
 }
 
 }  // namespace rondo::devices::cpu

@@ -1,4 +1,4 @@
-// Softmax cross-entropy over one chunk of logits: losses, and softmax - onehot.
+// Softmax cross-entropy over one chunk of logits: losses, and (softmax - onehot) * scale.
 //
 // A row is read twice: once for maximum and sum, in blocks that stay in the first-level cache and whose sums meet in
 // fp64, once for the gradient.
@@ -79,15 +79,18 @@ Normaliser normaliser_of(const float* row, std::int64_t vocabulary) {
 }
 
 template <typename T>
-void write_gradient(const float* row, const Normaliser& all, std::int64_t target, T* gradient,
+void write_gradient(const float* row, const Normaliser& all, std::int64_t target, T* gradient, float scale,
                     std::int64_t vocabulary) {
   const auto shift = splat(all.maximum);
   const auto inverse = splat(static_cast<float>(1.0 / all.sum));
   const auto probability = [=](Vector x) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(x, shift)), inverse); };
   // Taken before the row is written: gradient may be the logits themselves.
-  const auto at_target = hn::Sub(probability(splat(row[target])), splat(1.0F));
-  for_vectors(vocabulary, [=](std::int64_t i, auto extent)
-                              HWY_ATTR { store(probability(load(row + i, extent)), gradient + i, extent); });
+  const auto factor = splat(scale);
+  const auto at_target = hn::Mul(hn::Sub(probability(splat(row[target])), splat(1.0F)), factor);
+  for_vectors(vocabulary, [=](std::int64_t i, auto extent) HWY_ATTR {
+    const auto p = probability(load(row + i, extent));
+    store(hn::Mul(p, factor), gradient + i, extent);
+  });
   T value[hn::MaxLanes(Floats())];
   store(at_target, value);
   gradient[target] = value[0];
@@ -95,7 +98,7 @@ void write_gradient(const float* row, const Normaliser& all, std::int64_t target
 
 template <typename T>
 void cross_entropy_typed(ThreadPool& pool, const float* logits, const std::int32_t* targets, double* losses,
-                         T* gradient, std::int64_t tokens, std::int64_t vocabulary) {
+                         T* gradient, float scale, std::int64_t tokens, std::int64_t vocabulary) {
   const std::int64_t step = task_rows(vocabulary);
   pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
@@ -110,16 +113,16 @@ void cross_entropy_typed(ThreadPool& pool, const float* logits, const std::int32
       }
       const Normaliser all = normaliser_of(row, vocabulary);
       losses[token] = std::log(all.sum) + (static_cast<double>(all.maximum) - static_cast<double>(row[target]));
-      if (to != nullptr) write_gradient(row, all, target, to, vocabulary);
+      if (to != nullptr) write_gradient(row, all, target, to, scale, vocabulary);
     }
   });
 }
 
 void cross_entropy_any(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                       double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary) {
+                       double* losses, void* gradient, float scale, std::int64_t tokens, std::int64_t vocabulary) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    cross_entropy_typed(pool, logits, targets, losses, static_cast<T*>(gradient), tokens, vocabulary);
+    cross_entropy_typed(pool, logits, targets, losses, static_cast<T*>(gradient), scale, tokens, vocabulary);
   });
 }
 
@@ -131,8 +134,8 @@ namespace rondo::devices::cpu {
 HWY_EXPORT(cross_entropy_any);
 
 void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary) {
-  HWY_DYNAMIC_DISPATCH(cross_entropy_any)(pool, storage, logits, targets, losses, gradient, tokens, vocabulary);
+                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary, float scale) {
+  HWY_DYNAMIC_DISPATCH(cross_entropy_any)(pool, storage, logits, targets, losses, gradient, scale, tokens, vocabulary);
 }
 
 }  // namespace rondo::devices::cpu

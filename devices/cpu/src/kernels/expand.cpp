@@ -1,5 +1,5 @@
-// Encoded weights to fp32 or bf16. int8: widened and scaled. NF4: a block has but 16 different values; they are worked
-// out once a block and looked up byte by byte with shuffles.
+// Encoded weights to fp32, bf16 or fp16. int8: widened and scaled. NF4: a block has but 16 different values; they are
+// worked out once a block and looked up byte by byte with shuffles.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/expand.cpp"
 #include <hwy/foreach_target.h>
@@ -45,6 +45,11 @@ HWY_INLINE void look_up(const Table* tables, Table codes, std::uint16_t* y) {
   auto* bytes = reinterpret_cast<std::uint8_t*>(y);
   hn::StoreU(hn::InterleaveLower(d, low, high), d, bytes);
   hn::StoreU(hn::InterleaveUpper(d, low, high), d, bytes + 16);
+}
+HWY_INLINE void look_up(const Table* tables, Table codes, Fp16* y) {
+  HWY_ALIGN std::uint16_t bits[16];
+  look_up(tables, codes, bits);
+  std::memcpy(y, bits, sizeof(bits));
 }
 HWY_INLINE void look_up(const Table* tables, Table codes, float* y) {
   HWY_ALIGN std::uint16_t low[16];

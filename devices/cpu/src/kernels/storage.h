@@ -7,13 +7,20 @@
 
 namespace rondo::devices::cpu {
 
-/// Calls `fn` with a value of the stored type: float, or std::uint16_t holding bf16.
+/// fp16 as stored; bf16 is a plain std::uint16_t.
+struct Fp16 {
+  std::uint16_t bits;
+};
+
+/// Calls `fn` with a value of the stored type: float, std::uint16_t holding bf16, or Fp16.
 template <typename Function>
 inline void with_storage(Storage storage, const Function& fn) {
   if (storage == Storage::kFloat32) {
     fn(float{});
-  } else {
+  } else if (storage == Storage::kBfloat16) {
     fn(std::uint16_t{});
+  } else {
+    fn(Fp16{});
   }
 }
 

@@ -1,5 +1,5 @@
-// What the vector kernels share: loading and storing fp32 and bf16 as fp32 vectors, whole or in part, sums over lanes,
-// and exp. Included once per instruction set (Highway's foreach_target), hence the unusual guard.
+// What the vector kernels share: loading and storing fp32, bf16 and fp16 as fp32 vectors, whole or in part, sums over
+// lanes, and exp. Included once per instruction set (Highway's foreach_target), hence the unusual guard.
 //
 // Elements are computed by the same instructions wherever they stand: the rest of a row that does not fill a vector
 // goes through a padded buffer, never through other code. Nothing here depends on the number of lanes but the order of
@@ -16,6 +16,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/storage.h"
+#include "rondo/base/float16.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -24,6 +27,7 @@ using Floats = hn::ScalableTag<float>;
 using Ints = hn::RebindToSigned<Floats>;
 using Bits = hn::RebindToUnsigned<Floats>;
 using HalfBits = hn::Rebind<std::uint16_t, Floats>;
+using Halves = hn::Rebind<hwy::float16_t, Floats>;
 using Vector = hn::Vec<Floats>;
 
 /// bf16 as stored.
@@ -46,6 +50,23 @@ HWY_INLINE Vector load(const float* p, Whole = {}) { return hn::LoadU(Floats(), 
 HWY_INLINE Vector load(const Bf16* p, Whole = {}) {
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), p))));
 }
+/// Exactly. Processors with AVX2 convert fp16 themselves (F16C), whatever their mode for subnormals; others do it in
+/// whole numbers, to the same bits.
+HWY_INLINE Vector load(const Fp16* p, Whole = {}) {
+#if HWY_TARGET <= HWY_AVX2
+  return hn::PromoteTo(Floats(), hn::BitCast(Halves(), hn::LoadU(HalfBits(), &p->bits)));
+#else
+  const Ints d;
+  const auto bits = hn::BitCast(d, hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), &p->bits)));
+  const auto magnitude = hn::And(bits, hn::Set(d, 0x7FFF));
+  const auto bias = hn::Set(d, 0x38000000);  // 112, by which the exponents differ
+  const auto normal = hn::Add(hn::ShiftLeft<13>(magnitude), bias);
+  const auto large = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7BFF)), hn::Add(normal, bias), normal);
+  const auto small = hn::BitCast(d, hn::Mul(hn::ConvertTo(Floats(), magnitude), hn::Set(Floats(), 0x1p-24F)));
+  const auto value = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x3FF)), large, small);
+  return hn::BitCast(Floats(), hn::Or(value, hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)))));
+#endif
+}
 template <typename T>
 HWY_INLINE Vector load(const T* p, Part part) {
   HWY_ALIGN T buffer[hn::MaxLanes(Floats())] = {};
@@ -61,6 +82,8 @@ HWY_INLINE float widened(Bf16 x) {
   return value;
 }
 
+HWY_INLINE float widened(Fp16 x) { return from_float16(x.bits); }
+
 HWY_INLINE void store(Vector v, float* p, Whole = {}) { hn::StoreU(v, Floats(), p); }
 /// To nearest, ties to even, in integers; a NaN stays one.
 HWY_INLINE void store(Vector v, Bf16* p, Whole = {}) {
@@ -74,6 +97,26 @@ HWY_INLINE void store(Vector v, Bf16* p, Whole = {}) {
   // At most 0xFFFF, so that saturation never acts.
   const auto high = hn::BitCast(Ints(), hn::ShiftRight<16>(kept));
   hn::StoreU(hn::DemoteTo(HalfBits(), high), HalfBits(), p);
+}
+/// To nearest, ties to even, also below 2^-14; see to_float16().
+HWY_INLINE void store(Vector v, Fp16* p, Whole = {}) {
+#if HWY_TARGET <= HWY_AVX2
+  hn::StoreU(hn::BitCast(HalfBits(), hn::DemoteTo(Halves(), v)), HalfBits(), &p->bits);
+#else
+  const Ints d;
+  const auto bits = hn::BitCast(d, v);
+  const auto magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFF));
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
+  const auto normal = hn::ShiftRight<13>(hn::Add(magnitude, hn::Sub(odd, hn::Set(d, 0x38000000 - 0xFFF))));
+  const auto small = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(Floats(), magnitude), hn::Set(Floats(), 0.5F))),
+                             hn::Set(d, 0x3F000000));
+  auto half = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x38800000)), small, normal);
+  half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x477FEFFF)), hn::Set(d, 0x7C00), half);
+  const auto nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3FF)), hn::Set(d, 0x7E00));
+  half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7F800000)), nan, half);
+  const auto sign = hn::BitCast(d, hn::ShiftLeft<15>(hn::ShiftRight<31>(hn::BitCast(Bits(), bits))));
+  hn::StoreU(hn::DemoteTo(HalfBits(), hn::Or(half, sign)), HalfBits(), &p->bits);
+#endif
 }
 template <typename T>
 HWY_INLINE void store(Vector v, T* p, Part part) {
@@ -123,6 +166,17 @@ HWY_INLINE hn::Vec<Quad> load_quad(const Bf16* p) {
   const hn::FixedTag<std::uint32_t, 4> wide;
   const hn::FixedTag<std::uint16_t, 4> narrow;
   return hn::BitCast(Quad(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, p))));
+}
+
+HWY_INLINE hn::Vec<Quad> load_quad(const Fp16* p) {
+#if HWY_TARGET <= HWY_AVX2
+  const hn::FixedTag<hwy::float16_t, 4> narrow;
+  const hn::FixedTag<std::uint16_t, 4> bits;
+  return hn::PromoteTo(Quad(), hn::BitCast(narrow, hn::LoadU(bits, &p->bits)));
+#else
+  HWY_ALIGN const float wide[] = {widened(p[0]), widened(p[1]), widened(p[2]), widened(p[3])};
+  return hn::Load(Quad(), wide);
+#endif
 }
 
 /// y [4, 4] (leading dimension y_stride) = x [4, 4] (leading dimension x_stride) transposed.

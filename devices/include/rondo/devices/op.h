@@ -75,9 +75,12 @@ enum class OpKind : std::uint8_t {
   // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]   writes: dx [T, N] = dy * scale, dm fp32 [N] +=
   // inverse * sum over tokens of dy * x
   kColumnScaleBackward,
-  // reads: x [T, C], w [V, C], targets [T]            writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C] +=]
-  // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients, not divided by anything. Full
-  // logits never exist: the tokens that have a target, in order, go in chunks of cross_entropy_chunk(V).
+  // reads: x [T, C], w [V, C], targets [T], [loss scale fp32 [1]]   writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C]
+  // +=]
+  // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients times the scale (1 without
+  // one),
+  // not divided by anything. Full logits never exist: the tokens that have a target, in order, go in chunks of
+  // cross_entropy_chunk(V).
   kCrossEntropy,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
@@ -141,6 +144,7 @@ struct ColumnScaleAttributes {
 struct CrossEntropyAttributes {
   bool has_input_gradient = false;
   bool has_weight_gradient = false;
+  bool has_loss_scale = false;
 };
 
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
@@ -179,8 +183,8 @@ OpCost cost_of(const OpList& list, std::uint32_t sequence_length);
 /// written twice (gradients excepted). Errors: Internal naming op and tensor: a recorder's mistake.
 absl::Status validate(const OpList& list);
 
-/// For backends whose kernels know fp32 and bf16, and of an op's floating operands one of the two, unless it `mixes`
-/// them. Errors: Unimplemented naming op and tensors, "on `backend`".
+/// For backends whose kernels know fp32, bf16 and fp16, and of an op's floating operands one of these, unless it
+/// `mixes` them. Errors: Unimplemented naming op and tensors, "on `backend`".
 absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::string_view backend);
 
 /// Offsets of the scratch tensors, so that those alive at the same time do not overlap.

@@ -1,6 +1,7 @@
 // Descriptions of tensors: plain data, no memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -95,7 +96,9 @@ enum class BatchTensor : std::uint8_t {
   kTargets,    // [T] int32, the id to predict after this token, negative: none
   kBounds,     // [T + 2] int32: n, then first token of each of the n sequences, then the number of real tokens
   kKeys,       // [T] uint64 of the random numbers
+  kLossScale,  // [1] fp32, what gradients are multiplied by on their way (fp16)
 };
+inline constexpr std::size_t kBatchTensors = 6;
 
 struct TensorDesc {
   std::string name;

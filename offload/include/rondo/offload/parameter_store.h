@@ -102,7 +102,7 @@ class ParameterStore {
 
   /// Rounds the master into the published weights; for use after a master was filled. `version` 0: to nearest, as other
   /// programs load. Later ones stochastically, from (id, version, element) alone: a step often moves a master by less
-  /// than half of what bf16 resolves, and rounding to nearest would hold the weights back.
+  /// than half of what 16 bits resolve, and rounding to nearest would hold the weights back.
   void publish_from_master(ParameterId id, std::uint64_t version);
 
   std::uint64_t version(ParameterId id) const;

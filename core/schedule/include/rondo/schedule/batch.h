@@ -31,12 +31,13 @@ struct BatchLayout {
 
  private:
   std::uint32_t bucket_;
-  Bytes offsets_[5] = {};
+  Bytes offsets_[devices::kBatchTensors] = {};
   Bytes loss_ = 0;
   Bytes total_ = 0;
 };
 
 /// Writes `batch` into `to` (BatchLayout(bucket).total() bytes), padded to the bucket: ids and targets -1.
-void pack_batch(const Microbatch& batch, std::uint32_t bucket, std::byte* to);
+/// `loss_scale`: of the step.
+void pack_batch(const Microbatch& batch, std::uint32_t bucket, std::byte* to, float loss_scale = 1.0F);
 
 }  // namespace rondo::schedule

@@ -24,6 +24,7 @@
 #include "rondo/offload/parameter_store.h"
 #include "rondo/partition/plan.h"
 #include "rondo/schedule/batch.h"
+#include "rondo/schedule/loss_scale.h"
 #include "rondo/schedule/trace.h"
 
 namespace rondo::schedule {
@@ -79,8 +80,10 @@ struct UpdateSettings {
 struct StepResult {
   double loss_sum = 0;  // over all targets of the step
   std::uint64_t target_tokens = 0;
-  double grad_norm = 0;  // of the mean loss' gradient, before clipping
-  bool skipped = false;  // no targets: nothing was updated
+  double grad_norm = 0;     // of the mean loss' gradient, before clipping
+  bool skipped = false;     // nothing was updated: no targets, or
+  bool overflowed = false;  // in fp16 a gradient was not finite
+  double loss_scale = 1;    // that the step computed with
 };
 
 /// What the last step that train() or evaluate() ran has shown, also where it failed.
@@ -98,7 +101,8 @@ class StepExecutor {
 
   /// Runs one step over `microbatches` (at most the plan's) up to the commit point and starts the update. When a device
   /// is lost another one takes over what it has not finished, or the step is repeated where none has the memory; the
-  /// next step follows a new plan. A number that is not finite has the step repeated elsewhere, once.
+  /// next step follows a new plan. A number that is not finite has the step repeated elsewhere, once; in fp16 the step
+  /// is skipped and the loss scale halves, until that is kLeastLossScale.
   /// Errors: Unavailable when the last device is lost, ResourceExhausted when those left cannot hold the run, Internal
   /// naming the parameter whose gradient is not finite, or (without recovery) what a device said. After an error the
   /// executor is of no further use and the parameters are those of the step before.
@@ -125,6 +129,9 @@ class StepExecutor {
   /// Optimizer updates made so far; settable for a resumed run, before the first step.
   std::uint64_t updates() const;
   void set_updates(std::uint64_t updates);
+  /// What the next step goes on from; settable likewise.
+  const RunCourse& course() const;
+  void set_course(const RunCourse& course);
 
   /// Slots that were run again and transfers that were sent again, since the start.
   std::uint64_t retries() const;

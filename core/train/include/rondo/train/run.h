@@ -60,6 +60,7 @@ struct StepReport {
   std::uint64_t skipped_steps = 0;
   std::uint64_t retries = 0;
   std::uint64_t lost_devices = 0;
+  std::optional<double> loss_scale;                   // that the step computed with, in fp16
   std::vector<std::pair<std::string, Bytes>> memory;  // peak by device, then "host"
 };
 /// The line of metrics.jsonl.

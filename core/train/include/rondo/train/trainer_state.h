@@ -5,7 +5,8 @@
 //   log_history
 //   ({loss, grad_norm, learning_rate, epoch, step} of logged steps, {eval_loss, epoch, step} of evaluations),
 //   best_metric, best_global_step, best_model_checkpoint, stateful_callbacks.EarlyStoppingCallback: as transformers has
-//   them; stateful_callbacks.Rondo.attributes: {updates, skipped_steps, samples, numerics_class, settings}
+//   them; stateful_callbacks.Rondo.attributes: {updates, skipped_steps, samples, numerics_class, settings}, in fp16
+//   also {overflowed_steps, loss_scale, good_steps}, and of the step before {updates_before, loss_scale_before}
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/schedule/loss_scale.h"
 
 namespace rondo::train {
 
@@ -37,7 +39,9 @@ struct EarlyStopping {
 /// What is stored beside tensors.
 struct TrainerState {
   std::uint64_t global_step = 0;
-  std::uint64_t updates = 0;  // steps that changed weights: global_step less the skipped ones
+  /// Its updates: steps that changed weights, global_step less the skipped ones.
+  schedule::RunCourse course;
+  std::uint64_t overflowed_steps = 0;  // of the skipped ones: the schedule of the learning rate stood still
   std::uint64_t skipped_steps = 0;
   double epoch = 0;
   std::uint64_t max_steps = 0;
@@ -48,6 +52,7 @@ struct TrainerState {
   std::string numerics_class;
   BestEvaluation best;
   EarlyStopping early_stopping;
+  bool scales_loss = false;  // fp16
   // For readers alone.
   std::uint64_t logging_steps = 0;
   std::uint64_t eval_steps = 0;
