@@ -9,7 +9,41 @@ layout(constant_id = 1) const uint kWeightType = 0;
 layout(constant_id = 2) const uint kStep = 1;  // 2: the width is even
 #include "reduce.glsl"
 
+#ifdef RONDO_ONE_SUBGROUP
+layout(constant_id = 3) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
+const uint kRowsHeld = 16;                     // of a workgroup then
+
+/// Reads a number once: those of a row wait in registers for its sum, weights for all rows.
+void normalize_held(uint64_t x, uint64_t w, uint64_t y) {
+  const uint width = kHeld * kThreads * 2;
+  const uint first = group_place() * kRowsHeld;
+  const uint rows = push.sizes[1];
+  const float epsilon = push.factors[0];
+  const uint begin = gl_LocalInvocationID.x * 2;
+  vec2 weights[kHeld + 1];  // one is room for none
+  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
+  for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
+    vec2 values[kHeld + 1];
+    float sum = 0.0;
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+      values[i] = load_some(x, kType, 2, row * width + begin + i * kThreads * 2);
+      sum += values[i].x * values[i].x + values[i].y * values[i].y;
+    }
+    const float factor = exact_inverse_root(sum_over_group(sum) / float(width) + epsilon);
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+      store_some(y, kType, 2, row * width + begin + i * kThreads * 2, values[i] * factor * weights[i]);
+    }
+  }
+}
+#endif
+
 void main() {
+#ifdef RONDO_ONE_SUBGROUP
+  if (kHeld > 0) {
+    normalize_held(address(0), address(1), address(2));
+    return;
+  }
+#endif
   const uint width = push.sizes[0];
   const uint first = group_place() * kRows;
   if (first >= push.sizes[1]) return;

@@ -12,7 +12,58 @@ layout(constant_id = 3) const bool kKeep = false;
 layout(constant_id = 4) const uint kStep = 1;  // 2: the width is even
 #include "reduce.glsl"
 
+#ifdef RONDO_ONE_SUBGROUP
+layout(constant_id = 5) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
+const uint kRowsHeld = 16;                     // of a workgroup then
+
+/// Reads a number once: those of a row wait in registers for its sums, weights for all rows.
+void differentiate_held() {
+  const uint64_t x = address(0);
+  const uint64_t w = address(1);
+  const uint64_t dy = address(2);
+  const uint64_t dx = address(3);
+  const uint64_t addend = kAddend ? address(4) : 0ul;
+  const uint64_t kept = kKeep ? address(5) : 0ul;
+  const uint width = kHeld * kThreads * 2;
+  const uint first = group_place() * kRowsHeld;
+  const uint rows = push.sizes[1];
+  const float epsilon = push.factors[0];
+  const uint begin = gl_LocalInvocationID.x * 2;
+  vec2 weights[kHeld + 1];  // one is room for none
+  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
+  for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
+    vec2 values[kHeld + 1];
+    vec2 gradients[kHeld + 1];  // times the weight
+    float squares = 0.0;
+    float products = 0.0;
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+      const uint at = row * width + begin + i * kThreads * 2;
+      values[i] = load_some(x, kType, 2, at);
+      gradients[i] = weights[i] * load_some(dy, kType, 2, at);
+      const vec2 product = values[i] * gradients[i];
+      squares += values[i].x * values[i].x + values[i].y * values[i].y;
+      products += product.x + product.y;
+    }
+    const float factor = exact_inverse_root(sum_over_group(squares) / float(width) + epsilon);
+    const float mean = sum_over_group(products) * factor / float(width);
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+      const uint at = row * width + begin + i * kThreads * 2;
+      vec2 gradient = factor * (gradients[i] - values[i] * factor * mean);
+      if (kAddend) gradient += load_some(addend, kType, 2, at);
+      store_some(dx, kType, 2, at, gradient);
+    }
+    if (kKeep && gl_LocalInvocationID.x == 0) Floats(kept).v[row] = factor;
+  }
+}
+#endif
+
 void main() {
+#ifdef RONDO_ONE_SUBGROUP
+  if (kHeld > 0) {
+    differentiate_held();
+    return;
+  }
+#endif
   const uint width = push.sizes[0];
   const uint first = group_place() * kRows;
   if (first >= push.sizes[1]) return;

@@ -14,6 +14,7 @@ constexpr std::int64_t kExpandedOfGroup = 2048;  // of expand.comp
 constexpr std::int64_t kBlocksOfGroup = 32;      // of hadamard.glsl
 constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
+constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 constexpr std::int64_t kBlockTokens = 64;
 
@@ -24,6 +25,20 @@ enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
 
 /// Elements that kernels read as one word.
 std::uint32_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
+
+/// Pairs of a row that each of eight invocations holds in registers; 0 where rows are of another width or too wide.
+std::uint32_t held_of(std::int64_t width) {
+  constexpr std::int64_t kPairsOfEight = 16;
+  constexpr std::int64_t kMostHeld = 64;
+  const bool held = width % kPairsOfEight == 0 && width / kPairsOfEight <= kMostHeld;
+  return held ? static_cast<std::uint32_t>(width / kPairsOfEight) : 0;
+}
+
+/// Rows of a workgroup of a norm.
+std::int64_t rows_of_group(const OpLowering& op, std::int64_t width) {
+  if (!op.panel()) return 1;
+  return held_of(width) > 0 ? kRowsHeld : kRowsOfEight;
+}
 
 /// gradient += column sums of dy [rows, width], of x r dy with an r a row, or of x dy times an r a column.
 /// `rows_of_token`: rows of a token.
@@ -116,8 +131,8 @@ void lower_rms_norm(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   Dispatch& dispatch =
       op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm,
-             {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width)}, {op.read(0), op.read(1), op.write(0)},
-             {width, rows}, parts_of(rows, op.panel() ? kRowsOfEight : 1));
+             {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width), held_of(width)},
+             {op.read(0), op.read(1), op.write(0)}, {width, rows}, parts_of(rows, rows_of_group(op, width)));
   dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
 }
 
@@ -127,11 +142,11 @@ void lower_rms_norm_backward(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   const std::uint32_t storage = storage_of(op.in(0));
   const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
-  Dispatch& dispatch = op.add(
-      op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
-      {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U, step_of(width)},
-      {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept}, {width, rows},
-      parts_of(rows, op.panel() ? kRowsOfEight : 1));
+  Dispatch& dispatch = op.add(op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
+                              {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U,
+                               norm.has_weight_gradient ? 1U : 0U, step_of(width), held_of(width)},
+                              {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept},
+                              {width, rows}, parts_of(rows, rows_of_group(op, width)));
   dispatch.push.factors[0] = norm.epsilon;
   if (!norm.has_weight_gradient || rows == 0) return;
   add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
