@@ -117,11 +117,6 @@ void store_texel(uint64_t panel, uint texel, vec4 value) {
   words.v[1] = word_of(value.zw);
 }
 
-/// Reads the memory at an address and gives 0, which no compiler knows, to be added to the place of a later write there.
-/// For processors that pose as cards: they write in order, also to their stack, so that each line of memory that is not
-/// in the cache would hold the others up, whereas reads wait for memory together.
-uint touch(uint64_t at) { return Uints(at).v[0] & push.sizes[13]; }
-
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
 uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 

@@ -5,7 +5,7 @@
 //
 // Slots, factors and constants are those of matmul.comp, and so are the sums: rising order of K, one chunk a dispatch.
 // sizes: M, N, first row, first column, place of A in the panel, stride of out, fours of K, first of the list, most of
-// the list, place of B.
+// the list, place of B, 0.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -74,15 +74,17 @@ void main() {
   const uint stride = push.sizes[5];
   const float alpha = push.factors[0];
   const uint first_row = push.sizes[2] + gl_WorkGroupID.x * kRows;
-  // A number of each line of the result.
+  // A number of each line of the result is read first: reads wait for memory together, writes one after the other.
+  // `touched` is 0, which no compiler knows.
   uint touched = 0;
   if (!kAccumulate && kListed != 2) {
     [[unroll]] for (uint i = 0; i < kRows * kFours / 4; ++i) {
       const uint line = i * 8 + lane;
       const uint m = min(first_row + line / (2 * kFours), push.sizes[0] - 1);
       const uint n = min(push.sizes[3] + gl_WorkGroupID.y * kColumns * 8 + line % (2 * kFours) * 16, width - 1);
-      touched |= touch(to + uint64_t(m * stride + n) * (kTypeOut == kFloat32 ? 4ul : 2ul) & ~3ul);
+      touched |= kTypeOut == kFloat32 ? Uints(to).v[m * stride + n] : Uints(to).v[(m * stride + n) / 2];
     }
+    touched &= push.sizes[10];
   }
   // A loop for the sake of little code; the rows left move up, since arrays are registers.
   [[dont_unroll]] for (uint first = 0; first < kRows; first += kRowsStored) {

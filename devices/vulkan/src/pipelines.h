@@ -59,7 +59,7 @@ std::span<const std::uint32_t> code_of(Shader shader);
 struct Push {
   std::uint64_t table = 0;
   std::uint32_t slots[12] = {};
-  std::uint32_t sizes[14] = {};  // the last stays 0, see touch() there
+  std::uint32_t sizes[14] = {};
   float factors[2] = {};
 };
 static_assert(sizeof(Push) <= 128, "what every card takes");
