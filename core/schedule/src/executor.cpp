@@ -207,11 +207,9 @@ class StepExecutor::Impl {
   /// The oldest step, with its update started.
   absl::Status finish_job(const UpdateSettings& settings, StepResult& result) {
     RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather());
-    if (!gathered.finite.ok() && scales() && begun_[0].loss_scale > kLeastLossScale) {
-      skip(gathered, result);
-      return absl::OkStatus();
-    }
-    if (!gathered.finite.ok() && parts_.recovery.enabled()) {
+    // In fp16 it mostly is an overflow; on another device it would be one too.
+    const bool may_skip = scales() && begun_[0].loss_scale > kLeastLossScale;
+    if (!gathered.finite.ok() && parts_.recovery.enabled() && (!may_skip || plan_.devices.size() > 1)) {
       notes_.push_back(fmt::format("{}; the step is repeated{}", message_of(gathered.finite),
                                    plan_.devices.size() > 1 ? ", each slot on another device" : ""));
       retries_ += plan_.slots.size();
@@ -219,7 +217,7 @@ class StepExecutor::Impl {
       stop_crew();
       RONDO_ASSIGN_OR_RETURN(gathered, gather());
     }
-    if (!gathered.finite.ok()) return give_up(gathered.finite);
+    if (!gathered.finite.ok()) return may_skip ? skip(gathered, result) : give_up(gathered.finite);
     if (parts_.parameters->disk() != nullptr) {
       const absl::Status disk = parts_.parameters->disk()->status();
       if (!disk.ok()) return give_up(disk);
@@ -237,13 +235,14 @@ class StepExecutor::Impl {
 
   bool scales() const { return parts_.parameters->dtype() == devices::DType::kFloat16; }
 
-  /// The oldest step has overflowed: nothing that lasts changes but the scale.
-  void skip(const Gathered& gathered, StepResult& result) {
+  /// The oldest step: nothing that lasts changes but the scale.
+  absl::Status skip(const Gathered& gathered, StepResult& result) {
     course_ = {after_overflow(course_.now, begun_[0].loss_scale), course_.now};
     result.skipped = true;
     result.overflowed = true;
     result.loss_sum = std::isfinite(gathered.loss_sum) ? gathered.loss_sum : 0;
     notes_.push_back(describe_overflow(gathered.finite, course_.now));
+    return absl::OkStatus();
   }
 
   /// Where the numerics classes differ, the answer would depend on when a device falls behind.

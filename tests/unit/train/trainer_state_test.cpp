@@ -115,7 +115,7 @@ TEST_F(TrainerStateFile, FileOfAnEarlyVersion_IsReadToo) {
   put(file_, json.dump());
   const auto read = read_trainer_state(folder_);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->updates, 7U);
+  EXPECT_EQ(read->course.now.updates, 7U);
 }
 
 TEST_F(TrainerStateFile, Keys_AreThoseThatTransformersKnows) {
