@@ -209,7 +209,7 @@ class StepExecutor::Impl {
     RONDO_ASSIGN_OR_RETURN(Gathered gathered, gather());
     // In fp16 it mostly is an overflow; on another device it would be one too.
     const bool may_skip = scales() && begun_[0].loss_scale > kLeastLossScale;
-    if (!gathered.finite.ok() && parts_.recovery.enabled() && (!may_skip || plan_.devices.size() > 1)) {
+    if (!gathered.finite.ok() && parts_.recovery.enabled() && (!may_skip || lost_.size() > 1)) {
       notes_.push_back(fmt::format("{}; the step is repeated{}", message_of(gathered.finite),
                                    plan_.devices.size() > 1 ? ", each slot on another device" : ""));
       retries_ += plan_.slots.size();
