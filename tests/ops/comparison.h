@@ -41,7 +41,14 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
   const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
   double absolute = units_of(compared.op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
-  if (compared.op.kind == OpKind::kCrossEntropy && compared.narrow_products) absolute += kNarrowEntropyGradient;
+  const OpKind kind = compared.op.kind;
+  const bool entropy =
+      kind == OpKind::kCrossEntropy || kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
+  if (entropy && compared.narrow_products) absolute += kNarrowEntropyGradient;
+  if (kind == OpKind::kVocabularyLoss && desc.dtype != DType::kFloat64) {
+    absolute +=
+        (std::get<VocabularyAttributes>(compared.op.attributes).parts - 1) * kSumSoFar * rounding_of(desc.dtype);
+  }
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     const double allowed = rounding_of(desc.dtype) * std::abs(want.get(id, i)) + absolute * rms;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
