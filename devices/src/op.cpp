@@ -65,6 +65,15 @@ double flops_of(const OpList& list, const Op& op, double sequence_length) {
       const double product = 2 * elements_of(list, op.reads[0]) * extent(list, op.reads[1], 0);
       return product * static_cast<double>(op.writes.size());
     }
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient: {
+      const auto& attributes = std::get<VocabularyAttributes>(op.attributes);
+      double rows = 0;
+      for (std::uint32_t part = 0; part < attributes.parts; ++part) rows += extent(list, op.reads[2 + part], 0);
+      const double products = 1 + (attributes.has_input_gradient ? 1 : 0) + (attributes.has_weight_gradient ? 1 : 0);
+      return 2 * elements_of(list, op.reads[0]) * rows * products;
+    }
     default:
       return 0;
   }
@@ -162,6 +171,12 @@ const char* name_of(OpKind kind) {
       return "column_scale_backward";
     case OpKind::kCrossEntropy:
       return "cross_entropy";
+    case OpKind::kVocabularyStatistics:
+      return "vocabulary_statistics";
+    case OpKind::kVocabularyLoss:
+      return "vocabulary_loss";
+    case OpKind::kVocabularyGradient:
+      return "vocabulary_gradient";
     case OpKind::kSelectLast:
       return "select_last";
     case OpKind::kExpand:

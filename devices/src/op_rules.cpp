@@ -356,6 +356,79 @@ void check_cross_entropy(Checker& c) {
   }
 }
 
+/// The kVocabulary ops: x, targets and the parts' w.
+const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std::size_t writes, bool gradients) {
+  const auto* vocabulary = c.attributes<VocabularyAttributes>();
+  if (vocabulary == nullptr) return nullptr;
+  if (gradients) writes += vocabulary->has_weight_gradient ? vocabulary->parts : 0;
+  if (vocabulary->parts == 0) c.complain("it has no part of the vocabulary");
+  if (!c.good() || !c.counts(2 + vocabulary->parts + others, writes)) return nullptr;
+  c.rank(c.in(0), 2);
+  c.floating(c.in(0));
+  c.tokens_of(c.in(1), DType::kInt32);
+  if (!c.good()) return nullptr;
+  std::int64_t end = vocabulary->first_row;
+  for (std::size_t part = 0; part < vocabulary->parts; ++part) {
+    const TensorDesc& w = c.in(2 + part);
+    c.rank(w, 2);
+    c.floating(w);
+    if (!c.good()) return nullptr;
+    c.shape(w, {w.shape[0], c.in(0).shape[1]});
+    end += w.shape[0];
+    if (!vocabulary->has_weight_gradient) continue;
+    const TensorDesc& dw = c.out(writes - vocabulary->parts + part);
+    c.shape(dw, w.shape);
+    c.dtype(dw, DType::kFloat32);
+  }
+  if (end > vocabulary->vocabulary) {
+    c.complain(fmt::format("its parts end at row {} of {}", end, vocabulary->vocabulary));
+  }
+  return c.good() ? vocabulary : nullptr;
+}
+
+void check_statistics(Checker& c, const TensorDesc& tensor) {
+  c.shape(tensor, {c.in(0).shape[0], 3});
+  c.dtype(tensor, DType::kFloat32);
+}
+
+bool has_parts_before(const Checker& c) {
+  const auto* vocabulary = std::get_if<VocabularyAttributes>(&c.op().attributes);
+  return vocabulary != nullptr && vocabulary->first_row > 0;
+}
+
+void check_vocabulary_statistics(Checker& c) {
+  const bool before = has_parts_before(c);
+  if (check_vocabulary(c, before ? 1 : 0, 2, false) == nullptr) return;
+  if (before) check_statistics(c, c.in(c.reads() - 1));
+  check_statistics(c, c.out(0));
+  c.alike(c.out(1), c.in(0));
+}
+
+void check_vocabulary_loss(Checker& c) {
+  const bool before = has_parts_before(c);
+  const auto* given = std::get_if<VocabularyAttributes>(&c.op().attributes);
+  const bool gradient = given != nullptr && given->has_input_gradient;
+  if (check_vocabulary(c, before ? 1 : 0, 1 + (gradient ? 1U : 0U) + (gradient && before ? 1U : 0U), true) == nullptr) {
+    return;
+  }
+  if (before) check_statistics(c, c.in(c.reads() - 1));
+  c.shape(c.out(0), {1});
+  c.dtype(c.out(0), DType::kFloat64);
+  if (gradient) c.alike(c.out(1), c.in(0));
+  if (gradient && before) c.tokens_of(c.out(2), DType::kFloat32);
+}
+
+void check_vocabulary_gradient(Checker& c) {
+  const bool before = has_parts_before(c);
+  const auto* vocabulary = check_vocabulary(c, 2, before ? 2 : 1, true);
+  if (vocabulary == nullptr) return;
+  if (vocabulary->parts != 1 || !vocabulary->has_input_gradient) c.complain("it gives the gradient of one part");
+  c.tokens_of(c.in(3), DType::kFloat32);
+  c.alike(c.in(4), c.in(0));
+  c.alike(c.out(0), c.in(0));
+  if (before) c.tokens_of(c.out(1), DType::kFloat32);
+}
+
 void check_select_last(Checker& c) {
   if (!c.counts(2, 1)) return;
   c.rank(c.in(0), 2);
@@ -451,6 +524,12 @@ void check(Checker& c) {
       return check_column_scale_backward(c);
     case OpKind::kCrossEntropy:
       return check_cross_entropy(c);
+    case OpKind::kVocabularyStatistics:
+      return check_vocabulary_statistics(c);
+    case OpKind::kVocabularyLoss:
+      return check_vocabulary_loss(c);
+    case OpKind::kVocabularyGradient:
+      return check_vocabulary_gradient(c);
     case OpKind::kSelectLast:
       return check_select_last(c);
     case OpKind::kExpand:

@@ -21,6 +21,18 @@ DType dtype_of(const OpList& list, const Op& op) {
   return op.writes.empty() ? DType::kFloat32 : list.tensors[op.writes[0]].dtype;
 }
 
+/// Several parts of a vocabulary are to be known by the shape of one.
+void of_parts(const OpList& list, const Op& op, OpShape& shape) {
+  const auto& attributes = std::get<VocabularyAttributes>(op.attributes);
+  for (std::uint32_t part = 0; part < attributes.parts; ++part) {
+    shape.columns += list.tensors[op.reads[2 + part]].shape[0];
+  }
+  shape.columns /= attributes.parts;
+  const auto others = static_cast<std::uint8_t>(attributes.parts - 1);
+  shape.reads = static_cast<std::uint8_t>(shape.reads - others);
+  if (attributes.has_weight_gradient) shape.writes = static_cast<std::uint8_t>(shape.writes - others);
+}
+
 }  // namespace
 
 OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length) {
@@ -53,6 +65,12 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       shape.heads = first.shape.size() > 2 ? first.shape[1] : 0;
       break;
     case OpKind::kCrossEntropy:
+      shape.inner = columns_of(first);
+      break;
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      of_parts(list, op, shape);
       shape.inner = columns_of(first);
       break;
     case OpKind::kExpand:

@@ -1,5 +1,6 @@
 #include "rondo/offload/gradient_home.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -59,7 +60,7 @@ void GradientHome::begin_step(std::uint32_t groups, std::uint32_t microbatches) 
   microbatches_ = microbatches;
   abandoned_ = false;
   for (Entry& e : entries_) {
-    e.next_group = 0;
+    e.next_group.assign(e.spec.pieces, 0);
     e.next_microbatch = 0;
     e.finished = false;
   }
@@ -81,27 +82,29 @@ void GradientHome::count(Entry& e, Count counted) {
   changed_.notify_all();
 }
 
-void GradientHome::complete_first(ParameterId id) {
+void GradientHome::complete_first(ParameterId id, std::uint32_t piece) {
   Entry& e = entry(id);
-  count(e, [&e] { e.next_group = 1; });
+  count(e, [&e, piece] { e.next_group[piece] = 1; });
 }
 
-absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::BufferView contribution) {
+absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::BufferView contribution, Piece piece) {
   Entry& e = entry(id);
+  std::uint32_t& next_group = e.next_group[piece.index];
   {
     const MutexLock lock(mutex_);
-    while (e.next_group < group && !abandoned_) changed_.wait(mutex_);
+    while (next_group < group && !abandoned_) changed_.wait(mutex_);
     if (abandoned_) return abandoned_error();
-    if (e.next_group != group) {
+    if (next_group != group) {
       return internal_error("gradient of parameter {}: group {} came twice", id, group);
     }
   }
   if (!phantom_) {
-    for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
-      add_to(floats(e.sum.view()) + begin, floats(contribution) + begin, n);
+    float* sum = floats(e.sum.view()) + piece.first_element;
+    for_blocks(threads_, contribution.size / sizeof(float), [&](std::size_t begin, std::size_t n, std::size_t) {
+      add_to(sum + begin, floats(contribution) + begin, n);
     });
   }
-  count(e, [&e, group] { e.next_group = group + 1; });
+  count(e, [&next_group, group] { next_group = group + 1; });
   return absl::OkStatus();
 }
 
@@ -134,7 +137,8 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
 }
 
 bool GradientHome::has_all(const Entry& e) const {
-  return (!e.spec.dense || e.next_group == groups_) && (!e.spec.sparse || e.next_microbatch == microbatches_);
+  const bool dense = std::ranges::all_of(e.next_group, [this](std::uint32_t next) { return next == groups_; });
+  return (!e.spec.dense || dense) && (!e.spec.sparse || e.next_microbatch == microbatches_);
 }
 
 bool GradientHome::complete() const {

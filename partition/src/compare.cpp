@@ -63,9 +63,10 @@ class Row {
     for (LayerIndex i = layers.first; i <= layers.last; ++i) {
       const LayerShape& layer = model_.layers[i];
       const double forward = time(layer.forward);
-      if (i + 1 == model_.layers.size()) {  // loss and gradients are one program
-        stage.backward += layer.has_backward ? time(layer.backward[0]) : forward;
-        stage.input_gradient += layer.has_backward ? time(layer.backward[0]) - forward : forward;
+      if (i >= model_.first_head_layer()) {  // loss and gradients are one program
+        const double whole = time(layer.head_part ? layer.fused : layer.backward[0]);
+        stage.backward += layer.has_backward ? whole : forward;
+        stage.input_gradient += layer.has_backward ? whole - forward : forward;
         stage.weight_gradient += layer.has_backward ? forward : 0;
         continue;
       }
@@ -192,7 +193,7 @@ ComparedSchedule row_of(const Plan& plan) {
 }  // namespace
 
 std::vector<StageLayers> even_stages(const ModelShape& model, std::size_t count) {
-  const std::size_t inner = model.layers.size() - 2;  // without lookup table and head
+  const std::size_t inner = model.first_head_layer() - std::size_t{1};  // without lookup table and head
   // A block is two layers, as long as there are enough blocks.
   const std::size_t unit = inner % 2 == 0 && inner / 2 >= count ? 2 : 1;
   const std::size_t units = inner / unit;
@@ -203,7 +204,7 @@ std::vector<StageLayers> even_stages(const ModelShape& model, std::size_t count)
     const std::size_t end = (stage + 1) * units / count;
     StageLayers layers{static_cast<LayerIndex>(1 + taken * unit), static_cast<LayerIndex>(end * unit)};
     if (stage == 0) layers.first = 0;
-    if (stage + 1 == count) ++layers.last;
+    if (stage + 1 == count) layers.last = static_cast<LayerIndex>(model.layers.size() - 1);
     stages.push_back(layers);
     taken = end;
   }

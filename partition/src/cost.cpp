@@ -68,7 +68,12 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
       sum += seconds(shape.weight_gradients);
       continue;
     }
-    if (phase == SlotPhase::kForward || layer < last) sum += seconds(shape.forward);
+    if (phase == SlotPhase::kFused && shape.head_part) {
+      sum += seconds(shape.fused);
+      continue;
+    }
+    // On the way back the parts of a head pass on what they are given.
+    if (phase == SlotPhase::kForward || (layer < last && !shape.head_part)) sum += seconds(shape.forward);
     if (phase == SlotPhase::kForward) continue;
     if (!shape.has_backward) {
       if (layer == last) sum += seconds(shape.forward);

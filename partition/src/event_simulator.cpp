@@ -91,7 +91,10 @@ void EventSimulator::describe(const Plan& plan) {
                                        ? std::exchange(resident->second, 0.0)
                                        : static_cast<double>(model_.layers[layer].weight_bytes));
       visit.offsets.push_back(before);
-      before += seconds_.forward(slot.device, layer);
+      // On the way back the parts of a head are not passed through, and in a fused visit they begin together.
+      if (slot.phase == SlotPhase::kForward || !model_.layers[layer].head_part) {
+        before += seconds_.forward(slot.device, layer);
+      }
     }
     if (before > slot.seconds) {  // times that somebody else has set
       for (double& offset : visit.offsets) offset *= slot.seconds / before;

@@ -141,7 +141,12 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
   for (std::size_t i = 0; i < count; ++i) {
     const auto layer = static_cast<LayerIndex>(slot.first_layer + i);
     const LayerShape& shape = model.layers[layer];
-    if (i > 0) layout.activations[i] = forward_only ? turns[(i + 1) % 2] : carver.take(work.boundary_bytes);
+    if (i > 0 && forward_only) layout.activations[i] = turns[(i + 1) % 2];
+    if (i > 0 && !forward_only) {
+      // The parts of a head in a fused visit are one program; on the way back those above the first read the same.
+      const bool beginning = layer <= model.first_head_layer() + (slot.phase == SlotPhase::kFused ? 0U : 1U);
+      layout.activations[i] = beginning ? carver.take(work.boundary_bytes) : layout.activations[i - 1];
+    }
     const auto kept = static_cast<std::size_t>(keep_of(model, slot, layer, keep));
     const bool apart = defers_weights(model, slot, layer);
     layout.saved[i] = carver.take(shape.saved_bytes[kept] - (apart ? shape.saved_and_held_bytes[kept] : 0));

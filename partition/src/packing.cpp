@@ -175,7 +175,7 @@ bool alike(const DeviceShape& a, const DeviceShape& b) {
 
 TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep,
                      MemoryShares shares)
-    : layers_(static_cast<LayerIndex>(model.layers.size())) {
+    : layers_(static_cast<LayerIndex>(model.layers.size())), first_head_(model.first_head_layer()) {
   for (const LayerShape& layer : model.layers) has_backward_.push_back(layer.has_backward);
   while (lowest_backward_ < layers_ && !has_backward_[lowest_backward_]) ++lowest_backward_;
   lowest_backward_ = std::max<LayerIndex>(lowest_backward_, 1);
@@ -202,9 +202,11 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
   sums.forward = {0};
   sums.backward = {0};
   sums.weights = {0};
+  sums.inside = {0};
+  sums.fused = {0};
   for (LayerIndex i = 0; i < layers_; ++i) {
     const LayerShape& layer = model.layers[i];
-    const bool head = i + 1 == layers_;
+    const bool head = i >= first_head_;
     const auto seconds = [&](const PhaseCost& cost) { return cost.seconds(device, work.dtype) * share; };
     const Keep kept = head ? Keep::kNothing : keep;
     const double backward = layer.has_backward ? seconds(layer.backward[static_cast<std::size_t>(kept)]) : 0;
@@ -212,6 +214,8 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
     sums.backward.push_back(sums.backward.back() + backward);
     sums.weights.push_back(sums.weights.back() + seconds(layer.weight_gradients));
     sums.whole.push_back(layer.has_backward ? seconds(layer.backward[0]) : seconds(layer.forward));
+    sums.inside.push_back(sums.inside.back() + (head ? 0 : seconds(layer.forward)));
+    sums.fused.push_back(sums.fused.back() + (layer.head_part ? seconds(layer.fused) : backward));
   }
   sums.table = has_backward_[0] ? sums.whole[0] : 0;
   return sums;
@@ -251,6 +255,7 @@ double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices, double 
   }
   const auto cost = [&](LayerIndex i) {
     if (i + 1 == layers_) return reference.whole[i];
+    if (i >= first_head_ && i >= fused) return reference.fused[i + 1] - reference.fused[i];
     const double forward = reference.forward[i + 1] - reference.forward[i];
     if (!has_backward_[i]) return forward;
     const double backward = reference.backward[i + 1] - reference.backward[i];
@@ -271,6 +276,7 @@ double TimeTable::least_seconds(const std::vector<DeviceIndex>& devices, double 
       ratio(forward(own), forward(reference));
       ratio(backward(own), backward(reference));
       ratio(own.whole[i], reference.whole[i]);
+      ratio(own.fused[i + 1] - own.fused[i], reference.fused[i + 1] - reference.fused[i]);
     }
     speed += quickest;
   }

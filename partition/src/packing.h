@@ -41,6 +41,8 @@ class TimeTable {
   struct Sums {
     std::vector<double> forward;   // [i]: of layers below i
     std::vector<double> backward;  // with what is kept
+    std::vector<double> inside;    // [i]: of layers below i, forwards in a visit that goes back
+    std::vector<double> fused;     // [i]: of layers below i, `backward` in a fused visit
     std::vector<double> whole;     // backward of one layer recomputed whole
     std::vector<double> weights;   // [i]: of layers below i, of `backward` what may be computed later
     double table = 0;              // backward of the lookup table
@@ -54,6 +56,7 @@ class TimeTable {
   Reach reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep,
               MemoryShares shares) const;
   LayerIndex layers_ = 0;
+  LayerIndex first_head_ = 0;
   LayerIndex lowest_backward_ = 0;
   std::vector<bool> has_backward_;
   std::vector<Sums> sums_;    // by device
@@ -74,7 +77,8 @@ inline double TimeTable::seconds(DeviceIndex device, SlotPhase phase, LayerIndex
   if (phase == SlotPhase::kWeightGradient) return sums.weights[last + 1] - sums.weights[first];
   // The last layer of a fused slot is the head, of a backward slot one that is recomputed whole: one program either
   // way.
-  return sums.forward[last] - sums.forward[first] + sums.backward[last] - sums.backward[first] + sums.whole[last] +
+  const std::vector<double>& gradients = phase == SlotPhase::kFused ? sums.fused : sums.backward;
+  return sums.inside[last] - sums.inside[first] + gradients[last] - gradients[first] + sums.whole[last] +
          (first == 1 ? sums.table : 0);
 }
 

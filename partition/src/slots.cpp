@@ -8,7 +8,9 @@
 namespace rondo::partition {
 namespace {
 
-bool is_head(const ModelShape& model, LayerIndex layer) { return layer + 1 == model.layers.size(); }
+bool is_head(const ModelShape& model, LayerIndex layer) {
+  return layer + 1 == model.layers.size() || model.layers[layer].head_part;
+}
 
 }  // namespace
 

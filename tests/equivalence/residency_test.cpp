@@ -99,9 +99,9 @@ TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
   std::size_t all = 0;
   std::size_t trained = 0;
   for (const model::Layer& layer : model_.layers()) {
-    for (const model::ParameterId id : layer.parameters) {
+    for (const model::ParameterUse& use : layer.parameters) {
       ++all;
-      if (model_.parameters()[id].trained) ++trained;
+      if (model_.parameters()[use.id].trained) ++trained;
     }
   }
   ASSERT_TRUE((*run)->train(0).ok());

@@ -35,12 +35,14 @@ std::vector<float> values_of(const model::TensorView& tensor) {
   return values;
 }
 
-model::Architecture architecture_of(const Case& golden, const std::string& method) {
+/// `parts`: of the head.
+model::Architecture architecture_of(const Case& golden, const std::string& method, std::uint32_t parts = 1) {
   const auto config = model::load_config(golden.folder / "model");
   EXPECT_TRUE(config.ok()) << config.status();
   model::MethodSpec spec;
   spec.dtype = devices::DType::kFloat32;
   spec.train_weights = method == "full";
+  if (parts > 1) spec.head_part_rows = config->vocab_size / parts;
   if (method == "lora") {
     spec.lora = *model::load_adapter_config(golden.folder / "adapter");
     spec.train_lora = true;
@@ -132,15 +134,14 @@ std::vector<std::string> devices_under_test() {
 
 class Golden : public testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {};
 
-TEST_P(Golden, TwentySteps_FollowTheReference) {
-  const auto& [name, method, device] = GetParam();
+void expect_to_follow(const std::string& name, const std::string& method, const model::Architecture& model,
+                      const tiny::Placement& placement) {
   const Case golden = read_case(name);
-  const model::Architecture model = architecture_of(golden, method);
   const tiny::Job job = job_of(golden);
   const std::vector<Record> records = read_records(golden.folder / (method + ".json"));
   ASSERT_EQ(records.size(), 20U);
   ASSERT_EQ(job.steps.size(), records.size());
-  auto run = tiny::TinyRun::make(model, job, {device, device});
+  auto run = tiny::TinyRun::make(model, job, placement);
   ASSERT_TRUE(run.ok()) << run.status();
   const train::RateSchedule rate{golden.hyper["schedule"].get<std::string>(),
                                  golden.hyper["learning_rate"].get<double>(),
@@ -163,6 +164,21 @@ TEST_P(Golden, TwentySteps_FollowTheReference) {
                   noise_of(name, method).worst_tensor_error);
 }
 
+TEST_P(Golden, TwentySteps_FollowTheReference) {
+  const auto& [name, method, device] = GetParam();
+  expect_to_follow(name, method, architecture_of(read_case(name), method), {device, device});
+}
+
+/// Each part a visit of its own.
+TEST_P(Golden, TwentyStepsOfAHeadInParts_FollowTheReference) {
+  const auto& [name, method, device] = GetParam();
+  const model::Architecture model = architecture_of(read_case(name), method, 4);
+  ASSERT_GE(model.layers().size(), model.first_head_layer() + 4);
+  tiny::Placement placement{device, device};
+  placement.stages = tiny::one_layer_each(model);
+  expect_to_follow(name, method, model, placement);
+}
+
 std::string name_of(const testing::TestParamInfo<Golden::ParamType>& info) {
   const std::string& device = std::get<2>(info.param);
   const std::string method = std::get<0>(info.param) + "_" + std::get<1>(info.param);
@@ -178,24 +194,28 @@ class GoldenInference : public testing::TestWithParam<std::tuple<std::string, st
 TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
   const auto& [name, device] = GetParam();
   const Case golden = read_case(name);
-  const model::Architecture model = architecture_of(golden, "full");
   tiny::Job job = job_of(golden);
   job.steps = {microbatches_of({{{golden.inference["ids"].get<std::vector<std::int32_t>>(),
                                   golden.inference["labels"].get<std::vector<std::int32_t>>(), 0}}},
                                0)};
-  auto run = tiny::TinyRun::make(model, job, {device, device});
-  ASSERT_TRUE(run.ok()) << run.status();
-  const auto result = (*run)->executor().evaluate(job.steps[0]);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->target_tokens, golden.inference["target_tokens"].get<std::uint64_t>());
-  const double expected = golden.inference["loss"].get<double>();
-  EXPECT_NEAR(result->loss_sum / static_cast<double>(result->target_tokens), expected, kLossTolerance * expected);
+  for (const std::uint32_t parts : {1U, 3U}) {
+    const model::Architecture model = architecture_of(golden, "full", parts);
+    tiny::Placement placement{device, device};
+    if (parts > 1) placement.stages = tiny::one_layer_each(model);
+    auto run = tiny::TinyRun::make(model, job, placement);
+    ASSERT_TRUE(run.ok()) << run.status();
+    const auto result = (*run)->executor().evaluate(job.steps[0]);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->target_tokens, golden.inference["target_tokens"].get<std::uint64_t>());
+    const double expected = golden.inference["loss"].get<double>();
+    EXPECT_NEAR(result->loss_sum / static_cast<double>(result->target_tokens), expected, kLossTolerance * expected);
+  }
 }
 
 TEST_P(GoldenInference, GreedyAnswer_IsTheReferences) {
   const auto& [name, device] = GetParam();
   const Case golden = read_case(name);
-  const model::Architecture model = architecture_of(golden, "full");
+  const model::Architecture model = architecture_of(golden, "full", 3);
   const tiny::Job job = job_of(golden);
   auto run = tiny::TinyRun::make(model, job, {device, device});
   ASSERT_TRUE(run.ok()) << run.status();

@@ -143,8 +143,8 @@ TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {
       }
     }
     for (model::LayerIndex layer = 0; layer < first; ++layer) {
-      for (const model::ParameterId id : model.layers()[layer].parameters) {
-        EXPECT_FALSE(model.parameters()[id].trained);
+      for (const model::ParameterUse& use : model.layers()[layer].parameters) {
+        EXPECT_FALSE(model.parameters()[use.id].trained);
       }
     }
     // The lowest trained layer gives nothing further down.

@@ -42,8 +42,15 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
   const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
   double absolute = units_of(compared.op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
-  if (compared.op.kind == OpKind::kCrossEntropy && compared.narrow_products) {
+  const OpKind kind = compared.op.kind;
+  const bool entropy =
+      kind == OpKind::kCrossEntropy || kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
+  if (entropy && compared.narrow_products) {
     absolute += narrow_entropy_gradient(compared.op_case.list.tensors[compared.op.reads[0]].dtype);
+  }
+  if (kind == OpKind::kVocabularyLoss && desc.dtype != DType::kFloat64) {
+    absolute +=
+        (std::get<VocabularyAttributes>(compared.op.attributes).parts - 1) * kSumSoFar * rounding_of(desc.dtype);
   }
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     const double allowed =

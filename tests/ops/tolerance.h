@@ -57,6 +57,11 @@ inline double units_of(OpKind kind) {
       return 18;  // the forward's twice (probabilities; dp and delta), then the sums of dq, dk, dv
     case OpKind::kCrossEntropy:
       return 12;  // logits, exp and its sum, sums of dx and dw
+    case OpKind::kVocabularyStatistics:
+      return 9;  // logits, exp and its sum
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return 15;  // as cross-entropy, and its normaliser rounded, which is in all probabilities alike
   }
   return 0;
 }
@@ -82,6 +87,10 @@ inline double least_unit_of(DType dtype) { return dtype == DType::kFloat16 ? 0x1
 /// Of a Hadamard encoding: codes that may differ, in units of a block's scale, which is what one code adds to each
 /// element. Only devices whose quotients are not exact have any.
 inline constexpr double kHadamardCodes = 4;
+
+/// A gradient that is rounded after each part of the vocabulary: by how many units in the last place of its rms a sum
+/// so far may differ, which is six standard deviations at most.
+inline constexpr double kSumSoFar = 6;
 
 /// Devices that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself, so
 /// the sum by as much of its rms; six standard deviations. Of fp16 the same with 2^-12.

@@ -46,7 +46,7 @@ Crew::Crew(const ExecutorParts& executor_parts, const partition::Plan& given, co
   const std::size_t microbatches = own_parts_.work.microbatches;
   for (std::uint32_t i = 0; i < kMostJobs; ++i) {
     ledgers_[i] =
-        std::make_unique<Ledger>(own_plan_, own_parts_.work.reduction_group, own_parts_.model->parameters().size());
+        std::make_unique<Ledger>(own_plan_, own_parts_.work.reduction_group, own_parts_.model->contributions());
     jobs[i].which = i;
     jobs[i].ledger = ledgers_[i].get();
     jobs[i].gradients = homes[i];

@@ -13,12 +13,12 @@ partition::Round round_within(const partition::Round& round, std::uint32_t micro
   return within;
 }
 
-Ledger::Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t parameters)
+Ledger::Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t contributions)
     : plan_(plan), group_(group), sharers_(partition::group_ends(plan.slots)), sharing_(plan.slots.size()) {
   for (std::uint32_t i = 0; i < sharers_.size(); ++i) sharing_[sharers_[i]].push_back(i);
   const MutexLock lock(mutex_);
   visits_.resize(plan.slots.size());
-  groups_added_.resize(parameters);
+  groups_added_.resize(contributions);
 }
 
 void Ledger::begin(std::uint32_t microbatches, const std::vector<bool>& with_gradients) {
@@ -83,9 +83,9 @@ bool Ledger::ended(std::uint32_t slot) const {
   return visits_[slot].ended;
 }
 
-bool Ledger::added(std::uint32_t parameter, std::uint32_t group) const {
+bool Ledger::added(std::uint32_t contribution, std::uint32_t group) const {
   const MutexLock lock(mutex_);
-  return groups_added_[parameter] > group;
+  return groups_added_[contribution] > group;
 }
 
 bool Ledger::rows_added(std::uint32_t microbatch) const {
@@ -93,9 +93,9 @@ bool Ledger::rows_added(std::uint32_t microbatch) const {
   return rows_added_ > microbatch;
 }
 
-bool Ledger::wait_for_turn(std::uint32_t parameter, std::uint32_t group, const std::atomic<bool>& stopped) {
+bool Ledger::wait_for_turn(std::uint32_t contribution, std::uint32_t group, const std::atomic<bool>& stopped) {
   const MutexLock lock(mutex_);
-  while (groups_added_[parameter] < group && !stopped.load(std::memory_order_acquire)) changed_.wait(mutex_);
+  while (groups_added_[contribution] < group && !stopped.load(std::memory_order_acquire)) changed_.wait(mutex_);
   return !stopped.load(std::memory_order_acquire);
 }
 
@@ -105,9 +105,9 @@ bool Ledger::wait_for_rows_turn(std::uint32_t microbatch, const std::atomic<bool
   return !stopped.load(std::memory_order_acquire);
 }
 
-void Ledger::set_added(std::uint32_t parameter) {
+void Ledger::set_added(std::uint32_t contribution) {
   const MutexLock lock(mutex_);
-  ++groups_added_[parameter];
+  ++groups_added_[contribution];
   changed_.notify_all();
 }
 

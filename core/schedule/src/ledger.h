@@ -1,9 +1,9 @@
 // What of a step is done for good, kept outside the workers, so that others can go on where a lost device stopped.
 //
 // By slot: which microbatches are retired (outputs published, loss and rows taken), which reduction groups' gradients
-// are home, whether the visit has ended. By parameter: how many groups have been added, so that a contribution waits
-// here for its turn (a wait that ends when its worker is stopped) and none is added twice. Thread-safe. Lock order: its
-// mutex is taken last and alone.
+// are home, whether the visit has ended. By contribution (a layer's use of a parameter): how many groups have been
+// added, so that a contribution waits here for its turn (a wait that ends when its worker is stopped) and none is added
+// twice. Thread-safe. Lock order: its mutex is taken last and alone.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,9 @@ namespace rondo::schedule {
 
 class Ledger {
  public:
-  /// `group`: microbatches of a reduction group; `parameters`: of the model. `plan` outlives the ledger.
-  Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t parameters);
+  /// `group`: microbatches of a reduction group; `contributions`: uses of parameters by the
+  /// model's layers. `plan` outlives the ledger.
+  Ledger(const partition::Plan& plan, std::uint32_t group, std::size_t contributions);
 
   /// A job of so many microbatches, of which nothing is done. `with_gradients`: by slot.
   void begin(std::uint32_t microbatches, const std::vector<bool>& with_gradients);
@@ -36,13 +37,13 @@ class Ledger {
   bool end_visit(std::uint32_t slot);
   bool ended(std::uint32_t slot) const;
 
-  /// Whether a group's sum of a parameter (a microbatch's rows) has been added.
-  bool added(std::uint32_t parameter, std::uint32_t group) const;
+  /// Whether a group's sum of a contribution (a microbatch's rows) has been added.
+  bool added(std::uint32_t contribution, std::uint32_t group) const;
   bool rows_added(std::uint32_t microbatch) const;
   /// Waits until all groups (microbatches) before have been added; false when `stopped` was set first.
-  bool wait_for_turn(std::uint32_t parameter, std::uint32_t group, const std::atomic<bool>& stopped);
+  bool wait_for_turn(std::uint32_t contribution, std::uint32_t group, const std::atomic<bool>& stopped);
   bool wait_for_rows_turn(std::uint32_t microbatch, const std::atomic<bool>& stopped);
-  void set_added(std::uint32_t parameter);
+  void set_added(std::uint32_t contribution);
   void set_rows_added();
   /// A worker's `stopped` was set: let its waits see it.
   void wake();
@@ -64,7 +65,7 @@ class Ledger {
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<Visit> visits_ ABSL_GUARDED_BY(mutex_);                // by slot
-  std::vector<std::uint32_t> groups_added_ ABSL_GUARDED_BY(mutex_);  // by parameter
+  std::vector<std::uint32_t> groups_added_ ABSL_GUARDED_BY(mutex_);  // by contribution
   std::uint32_t rows_added_ ABSL_GUARDED_BY(mutex_) = 0;             // of the lookup table
 };
 

@@ -33,11 +33,14 @@ absl::Status try_programs(devices::Device& device, const model::Architecture& mo
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
     const model::Layer& layer = model.layers()[i];
     const bool head = layer.kind == model::LayerKind::kHead;
+    const bool part = head && i + 1 < model.layers().size();
     const auto compile = [&](model::Phase phase, model::Keep keep) {
       return programs.prepare(i, phase, keep, bucket).status();
     };
     RONDO_RETURN_IF_ERROR(compile(head ? model::Phase::kEvaluate : model::Phase::kForward, model::Keep::kNothing));
+    if (part) RONDO_RETURN_IF_ERROR(compile(model::Phase::kForward, model::Keep::kNothing));
     if (!layer.has_backward) continue;
+    if (part) RONDO_RETURN_IF_ERROR(compile(model::Phase::kBackward, model::Keep::kNothing));
     for (std::size_t k = 0; k < partition::kKeeps; ++k) {
       const auto keep = static_cast<model::Keep>(k);
       RONDO_RETURN_IF_ERROR(compile(head ? model::Phase::kFused : model::Phase::kBackward, keep));

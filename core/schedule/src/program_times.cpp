@@ -18,8 +18,18 @@ bool is_program(const TraceSpan& span, const partition::Plan& plan, std::uint32_
 
 }  // namespace
 
-const partition::PhaseCost& ProgramTime::cost(const partition::ModelShape& shape) const {
+partition::PhaseCost ProgramTime::cost(const partition::ModelShape& shape) const {
   const partition::LayerShape& entry = shape.layers[layer];
+  if (last_layer > layer) {
+    partition::PhaseCost joint = phase == model::Phase::kEvaluate || !entry.has_backward
+                                     ? shape.layers[last_layer].forward
+                                     : shape.layers[last_layer].backward[0];
+    for (partition::LayerIndex part = layer; part < last_layer; ++part) {
+      const auto& ops = shape.layers[part].fused.ops;
+      joint.ops.insert(joint.ops.end(), ops.begin(), ops.end());
+    }
+    return joint;
+  }
   const bool forward = phase == model::Phase::kForward || phase == model::Phase::kEvaluate;
   if (phase == model::Phase::kWeightGradient) return entry.weight_gradients;
   if (forward || !entry.has_backward) return entry.forward;
@@ -48,9 +58,11 @@ std::vector<ProgramTime> program_times(const model::Architecture& model, const p
     std::ranges::sort(runs, {}, [](const TraceSpan* span) { return span->begin; });
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const bool forward = chain[i].phase == model::Phase::kForward;
+      // The norm alone, for the other parts of a head.
+      if (forward && model.is_head(chain[i].layer) && chain[i].keep != model::Keep::kNothing) continue;
       times.push_back({chain[i].layer, model.layers()[chain[i].layer].program_class, chain[i].phase,
                        forward ? model::Keep::kNothing : chain[i].keep, microbatch,
-                       std::chrono::duration<double>(runs[i]->end - runs[i]->begin).count()});
+                       std::chrono::duration<double>(runs[i]->end - runs[i]->begin).count(), chain[i].last_layer});
     }
   }
   return times;

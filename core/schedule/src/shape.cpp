@@ -38,6 +38,25 @@ void describe_halves(const model::Architecture& model, model::LayerIndex index, 
       weights.tensors, [](const auto& desc) { return desc.role == devices::TensorRole::kInput && desc.index == 1; });
 }
 
+/// A part of the head in a fused visit: what it adds to the program of all parts from there on. Their costs are sums
+/// over their parts, but for the norm that all share.
+void describe_joint(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
+                    std::uint32_t sequence_length, LayerShape& shape) {
+  const Phase phase = model.layers()[index].has_backward ? Phase::kFused : Phase::kEvaluate;
+  const devices::OpList joint = model.record(index, phase, Keep::kNothing, tokens);
+  const devices::OpList above = model.record(index + 1, phase, Keep::kNothing, tokens);
+  shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(joint).size);
+  for (const devices::Op& op : joint.ops) {
+    devices::OpCost one = devices::cost_of(joint, op, sequence_length);
+    const devices::OpShape of = devices::shape_of(joint, op, sequence_length);
+    if (op.kind == devices::OpKind::kVocabularyLoss) {
+      const devices::OpCost rest = devices::cost_of(above, sequence_length);
+      one = {one.flops - rest.flops, std::max(one.bytes - rest.bytes, 0.0)};
+    }
+    shape.fused.ops.push_back({one.flops, one.bytes, of});
+  }
+}
+
 /// What all layers of one program class share.
 LayerShape describe_class(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
                           std::uint32_t sequence_length) {
@@ -48,17 +67,22 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
   const auto take_scratch = [&](const devices::OpList& list) {
     shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(list).size);
   };
+  const bool last = index + 1 == model.layers().size();
   const devices::OpList forward =
-      model.record(index, head ? Phase::kEvaluate : Phase::kForward, Keep::kNothing, tokens);
+      model.record(index, last ? Phase::kEvaluate : Phase::kForward, Keep::kNothing, tokens);
   shape.forward = cost(forward, sequence_length);
   take_scratch(forward);
+  if (head && !last) describe_joint(model, index, tokens, sequence_length, shape);
   if (!layer.has_backward) return shape;
   for (std::size_t k = 0; k < partition::kKeeps; ++k) {
     const auto keep = static_cast<Keep>(k);
-    const devices::OpList backward = model.record(index, head ? Phase::kFused : Phase::kBackward, keep, tokens);
+    const devices::OpList backward = model.record(index, last ? Phase::kFused : Phase::kBackward, keep, tokens);
     shape.backward[k] = cost(backward, sequence_length);
     take_scratch(backward);
-    if (head) continue;
+    if (head) {
+      shape.input_gradient[k] = shape.backward[k];
+      continue;
+    }
     for (const auto& desc : model.saved(index, keep, tokens)) {
       shape.saved_bytes[k] += round_up(desc.bytes(), 64);
       if (desc.role == devices::TensorRole::kHeld) shape.saved_and_held_bytes[k] += round_up(desc.bytes(), 64);
@@ -78,8 +102,16 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 
 }  // namespace
 
-Bytes device_bytes(const model::Architecture& model, model::ParameterId id) {
-  return round_up(model.parameters()[id].bytes(model.method().dtype), partition::kAlignment);
+Bytes device_bytes(const model::Architecture& model, const model::ParameterUse& use) {
+  return round_up(model.part_of(use).bytes(model.method().dtype), partition::kAlignment);
+}
+
+devices::BufferView rows_of(const model::Architecture& model, const model::ParameterUse& use,
+                            devices::BufferView whole) {
+  const std::int64_t rows = model.parameters()[use.id].shape[0];
+  if (use.rows == rows) return whole;
+  const Bytes row = whole.size / static_cast<Bytes>(rows);
+  return whole.part(static_cast<Bytes>(use.first_row) * row, static_cast<Bytes>(use.rows) * row);
 }
 
 transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,
@@ -99,6 +131,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   partition::ModelShape shape;
   std::map<std::uint32_t, LayerShape> classes;
   std::set<model::ParameterId> seen;
+  std::set<model::ParameterId> in_parts;
   const bool separate_master = model.method().dtype != devices::DType::kFloat32;
   Bytes moments = 0;
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
@@ -109,17 +142,21 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
     }
     LayerShape entry = found->second;
     entry.name = layer.name;
-    for (const model::ParameterId id : layer.parameters) {
-      const model::Parameter& parameter = model.parameters()[id];
-      entry.weight_bytes += device_bytes(model, id);
-      if (parameter.trained) entry.trained_weight_bytes += device_bytes(model, id);
+    entry.head_part = model.is_head(i) && i + 1 < model.layers().size();
+    for (const model::ParameterUse& use : layer.parameters) {
+      const model::Parameter& parameter = model.parameters()[use.id];
+      const std::uint64_t elements = model.part_of(use).elements();
+      entry.weight_bytes += device_bytes(model, use);
+      if (parameter.trained) entry.trained_weight_bytes += device_bytes(model, use);
       const bool table = layer.kind == model::LayerKind::kEmbedding;
       if (parameter.trained && !table) {
-        entry.gradient_bytes += round_up(parameter.elements() * sizeof(float), partition::kAlignment);
+        entry.gradient_bytes += round_up(elements * sizeof(float), partition::kAlignment);
       }
-      if (!seen.insert(id).second) continue;
-      entry.parameters += parameter.elements();
-      if (!parameter.trained) continue;
+      // Of a head in parts each counts its rows; the first one has the state of all.
+      const bool fresh = seen.insert(use.id).second;
+      if (fresh && use.piece == 0 && use.rows < parameter.shape[0]) in_parts.insert(use.id);
+      if (fresh || in_parts.contains(use.id)) entry.parameters += elements;
+      if (!fresh || !parameter.trained) continue;
       entry.trained_parameters += parameter.elements();
       const offload::StateLayout state = offload::state_layout(optimizer, parameter.elements());
       entry.moment_bytes += state.moments(parameter.elements());
@@ -133,9 +170,12 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   auto& [up, down] = shape.longest_transfer;
   down = model.boundary_bytes(bucket);
   up = std::max(down, BatchLayout(bucket).total());
-  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-    up = std::max(up, device_bytes(model, id));
-    if (model.parameters()[id].trained) down = std::max(down, model.parameters()[id].elements() * sizeof(float));
+  for (const model::Layer& layer : model.layers()) {
+    for (const model::ParameterUse& use : layer.parameters) {
+      up = std::max(up, device_bytes(model, use));
+      const model::Parameter part = model.part_of(use);
+      if (part.trained) down = std::max(down, part.elements() * sizeof(float));
+    }
   }
   down = std::max(down, shape.layers.front().row_gradient_bytes);
   Bytes weights = 0;
@@ -180,8 +220,8 @@ partition::Workload describe_workload(const model::Architecture& model, std::uin
 std::vector<model::ParameterId> update_order(const model::Architecture& model) {
   std::vector<model::ParameterId> order;
   for (const model::Layer& layer : model.layers()) {
-    for (const model::ParameterId id : layer.parameters) {
-      if (model.parameters()[id].trained && std::ranges::count(order, id) == 0) order.push_back(id);
+    for (const model::ParameterUse& use : layer.parameters) {
+      if (model.parameters()[use.id].trained && std::ranges::count(order, use.id) == 0) order.push_back(use.id);
     }
   }
   return order;
@@ -191,7 +231,8 @@ std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& mo
   std::set<model::ParameterId> in_memory;
   std::vector<model::ParameterId> on_disk;
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
-    for (const model::ParameterId id : model.layers()[i].parameters) {
+    for (const model::ParameterUse& use : model.layers()[i].parameters) {
+      const model::ParameterId id = use.id;
       if (!model.parameters()[id].trained || std::ranges::count(on_disk, id) > 0) continue;
       if (i < plan.first_layer_on_disk) in_memory.insert(id);
       if (!in_memory.contains(id)) on_disk.push_back(id);
@@ -221,8 +262,10 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
     spec.elements = parameter.elements();
     spec.dense = false;
     for (const model::Layer& layer : model.layers()) {
-      if (std::ranges::count(layer.parameters, id) == 0) continue;
+      const auto use = std::ranges::find(layer.parameters, id, &model::ParameterUse::id);
+      if (use == layer.parameters.end()) continue;
       const bool table = layer.kind == model::LayerKind::kEmbedding;
+      if (!table) spec.pieces = use->piece + 1;
       spec.sparse = spec.sparse || table;
       spec.dense = spec.dense || !table;
     }

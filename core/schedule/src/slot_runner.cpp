@@ -27,10 +27,11 @@ class ChainBuilder {
   }
 
   std::vector<ChainLink> evaluate() {
-    for (LayerIndex layer = slot_.first_layer; layer < slot_.last_layer; ++layer) {
+    const LayerIndex head = fused_head();
+    for (LayerIndex layer = slot_.first_layer; layer < head; ++layer) {
       add({layer, Phase::kForward, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
     }
-    add({slot_.last_layer, Phase::kEvaluate, model::Keep::kNothing, input_of(slot_.last_layer), {}, {}, false});
+    add({head, Phase::kEvaluate, model::Keep::kNothing, input_of(head), {}, {}, false});
     return std::move(chain_);
   }
 
@@ -44,18 +45,29 @@ class ChainBuilder {
   }
 
   std::vector<ChainLink> with_gradients() {
-    for (LayerIndex layer = slot_.first_layer; layer < slot_.last_layer; ++layer) {
-      add({layer, Phase::kForward, kept(layer), input_of(layer), {}, output_of(layer), false});
+    const LayerIndex top = slot_.phase == SlotPhase::kFused ? fused_head() : slot_.last_layer;
+    for (LayerIndex layer = slot_.first_layer; layer < top; ++layer) {
+      if (!model_.is_head(layer)) {
+        add({layer, Phase::kForward, kept(layer), input_of(layer), {}, output_of(layer), false});
+      } else if (layer == model_.first_head_layer()) {
+        add({layer, Phase::kForward, model::Keep::kSelective, input_of(layer), {}, output_of(layer), false});
+      }
     }
     gradient_ = {Place::kInputGradient, 0};
     const LayerIndex lowest = partition::lowest_gradient_layer(shape_, slot_);
-    for (LayerIndex layer = slot_.last_layer + 1; layer-- > std::max(lowest, slot_.first_layer);) backward(layer);
+    for (LayerIndex layer = top + 1; layer-- > std::max(lowest, slot_.first_layer);) backward(layer);
     if (lowest < slot_.first_layer) backward(lowest);
     return std::move(chain_);
   }
 
  private:
-  void add(ChainLink link) { chain_.push_back(link); }
+  void add(ChainLink link) {
+    const bool joint = link.phase == Phase::kFused || link.phase == Phase::kEvaluate;
+    link.last_layer = joint ? slot_.last_layer : link.layer;
+    chain_.push_back(link);
+  }
+  /// Of a fused slot: the layer whose program has all parts of the head that are in the slot.
+  LayerIndex fused_head() const { return std::max(slot_.first_layer, model_.first_head_layer()); }
   model::Keep kept(LayerIndex layer) const { return to_model(partition::keep_of(shape_, slot_, layer, keep_)); }
 
   bool has_weight_gradients(LayerIndex layer) const { return !shape_.layers[layer].weight_gradients.ops.empty(); }
@@ -64,7 +76,9 @@ class ChainBuilder {
   PlaceRef input_of(LayerIndex layer) const {
     if (layer == 0) return {};
     if (layer == slot_.first_layer) return {Place::kInputActivation, 0};
-    return output_of(layer - 1);
+    // On the way back the parts of a head but the first read the same.
+    const bool like_part_below = slot_.phase != SlotPhase::kForward && layer > model_.first_head_layer() + 1;
+    return like_part_below ? input_of(layer - 1) : output_of(layer - 1);
   }
   PlaceRef output_of(LayerIndex layer) const {
     const auto cut = std::ranges::find(cuts_, layer + 1);
@@ -73,14 +87,14 @@ class ChainBuilder {
   }
 
   void backward(LayerIndex layer) {
-    const bool head = layer + 1 == shape_.layers.size();
+    const bool head = slot_.phase == SlotPhase::kFused && model_.is_head(layer);
     const bool table = model_.layers()[layer].kind == model::LayerKind::kEmbedding;
     const bool defers = partition::defers_weights(shape_, slot_, layer);
     ChainLink link{layer,
                    head     ? Phase::kFused
                    : defers ? Phase::kInputGradient
                             : Phase::kBackward,
-                   head ? model::Keep::kNothing : kept(layer),
+                   kept(layer),
                    table ? PlaceRef{} : input_of(layer),
                    head ? PlaceRef{} : gradient_,
                    {},
@@ -123,24 +137,31 @@ class LastingTensors {
 };
 
 devices::BufferView view_of(PlaceRef ref, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
-                            Bytes size) {
+                            Bytes offset, Bytes size) {
   switch (ref.place) {
     case Place::kNone:
       return {};
     case Place::kInputActivation:
-      return memory.input_activation.part(0, size);
+      return memory.input_activation.part(offset, size);
     case Place::kInputGradient:
-      return memory.input_gradient.part(0, size);
+      return memory.input_gradient.part(offset, size);
     case Place::kActivation:
-      return memory.workspace.part(layout.activations[ref.index], size);
+      return memory.workspace.part(layout.activations[ref.index] + offset, size);
     case Place::kGradient:
-      return memory.workspace.part(layout.gradients[ref.index], size);
+      return memory.workspace.part(layout.gradients[ref.index] + offset, size);
     case Place::kHeldGradient:
-      return memory.held.part(layout.held_gradients[ref.index], size);
+      return memory.held.part(layout.held_gradients[ref.index] + offset, size);
     case Place::kOutput:
-      return memory.outputs[ref.index].part(0, size);
+      return memory.outputs[ref.index].part(offset, size);
   }
   return {};
+}
+
+/// Of a layer, or behind its own the only one of a layer above: Architecture::weight_place().
+devices::BufferView weight_of(const std::vector<std::vector<devices::BufferView>>& layers, std::size_t place,
+                              std::uint32_t index) {
+  const std::size_t own = layers[place].size();
+  return index < own ? layers[place][index] : layers[place + index - own + 1][0];
 }
 
 }  // namespace
@@ -170,7 +191,11 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
   // Saved tensors lie one after another by index, and so do those held: beside these, or where they stay for longer.
   LastingTensors saved;
   LastingTensors held;
+  Bytes beside = 0;  // where what passes between parts of a head lies behind an activation or gradient
   for (const auto& tensor : list.tensors) {
+    if (tensor.role == devices::TensorRole::kInput && tensor.index == 0) {
+      beside = round_up(tensor.bytes(), partition::kAlignment);
+    }
     if (tensor.role == devices::TensorRole::kSaved) saved.add(tensor);
     if (tensor.role == devices::TensorRole::kHeld) held.add(tensor);
   }
@@ -180,10 +205,10 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
     devices::BufferView& view = bindings.tensors[id];
     switch (tensor.role) {
       case devices::TensorRole::kWeight:
-        view = (*memory.weights)[place][tensor.index].part(0, tensor.bytes());
+        view = weight_of(*memory.weights, place, tensor.index).part(0, tensor.bytes());
         break;
       case devices::TensorRole::kGradient:
-        view = (*memory.gradients)[place][tensor.index].part(0, tensor.bytes());
+        view = weight_of(*memory.gradients, place, tensor.index).part(0, tensor.bytes());
         break;
       case devices::TensorRole::kRows: {
         const RowViews rows = row_views(layout, memory.workspace, bucket,
@@ -192,10 +217,11 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
         break;
       }
       case devices::TensorRole::kInput:
-        view = view_of(tensor.index == 0 ? link.input : link.gradient, layout, memory, tensor.bytes());
+        view = view_of(tensor.index % 2 == 0 ? link.input : link.gradient, layout, memory,
+                       tensor.index < 2 ? 0 : beside, tensor.bytes());
         break;
       case devices::TensorRole::kOutput:
-        view = view_of(link.output, layout, memory, tensor.bytes());
+        view = view_of(link.output, layout, memory, tensor.index == 0 ? 0 : beside, tensor.bytes());
         break;
       case devices::TensorRole::kSaved:
         view = memory.workspace.part(layout.saved[place] + saved.offset(tensor.index), tensor.bytes());

@@ -36,6 +36,7 @@ struct ChainLink {
   PlaceRef gradient;  // from above
   PlaceRef output;    // activation or gradient
   bool writes_rows = false;
+  model::LayerIndex last_layer = 0;  // whose weights it reads: the same but of a head in parts
 };
 
 /// The chain of a slot; in evaluation a fused slot ends with the loss alone.

@@ -201,15 +201,15 @@ void Worker::place_weights(SlotState& state) {
       Bytes kept = partition::resident_offset(*parts_.shape, resident, layer).value_or(0);
       Bytes& offset = stays ? kept : streamed;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back();
-      for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
+      for (const model::ParameterUse& use : parts_.model->layers()[layer].parameters) {
         // Of a unified device: by version.
-        const devices::BufferView home = parts_.parameters->published(id, buffer);
+        const devices::BufferView home = rows_of(*parts_.model, use, parts_.parameters->published(use.id, buffer));
         if (unified_) {
           views.push_back(home);
           continue;
         }
         views.push_back((stays ? resident_ : weights_[buffer]).view().part(offset, home.size));
-        offset += device_bytes(*parts_.model, id);
+        offset += device_bytes(*parts_.model, use);
       }
     }
   }
@@ -230,18 +230,18 @@ void Worker::place_gradients(SlotState& state) {
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
       std::vector<devices::BufferView>& views = state.gradients[buffer].emplace_back();
       const bool table = parts_.model->layers()[layer].kind == model::LayerKind::kEmbedding;
-      for (const model::ParameterId id : parts_.model->layers()[layer].parameters) {
-        const model::Parameter& parameter = parts_.model->parameters()[id];
+      for (const model::ParameterUse& use : parts_.model->layers()[layer].parameters) {
+        const model::Parameter parameter = parts_.model->part_of(use);
         const Bytes size = parameter.elements() * sizeof(float);
         views.emplace_back();  // stays empty where nothing is summed up
         if (!parameter.trained || table) continue;
         if (at_home) {
-          views.back() = shared_.jobs[buffer - groups_room_].gradients->sum(id);
+          views.back() = rows_of(*parts_.model, use, shared_.jobs[buffer - groups_room_].gradients->sum(use.id));
         } else if (buffer < gradients_.size()) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
         }
-        if (views.back().memory != nullptr) state.sent[buffer].emplace_back(id, views.back());
+        if (views.back().memory != nullptr) state.sent[buffer].push_back({use, views.back()});
       }
     }
   }

@@ -139,7 +139,11 @@ class Worker {
     /// By gradient buffer; from entry groups_room_ on, by job: the home's own sums (unified devices, group 0).
     std::vector<std::vector<std::vector<devices::BufferView>>> gradients;
     /// Likewise: trained parameters and where their sum lies.
-    std::vector<std::vector<std::pair<model::ParameterId, devices::BufferView>>> sent;
+    struct Sent {
+      model::ParameterUse use;
+      devices::BufferView view;
+    };
+    std::vector<std::vector<Sent>> sent;
     Bytes left_at = 0;           // where its place is in left_
     std::size_t stage = 0;       // slots with the same layers and direction have the same
     std::vector<bool> resident;  // by layer - first: its weights stay on the device

@@ -165,7 +165,8 @@ bool Worker::weights_are_ready(std::size_t layer) const {
 
 absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer) {
   if (unified_) {
-    for (const model::ParameterId id : parts_.model->layers()[slot.slot.first_layer + layer].parameters) {
+    for (const model::ParameterUse& use : parts_.model->layers()[slot.slot.first_layer + layer].parameters) {
+      const model::ParameterId id = use.id;
       if (!parts_.model->parameters()[id].trained) continue;
       RONDO_RETURN_IF_ERROR(in_slices(
           [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, job.version, until); }));
@@ -266,7 +267,7 @@ absl::Status Worker::follow_inputs(const SlotState& slot, const ChainLink& first
   bool at_once = !first.writes_rows && first.layer >= slot.slot.first_layer;
   if (at_once) {
     const MutexLock lock(mutex_);
-    at_once = weights_are_ready(first.layer - slot.slot.first_layer);
+    at_once = weights_are_ready(first.last_layer - slot.slot.first_layer);
   }
   if (!at_once) return land(arrival);
   for (const transfer::Ticket ticket : arrival.tickets) {
@@ -367,8 +368,9 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const ChainLink& link = chain[i];
-    if (link.layer >= slot.slot.first_layer) {
-      RONDO_RETURN_IF_ERROR(wait_for_weights(job, slot, link.layer - slot.slot.first_layer));
+    for (model::LayerIndex layer = link.layer; layer <= link.last_layer; ++layer) {
+      if (layer < slot.slot.first_layer) continue;
+      RONDO_RETURN_IF_ERROR(wait_for_weights(job, slot, layer - slot.slot.first_layer));
     }
     {
       // The rows of the microbatch before must have left the workspace.
@@ -382,8 +384,8 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     if (clear_before_gradients_ && link.phase != model::Phase::kForward) {
       // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
       // updated, and that the forward links before have waited for.
-      for (const auto& [id, view] : slot.sent[errand.gradient_buffer]) {
-        queue.clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
+      for (const auto& sent : slot.sent[errand.gradient_buffer]) {
+        queue.clear(sent.view, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
       }
       clear_before_gradients_ = false;
     }
@@ -441,18 +443,19 @@ absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, s
   const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
   const std::uint64_t wanted = job.version + 1;
   if (partition::catches_up(slot.slot)) return absl::OkStatus();
-  const auto& ids = parts_.model->layers()[layer].parameters;
-  for (std::size_t p = 0; p < ids.size(); ++p) {
-    const bool trained = parts_.model->parameters()[ids[p]].trained;
+  const auto& uses = parts_.model->layers()[layer].parameters;
+  for (std::size_t p = 0; p < uses.size(); ++p) {
+    const model::ParameterId id = uses[p].id;
+    const bool trained = parts_.model->parameters()[id].trained;
     if (trained ? held == wanted : held != 0) continue;
     if (trained) {
       RONDO_RETURN_IF_ERROR(in_slices(
-          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(ids[p], job.version, until); }));
+          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, job.version, until); }));
     }
     if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
-    RONDO_ASSIGN_OR_RETURN(
-        last, submit(Direction::kUp, {parts_.parameters->published(ids[p], job.version), slot.weights[buffer][place][p],
-                                      Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0}));
+    const devices::BufferView home = rows_of(*parts_.model, uses[p], parts_.parameters->published(id, job.version));
+    RONDO_ASSIGN_OR_RETURN(last, submit(Direction::kUp, {home, slot.weights[buffer][place][p], Urgency::kWeight,
+                                                         tag("weights", job, slot, 0), nullptr, 0}));
   }
   if (slot.resident[place]) held_[layer] = wanted;
   return absl::OkStatus();

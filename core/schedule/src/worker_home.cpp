@@ -202,7 +202,7 @@ absl::Status Worker::publish_outputs(const Retirement& item) {
 absl::Status Worker::take_rows(const Retirement& item) {
   const StepJob& job = *item.job;
   const SlotState& slot = *item.slot;
-  const model::ParameterId table = parts_.model->layers()[0].parameters[0];
+  const model::ParameterId table = parts_.model->layers()[0].parameters[0].id;
   const auto width = static_cast<std::uint64_t>(parts_.model->config().hidden_size);
   RowViews rows = row_views(slot.layout, memory_[item.parity].workspace, item.bucket, width);
   if (!unified_) {
@@ -249,24 +249,28 @@ absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
   const StepJob& job = *errand.job;
   const SlotState& slot = *errand.slot;
   Bytes offset = 0;
-  for (const auto& [id, view] : slot.sent[errand.buffer]) {
+  for (const auto& [use, view] : slot.sent[errand.buffer]) {
     const Bytes staged = offset;
     offset += round_up(view.size, partition::kAlignment);
-    if (job.ledger->added(id, errand.group)) continue;  // by the lost device
+    if (job.ledger->added(use.contribution, errand.group)) continue;  // by the lost device
     devices::BufferView at_home = view;
     if (!unified_) {
-      at_home = errand.group == 0 ? job.gradients->sum(id) : gradient_staging_.view().part(staged, view.size);
+      at_home = errand.group == 0 ? rows_of(*parts_.model, use, job.gradients->sum(use.id))
+                                  : gradient_staging_.view().part(staged, view.size);
       RONDO_RETURN_IF_ERROR(bring_down(view, at_home, Urgency::kGradient, tag("gradients", job, slot, errand.group)));
     } else if (errand.group == 0 && assignment_.taken_over) {
-      std::memcpy(job.gradients->sum(id).host(), view.host(), view.size);
+      std::memcpy(rows_of(*parts_.model, use, job.gradients->sum(use.id)).host(), view.host(), view.size);
     }
-    if (!job.ledger->wait_for_turn(id, errand.group, stopped_)) return stopped_error();
+    if (!job.ledger->wait_for_turn(use.contribution, errand.group, stopped_)) return stopped_error();
     if (errand.group == 0) {
-      job.gradients->complete_first(id);
+      job.gradients->complete_first(use.id, use.piece);
     } else {
-      RONDO_RETURN_IF_ERROR(job.gradients->add(id, errand.group, at_home));
+      const std::uint64_t row = parts_.model->parameters()[use.id].elements() /
+                                static_cast<std::uint64_t>(parts_.model->parameters()[use.id].shape[0]);
+      RONDO_RETURN_IF_ERROR(job.gradients->add(use.id, errand.group, at_home,
+                                               {use.piece, static_cast<std::uint64_t>(use.first_row) * row}));
     }
-    job.ledger->set_added(id);
+    job.ledger->set_added(use.contribution);
   }
   job.ledger->set_home(slot.index, errand.group);
   const std::uint32_t size = parts_.work.reduction_group;

@@ -38,12 +38,15 @@ class Programs {
       const model::Layer& layer = model.layers()[i];
       if (!classes.insert(layer.program_class).second) continue;
       const bool head = layer.kind == model::LayerKind::kHead;
-      add(model.record(i, head ? model::Phase::kEvaluate : model::Phase::kForward, model::Keep::kNothing, tokens));
+      const bool part = head && i + 1 < model.layers().size();
+      add(model.record(i, head && !part ? model::Phase::kEvaluate : model::Phase::kForward, model::Keep::kNothing,
+                       tokens));
       if (!layer.has_backward) continue;
       for (std::size_t keep = 0; keep < partition::kKeeps; ++keep) {
-        add(model.record(i, head ? model::Phase::kFused : model::Phase::kBackward, static_cast<model::Keep>(keep),
-                         tokens));
+        add(model.record(i, head && !part ? model::Phase::kFused : model::Phase::kBackward,
+                         static_cast<model::Keep>(keep), tokens));
       }
+      if (part) add(model.record(i, model::Phase::kFused, model::Keep::kNothing, tokens));
     }
   }
 
@@ -222,7 +225,7 @@ void ProgramWatch::step(const partition::Plan& plan, const std::string& name,
   for (const schedule::ProgramTime& time : schedule::program_times(model_, run_.shape, plan, name, spans, step)) {
     if (time.microbatch >= buckets.size() || buckets[time.microbatch] == 0) continue;
     Seen& seen = member->seen[{time.program_class, time.phase, time.keep}];
-    seen.cost = &time.cost(run_.shape);
+    seen.cost = time.cost(run_.shape);
     seen.seconds.push_back(time.seconds * run_.work.microbatch_tokens / buckets[time.microbatch]);
   }
 }
@@ -237,7 +240,7 @@ devices::MeasuredSpeeds ProgramWatch::rates(std::size_t member) const {
     std::vector<double> seconds = entry.second.seconds;
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
     std::nth_element(seconds.begin(), middle, seconds.end());
-    programs.push_back({entry.second.cost, *middle, static_cast<double>(seconds.size())});
+    programs.push_back({&entry.second.cost, *middle, static_cast<double>(seconds.size())});
   }
   const partition::DeviceShape& device = machine_.shape.devices[member];
   for (const auto& [shape, rate] : partition::fit_rates(programs, device, run_.work.dtype).list()) {

@@ -48,7 +48,7 @@ class ProgramWatch {
   static constexpr std::size_t kSteps = 64;
   using Program = std::tuple<std::uint32_t, model::Phase, model::Keep>;  // class of the layer
   struct Seen {
-    const partition::PhaseCost* cost = nullptr;
+    partition::PhaseCost cost;
     std::vector<double> seconds;  // of as many tokens as the plan's microbatches have
   };
   struct Member {

@@ -129,7 +129,7 @@ class Generator::Impl {
         copy(devices::QueueRole::kUp, host_batch_.view().part(0, batch_bytes), batch_.view().part(0, batch_bytes)));
     std::vector<devices::Bindings> bindings(model_.layers().size());
     std::uint64_t last = 0;
-    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+    for (model::LayerIndex layer = 0; layer <= model_.first_head_layer(); ++layer) {
       const devices::Program& program = *programs_.at({model_.layers()[layer].program_class, tokens});
       bind(layer, tokens, program.ops(), bindings[layer]);
       last = ++value_;
@@ -156,7 +156,7 @@ class Generator::Impl {
   absl::Status take_scratch() { return take(scratch_, std::max<Bytes>(scratch_bytes_, 64)); }
 
   absl::Status compile(std::uint32_t tokens) {
-    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
+    for (model::LayerIndex layer = 0; layer <= model_.first_head_layer(); ++layer) {
       RONDO_RETURN_IF_ERROR(compile(layer, tokens));
     }
     return absl::OkStatus();
@@ -209,7 +209,7 @@ class Generator::Impl {
       devices::BufferView& view = bindings.tensors[i];
       switch (tensor.role) {
         case devices::TensorRole::kWeight:
-          view = weights_[model_.layers()[layer].parameters[tensor.index]];
+          view = weights_[model_.layers()[layer].parameters[tensor.index].id];
           break;
         case devices::TensorRole::kInput:
           view = activations_[(layer + 1) % 2].view().part(0, tensor.bytes());

@@ -52,6 +52,10 @@ double Trainer::necessary_flops(double tokens) const {
   const std::size_t last = planned_.shape.layers.size() - 1;
   for (std::size_t i = 0; i <= last; ++i) {
     const partition::LayerShape& layer = planned_.shape.layers[i];
+    if (layer.head_part) {  // alone it would compute its logits twice
+      flops += layer.fused.flops();
+      continue;
+    }
     if (i < last || !layer.has_backward) flops += layer.forward.flops();
     flops += layer.backward[static_cast<std::size_t>(partition::Keep::kAll)].flops();
   }

@@ -76,6 +76,9 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
     case OpKind::kCrossEntropy:
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
       return true;
     default:
       return false;
@@ -128,6 +131,10 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
       return prepare_matmul_weight_gradient(preparation);
     case OpKind::kCrossEntropy:
       return prepare_cross_entropy(preparation);
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return prepare_vocabulary(preparation);
     case OpKind::kEmbedding:
     case OpKind::kEmbeddingBackward:
     case OpKind::kSelectLast:

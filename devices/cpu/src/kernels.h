@@ -113,6 +113,16 @@ void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logit
                            double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary,
                            float scale = 1.0F);
 
+/// Of a part of the vocabulary: adds a chunk's logits fp32 [tokens, rows] to statistics fp32 [tokens, 3] (maximum, sum
+/// of exponentials over it, the target's logit). targets: places within the part, negative where it is in another one.
+void vocabulary_statistics(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
+                           std::int64_t tokens, std::int64_t rows);
+
+/// exp(logit - lse) - onehot, stored as `storage`; it may be the logits themselves when storage is fp32. Tokens from
+/// `real` on get zeros.
+void vocabulary_gradient(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
+                         const float* lse, void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows);
+
 /// db[n] += sum over tokens of dy[t, n], in chunks of kTokenChunk. scratch: chunk sums, bias_gradient_scratch bytes.
 void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,
                    std::int64_t width, std::byte* scratch);

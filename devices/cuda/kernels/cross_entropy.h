@@ -125,6 +125,98 @@ struct EntropyScatter {
   }
 };
 
+/// dx = x, a block a row.
+template <typename T>
+struct EntropyPass {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t first = block.x() * p.width;
+    block.each([&](int thread) {
+      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
+        static_cast<T*>(p.dx)[first + c] = static_cast<const T*>(p.x)[first + c];
+      }
+    });
+  }
+};
+
+/// Adds a part of the vocabulary to the statistics of a token; a block a row.
+struct EntropyStatistics {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    if (place >= p.places[0]) return;
+    const std::int64_t token = p.places[1 + place];
+    const float* logits = p.logits + block.x() * p.rows;
+    typename Block::template Own<float> own;
+    block.each([&](int thread) {
+      float largest = logits[0];
+      for (std::int64_t v = thread; v < p.rows; v += block.threads()) largest = fmaxf(largest, logits[v]);
+      own[thread] = largest;
+    });
+    const float part = block.max(own);
+    block.each([&](int thread) {
+      float sum = 0;
+      for (std::int64_t v = thread; v < p.rows; v += block.threads()) sum += expf(logits[v] - part);
+      own[thread] = sum;
+    });
+    const float total = block.sum(own);
+    block.each([&](int thread) {
+      if (thread != 0) return;
+      float maximum = part;
+      float sum = total;
+      float target_logit = 0;
+      if (p.before != nullptr) {
+        const float* before = p.before + token * 3;
+        maximum = fmaxf(before[0], part);
+        sum = before[1] * expf(before[0] - maximum) + total * expf(part - maximum);
+        target_logit = before[2];
+      }
+      const std::int32_t target = p.targets[token] - p.first_row;
+      if (target >= 0 && target < p.rows) target_logit = logits[target];
+      p.statistics[token * 3] = maximum;
+      p.statistics[token * 3 + 1] = sum;
+      p.statistics[token * 3 + 2] = target_logit;
+    });
+  }
+};
+
+/// Of the statistics of all parts a token's loss and lse; a block a row, one thread of it.
+struct EntropyNormaliser {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    if (place >= p.places[0]) return;
+    const std::int64_t token = p.places[1 + place];
+    block.each([&](int thread) {
+      if (thread != 0) return;
+      const float* statistics = p.statistics + token * 3;
+      const double lse = log(static_cast<double>(statistics[1])) + static_cast<double>(statistics[0]);
+      p.losses[place] = lse - static_cast<double>(statistics[2]);
+      p.lse[token] = static_cast<float>(lse);
+    });
+  }
+};
+
+/// The gradient of a part's logits; a block a row.
+template <typename T>
+struct EntropyPart {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    const bool real = place < p.places[0];
+    const std::int64_t token = real ? p.places[1 + place] : 0;
+    const float* logits = p.logits + block.x() * p.rows;
+    T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
+    const float lse = real ? p.lse[token] : 0.0F;
+    const std::int32_t target = real ? p.targets[token] - p.first_row : -1;
+    block.each([&](int thread) {  // it may lie over the logits: each element is read by who writes it
+      for (std::int64_t v = thread; v < p.rows; v += block.threads()) {
+        store(gradient + v, real ? expf(logits[v] - lse) - (v == target ? 1.0F : 0.0F) : 0.0F);
+      }
+    });
+  }
+};
+
 /// One block.
 struct EntropyLoss {
   template <typename Block>

@@ -233,10 +233,15 @@ struct CrossEntropyParams {
   double* losses;           // [T]
   double* loss;             // [1]
   Fault* fault;
+  const float* before;  // [T, 3] statistics of the parts of a vocabulary before this one, may be null
+  float* statistics;    // [T, 3]: maximum, sum of exponentials over it, the target's logit
+  float* lse;           // [T]
   std::int64_t width;
-  std::int32_t vocabulary;
+  std::int32_t vocabulary;  // of a vocabulary in parts: all rows
   std::int32_t tokens;
-  std::int32_t begin;  // of the chunk, in `places`
+  std::int32_t begin;      // of the chunk, in `places`
+  std::int32_t first_row;  // of the part
+  std::int32_t rows;       // of the part
 };
 
 /// C [M, N] = alpha A B + bias + addend, summed over K in rising order by one thread an element.

@@ -39,6 +39,10 @@ absl::Status lower_op(Lowering& op) {
       return lower_attention(op);
     case OpKind::kCrossEntropy:
       return lower_cross_entropy(op);
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return lower_vocabulary(op);
     case OpKind::kExpand:
       return lower_expand(op);
     case OpKind::kEncode:

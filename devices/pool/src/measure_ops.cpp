@@ -39,6 +39,10 @@ bool keeps_extents(const Op& op, std::size_t position) {
       return position == 1 || position == 3;
     case OpKind::kColumnScaleBackward:
       return position == 1 || position == 2;
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return position >= 2 && position < 2 + std::get<VocabularyAttributes>(op.attributes).parts;
     default:
       return false;
   }

@@ -68,6 +68,12 @@ void run(const reference::Call& call) {
       return reference::column_scale_backward(call);
     case OpKind::kCrossEntropy:
       return reference::cross_entropy(call);
+    case OpKind::kVocabularyStatistics:
+      return reference::vocabulary_statistics(call);
+    case OpKind::kVocabularyLoss:
+      return reference::vocabulary_loss(call);
+    case OpKind::kVocabularyGradient:
+      return reference::vocabulary_gradient(call);
     case OpKind::kSelectLast:
       return reference::select_last(call);
     case OpKind::kExpand:

@@ -1,4 +1,4 @@
-// Ops on elements alone: addition, gated activation and its gradient, dropout, zeros.
+// Ops on elements alone: addition, gated activation and its gradient, dropout, zeros, copies.
 //
 // slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that;
 // what is dropped is 0, or itself with `rest`.
@@ -13,7 +13,7 @@ layout(constant_id = 2) const uint kActivation = 0;
 layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
 layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
-const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4;
+const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2;
 
 /// Value and slope.
@@ -56,6 +56,10 @@ void compute(uint64_t tensors[5], uint i) {
     return;
   }
   const vec2 a = load_some(tensors[0], kType, kStep, i);
+  if (kMode == kCopy) {
+    store_some(tensors[1], kType, kStep, i, a);
+    return;
+  }
   if (kMode == kDropout) {
     vec2 kept = a;
     [[unroll]] for (uint e = 0; e < 2; ++e) {
@@ -86,7 +90,7 @@ void compute(uint64_t tensors[5], uint i) {
 }
 
 void main() {
-  const uint used = kMode == kZero ? 1 : kMode == kGatedBackward ? 5 : 3;
+  const uint used = kMode == kZero ? 1 : kMode == kCopy ? 2 : kMode == kGatedBackward ? 5 : 3;
   uint64_t tensors[5];
   [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
   const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;

@@ -251,4 +251,143 @@ void lower_cross_entropy(OpLowering& op) {
   op.add(Shader::kLossSum, {}, {losses, list, op.write(0)}, {}, 1);
 }
 
+namespace {
+
+/// The three ops of a vocabulary in parts; the order of things is that of the CPU's vocabulary_op.cpp.
+class Vocabulary {
+ public:
+  explicit Vocabulary(OpLowering& op)
+      : op_(op),
+        attributes_(op.attributes<VocabularyAttributes>()),
+        tokens_(rows_of(op.in(0))),
+        width_(columns_of(op.in(0))),
+        chunk_(std::min(cross_entropy_chunk(attributes_.vocabulary), tokens_)),
+        before_(attributes_.first_row > 0),
+        gives_loss_(op.op().kind == OpKind::kVocabularyLoss),
+        gives_statistics_(op.op().kind == OpKind::kVocabularyStatistics) {}
+
+  void lower() {
+    list_ = op_.workspace(1 + tokens_);
+    losses_ = op_.workspace(tokens_);
+    place_statistics();
+    for (std::uint32_t part = 0; part < attributes_.parts; ++part) {
+      logits_.push_back(op_.workspace(chunk_ * rows_of(op_.in(2 + part))));
+    }
+    op_.add(Shader::kTargets, {}, {op_.read(1), list_}, {tokens_, attributes_.vocabulary}, 1);
+    begin_gradient();
+    for (std::int64_t first = 0; first < tokens_; first += chunk_) lower_chunk(first);
+    if (gives_loss_) op_.add(Shader::kLossSum, {}, {losses_, list_, op_.write(0)}, {}, 1);
+  }
+
+ private:
+  /// Where statistics and lse lie; tokens without a target have zeros.
+  void place_statistics() {
+    statistics_ = gives_statistics_ ? op_.write(0) : op_.workspace(tokens_ * 3);
+    if (gives_statistics_) {
+      lower_zero(op_, statistics_, op_.out(0));
+      lower_copy(op_, op_.read(0), op_.write(1), op_.out(1));
+    }
+    const bool passes = attributes_.has_input_gradient && before_;
+    if (!gives_loss_ && !gives_statistics_) {
+      lse_ = op_.read(3);
+      if (passes) lower_copy(op_, lse_, op_.write(1), op_.out(1));
+      return;
+    }
+    lse_ = passes ? op_.write(2) : op_.workspace(tokens_);
+    if (passes) lower_zero(op_, lse_, op_.out(2));
+  }
+
+  void begin_gradient() {
+    if (!attributes_.has_input_gradient) return;
+    dx_ = op_.write(gives_loss_ ? 1 : 0);
+    if (gives_loss_) {
+      lower_zero(op_, dx_, op_.in(0));
+    } else {
+      lower_copy(op_, op_.read(4), dx_, op_.in(0));
+    }
+  }
+
+  /// `mode`: see vocabulary.comp.
+  void add_rows(std::uint32_t mode, std::uint32_t part, std::int64_t first, bool before) {
+    std::int64_t first_row = attributes_.first_row;
+    for (std::uint32_t i = 0; i < part; ++i) first_row += rows_of(op_.in(2 + i));
+    const std::uint32_t given = part == 0 && before_ && before ? op_.read(op_.reads() - 1) : statistics_;
+    op_.add(Shader::kVocabulary, {mode, before ? 1U : 0U},
+            {logits_[part], op_.read(1), list_, given, statistics_, lse_, losses_},
+            {rows_of(op_.in(2 + part)), first, chunk_, first_row}, chunk_);
+  }
+
+  void lower_chunk(std::int64_t first) {
+    for (std::uint32_t part = 0; part < attributes_.parts; ++part) {
+      Product p = product(part, first);  // logits = x w^T
+      p.listed = Product::Listed::kA;
+      p.a = op_.read(0);
+      p.type_a = storage_of(op_.in(0));
+      p.out = logits_[part];
+      p.columns = rows_of(op_.in(2 + part));
+      p.depth = p.stride_a = width_;
+      p.transposed_b = true;
+      add_product(op_, p);
+      if (gives_loss_ || gives_statistics_) add_rows(0, part, first, before_ || part > 0);
+    }
+    if (gives_loss_) add_rows(1, 0, first, false);
+    for (std::uint32_t part = attributes_.parts; attributes_.has_input_gradient && part-- > 0;) {
+      add_rows(2, part, first, false);
+      add_gradients(part, first);
+    }
+  }
+
+  void add_gradients(std::uint32_t part, std::int64_t first) {
+    Product p = product(part, first);  // dx += gradient w
+    p.a = logits_[part];
+    p.stride_a = p.depth = rows_of(op_.in(2 + part));
+    p.columns = width_;
+    p.listed = Product::Listed::kOut;
+    p.out = p.addend = dx_;
+    p.type_out = p.type_addend = storage_of(op_.in(0));
+    p.has_addend = true;
+    add_product(op_, p);
+    if (!attributes_.has_weight_gradient) return;
+    p = product(part, first);  // dw += gradient^T x
+    p.a = logits_[part];
+    p.stride_a = p.rows = rows_of(op_.in(2 + part));
+    p.transposed_a = true;
+    p.listed = Product::Listed::kB;
+    p.b = op_.read(0);
+    p.type_b = storage_of(op_.in(0));
+    p.out = op_.write(op_.writes() - attributes_.parts + part);
+    p.columns = width_;
+    p.depth = chunk_;
+    p.accumulate = true;
+    add_product(op_, p);
+  }
+
+  Product product(std::uint32_t part, std::int64_t first) const {
+    Product p;
+    p.list = list_;
+    p.first_listed = first;
+    p.most_listed = chunk_;
+    p.rows = chunk_;
+    p.b = op_.read(2 + part);
+    p.type_b = storage_of(op_.in(2 + part));
+    p.stride_b = width_;
+    return p;
+  }
+
+  OpLowering& op_;
+  const VocabularyAttributes& attributes_;
+  const std::int64_t tokens_;
+  const std::int64_t width_;
+  const std::int64_t chunk_;
+  const bool before_;
+  const bool gives_loss_;
+  const bool gives_statistics_;
+  std::uint32_t list_ = 0, losses_ = 0, statistics_ = 0, lse_ = 0, dx_ = 0;
+  std::vector<std::uint32_t> logits_;  // by part
+};
+
+}  // namespace
+
+void lower_vocabulary(OpLowering& op) { Vocabulary(op).lower(); }
+
 }  // namespace rondo::devices::vulkan

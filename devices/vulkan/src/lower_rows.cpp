@@ -18,7 +18,7 @@ constexpr std::int64_t kRowsHeld = 16;           // of these where they hold row
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 constexpr std::int64_t kBlockTokens = 64;
 
-enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero };
+enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy };
 
 /// What column_sums.comp sums.
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
@@ -92,6 +92,11 @@ void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, co
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor) {
   const std::int64_t n = tensor.elements();
   add_elementwise(op, Mode::kZero, storage_of(tensor), 0, {slot}, {n}, n);
+}
+
+void lower_copy(OpLowering& op, std::uint32_t from, std::uint32_t to, const TensorDesc& tensor) {
+  const std::int64_t n = tensor.elements();
+  add_elementwise(op, Mode::kCopy, storage_of(tensor), 0, {from, to}, {n}, n);
 }
 
 void lower_elementwise(OpLowering& op) {

@@ -25,6 +25,9 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
     case OpKind::kCrossEntropy:
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
       return true;
     default:
       return false;
@@ -63,6 +66,10 @@ void lower(OpLowering& op) {
       return lower_elementwise(op);
     case OpKind::kCrossEntropy:
       return lower_cross_entropy(op);
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return lower_vocabulary(op);
     case OpKind::kSelectLast:
       return lower_select_last(op);
     case OpKind::kExpand:

@@ -108,6 +108,7 @@ constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n +
 
 void lower_elementwise(OpLowering& op);
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor);
+void lower_copy(OpLowering& op, std::uint32_t from, std::uint32_t to, const TensorDesc& tensor);
 void lower_rms_norm(OpLowering& op);
 void lower_rms_norm_backward(OpLowering& op);
 void lower_bias_gradient(OpLowering& op);
@@ -123,6 +124,7 @@ void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);
 void lower_weight_gradient(OpLowering& op);
 void lower_cross_entropy(OpLowering& op);
+void lower_vocabulary(OpLowering& op);
 void lower_attention(OpLowering& op);
 void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);

@@ -50,6 +50,7 @@ enum class Shader : std::uint8_t {
   kHadamardExpand,
   kMagnitude,
   kColumnScale,
+  kVocabulary,
   kCount,
 };
 const char* name_of(Shader shader);

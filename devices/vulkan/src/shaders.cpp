@@ -40,7 +40,8 @@ namespace {
   X(hadamard_encode)            \
   X(hadamard_expand)            \
   X(magnitude)                  \
-  X(column_scale)
+  X(column_scale)               \
+  X(vocabulary)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
 #include "all_shaders.inc"

@@ -29,9 +29,27 @@ class Assembler {
     for (const Parameter& parameter : parameters) {
       const auto [place, fresh] = ids_.try_emplace(parameter.name, static_cast<ParameterId>(parameters_.size()));
       if (fresh) parameters_.push_back(parameter);
-      layer.parameters.push_back(place->second);
+      layer.parameters.push_back({place->second, 0, parameter.shape[0], 0, 0});
     }
     layers_.push_back(std::move(layer));
+  }
+
+  /// A head whose last parameter is the vocabulary: parts of `rows` of it, those before with the first.
+  void add_head(const std::vector<Parameter>& parameters, std::int64_t rows) {
+    add("lm_head", LayerKind::kHead, 0, parameters);
+    if (layers_.back().parameters.back().rows <= rows) return;
+    const Layer whole = std::move(layers_.back());
+    layers_.pop_back();
+    const ParameterUse all = whole.parameters.back();
+    for (std::int64_t first = 0; first < all.rows; first += rows) {
+      Layer part = whole;
+      part.part = static_cast<std::uint32_t>(first / rows);
+      part.name = fmt::format("lm_head.{}", part.part);
+      if (part.part > 0) part.parameters.clear();
+      if (part.part == 0) part.parameters.pop_back();
+      part.parameters.push_back({all.id, first, std::min(rows, all.rows - first), part.part, 0});
+      layers_.push_back(std::move(part));
+    }
   }
 
  private:
@@ -44,6 +62,18 @@ class Assembler {
 std::string signature_of(const Parameter& parameter) {
   return fmt::format(";{} {} {} [{}]", static_cast<int>(parameter.kind), parameter.trained,
                      static_cast<int>(parameter.encoding), fmt::join(parameter.shape, ","));
+}
+
+/// Rows of a part of the head: about as many as wanted, and about equally many in each.
+std::int64_t rows_of_head_part(const ModelConfig& config, const MethodSpec& method) {
+  const std::int64_t vocabulary = config.vocab_size;
+  const std::int64_t wanted = method.head_part_rows;
+  const bool one = method.boundary_encoding != devices::Encoding::kPlain || method.dtype == devices::DType::kFloat16;
+  if (wanted == 0 || one) return vocabulary;
+  constexpr std::int64_t kGrain = 128;
+  const std::int64_t parts = std::max<std::int64_t>((vocabulary + (wanted - 1) / 2) / wanted, 1);
+  const std::int64_t rows = (vocabulary + parts - 1) / parts;
+  return wanted < kGrain || parts == 1 ? rows : (rows + kGrain - 1) / kGrain * kGrain;
 }
 
 /// The factors of the layer's adapters.
@@ -120,20 +150,24 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     assembler.add(fmt::format("model.layers.{}.mlp", block), LayerKind::kMlp, block,
                   mlp_parts(config, method, block).parameters);
   }
-  assembler.add("lm_head", LayerKind::kHead, 0,
-                {Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head});
+  model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
+  assembler.add_head({Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
+                     rows_of_head_part(config, method));
 
   std::map<std::string, std::uint32_t> classes;
   bool trained_below = false;
   for (Layer& layer : model.layers_) {
     layer.gives_input_gradient = trained_below;
-    for (const ParameterId id : layer.parameters) trained_below = trained_below || model.parameters_[id].trained;
+    for (ParameterUse& use : layer.parameters) use.contribution = model.contributions_++;
+    for (const ParameterUse& use : layer.parameters) trained_below = trained_below || model.parameters_[use.id].trained;
     layer.has_backward = trained_below;
     const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
     std::string key = fmt::format("{} {} {} {}", static_cast<int>(layer.kind), window, layer.gives_input_gradient,
                                   layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
-    for (const ParameterId id : layer.parameters) key += signature_of(model.parameters_[id]);
+    for (const ParameterUse& use : layer.parameters) {
+      key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", use.first_row, use.rows);
+    }
     if (method.lora) key += scales_of(config, *method.lora, layer);
     layer.program_class = classes.try_emplace(key, static_cast<std::uint32_t>(classes.size())).first->second;
   }
@@ -149,14 +183,34 @@ LayerIndex Architecture::first_backward_layer() const {
 
 Bytes Architecture::boundary_bytes(std::uint32_t tokens, Phase phase) const {
   const Shape shape = {tokens, config_.hidden_size};
+  const bool in_parts = first_head_layer_ + 1 < layers_.size() && phase != Phase::kDecode;
+  if (in_parts) return head_offset(tokens) + Bytes{tokens} * 3 * sizeof(float);
   return TensorDesc{"boundary", shape, method_.dtype, TensorRole::kInput, 0, encoding_between(phase)}.bytes();
 }
 
+Bytes Architecture::head_offset(std::uint32_t tokens) const {
+  constexpr Bytes kAlignment = 256;
+  return round_up(Bytes{tokens} * config_.hidden_size * devices::size_of(method_.dtype), kAlignment);
+}
+
+Parameter Architecture::part_of(const ParameterUse& use) const {
+  Parameter part = parameters_[use.id];
+  part.shape[0] = use.rows;
+  return part;
+}
+
+Architecture::WeightPlace Architecture::weight_place(LayerIndex layer, std::uint32_t index) const {
+  const auto own = static_cast<std::uint32_t>(layers_[layer].parameters.size());
+  if (index < own) return {layer, index};
+  return {layer + index - own + 1, 0};
+}
+
 Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const {
+  if (is_head(index)) return record_head(index, phase, tokens);
   const Layer& layer = layers_[index];
   Recorder recorder(tokens, method_.dtype);
   const auto weight = [&](std::uint32_t i) {
-    const Parameter& parameter = parameters_[layer.parameters[i]];
+    const Parameter& parameter = parameters_[layer.parameters[i].id];
     return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
   };
   const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kDecode;
@@ -171,20 +225,6 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
       recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0, between);
   const TensorId x = recorder.expanded(arrived);
   const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
-  if (layer.kind == LayerKind::kHead) {
-    if (phase == Phase::kDecode) {
-      const TensorId last = recorder.select_last(x);
-      const TensorId normed = recorder.rms_norm(last, weight(0), config_.rms_norm_eps, "normed");
-      const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
-      recorder.set_role(logits, TensorRole::kLogits, 0);
-      recorder.set_dtype(logits, DType::kFloat32);
-      return recorder.take();
-    }
-    const TensorId normed = recorder.rms_norm(x, weight(0), config_.rms_norm_eps, "normed");
-    recorder.cross_entropy(normed, weight(1), with_gradients);
-    if (with_gradients) recorder.backward({}, input);
-    return recorder.take();
-  }
   const TensorId y = layer.kind == LayerKind::kAttention
                          ? record_attention(recorder, x, attention_parts(config_, method_, layer.block), config_,
                                             method_, rope_, layer.block, phase == Phase::kDecode ? capacity : 0)
@@ -195,9 +235,86 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
   return recorder.take();
 }
 
+/// The head as one layer; in generation all of its parts.
+Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tokens) const {
+  const Layer& layer = layers_[index];
+  if (phase != Phase::kDecode && first_head_layer_ + 1 < layers_.size()) return record_head_part(index, phase, tokens);
+  Recorder recorder(tokens, method_.dtype);
+  const auto weight = [&](std::uint32_t i) {
+    const Parameter& parameter = parameters_[layer.parameters[i].id];
+    return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
+  };
+  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
+                                           encoding_between(phase));
+  const TensorId x = recorder.expanded(arrived);
+  if (phase == Phase::kDecode) {
+    const TensorId last = recorder.select_last(x);
+    const TensorId normed = recorder.rms_norm(last, weight(0), config_.rms_norm_eps, "normed");
+    const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
+    recorder.set_role(logits, TensorRole::kLogits, 0);
+    recorder.set_dtype(logits, DType::kFloat32);
+    return recorder.take();
+  }
+  const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate;
+  const TensorId normed = recorder.rms_norm(x, weight(0), config_.rms_norm_eps, "normed");
+  recorder.cross_entropy(normed, weight(1), with_gradients);
+  if (with_gradients) recorder.backward({}, layer.gives_input_gradient ? std::optional(arrived) : std::nullopt);
+  return recorder.take();
+}
+
+/// A part of the head, or for kFused and kEvaluate all parts from this one on. The first one has the norm: between
+/// parts the normed activation travels, so that the others need nothing but their rows.
+Graph Architecture::record_head_part(LayerIndex index, Phase phase, std::uint32_t tokens) const {
+  const Layer& layer = layers_[index];
+  const bool joint = phase == Phase::kFused || phase == Phase::kEvaluate;
+  const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kForward;
+  Recorder recorder(tokens, method_.dtype);
+  const auto weight = [&](LayerIndex of, std::uint32_t place, std::uint32_t as) {
+    const Parameter part = part_of(layers_[of].parameters[place]);
+    return recorder.weight(as, part.name, part.shape, part.trained);
+  };
+  const auto own = static_cast<std::uint32_t>(layer.parameters.size());
+  const ParameterUse& rows = layer.parameters.back();
+  devices::VocabularyAttributes attributes{config_.vocab_size, rows.first_row, 1, with_gradients,
+                                           with_gradients && parameters_[rows.id].trained};
+  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
+  const TensorId x =
+      layer.part > 0 ? arrived : recorder.rms_norm(arrived, weight(index, 0, 0), config_.rms_norm_eps, "normed");
+  std::vector<TensorId> w = {weight(index, own - 1, own - 1)};
+  for (LayerIndex of = index + 1; joint && of < layers_.size(); ++of) {
+    w.push_back(weight(of, 0, own + of - index - 1));
+  }
+  attributes.parts = static_cast<std::uint32_t>(w.size());
+  if (joint) {
+    recorder.vocabulary_loss(x, w, attributes);
+  } else if (phase == Phase::kForward) {
+    recorder.vocabulary_statistics(x, w[0], attributes);
+  } else {
+    recorder.vocabulary_gradient(x, w[0], attributes);
+  }
+  const bool goes_further = layer.part == 0 && layer.gives_input_gradient;
+  if (with_gradients && layer.part == 0) recorder.backward({}, goes_further ? std::optional(arrived) : std::nullopt);
+  return recorder.take();
+}
+
+/// What the other parts read.
+Graph Architecture::record_head_norm(std::uint32_t tokens) const {
+  const Layer& layer = layers_[first_head_layer_];
+  Recorder recorder(tokens, method_.dtype);
+  const Parameter& norm = parameters_[layer.parameters[0].id];
+  const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
+  const TensorId weight = recorder.weight(0, norm.name, norm.shape, norm.trained);
+  recorder.set_role(recorder.rms_norm(x, weight, config_.rms_norm_eps, "normed"), TensorRole::kOutput, 0);
+  return recorder.take();
+}
+
 devices::OpList Architecture::record(LayerIndex layer, Phase phase, Keep keep, std::uint32_t tokens,
                                      std::uint32_t capacity) const {
+  if (layer == first_head_layer_ && phase == Phase::kForward && keep != Keep::kNothing) {
+    return whole_program(record_head_norm(tokens));
+  }
   const Graph graph = record_graph(layer, phase, tokens, capacity);
+  if (is_head(layer)) return phase == Phase::kWeightGradient ? devices::OpList{} : whole_program(graph);
   switch (phase) {
     case Phase::kForward:
       return forward_program(graph, keep);
@@ -216,10 +333,12 @@ devices::OpList Architecture::record(LayerIndex layer, Phase phase, Keep keep, s
 }
 
 std::vector<devices::TensorDesc> Architecture::saved(LayerIndex layer, Keep keep, std::uint32_t tokens) const {
+  if (is_head(layer)) return {};
   return saved_tensors(record_graph(layer, Phase::kForward, tokens, 0), keep);
 }
 
 std::vector<devices::TensorDesc> Architecture::held(LayerIndex layer, Keep keep, std::uint32_t tokens) const {
+  if (is_head(layer)) return {};
   return held_tensors(record_graph(layer, Phase::kBackward, tokens, 0), keep);
 }
 

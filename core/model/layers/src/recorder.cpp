@@ -212,6 +212,59 @@ void Recorder::cross_entropy(TensorId x, TensorId w, bool with_gradients) {
   if (dw) op.writes.push_back(*dw);
 }
 
+TensorId Recorder::statistics_before() {
+  return tensor("statistics", {tokens(), 3}, DType::kFloat32, TensorRole::kInput, 2);
+}
+
+void Recorder::vocabulary_statistics(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes) {
+  const TensorId targets = batch(devices::BatchTensor::kTargets);
+  const TensorId passed = tensor("passed", graph_.tensors[x].shape, dtype_, TensorRole::kOutput, 0);
+  const TensorId statistics = tensor("statistics", {tokens(), 3}, DType::kFloat32, TensorRole::kOutput, 1);
+  Op op{OpKind::kVocabularyStatistics, attributes, {x, targets, w}, {statistics, passed}};
+  if (attributes.first_row > 0) op.reads.push_back(statistics_before());
+  graph_.ops.push_back(std::move(op));
+}
+
+void Recorder::vocabulary_loss(TensorId x, const std::vector<TensorId>& w,
+                               const devices::VocabularyAttributes& attributes) {
+  const bool before = attributes.first_row > 0;
+  Op op{OpKind::kVocabularyLoss, attributes, {x, batch(devices::BatchTensor::kTargets)}, {}};
+  op.reads.insert(op.reads.end(), w.begin(), w.end());
+  if (before) op.reads.push_back(statistics_before());
+  op.writes.push_back(tensor("loss", {1}, DType::kFloat64, TensorRole::kLoss));
+  if (attributes.has_input_gradient) {
+    op.writes.push_back(activation("d_normed", graph_.tensors[x].shape));
+    if (before) op.writes.push_back(tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kOutput, 1));
+    leave_gradient(x, op.writes[1], before);
+  }
+  for (std::size_t part = 0; part < w.size() && attributes.has_weight_gradient; ++part) {
+    op.writes.push_back(gradient_of_weight(w[part]));
+  }
+  graph_.ops.push_back(std::move(op));
+}
+
+void Recorder::vocabulary_gradient(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes) {
+  const bool before = attributes.first_row > 0;
+  const Shape shape = graph_.tensors[x].shape;
+  const TensorId above = tensor("dy", shape, dtype_, TensorRole::kInput, 1);
+  const TensorId lse = tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kInput, 3);
+  Op op{OpKind::kVocabularyGradient, attributes, {x, batch(devices::BatchTensor::kTargets), w, lse, above}, {}};
+  op.writes.push_back(activation("d_normed", shape));
+  if (before) op.writes.push_back(tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kOutput, 1));
+  leave_gradient(x, op.writes[0], before);
+  if (attributes.has_weight_gradient) op.writes.push_back(gradient_of_weight(w));
+  graph_.ops.push_back(std::move(op));
+}
+
+/// To the part before, or to the norm.
+void Recorder::leave_gradient(TensorId x, TensorId dx, bool to_part) {
+  if (to_part) {
+    set_role(dx, TensorRole::kOutput, 0);
+  } else {
+    gradients_.emplace_back(x, dx);
+  }
+}
+
 TensorId Recorder::gradient_of_weight(TensorId weight_id) {
   const TensorDesc& w = graph_.tensors[weight_id];
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {

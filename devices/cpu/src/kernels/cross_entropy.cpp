@@ -126,16 +126,84 @@ void cross_entropy_any(ThreadPool& pool, Storage storage, const float* logits, c
   });
 }
 
+void statistics_any(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
+                    std::int64_t tokens, std::int64_t rows) {
+  const std::int64_t step = task_rows(rows);
+  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
+    for (std::int64_t token = task * step; token < end; ++token) {
+      const float* row = logits + token * rows;
+      float* so_far = statistics + token * 3;
+      const Normaliser part = normaliser_of(row, rows);
+      const float maximum = HWY_MAX(so_far[0], part.maximum);
+      const auto share = [maximum](float of, double sum) {
+        return sum * std::exp(static_cast<double>(of) - static_cast<double>(maximum));
+      };
+      so_far[1] = static_cast<float>(share(so_far[0], static_cast<double>(so_far[1])) + share(part.maximum, part.sum));
+      so_far[0] = maximum;
+      if (targets[token] >= 0) so_far[2] = row[targets[token]];
+    }
+  });
+}
+
+template <typename T>
+void gradient_typed(ThreadPool& pool, const float* logits, const std::int32_t* targets, const float* lse, T* gradient,
+                    std::int64_t real, std::int64_t tokens, std::int64_t rows) {
+  const std::int64_t step = task_rows(rows);
+  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
+    for (std::int64_t token = task * step; token < end; ++token) {
+      const float* row = logits + token * rows;
+      T* to = gradient + token * rows;
+      if (token >= real) {
+        std::memset(to, 0, static_cast<std::size_t>(rows) * sizeof(T));
+        continue;
+      }
+      const auto shift = splat(lse[token]);
+      const auto probability = [=](Vector x) HWY_ATTR { return exp_of(hn::Sub(x, shift)); };
+      const std::int64_t target = targets[token];
+      // Taken before the row is written: gradient may be the logits themselves.
+      const auto at_target = hn::Sub(probability(splat(row[HWY_MAX(target, 0)])), splat(1.0F));
+      for_vectors(rows, [=](std::int64_t i, auto extent)
+                            HWY_ATTR { store(probability(load(row + i, extent)), to + i, extent); });
+      if (target < 0) continue;
+      T value[hn::MaxLanes(Floats())];
+      store(at_target, value);
+      to[target] = value[0];
+    }
+  });
+}
+
+void gradient_any(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets, const float* lse,
+                  void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    gradient_typed(pool, logits, targets, lse, static_cast<T*>(gradient), real, tokens, rows);
+  });
+}
+
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace rondo::devices::cpu {
 HWY_EXPORT(cross_entropy_any);
+HWY_EXPORT(statistics_any);
+HWY_EXPORT(gradient_any);
 
 void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
                            double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary, float scale) {
   HWY_DYNAMIC_DISPATCH(cross_entropy_any)(pool, storage, logits, targets, losses, gradient, scale, tokens, vocabulary);
+}
+
+void vocabulary_statistics(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
+                           std::int64_t tokens, std::int64_t rows) {
+  HWY_DYNAMIC_DISPATCH(statistics_any)(pool, logits, targets, statistics, tokens, rows);
+}
+
+void vocabulary_gradient(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
+                         const float* lse, void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows) {
+  HWY_DYNAMIC_DISPATCH(gradient_any)(pool, storage, logits, targets, lse, gradient, real, tokens, rows);
 }
 
 }  // namespace rondo::devices::cpu

@@ -82,6 +82,20 @@ enum class OpKind : std::uint8_t {
   // not divided by anything. Full logits never exist: the tokens that have a target, in order, go in chunks of
   // cross_entropy_chunk(V).
   kCrossEntropy,
+  // Cross-entropy over a vocabulary in parts, each of some rows of w. Statistics of a token, fp32 [T, 3]: the largest
+  // logit of the parts so far, the sum of exponentials over it, the target's logit once its part has come. lse fp32
+  // [T]:
+  // maximum + log(sum) over all parts. Tokens without a target have zeros. Chunks of tokens as in kCrossEntropy, of
+  // cross_entropy_chunk(attributes.vocabulary). Parts are taken in rising order for statistics, in falling order for
+  // dx, which is rounded to its dtype after each: so the bits do not depend on which of them are parts of one op.
+  // reads: x [T, C], targets, w [N, C], [statistics of the parts before]   writes: statistics, y [T, C] = x
+  kVocabularyStatistics,
+  // The last parts, one w each. reads: x, targets, w..., [statistics of the parts before]
+  // writes: loss fp64 [1], [dx, [lse where there are parts before], [dw fp32 [N, C] += of each]]
+  kVocabularyLoss,
+  // reads: x, targets, w, lse, dx of the parts above
+  // writes: dx with this part's, [lse once more where there are parts before], [dw fp32 [N, C] +=]
+  kVocabularyGradient,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
   // reads: w, or x from another layer, encoded        writes: the numbers, of the same shape and dtype (encoding.h)
@@ -146,10 +160,18 @@ struct CrossEntropyAttributes {
   bool has_weight_gradient = false;
   bool has_loss_scale = false;
 };
+/// Of the three kVocabulary ops.
+struct VocabularyAttributes {
+  std::int64_t vocabulary = 0;  // rows of all parts
+  std::int64_t first_row = 0;   // of the first w; above 0: statistics of the parts before are read
+  std::uint32_t parts = 1;      // how many w, one after another
+  bool has_input_gradient = false;
+  bool has_weight_gradient = false;
+};
 
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
                                   GatedActivationAttributes, DropoutAttributes, CrossEntropyAttributes,
-                                  MagnitudeAttributes, ColumnScaleAttributes>;
+                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;

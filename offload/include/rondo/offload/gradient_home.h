@@ -30,6 +30,7 @@ struct GradientSpec {
   bool sparse = false;  // some layer contributes rows per microbatch
   std::uint64_t row_width = 0;
   std::int64_t padding_row = -1;  // of a lookup table: its row for the padding token, which lookups do not train
+  std::uint32_t pieces = 1;       // dense sums per group, each of a range of its own; together they are all elements
 };
 
 class GradientHome {
@@ -44,10 +45,18 @@ class GradientHome {
 
   /// Where group 0 of a parameter is to be written: the sum itself.
   devices::BufferView sum(ParameterId id) const;
-  /// Group 0 was written into sum() completely.
-  void complete_first(ParameterId id);
-  /// Waits until all groups before are in, then adds. `group` >= 1. Cancelled after abandon().
-  absl::Status add(ParameterId id, std::uint32_t group, devices::BufferView contribution);
+  /// Where a dense sum belongs, of several that make up a parameter's gradient.
+  struct Piece {
+    std::uint32_t index = 0;
+    std::uint64_t first_element = 0;
+  };
+  /// Group 0 of a piece was written into sum() completely.
+  void complete_first(ParameterId id, std::uint32_t piece = 0);
+  /// Waits until all groups of the piece before are in, then adds. `group` >= 1. Cancelled after abandon().
+  absl::Status add(ParameterId id, std::uint32_t group, devices::BufferView contribution, Piece piece);
+  absl::Status add(ParameterId id, std::uint32_t group, devices::BufferView contribution) {
+    return add(id, group, contribution, Piece());
+  }
   /// Waits for the microbatches before (and, with one group, for the dense part), then adds n rows: ids[0] = n,
   /// ids[1...] rising, rows [n, width] fp32.
   absl::Status add_rows(ParameterId id, std::uint32_t microbatch, devices::BufferView ids, devices::BufferView rows);
@@ -69,8 +78,8 @@ class GradientHome {
     devices::Buffer sum;
     devices::Buffer rows;  // of its own, where there is a dense sum too
     std::vector<double> block_squares;
-    double squares = 0;            // written before `finished`
-    std::uint32_t next_group = 0;  // guarded by mutex_
+    double squares = 0;                     // written before `finished`
+    std::vector<std::uint32_t> next_group;  // by piece; guarded by mutex_
     std::uint32_t next_microbatch = 0;
     bool finished = false;  // no contribution is missing, and `squares` is theirs
   };

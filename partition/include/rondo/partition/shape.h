@@ -48,6 +48,8 @@ struct LayerShape {
   Bytes state_disk_bytes = 0;            // of masters and moments, were they on disk
   Bytes row_gradient_bytes = 0;          // sparse gradients of a lookup table, sent home per microbatch
   bool has_backward = false;
+  bool head_part = false;                  // of a head in parts all but the last, which has the loss
+  PhaseCost fused;                         // of a head_part: what it adds to a fused visit, whose parts are one program
   PhaseCost forward;                       // head: loss without gradients
   std::array<PhaseCost, kKeeps> backward;  // gradients, with the recomputation that this Keep leaves; head: forward,
                                            // loss and gradients in one program, the same for every Keep
@@ -85,6 +87,12 @@ struct ModelShape {
   /// Bytes on the host that do not depend on the plan, by purpose: weights in the compute dtype, masters, moments,
   /// gradients.
   std::vector<std::pair<std::string, Bytes>> host_bytes;
+  /// The head's only layer, or its first part.
+  LayerIndex first_head_layer() const {
+    auto first = static_cast<LayerIndex>(layers.size() - 1);
+    while (first > 0 && layers[first - 1].head_part) --first;
+    return first;
+  }
   Bytes disk_buffer_bytes = 0;  // memory through which state on disk passes
   /// By direction (up, down): bytes of the longest that travels in one.
   std::array<Bytes, 2> longest_transfer = {~Bytes{0}, ~Bytes{0}};

@@ -19,9 +19,10 @@ struct ProgramTime {
   model::Keep keep = model::Keep::kNothing;  // what a backward program starts from; kNothing of others
   std::uint32_t microbatch = 0;
   double seconds = 0;
+  partition::LayerIndex last_layer = 0;  // of the parts of a head that one program computes; else `layer`
 
   /// What the plan counts for it.
-  const partition::PhaseCost& cost(const partition::ModelShape& shape) const;
+  partition::PhaseCost cost(const partition::ModelShape& shape) const;
 };
 
 /// Of the visits in step `step` that device `device` (its name) has made whole, by the spans of its trace.

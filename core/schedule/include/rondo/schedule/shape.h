@@ -29,6 +29,10 @@ std::vector<model::ParameterId> update_order(const model::Architecture& model);
 /// Of these, the ones whose state the plan keeps on disk.
 std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& model, const partition::Plan& plan);
 
+/// The rows that a layer uses of a parameter, of a view of all its elements.
+devices::BufferView rows_of(const model::Architecture& model, const model::ParameterUse& use,
+                            devices::BufferView whole);
+
 /// Parameters in the order of model.parameters().
 std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& model,
                                                     const offload::OptimizerSettings& optimizer = {});
@@ -41,6 +45,6 @@ transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool
                                      const std::array<Bytes, 2>& longest);
 
 /// Bytes of one parameter's weights as they lie on a device.
-Bytes device_bytes(const model::Architecture& model, model::ParameterId id);
+Bytes device_bytes(const model::Architecture& model, const model::ParameterUse& use);
 
 }  // namespace rondo::schedule

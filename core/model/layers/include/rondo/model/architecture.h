@@ -20,6 +20,10 @@ namespace rondo::model {
 using ParameterId = std::uint32_t;
 using LayerIndex = std::uint32_t;
 
+/// Rows of the vocabulary that a part of the head has, about. It follows from no pool, because numbers depend on it;
+/// vocabularies up to one and a half times that have one part.
+inline constexpr std::uint32_t kHeadPartRows = 32768;
+
 /// How the model is trained (or not at all).
 struct MethodSpec {
   devices::DType dtype = devices::DType::kBfloat16;  // of activations and of weights on the device
@@ -33,6 +37,9 @@ struct MethodSpec {
   devices::Encoding base_encoding = devices::Encoding::kPlain;
   /// Of activations and their gradients between layers, those on one device too; generation does without.
   devices::Encoding boundary_encoding = devices::Encoding::kPlain;
+  /// About so many rows of the vocabulary are a part of the head; 0: the head is one layer. With encoded boundaries it
+  /// always is, and in fp16, for only kCrossEntropy knows a loss scale. Numbers depend on it.
+  std::uint32_t head_part_rows = kHeadPartRows;
 
   bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
   /// `module`: embed_tokens, norm or lm_head, outside the blocks.
@@ -60,26 +67,38 @@ struct Parameter {
   }
 };
 
+/// What a layer uses of a parameter: rows of its first dimension.
+struct ParameterUse {
+  ParameterId id = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::uint32_t piece = 0;         // of the dense sums that make up the parameter's gradient, in order of rows
+  std::uint32_t contribution = 0;  // counts the uses of all layers
+};
+
 enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kHead };
 
 struct Layer {
-  std::string name;  // "model.embed_tokens", "model.layers.3.self_attn", "model.layers.3.mlp", "lm_head"
+  // "model.embed_tokens", "model.layers.3.self_attn", "model.layers.3.mlp", "lm_head" (of parts: "lm_head.0" ...)
+  std::string name;
   LayerKind kind = LayerKind::kEmbedding;
-  std::uint32_t block = 0;              // of attention and MLP halves
-  std::vector<ParameterId> parameters;  // weight i of the layer's programs (TensorDesc::index of kWeight and kGradient)
-  std::uint32_t program_class = 0;      // layers of one class run the same programs
-  bool has_backward = false;            // something in this layer or below it is trained
-  bool gives_input_gradient = false;    // something below it is trained
+  std::uint32_t block = 0;  // of attention and MLP halves
+  std::uint32_t part = 0;   // of a head in parts; the last one ends with the loss
+  std::vector<ParameterUse>
+      parameters;                     // weight i of the layer's programs (TensorDesc::index of kWeight and kGradient)
+  std::uint32_t program_class = 0;    // layers of one class run the same programs
+  bool has_backward = false;          // something in this layer or below it is trained
+  bool gives_input_gradient = false;  // something below it is trained
 };
 
 enum class Phase : std::uint8_t {
-  kForward,         // activation in, activation out; head: not possible
+  kForward,         // activation in, activation out; last part of the head: not possible
   kBackward,        // recompute as `keep` says, gradients
   kInputGradient,   // the same but for gradients of matrices and biases: the first half of kBackward, not of the head
   kWeightGradient,  // these, from what the first half holds; no ops where a layer has none
-  kFused,           // head: loss and gradients in one visit
-  kEvaluate,        // head: loss alone; other layers: as kForward
-  kDecode,          // with a key/value cache; head: logits of the last token
+  kFused,           // head: loss and gradients in one visit, of all its parts from the layer's on
+  kEvaluate,        // head: loss alone, likewise; other layers: as kForward
+  kDecode,          // with a key/value cache; first part of the head: logits of the last token, over all parts
 };
 const char* name_of(Phase phase);
 
@@ -96,9 +115,24 @@ class Architecture {
   /// Lowest layer with a backward pass; layers().size() when nothing is trained.
   LayerIndex first_backward_layer() const;
   std::uint32_t program_classes() const { return program_classes_; }
+  std::uint32_t contributions() const { return contributions_; }
+  /// The head's only layer, or its first part.
+  LayerIndex first_head_layer() const { return first_head_layer_; }
+  bool is_head(LayerIndex layer) const { return layer >= first_head_layer_; }
+
+  /// Of a use: a parameter with its rows alone.
+  Parameter part_of(const ParameterUse& use) const;
+  /// Where a program of a layer finds its weight `index`: kFused and kEvaluate of a head in parts read those of the
+  /// layers above as well.
+  struct WeightPlace {
+    LayerIndex layer = 0;
+    std::uint32_t index = 0;
+  };
+  WeightPlace weight_place(LayerIndex layer, std::uint32_t index) const;
 
   /// The program of a layer for a bucket of `tokens`. `keep`: kForward saves, kBackward starts from what it saved.
-  /// `capacity`: rows of the key/value cache, kDecode only.
+  /// Of the first of several parts of a head kForward that saves gives the normed activation alone, as backward visits
+  /// need it. `capacity`: rows of the key/value cache, kDecode only.
   devices::OpList record(LayerIndex layer, Phase phase, Keep keep, std::uint32_t tokens,
                          std::uint32_t capacity = 0) const;
 
@@ -107,12 +141,17 @@ class Architecture {
   /// What lasts from kInputGradient to kWeightGradient; of this, what is saved already comes first.
   std::vector<devices::TensorDesc> held(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
 
-  /// Bytes of the activation between two layers for `tokens`.
+  /// Bytes of the activation between two layers for `tokens`. Between parts of a head they hold statistics as well (or
+  /// on the way back normalisers), behind head_offset() bytes.
   Bytes boundary_bytes(std::uint32_t tokens, Phase phase = Phase::kForward) const;
+  Bytes head_offset(std::uint32_t tokens) const;
 
  private:
   Architecture() = default;
   Graph record_graph(LayerIndex layer, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const;
+  Graph record_head(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
+  Graph record_head_part(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
+  Graph record_head_norm(std::uint32_t tokens) const;
   devices::Encoding encoding_between(Phase phase) const {
     return phase == Phase::kDecode ? devices::Encoding::kPlain : method_.boundary_encoding;
   }
@@ -123,6 +162,8 @@ class Architecture {
   std::vector<Parameter> parameters_;
   std::vector<Layer> layers_;
   std::uint32_t program_classes_ = 0;
+  LayerIndex first_head_layer_ = 0;
+  std::uint32_t contributions_ = 0;
 };
 
 }  // namespace rondo::model

@@ -82,6 +82,14 @@ class Recorder {
   /// Loss of the head: after it the gradient of `x` is known and backward() may follow.
   void cross_entropy(TensorId x, TensorId w, bool with_gradients);
 
+  /// A head in parts: x is the normed activation. What comes from another part beside x and its gradient has the roles
+  /// kInput 2 and 3, what leaves for one kOutput 0 and 1.
+  void vocabulary_statistics(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes);
+  /// Of the last parts, `w` of each. `attributes` say which gradients follow; that of x as in cross_entropy, or where
+  /// there are parts before as an output.
+  void vocabulary_loss(TensorId x, const std::vector<TensorId>& w, const devices::VocabularyAttributes& attributes);
+  void vocabulary_gradient(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes);
+
   /// Ends the forward part and appends the gradient of every op, from the last to the first. `seed`: the tensor whose
   /// gradient is given, none after cross_entropy. `input`: the tensor whose gradient leaves as kOutput 0, none below
   /// the lowest trained layer.
@@ -98,6 +106,8 @@ class Recorder {
   Op& append(OpKind kind, devices::OpAttributes attributes = devices::NoAttributes{});
   TensorId activation(std::string name, Shape shape);
   TensorId gradient_of_weight(TensorId weight);
+  TensorId statistics_before();
+  void leave_gradient(TensorId x, TensorId dx, bool to_part);
 
   Graph graph_;
   DType dtype_;
