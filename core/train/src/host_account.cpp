@@ -13,11 +13,15 @@ namespace {
 /// What a process comes to hold beside all that is planned: stacks, heaps, code that oneDNN makes
 /// (DeviceCaps::library_bytes: more of that). Seen: 2.3 to 3 MiB.
 constexpr Bytes kThreadsAndCaches = 2688_KiB;
+/// Where the processor multiplies bf16 as it is, instead of DeviceCaps::library_bytes: what each device that computes
+/// keeps of the products that it has prepared. Seen: 0.1 to 1.6 MiB.
+constexpr Bytes kPreparedProducts = 512_KiB;
 
 /// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
 /// alone. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan gives
 /// them.
-absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine) {
+absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
+                           Bytes& libraries) {
   const partition::MemoryTable before = host_account(machine);
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
   const std::string& kernels = pool.front().device->caps().numerics_class;
@@ -25,6 +29,10 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
     return member.device->caps().does_arithmetic && member.device->caps().numerics_class == kernels;
   });
   if (computing == 0) return absl::OkStatus();
+  const devices::DeviceCaps& caps = pool.front().device->caps();
+  if (model.method().dtype == devices::DType::kBfloat16 && caps.matrix_units) {
+    libraries = kPreparedProducts * static_cast<Bytes>(computing);
+  }
   RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
   for (const auto& [purpose, bytes] : host_account(machine)) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
@@ -69,8 +77,9 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
+  const absl::Status counted = count_scratch(model, lengths, machine, libraries);
   machine.shape.host_taken.emplace_back("threads and caches", kThreadsAndCaches + libraries);
-  return count_scratch(model, lengths, machine);
+  return counted;
 }
 
 }  // namespace rondo::train
