@@ -137,7 +137,8 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
 }
 
 bool GradientHome::has_all(const Entry& e) const {
-  const bool dense = std::ranges::all_of(e.next_group, [this](std::uint32_t next) { return next == groups_; });
+  const std::uint32_t groups = groups_;
+  const bool dense = std::ranges::all_of(e.next_group, [groups](std::uint32_t next) { return next == groups; });
   return (!e.spec.dense || dense) && (!e.spec.sparse || e.next_microbatch == microbatches_);
 }
 

@@ -115,8 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                             {"--quantization_bit", "set lora"}),
                     command("QuantizationOfBlocks", train({"--quantization_bit=8", "--finetuning_type=freeze"}),
                             {"--quantization_bit", "freeze", "set lora"}),
-                    command("Report", train({"--report_to=wandb"}), {"--report_to", "'wandb'"}),
-                    command("HalfPrecisionOnTheCpu", train({"--dtype=fp16"}), {"dtype", "fp16"})),
+                    command("Report", train({"--report_to=wandb"}), {"--report_to", "'wandb'"})),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

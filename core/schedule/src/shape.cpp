@@ -103,7 +103,12 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 }  // namespace
 
 Bytes device_bytes(const model::Architecture& model, const model::ParameterUse& use) {
-  return round_up(model.part_of(use).bytes(model.method().dtype), partition::kAlignment);
+  // Asked in every step: nothing is copied.
+  const model::Parameter& whole = model.parameters()[use.id];
+  const Bytes bytes = whole.bytes(model.method().dtype);
+  const auto rows = static_cast<Bytes>(whole.shape[0]);
+  const auto used = static_cast<Bytes>(use.rows);
+  return round_up(used == rows ? bytes : bytes / rows * used, partition::kAlignment);
 }
 
 devices::BufferView rows_of(const model::Architecture& model, const model::ParameterUse& use,

@@ -92,7 +92,8 @@ absl::StatusOr<BestEvaluation> read_best(const std::string& path, const Json& js
 /// Runs in other dtypes than fp16 have but the updates.
 absl::StatusOr<schedule::RunCourse> read_course(const std::string& path, const Json& own) {
   schedule::RunCourse course;
-  if (!own.contains("updates")) return invalid_input("{}: key updates: expected a number that is not negative", path);
+  if (!own.contains("updates") || own["updates"].is_null())
+    return invalid_input("{}: key updates: expected a number that is not negative", path);
   RONDO_ASSIGN_OR_RETURN(course.now.updates, optional_number(path, own, "updates"));
   course.before.updates = course.now.updates > 0 ? course.now.updates - 1 : 0;
   if (!own.contains("loss_scale")) return course;

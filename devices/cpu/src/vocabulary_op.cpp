@@ -122,7 +122,7 @@ absl::Status Vocabulary::plan_parts(const Preparation& preparation) {
       RONDO_ASSIGN_OR_RETURN(part.gradient,
                              WeightProduct::plan(engines, {chunk_, part.rows, width_, 1.0F, read, read}));
     }
-    parts_.push_back(std::move(part));
+    parts_.push_back(part);
   }
   return absl::OkStatus();
 }
