@@ -12,6 +12,28 @@ namespace rondo::devices::cuda {
 /// Threads that count: kMostThreads consecutive tokens at a time.
 inline constexpr int kPlacesShared = 4 * (kMostThreads + 1);
 
+/// Of a row of logits: the largest, and the sum of exponentials over it.
+struct LogitSums {
+  float maximum = 0;
+  float total = 0;
+};
+template <typename Block>
+RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, std::int64_t count) {
+  typename Block::template Own<float> own;
+  block.each([&](int thread) {
+    float largest = logits[0];
+    for (std::int64_t v = thread; v < count; v += block.threads()) largest = fmaxf(largest, logits[v]);
+    own[thread] = largest;
+  });
+  const float maximum = block.max(own);
+  block.each([&](int thread) {
+    float sum = 0;
+    for (std::int64_t v = thread; v < count; v += block.threads()) sum += expf(logits[v] - maximum);
+    own[thread] = sum;
+  });
+  return {maximum, block.sum(own)};
+}
+
 /// places: the tokens that have a target, in order. One block.
 struct EntropyPlaces {
   template <typename Block>
@@ -78,19 +100,9 @@ struct EntropySoftmax {
       });
       return;
     }
-    typename Block::template Own<float> own;
-    block.each([&](int thread) {
-      float largest = logits[0];
-      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) largest = fmaxf(largest, logits[v]);
-      own[thread] = largest;
-    });
-    const float maximum = block.max(own);
-    block.each([&](int thread) {
-      float sum = 0;
-      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) sum += expf(logits[v] - maximum);
-      own[thread] = sum;
-    });
-    const float total = block.sum(own);
+    const LogitSums sums = sums_of_logits(block, logits, p.vocabulary);
+    const float maximum = sums.maximum;
+    const float total = sums.total;
     const std::int32_t target = p.targets[p.places[1 + place]];
     block.each([&](int thread) {
       if (thread == 0) {
@@ -147,19 +159,9 @@ struct EntropyStatistics {
     if (place >= p.places[0]) return;
     const std::int64_t token = p.places[1 + place];
     const float* logits = p.logits + block.x() * p.rows;
-    typename Block::template Own<float> own;
-    block.each([&](int thread) {
-      float largest = logits[0];
-      for (std::int64_t v = thread; v < p.rows; v += block.threads()) largest = fmaxf(largest, logits[v]);
-      own[thread] = largest;
-    });
-    const float part = block.max(own);
-    block.each([&](int thread) {
-      float sum = 0;
-      for (std::int64_t v = thread; v < p.rows; v += block.threads()) sum += expf(logits[v] - part);
-      own[thread] = sum;
-    });
-    const float total = block.sum(own);
+    const LogitSums sums = sums_of_logits(block, logits, p.rows);
+    const float part = sums.maximum;
+    const float total = sums.total;
     block.each([&](int thread) {
       if (thread != 0) return;
       float maximum = part;
