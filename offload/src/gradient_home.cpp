@@ -39,18 +39,16 @@ absl::StatusOr<std::unique_ptr<GradientHome>> GradientHome::make(const std::vect
     Entry entry;
     entry.spec = spec;
     const Bytes size = spec.elements * sizeof(float);
-    if (phantom) {
-      entry.sum = devices::phantom_host(size);
-    } else {
-      RONDO_ASSIGN_OR_RETURN(entry.sum, devices::allocate_host(size, "gradients"));
-      if (spec.sparse && spec.dense) {
-        RONDO_ASSIGN_OR_RETURN(entry.rows, devices::allocate_host(size, "gradients"));
-      }
+    home->sums_.add(spec.group, size);
+    if (!phantom && spec.sparse && spec.dense) {
+      RONDO_ASSIGN_OR_RETURN(entry.rows, devices::allocate_host(size, "gradients"));
     }
     if (!phantom) entry.block_squares.resize(static_cast<std::size_t>(blocks_of(spec.elements)));
     home->index_[spec.parameter] = static_cast<std::int32_t>(home->entries_.size());
     home->entries_.push_back(std::move(entry));
   }
+  RONDO_RETURN_IF_ERROR(home->sums_.allocate("gradients", phantom));
+  for (std::size_t i = 0; i < specs.size(); ++i) home->entries_[i].sum = home->sums_.view(i);
   return home;
 }
 
@@ -66,7 +64,7 @@ void GradientHome::begin_step(std::uint32_t groups, std::uint32_t microbatches) 
   }
 }
 
-devices::BufferView GradientHome::sum(ParameterId id) const { return entry(id).sum.view(); }
+devices::BufferView GradientHome::sum(ParameterId id) const { return entry(id).sum; }
 
 template <typename Count>
 void GradientHome::count(Entry& e, Count counted) {
@@ -99,7 +97,7 @@ absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::Buf
     }
   }
   if (!phantom_) {
-    float* sum = floats(e.sum.view()) + piece.first_element;
+    float* sum = floats(e.sum) + piece.first_element;
     for_blocks(threads_, contribution.size / sizeof(float), [&](std::size_t begin, std::size_t n, std::size_t) {
       add_to(sum + begin, floats(contribution) + begin, n);
     });
@@ -121,7 +119,7 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
   }
   if (!phantom_) {
     const auto* id_list = reinterpret_cast<const std::int32_t*>(ids.host());
-    const devices::BufferView home = e.rows ? e.rows.view() : e.sum.view();
+    const devices::BufferView home = e.rows ? e.rows.view() : e.sum;
     // Not at the step's begin: the optimizer may still be reading the step before.
     if (microbatch == 0) std::memset(home.host(), 0, home.size);
     float* target = floats(home);
@@ -171,7 +169,7 @@ void GradientHome::abandon() {
 
 std::span<const float> GradientHome::gradient(ParameterId id) const {
   const Entry& e = entry(id);
-  return {floats(e.sum.view()), e.spec.elements};
+  return {floats(e.sum), e.spec.elements};
 }
 
 void GradientHome::finish(Entry& e) {
@@ -179,10 +177,10 @@ void GradientHome::finish(Entry& e) {
   if (phantom_) return;
   if (e.rows) {
     for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
-      add_to(floats(e.sum.view()) + begin, floats(e.rows.view()) + begin, n);
+      add_to(floats(e.sum) + begin, floats(e.rows.view()) + begin, n);
     });
   }
-  const float* sum = floats(e.sum.view());
+  const float* sum = floats(e.sum);
   for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t block) {
     e.block_squares[block] = sum_of_squares(sum + begin, n);
   });

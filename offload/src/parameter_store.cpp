@@ -9,8 +9,8 @@
 namespace rondo::offload {
 namespace {
 
-std::span<float> floats_of(const devices::Buffer& buffer) {
-  return {reinterpret_cast<float*>(buffer.view().host()), buffer.size() / sizeof(float)};
+std::span<float> floats_of(devices::BufferView view) {
+  return {reinterpret_cast<float*>(view.host()), view.size / sizeof(float)};
 }
 
 absl::StatusOr<devices::Buffer> allocate(Bytes size, const char* purpose, bool phantom) {
@@ -35,17 +35,11 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
     store.versions_->of.assign(parameters.size(), 0);
   }
   RONDO_RETURN_IF_ERROR(store.place_on_disk(disk));
+  RONDO_RETURN_IF_ERROR(store.place_published());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::uint64_t n = parameters[i].elements;
     Entry& entry = store.entries_[i];
-    const bool encoded = parameters[i].encoding != devices::Encoding::kPlain;
-    const Bytes size = encoded ? devices::encoded_bytes(parameters[i].encoding, static_cast<std::int64_t>(n))
-                               : n * devices::size_of(store.dtype_of(static_cast<ParameterId>(i)));
-    RONDO_ASSIGN_OR_RETURN(entry.published, allocate(size, "weights", phantom));
     if (!parameters[i].trained) continue;
-    if (published_versions > 1) {
-      RONDO_ASSIGN_OR_RETURN(entry.other_published, allocate(size, "weights", phantom));
-    }
     const bool is_own_master = dtype == devices::DType::kFloat32 && published_versions == 1;
     const bool master_on_disk = dtype != devices::DType::kFloat32 && entry.disk_place >= 0;
     if (!is_own_master && !master_on_disk) {
@@ -82,6 +76,25 @@ absl::Status ParameterStore::place_on_disk(const DiskPlacement& disk) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterStore::place_published() {
+  for (ParameterId id = 0; id < specs_.size(); ++id) {
+    const ParameterSpec& spec = specs_[id];
+    const bool encoded = spec.encoding != devices::Encoding::kPlain;
+    const Bytes size = encoded ? devices::encoded_bytes(spec.encoding, static_cast<std::int64_t>(spec.elements))
+                               : spec.elements * devices::size_of(dtype_of(id));
+    published_.add(spec.group, size);
+    if (spec.trained && published_versions_ > 1) other_published_.add(spec.group, size);
+  }
+  RONDO_RETURN_IF_ERROR(published_.allocate("weights", phantom_));
+  RONDO_RETURN_IF_ERROR(other_published_.allocate("weights", phantom_));
+  std::size_t others = 0;
+  for (ParameterId id = 0; id < specs_.size(); ++id) {
+    entries_[id].published = published_.view(id);
+    if (specs_[id].trained && published_versions_ > 1) entries_[id].other_published = other_published_.view(others++);
+  }
+  return absl::OkStatus();
+}
+
 MomentFormat ParameterStore::format_of(ParameterId id, StateArray which) const {
   if (which == StateArray::kMaster) return MomentFormat::kFloat32;
   return which == StateArray::kFirstMoment ? specs_[id].state.first : specs_[id].state.second;
@@ -104,10 +117,10 @@ std::int32_t ParameterStore::disk_array(ParameterId id, StateArray which) const 
 std::span<std::byte> ParameterStore::state(ParameterId id, StateArray which) {
   const Entry& entry = entries_[id];
   const devices::Buffer& moment = which == StateArray::kFirstMoment ? entry.first_moment : entry.second_moment;
-  const devices::Buffer& buffer =
-      which == StateArray::kMaster ? (entry.master ? entry.master : entry.published) : moment;
-  if (!buffer) return {};
-  return {buffer.view().host(), buffer.size()};
+  const devices::BufferView master = entry.master ? entry.master.view() : entry.published;
+  const devices::BufferView view = which == StateArray::kMaster ? master : moment.view();
+  if (view.memory == nullptr) return {};
+  return {view.host(), view.size};
 }
 
 Bytes ParameterStore::moment_size(ParameterId id, StateArray which) const {
@@ -147,10 +160,10 @@ absl::Status ParameterStore::write(ParameterId id, StateArray which, std::uint64
 }
 
 std::span<float> ParameterStore::master(ParameterId id) {
-  return floats_of(entries_[id].master ? entries_[id].master : entries_[id].published);
+  return floats_of(entries_[id].master ? entries_[id].master.view() : entries_[id].published);
 }
-std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of(entries_[id].first_moment); }
-std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment); }
+std::span<float> ParameterStore::first_moment(ParameterId id) { return floats_of(entries_[id].first_moment.view()); }
+std::span<float> ParameterStore::second_moment(ParameterId id) { return floats_of(entries_[id].second_moment.view()); }
 
 void ParameterStore::publish_from_master(ParameterId id, std::uint64_t version) {
   if (entries_[id].master) publish(id, 0, master(id), version);

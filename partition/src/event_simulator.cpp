@@ -147,10 +147,10 @@ void EventSimulator::connect(const Plan& plan, std::uint32_t index, const Turns&
   };
   for (const std::uint32_t s : turns.by_round[slot.round]) {
     const Slot& other = plan.slots[s];
-    // A cut within it where a fused or backward slot begins is published beside its end.
+    // A cut within it where a fused or backward slot begins is published behind its end.
     const bool within =
         forward && goes_back(other) && other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer;
-    if (within) visit.out_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
+    if (within) visit.late_bytes += static_cast<double>(work_.boundary_bytes) * share_of(work_);
     if (feeds(other, slot)) visit.activation_from = static_cast<std::int32_t>(s);
     const bool above = reads_gradient(model_, slot) && goes_back(other) && other.first_layer == slot.last_layer + 1;
     if (above) visit.gradient_from = static_cast<std::int32_t>(s);
@@ -358,7 +358,8 @@ void EventSimulator::on_compute_end(DeviceIndex index) {
 void EventSimulator::retire(DeviceIndex index) {
   Device& device = devices_[index];
   if (device.retiring || device.retire.count == 0) return;
-  const double bytes = visits_[slot_of(device, device.retire.front().visit)].out_bytes;
+  const Visit& visit = visits_[slot_of(device, device.retire.front().visit)];
+  const double bytes = device.published ? visit.late_bytes : visit.out_bytes;
   device.retiring = true;
   if (links_.seconds_alone(links_.down(index), bytes) > 0) {
     return links_.begin(links_.down(index), FluidLinks::kUrgent, bytes, now_);
@@ -369,10 +370,17 @@ void EventSimulator::retire(DeviceIndex index) {
 void EventSimulator::on_retired(DeviceIndex index) {
   Device& device = devices_[index];
   const Item item = device.retire.front();
-  device.retire.pop();
   device.retiring = false;
   Visit& visit = visits_[slot_of(device, item.visit)];
-  ++visit.published;
+  if (!device.published) ++visit.published;
+  if (!device.published && visit.late_bytes > 0) {
+    device.published = true;
+    retire(index);
+    wake_feeders();
+    return;
+  }
+  device.published = false;
+  device.retire.pop();
   ++device.retired;
   if (item.microbatch + 1 == visit.microbatches) {
     ++visit.retired;

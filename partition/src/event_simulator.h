@@ -57,10 +57,11 @@ class EventSimulator {
     std::vector<std::uint32_t> freed_by;         // visits of an earlier round that hold the places of its output
     std::vector<std::uint32_t> freed_by_before;  // the same of the step before, where that is under way too
     double in_bytes = 0;                         // of a microbatch
-    double out_bytes = 0;
-    double gradient_bytes = 0;    // of a reduction group
-    double norm_seconds = 0;      // of the gradients that this visit completes
-    double row_norm_seconds = 0;  // of the lookup table's, which come by microbatch
+    double out_bytes = 0;                        // what the next slot waits for
+    double late_bytes = 0;                       // what is sent behind that
+    double gradient_bytes = 0;                   // of a reduction group
+    double norm_seconds = 0;                     // of the gradients that this visit completes
+    double row_norm_seconds = 0;                 // of the lookup table's, which come by microbatch
     bool has_gradients = false;
     bool begins_groups = false;  // or goes on with what another slot has begun
     bool ends_groups = false;
@@ -111,6 +112,7 @@ class EventSimulator {
     // Retiring and gradients.
     Ring retire;
     bool retiring = false;
+    bool published = false;  // of the first in `retire` only what is late is missing
     Ring errands;
     bool sending = false;
     std::uint32_t visits_retired = 0;

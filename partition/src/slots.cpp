@@ -2,6 +2,7 @@
 #include "rondo/partition/slots.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -52,7 +53,7 @@ bool feeds(const Slot& forward, const Slot& reader) {
 
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots) {
   if (slot.phase != SlotPhase::kForward) return {};
-  std::set<LayerIndex> cuts = {slot.last_layer + 1};
+  std::set<LayerIndex, std::greater<>> cuts = {slot.last_layer + 1};
   for (const Slot& other : slots) {
     if (!goes_back(other) || other.round != slot.round) continue;
     if (other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer) cuts.insert(other.first_layer);

@@ -1,6 +1,7 @@
 // Weights that stay on a device give the bits of weights that come anew for every visit, and are carried once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tiny_model.h"
@@ -89,6 +90,8 @@ std::size_t weight_copies(TinyRun& run) {
   return copies;
 }
 
+/// A layer's frozen weights travel as one, and its trained ones; a table that the head shares lies apart from the head's
+/// own.
 TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
   Placement placement{"resident", fast_cards(1)};
   placement.stages = stages_;
@@ -96,22 +99,28 @@ TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
   placement.trace_spans = 8192;
   auto run = TinyRun::make(model_, job_, placement);
   ASSERT_TRUE(run.ok()) << run.status();
-  std::size_t all = 0;
+  std::size_t frozen = 0;
   std::size_t trained = 0;
+  std::size_t trained_parameters = 0;
   for (const model::Layer& layer : model_.layers()) {
-    for (const model::ParameterUse& use : layer.parameters) {
-      ++all;
-      if (model_.parameters()[use.id].trained) ++trained;
-    }
+    const auto is_trained = [&](const model::ParameterUse& use) { return model_.parameters()[use.id].trained; };
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(layer.parameters, is_trained));
+    trained_parameters += count;
+    if (count > 0) ++trained;
+    if (count < layer.parameters.size()) ++frozen;
   }
+  if (model_.config().tie_word_embeddings) ++(frozen == 0 ? trained : frozen);
   ASSERT_TRUE((*run)->train(0).ok());
-  EXPECT_EQ(weight_copies(**run), all);
+  EXPECT_EQ(weight_copies(**run), frozen + trained);
+  // What is updated meanwhile may be late, and is not waited for by what is there.
   (*run)->executor().clear_traces();
   ASSERT_TRUE((*run)->train(1).ok());
-  EXPECT_EQ(weight_copies(**run), trained);
+  EXPECT_GE(weight_copies(**run), trained);
+  EXPECT_LE(weight_copies(**run), trained_parameters);
   (*run)->executor().clear_traces();
   ASSERT_TRUE((*run)->executor().evaluate(job_.steps[2]).ok());  // of the version after the second update
-  EXPECT_EQ(weight_copies(**run), trained);
+  EXPECT_GE(weight_copies(**run), trained);
+  EXPECT_LE(weight_copies(**run), trained_parameters);
   (*run)->executor().clear_traces();
   ASSERT_TRUE((*run)->train(3).ok());
   EXPECT_EQ(weight_copies(**run), 0U);

@@ -102,6 +102,8 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 
 }  // namespace
 
+static_assert(partition::kAlignment == offload::PackedMemory::kAlignment, "what is packed at home is so on devices");
+
 Bytes device_bytes(const model::Architecture& model, const model::ParameterUse& use) {
   // Asked in every step: nothing is copied.
   const model::Parameter& whole = model.parameters()[use.id];
@@ -171,16 +173,24 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
     moments += entry.moment_bytes;
     shape.layers.push_back(std::move(entry));
   }
-  // Down come a boundary, a parameter's sum of gradients or a table's rows; up go a batch, boundaries and weights.
+  // Down come a boundary, sums of gradients or a table's rows; up go a batch, boundaries and weights. What is short
+  // travels together.
   auto& [up, down] = shape.longest_transfer;
   down = model.boundary_bytes(bucket);
   up = std::max(down, BatchLayout(bucket).total());
   for (const model::Layer& layer : model.layers()) {
+    Bytes together_up = 0;
+    Bytes together_down = 0;
     for (const model::ParameterUse& use : layer.parameters) {
-      up = std::max(up, device_bytes(model, use));
       const model::Parameter part = model.part_of(use);
-      if (part.trained) down = std::max(down, part.elements() * sizeof(float));
+      const Bytes sum = part.trained ? round_up(part.elements() * sizeof(float), partition::kAlignment) : 0;
+      up = std::max(up, device_bytes(model, use));
+      down = std::max(down, sum);
+      together_up += device_bytes(model, use);
+      together_down += sum;
     }
+    up = std::max(up, std::min(together_up, offload::PackedMemory::kLongest));
+    down = std::max(down, std::min(together_down, offload::PackedMemory::kLongest));
   }
   down = std::max(down, shape.layers.front().row_gradient_bytes);
   Bytes weights = 0;
@@ -254,6 +264,12 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
                      offload::state_layout(optimizer, parameter.elements()), static_cast<float>(parameter.rate_factor),
                      parameter.wide()});
   }
+  // Of a layer those that change travel in every step, the others perhaps once.
+  for (model::LayerIndex layer = static_cast<model::LayerIndex>(model.layers().size()); layer-- > 0;) {
+    for (const model::ParameterUse& use : model.layers()[layer].parameters) {
+      specs[use.id].group = 2 * layer + (specs[use.id].trained ? 1 : 0);
+    }
+  }
   return specs;
 }
 
@@ -270,6 +286,7 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
       const auto use = std::ranges::find(layer.parameters, id, &model::ParameterUse::id);
       if (use == layer.parameters.end()) continue;
       const bool table = layer.kind == model::LayerKind::kEmbedding;
+      if (!table && !spec.dense) spec.group = static_cast<std::uint32_t>(&layer - model.layers().data());
       if (!table) spec.pieces = use->piece + 1;
       spec.sparse = spec.sparse || table;
       spec.dense = spec.dense || !table;

@@ -3,6 +3,7 @@
 #include "worker.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
@@ -14,6 +15,16 @@ namespace {
 absl::StatusOr<devices::Buffer> host_memory(Bytes size, const char* purpose, bool phantom) {
   if (phantom) return devices::phantom_host(size);
   return devices::allocate_host(size, purpose);
+}
+
+/// A layer's parameters, by their places in its list.
+std::vector<std::size_t> frozen_first(const model::Architecture& model, model::LayerIndex layer) {
+  const std::vector<model::ParameterUse>& uses = model.layers()[layer].parameters;
+  std::vector<std::size_t> order(uses.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t use) { return !model.parameters()[uses[use].id].trained; });
+  return order;
 }
 
 }  // namespace
@@ -193,6 +204,7 @@ void Worker::place_weights(SlotState& state) {
   const std::vector<partition::LayerIndex> resident = resident_layers();
   for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
     state.resident.push_back(!unified_ && std::ranges::binary_search(resident, layer));
+    state.travel.push_back(frozen_first(*parts_.model, layer));
   }
   for (std::size_t buffer = 0; buffer < 2; ++buffer) {
     Bytes streamed = 0;
@@ -200,16 +212,14 @@ void Worker::place_weights(SlotState& state) {
       const bool stays = state.resident[layer - state.slot.first_layer];
       Bytes kept = partition::resident_offset(*parts_.shape, resident, layer).value_or(0);
       Bytes& offset = stays ? kept : streamed;
-      std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back();
-      for (const model::ParameterUse& use : parts_.model->layers()[layer].parameters) {
+      const std::vector<model::ParameterUse>& uses = parts_.model->layers()[layer].parameters;
+      std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back(uses.size());
+      for (const std::size_t p : state.travel[layer - state.slot.first_layer]) {
         // Of a unified device: by version.
-        const devices::BufferView home = rows_of(*parts_.model, use, parts_.parameters->published(use.id, buffer));
-        if (unified_) {
-          views.push_back(home);
-          continue;
-        }
-        views.push_back((stays ? resident_ : weights_[buffer]).view().part(offset, home.size));
-        offset += device_bytes(*parts_.model, use);
+        views[p] = rows_of(*parts_.model, uses[p], parts_.parameters->published(uses[p].id, buffer));
+        if (unified_) continue;
+        views[p] = (stays ? resident_ : weights_[buffer]).view().part(offset, views[p].size);
+        offset += device_bytes(*parts_.model, uses[p]);
       }
     }
   }

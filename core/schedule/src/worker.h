@@ -136,6 +136,8 @@ class Worker {
     std::vector<ChainLink> evaluate_chain;
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].
     std::array<std::vector<std::vector<devices::BufferView>>, 2> weights;
+    /// [layer - first]: parameters in the order in which their weights lie there and travel, frozen ones first.
+    std::vector<std::vector<std::size_t>> travel;
     /// By gradient buffer; from entry groups_room_ on, by job: the home's own sums (unified devices, group 0).
     std::vector<std::vector<std::vector<devices::BufferView>>> gradients;
     /// Likewise: trained parameters and where their sum lies.
@@ -255,6 +257,8 @@ class Worker {
   absl::Status come_out_of_device();
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
+  devices::BufferView home_of(const GradientErrand& errand, const SlotState::Sent& sent) const;
+  absl::StatusOr<std::size_t> bring_run_down(const GradientErrand& errand, std::size_t first);
   absl::Status bring_gradients_home(const GradientErrand& errand);
   absl::StatusOr<std::uint32_t> take_gradient_buffer(const StepJob& job, std::uint32_t group);
   absl::StatusOr<std::uint32_t> borrow_gradient_buffer();

@@ -6,6 +6,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
+#include "transfer_run.h"
 #include "worker.h"
 #include "worker_waits.h"
 
@@ -384,8 +385,12 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     if (clear_before_gradients_ && link.phase != model::Phase::kForward) {
       // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
       // updated, and that the forward links before have waited for.
-      for (const auto& sent : slot.sent[errand.gradient_buffer]) {
-        queue.clear(sent.view, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
+      const std::vector<SlotState::Sent>& sent = slot.sent[errand.gradient_buffer];
+      devices::BufferView run;
+      for (std::size_t s = 0; s < sent.size(); ++s) {
+        run = offload::follows(run, sent[s].view) ? offload::joined(run, sent[s].view) : sent[s].view;
+        if (s + 1 < sent.size() && offload::follows(run, sent[s + 1].view)) continue;
+        queue.clear(run, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
       }
       clear_before_gradients_ = false;
     }
@@ -444,19 +449,28 @@ absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, s
   const std::uint64_t wanted = job.version + 1;
   if (partition::catches_up(slot.slot)) return absl::OkStatus();
   const auto& uses = parts_.model->layers()[layer].parameters;
-  for (std::size_t p = 0; p < uses.size(); ++p) {
+  transfer::Transfer run{{}, {}, Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0};
+  const auto send = [&]() -> absl::Status {
+    if (run.from.memory == nullptr) return absl::OkStatus();
+    RONDO_ASSIGN_OR_RETURN(last, submit(Direction::kUp, run));
+    run.from = run.to = {};
+    return absl::OkStatus();
+  };
+  for (const std::size_t p : slot.travel[place]) {
     const model::ParameterId id = uses[p].id;
     const bool trained = parts_.model->parameters()[id].trained;
     if (trained ? held == wanted : held != 0) continue;
-    if (trained) {
+    if (trained && parts_.parameters->version(id) < job.version) {
+      RONDO_RETURN_IF_ERROR(send());  // it need not wait for what is not there yet
       RONDO_RETURN_IF_ERROR(in_slices(
           [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, job.version, until); }));
     }
     if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
     const devices::BufferView home = rows_of(*parts_.model, uses[p], parts_.parameters->published(id, job.version));
-    RONDO_ASSIGN_OR_RETURN(last, submit(Direction::kUp, {home, slot.weights[buffer][place][p], Urgency::kWeight,
-                                                         tag("weights", job, slot, 0), nullptr, 0}));
+    if (!travels_with(run, home, slot.weights[buffer][place][p])) RONDO_RETURN_IF_ERROR(send());
+    take_along(run, home, slot.weights[buffer][place][p]);
   }
+  RONDO_RETURN_IF_ERROR(send());
   if (slot.resident[place]) held_[layer] = wanted;
   return absl::OkStatus();
 }

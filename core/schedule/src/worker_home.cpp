@@ -4,6 +4,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
+#include "transfer_run.h"
 #include "worker.h"
 #include "worker_waits.h"
 
@@ -244,20 +245,43 @@ void Worker::gradient_loop() {
   }
 }
 
+/// Where the sum is brought: to the group's place before it is added, but the first group's to where all are added.
+devices::BufferView Worker::home_of(const GradientErrand& errand, const SlotState::Sent& sent) const {
+  if (errand.group == 0) return rows_of(*parts_.model, sent.use, errand.job->gradients->sum(sent.use.id));
+  return gradient_staging_.view().part(sent.view.offset, sent.view.size);
+}
+
+/// The sum of `first` and of those behind it that can travel with it. Gives the first that did not.
+absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand, std::size_t first) {
+  const StepJob& job = *errand.job;
+  const std::vector<SlotState::Sent>& sent = errand.slot->sent[errand.buffer];
+  transfer::Transfer run;
+  std::size_t next = first;
+  for (; next < sent.size(); ++next) {
+    const devices::BufferView home = home_of(errand, sent[next]);
+    const bool added = job.ledger->added(sent[next].use.contribution, errand.group);
+    if (next > first && (added || !travels_with(run, sent[next].view, home))) break;
+    take_along(run, sent[next].view, home);
+  }
+  RONDO_RETURN_IF_ERROR(
+      bring_down(run.from, run.to, Urgency::kGradient, tag("gradients", job, *errand.slot, errand.group)));
+  return next;
+}
+
 absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
   RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value, kNoDeadline)));
   const StepJob& job = *errand.job;
   const SlotState& slot = *errand.slot;
-  Bytes offset = 0;
-  for (const auto& [use, view] : slot.sent[errand.buffer]) {
-    const Bytes staged = offset;
-    offset += round_up(view.size, partition::kAlignment);
+  const std::vector<SlotState::Sent>& sent = slot.sent[errand.buffer];
+  std::size_t down = 0;  // of `sent`: how many are home
+  for (std::size_t s = 0; s < sent.size(); ++s) {
+    const auto& [use, view] = sent[s];
     if (job.ledger->added(use.contribution, errand.group)) continue;  // by the lost device
-    devices::BufferView at_home = view;
+    const devices::BufferView at_home = unified_ ? view : home_of(errand, sent[s]);
     if (!unified_) {
-      at_home = errand.group == 0 ? rows_of(*parts_.model, use, job.gradients->sum(use.id))
-                                  : gradient_staging_.view().part(staged, view.size);
-      RONDO_RETURN_IF_ERROR(bring_down(view, at_home, Urgency::kGradient, tag("gradients", job, slot, errand.group)));
+      if (s >= down) {
+        RONDO_ASSIGN_OR_RETURN(down, bring_run_down(errand, s));
+      }
     } else if (errand.group == 0 && assignment_.taken_over) {
       std::memcpy(rows_of(*parts_.model, use, job.gradients->sum(use.id)).host(), view.host(), view.size);
     }

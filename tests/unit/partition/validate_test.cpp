@@ -126,7 +126,7 @@ TEST_F(Validate, PublishedCuts_EndOfTheSlotAndBeginningsOfBackwardSlotsWithin) {
                              {SlotPhase::kBackward, 2, 3, 0, 0, 0},
                              {SlotPhase::kBackward, 1, 1, 0, 0, 0},
                              {SlotPhase::kBackward, 3, 3, 0, 1, 0}};  // of another round
-  EXPECT_THAT(published_cuts(slots[0], slots), ElementsAre(1, 2, 4));
+  EXPECT_THAT(published_cuts(slots[0], slots), ElementsAre(4, 2, 1));
   EXPECT_TRUE(published_cuts(slots[1], slots).empty());
   EXPECT_TRUE(published_cuts(slots[2], slots).empty());
 }

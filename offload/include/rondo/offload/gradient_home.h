@@ -19,6 +19,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
 #include "rondo/devices/thread_pool.h"
+#include "rondo/offload/packed_memory.h"
 #include "rondo/offload/parameter_store.h"
 
 namespace rondo::offload {
@@ -31,6 +32,7 @@ struct GradientSpec {
   std::uint64_t row_width = 0;
   std::int64_t padding_row = -1;  // of a lookup table: its row for the padding token, which lookups do not train
   std::uint32_t pieces = 1;       // dense sums per group, each of a range of its own; together they are all elements
+  std::uint32_t group = 0;        // sums of a group are neighbours in memory
 };
 
 class GradientHome {
@@ -75,7 +77,7 @@ class GradientHome {
  private:
   struct Entry {
     GradientSpec spec;
-    devices::Buffer sum;
+    devices::BufferView sum;
     devices::Buffer rows;  // of its own, where there is a dense sum too
     std::vector<double> block_squares;
     double squares = 0;                     // written before `finished`
@@ -96,6 +98,7 @@ class GradientHome {
   devices::ThreadPool& threads_;
   const bool phantom_;
   std::vector<Entry> entries_;
+  PackedMemory sums_;
   std::vector<std::int32_t> index_;  // of a parameter's entry, -1: not trained
 
   mutable Mutex mutex_;

@@ -23,6 +23,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
 #include "rondo/offload/disk_tier.h"
+#include "rondo/offload/packed_memory.h"
 
 namespace rondo::offload {
 
@@ -37,6 +38,7 @@ struct ParameterSpec {
   StateLayout state = {};                                  // of trained ones
   float rate_factor = 1;                                   // of the learning rate
   bool wide = false;                                       // published in fp32 whatever the compute dtype
+  std::uint32_t group = 0;                                 // published ones of a group are neighbours in memory
 };
 
 /// What training keeps of a parameter beside its weights.
@@ -68,11 +70,11 @@ class ParameterStore {
   /// with one published version that of all.
   devices::BufferView published(ParameterId id, std::uint64_t version) const {
     const Entry& entry = entries_[id];
-    return entry.other_published && version % 2 == 1 ? entry.other_published.view() : entry.published.view();
+    return entry.other_published.memory != nullptr && version % 2 == 1 ? entry.other_published : entry.published;
   }
   /// The newest.
   devices::BufferView published(ParameterId id) const {
-    return entries_[id].other_published ? published(id, version(id)) : entries_[id].published.view();
+    return entries_[id].other_published.memory != nullptr ? published(id, version(id)) : entries_[id].published;
   }
   bool on_disk(ParameterId id) const { return entries_[id].disk_place >= 0; }
   /// Null without a disk, and with phantom memory.
@@ -116,9 +118,9 @@ class ParameterStore {
 
  private:
   struct Entry {
-    devices::Buffer published;
-    devices::Buffer other_published;  // of odd versions, where two are published
-    devices::Buffer master;           // none where published serves
+    devices::BufferView published;
+    devices::BufferView other_published;  // of odd versions, where two are published
+    devices::Buffer master;               // none where published serves
     devices::Buffer first_moment;
     devices::Buffer second_moment;
     std::int32_t disk_place = -1;  // among the parameters of disk_
@@ -131,6 +133,7 @@ class ParameterStore {
   };
   ParameterStore() = default;
   absl::Status place_on_disk(const DiskPlacement& disk);
+  absl::Status place_published();
   void publish(ParameterId id, std::uint64_t first, std::span<const float> values, std::uint64_t version);
   MomentFormat format_of(ParameterId id, StateArray which) const;
 
@@ -139,6 +142,8 @@ class ParameterStore {
   bool phantom_ = false;
   std::uint32_t published_versions_ = 1;
   std::vector<Entry> entries_;
+  PackedMemory published_;
+  PackedMemory other_published_;
   std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<Versions> versions_;
 };

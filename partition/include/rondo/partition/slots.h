@@ -10,7 +10,8 @@
 namespace rondo::partition {
 
 /// Cuts (index of the layer above the cut) whose activations a forward slot publishes: its end, and every start of a
-/// fused or backward slot of its round within it. Sorted; empty for other slots.
+/// fused or backward slot of its round within it. In the order in which they are sent, the end first: the next forward
+/// slot waits for it, the others are read on the way back. Empty for other slots.
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
 
 /// Whether activations pass through a slot: forward ones and fused ones, which alone run in an evaluation.
