@@ -29,8 +29,8 @@ class Losing : public Fault {
 
 TEST_F(Losing, ByAnError_AnotherTakesOver) {
   for (const char* fail_at :
-       {"error@compute:1", "error@compute:9", "error@compute:40", "error@compute:60", "error@up:1", "error@up:23",
-        "error@up:60", "error@down:1", "error@down:9", "error@down:30"}) {
+       {"error@compute:1", "error@compute:9", "error@compute:40", "error@compute:36", "error@up:1", "error@up:23",
+        "error@up:40", "error@down:1", "error@down:9", "error@down:30"}) {
     expect_lost_and_same(pool({fail_at}, 1));
     expect_lost_and_same(pool({fail_at}, 2));
   }
@@ -105,7 +105,7 @@ TEST_F(Losing, WithBoundariesOnDisk_AnotherReadsThemAgain) {
 }
 
 TEST_F(Losing, OneAfterTheOther_TheRunGoesOnToTheLast) {
-  auto run = TinyRun::make(model_, job_, pool({"error@compute:20", "hang@down:20", "error@up:90"}, 1));
+  auto run = TinyRun::make(model_, job_, pool({"error@compute:20", "hang@down:20", "error@up:50"}, 1));
   ASSERT_TRUE(run.ok()) << run.status();
   expect_course(**run);
   EXPECT_EQ((*run)->executor().lost_devices().size(), 3U);

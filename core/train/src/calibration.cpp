@@ -36,6 +36,10 @@ class Programs {
     std::set<std::uint32_t> classes;
     for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
       const model::Layer& layer = model.layers()[i];
+      for (const model::ParameterUse& use : layer.parameters) {
+        const model::Parameter part = model.part_of(use);
+        weights_ += schedule::device_bytes(model, use) + (part.trained ? part.elements() * sizeof(float) : 0);
+      }
       if (!classes.insert(layer.program_class).second) continue;
       const bool head = layer.kind == model::LayerKind::kHead;
       const bool part = head && i + 1 < model.layers().size();
@@ -57,7 +61,7 @@ class Programs {
     std::vector<devices::OpProbe> probes;
     for (const auto& list : lists_) {
       for (std::size_t op = 0; op < list->ops.size(); ++op) {
-        const devices::OpProbe probe{list.get(), op, sequence_};
+        const devices::OpProbe probe{list.get(), op, sequence_, weights_};
         if (shapes.insert(probe.shape()).second) probes.push_back(probe);
       }
     }
@@ -69,6 +73,7 @@ class Programs {
 
   const devices::DType dtype_;
   const std::uint32_t sequence_;
+  Bytes weights_ = 0;  // and their gradients
   std::vector<std::unique_ptr<devices::OpList>> lists_;
 };
 

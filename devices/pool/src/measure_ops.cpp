@@ -90,7 +90,8 @@ OpList fitting(const OpProbe& probe, const DeviceProfile& expected, double share
 }
 
 /// Seconds; nothing when it cannot be run. `watch`: made on the first call, and again when a run has failed.
-std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, const OpList& list, double share) {
+std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, const OpList& list, Bytes apart,
+                              const Tries& tries) {
   Bytes bytes = 0;
   for (const TensorDesc& tensor : list.tensors) bytes += tensor.bytes();
   if (bytes > device.caps().memory_bytes / 4) return std::nullopt;
@@ -99,9 +100,10 @@ std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, c
     if (!made.ok()) return std::nullopt;
     watch.emplace(*std::move(made));
   }
-  auto times = watch->time_program(list, {kMostTries, share}, [&](const TensorDesc& tensor, std::byte* memory) {
+  const auto fill = [&](const TensorDesc& tensor, std::byte* memory) {
     fill_batch(tensor, list.tokens, list.sequence_length, memory);
-  });
+  };
+  auto times = watch->time_program(list, tries, fill, apart);
   if (!times.ok()) {
     watch.reset();
     return std::nullopt;
@@ -160,7 +162,7 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
     if (work <= 0) continue;
     const double estimate = roofline(cost, expected, probe.shape().dtype);
     std::optional<double> taken;
-    if (estimate <= left) taken = time_of(device, watch, list, share);
+    if (estimate <= left) taken = time_of(device, watch, list, probe.apart, {kMostTries, share, estimate});
     MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};
     measured.push_back(op);
     const OpShape shape = shape_of(list, list.ops[0], list.sequence_length);

@@ -178,9 +178,9 @@ class LateDevice final : public Device, private Queue {
   static constexpr std::chrono::milliseconds kFirst{200};
   static constexpr std::chrono::milliseconds kLater{1};
 
-  LateDevice() {
+  explicit LateDevice(double first_use_seconds) {
     caps_.memory_bytes = Bytes{1} << 30U;
-    caps_.first_use_seconds = 60;
+    caps_.first_use_seconds = first_use_seconds;
   }
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind) override { return allocate_host(size, "test"); }
@@ -220,7 +220,7 @@ class LateDevice final : public Device, private Queue {
 };
 
 TEST(MeasureOpsLate, DriverThatCompilesAtTheFirstRun_IsNotTakenForASlowDevice) {
-  LateDevice device;
+  LateDevice device(60);
   const OpList list = program();
   // Less time than one first run takes.
   const auto measured = measure_ops(device, probes_of(list), expected(1e9), 0.1);
@@ -233,6 +233,20 @@ TEST(MeasureOpsLate, DriverThatCompilesAtTheFirstRun_IsNotTakenForASlowDevice) {
     // A run takes its millisecond and what the host makes of it, not the fifth of a second.
     EXPECT_GT(op->rate, work / 0.1) << probe.op;
     EXPECT_LE(op->rate, work / 1e-3) << probe.op;
+  }
+}
+
+TEST(MeasureOpsLate, FirstRunThatIsUnlikelyLong_IsNotCountedAlone) {
+  LateDevice device(0);
+  const OpList list = program();
+  // The first run takes more than an op's share of it.
+  const auto measured = measure_ops(device, probes_of(list), expected(1e9), 0.6);
+  ASSERT_EQ(measured.size(), list.ops.size());
+  for (const OpProbe& probe : probes_of(list)) {
+    const auto op = std::ranges::find(measured, probe.shape(), &MeasuredOp::shape);
+    ASSERT_NE(op, measured.end());
+    const OpList one = alone(probe, kTokens);
+    EXPECT_GT(op->rate, work_of(cost_of(one, one.ops[0], one.sequence_length)) / 0.1) << probe.op;
   }
 }
 

@@ -15,6 +15,7 @@ struct OpProbe {
   const OpList* list = nullptr;
   std::size_t op = 0;
   std::uint32_t sequence_length = 0;
+  Bytes apart = 0;  // of weights and their gradients that a step goes through between two visits of the op's own
 
   OpShape shape() const { return shape_of(*list, list->ops[op], sequence_length); }
 };
