@@ -90,8 +90,8 @@ std::size_t weight_copies(TinyRun& run) {
   return copies;
 }
 
-/// A layer's frozen weights travel as one, and its trained ones; a table that the head shares lies apart from the head's
-/// own.
+/// A layer's frozen weights travel as one, and its trained ones; a table that the head shares lies apart from the
+/// head's own.
 TEST_P(Residents, AfterTheFirstStep_OnlyTrainedWeightsAreCarried) {
   Placement placement{"resident", fast_cards(1)};
   placement.stages = stages_;
