@@ -96,12 +96,13 @@ class Profiler {
 
   absl::Status measure() {
     const Watcher watcher(stop_, *executor_);
-    std::deque<std::vector<schedule::Microbatch>> batches;  // of steps that have begun
+    std::deque<std::vector<schedule::Microbatch>> batches;  // of steps that have begun, and of the next one
     std::uint64_t begun = 0;
+    batches.push_back(loader_->step(0));
     for (std::uint64_t step = 0; step < config_.steps; ++step) {
       for (; begun < std::min(step + 1 + config_.staleness, config_.steps); ++begun) {
-        batches.push_back(loader_->step(begun));
         executor_->begin(batches.back());
+        batches.push_back(loader_->step(begun + 1));
       }
       look_at_spans();  // of the step before, while this one runs: nothing stands between two steps
       const auto result = executor_->finish({config_.learning_rate, config_.max_grad_norm});
