@@ -27,12 +27,14 @@
 namespace rondo::partition {
 namespace {
 
-constexpr std::size_t kLimits = 40;  // times of a slot tried for one set of devices and rounds
+constexpr std::size_t kLimits = 196;      // times of a slot tried for one set of devices, where a step is one round
+constexpr std::size_t kFewerLimits = 24;  // and where it is several
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
 constexpr std::size_t kMostSets = 256;       // of devices, tried one by one
-constexpr std::size_t kImproved = 3;         // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kImproved = 6;         // candidates of a set and a Keep that are improved and simulated
+constexpr std::size_t kImprovedOfLike = 16;  // and of a set of like devices, of which a pool has few
 constexpr std::size_t kTrials = 8000;        // changes tried on each of them
 constexpr std::size_t kMostInterleaved = 8;  // stages a device
 constexpr std::size_t kMostPieces = 2048;    // visits of a step of a published schedule
@@ -214,12 +216,14 @@ class Planner {
   void collect(const std::vector<DeviceIndex>& order, Keep keep, std::uint32_t per_round,
                std::vector<Candidate>& candidates) {
     const std::vector<Round> rounds = rounds_of(work_, per_round);
+    const std::size_t wanted = are_alike(order) ? kImprovedOfLike : kImproved;
     std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
-    for (const double limit : candidate_limits(table(keep, 0), order)) {
+    const std::size_t limits = rounds.size() == 1 ? kLimits : kFewerLimits;
+    for (const double limit : candidate_limits(table(keep, 0), order, limits)) {
       for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
         if (rung > 0 && limit * kSlack < forbidden_seconds(order, keep, rung)) continue;  // dealt as above it
         // What is no quicker than those found would be dropped again.
-        const double most = candidates.size() < kImproved ? kNever : candidates.back().seconds;
+        const double most = candidates.size() < wanted ? kNever : candidates.back().seconds;
         Candidate candidate{most, per_round, rung, {}};
         deal_all_ways(table(keep, rung), order, rounds, limit, candidate);
         std::vector<std::pair<LayerIndex, DeviceIndex>> key;
@@ -232,7 +236,7 @@ class Planner {
           if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, memory_.disk_seconds(plan));
           const auto place = std::ranges::upper_bound(candidates, candidate.seconds, {}, &Candidate::seconds);
           candidates.insert(place, std::move(candidate));
-          if (candidates.size() > kImproved) candidates.pop_back();
+          if (candidates.size() > wanted) candidates.pop_back();
         }
         if (!fits.ok()) refuse(plan, fits);
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
@@ -343,7 +347,8 @@ class Planner {
   }
 
   /// From the time of the longest single visit to that of the whole model in one.
-  std::vector<double> candidate_limits(const TimeTable& times, const std::vector<DeviceIndex>& order) const {
+  std::vector<double> candidate_limits(const TimeTable& times, const std::vector<DeviceIndex>& order,
+                                       std::size_t count) const {
     double least = 0;
     const LayerIndex last = times.layers() - 1;
     const auto quickest = [&](SlotPhase phase, LayerIndex first, LayerIndex end) {
@@ -358,8 +363,8 @@ class Planner {
     least = std::max(least, quickest(SlotPhase::kFused, last, last));
     const double most = times.seconds(order[0], SlotPhase::kFused, 0, last) * 1.000001;
     std::vector<double> limits;
-    for (std::size_t i = 0; i < kLimits; ++i) {
-      const double exponent = static_cast<double>(i) / static_cast<double>(kLimits - 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double exponent = static_cast<double>(i) / static_cast<double>(count - 1);
       limits.push_back(least * std::pow(std::max(most / least, 1.0), exponent));
     }
     return limits;
@@ -438,12 +443,16 @@ class Planner {
     if (!added) entry->second = std::min(entry->second, seconds);
   }
 
+  bool are_alike(const std::vector<DeviceIndex>& order) const {
+    return std::ranges::all_of(order,
+                               [&](DeviceIndex i) { return alike(machine_.devices[i], machine_.devices[order[0]]); });
+  }
+
   /// Every round gets all stages; among like devices the rotation's cursor carries on from round to round.
   std::vector<Slot> deal_rounds(const std::vector<Slot>& stages, const std::vector<DeviceIndex>& order,
                                 const std::vector<Round>& rounds) const {
     std::vector<Slot> slots;
-    const bool carries = std::ranges::all_of(
-        order, [&](DeviceIndex i) { return alike(machine_.devices[i], machine_.devices[order[0]]); });
+    const bool carries = are_alike(order);
     std::size_t cursor = 0;
     for (std::uint32_t round = 0; round < rounds.size(); ++round) {
       for (Slot slot : stages) {
