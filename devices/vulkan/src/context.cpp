@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <set>
 
@@ -160,6 +161,7 @@ absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, 
     RONDO_RETURN_IF_ERROR(
         owner.check(vk.MapMemory(owner.device(), block.memory_, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory"));
     block.host_ = static_cast<std::byte*>(mapped);
+    if (owner.memory_in_process() && kind != Kind::kTexels) std::memset(block.host_, 0, block.size_);
   }
   return block;
 }

@@ -51,6 +51,7 @@ class Block {
     kStaging,  // the host's, read and written by both
     kTexels,   // as kDevice, and fetched by texels as well
   };
+  /// Where the card is a processor the block is resident from the start, as a card's own memory is; not so kTexels.
   /// Errors: ResourceExhausted with the numbers.
   static absl::StatusOr<Block> make(std::shared_ptr<Context> context, Bytes size, Kind kind);
   Block() = default;
@@ -100,6 +101,8 @@ class Context {
   /// What the host can do with device memory without the card's help.
   bool host_writes_device() const { return host_writes_; }
   bool host_reads_device() const { return host_reads_; }
+  /// Device memory is part of this process's own.
+  bool memory_in_process() const { return card_.info.software && host_writes_; }
   /// The heap of Kind::kDevice.
   std::uint32_t device_heap() const { return card_.memory.memoryTypes[device_type_].heapIndex; }
 

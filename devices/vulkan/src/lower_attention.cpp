@@ -35,10 +35,12 @@ constexpr std::int64_t kPanelHead = 128;
 
 std::int64_t texels_of(const TensorDesc& rows) { return rows.shape[0] * rows.shape[1] * parts_of(rows.shape[2], 4); }
 
-/// Whether `texels` of the panel are enough for the op's rows.
-bool by_panels(const OpLowering& op, std::int64_t texels) {
+/// Whether the op's rows go through the panel, `texels` of it.
+bool by_panels(OpLowering& op, std::int64_t texels) {
   const TensorDesc& q = op.in(0);
-  return op.panel() && q.elements() > 0 && q.shape[2] <= kPanelHead && texels <= kPanelTexels;
+  if (!op.panel() || q.elements() == 0 || q.shape[2] > kPanelHead || texels > kPanelTexels) return false;
+  op.use_panel(texels);
+  return true;
 }
 
 void add_panel_rows(OpLowering& op, std::size_t input, std::int64_t place) {

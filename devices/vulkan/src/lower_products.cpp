@@ -103,6 +103,7 @@ bool add_by_panels(OpLowering& op, const Product& p) {
   const std::int64_t chunk = p.accumulate ? std::min(kTokenChunk, p.depth) : p.depth;
   const PanelShare share = op.panel() ? panel_share(p, chunk) : PanelShare{};
   if (share.rows == 0) return false;
+  op.use_panel((share.rows + share.columns) * parts_of(chunk, 4));
   for (std::int64_t begin = 0; begin < p.depth; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, p.depth);
     const std::int64_t fours = parts_of(end - begin, 4);

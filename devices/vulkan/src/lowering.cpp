@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "panel_size.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -131,6 +132,10 @@ std::uint32_t OpLowering::constants(std::span<const float> values) {
   all_.constant_places_.push_back(all_.constants_.size());
   all_.constants_.insert(all_.constants_.end(), values.begin(), values.end());
   return kConstantMark + static_cast<std::uint32_t>(all_.constant_places_.size() - 1);
+}
+
+void OpLowering::use_panel(std::int64_t texels) {
+  all_.panel_bytes_ = std::max(all_.panel_bytes_, static_cast<Bytes>(texels) * kTexelBytes);
 }
 
 Dispatch& OpLowering::add(Shader shader, Constants constants, std::initializer_list<std::uint32_t> slots,

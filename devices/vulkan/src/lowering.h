@@ -42,6 +42,8 @@ class Lowering {
   /// Offsets of the pieces of the workspace, which ops use in turn.
   const std::vector<Bytes>& workspace_pieces() const { return pieces_; }
   Bytes workspace_bytes() const { return workspace_bytes_; }
+  /// Of the panel, from its beginning.
+  Bytes panel_bytes() const { return panel_bytes_; }
   /// Constants of all ops one behind the other, and where each begins.
   const std::vector<float>& constants() const { return constants_; }
   const std::vector<std::size_t>& constant_places() const { return constant_places_; }
@@ -55,6 +57,7 @@ class Lowering {
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
   Bytes workspace_bytes_ = 0;
+  Bytes panel_bytes_ = 0;
   std::vector<float> constants_;
   std::vector<std::size_t> constant_places_;
 };
@@ -82,6 +85,8 @@ class OpLowering {
   std::uint32_t write(std::size_t i) const { return slot(op_.writes[i]); }
   std::uint32_t workspace(std::int64_t elements);  // of 4 bytes
   std::uint32_t constants(std::span<const float> values);
+  /// Says that the op's dispatches use the first `texels` of the panel.
+  void use_panel(std::int64_t texels);
 
   /// A dispatch with `count` workgroups.
   Dispatch& add(Shader shader, Constants constants, std::initializer_list<std::uint32_t> slots,

@@ -1,6 +1,8 @@
 // Behind panel.h.
 #include "panel.h"
 
+#include <cstring>
+
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -17,6 +19,12 @@ Panel::~Panel() {
   if (pool_ != VK_NULL_HANDLE) vk.DestroyDescriptorPool(device, pool_, nullptr);  // and its set
   if (set_layout_ != VK_NULL_HANDLE) vk.DestroyDescriptorSetLayout(device, set_layout_, nullptr);
   if (view_ != VK_NULL_HANDLE) vk.DestroyBufferView(device, view_, nullptr);
+}
+
+void Panel::hold(Bytes bytes) {
+  if (bytes <= held_ || block_.host() == nullptr) return;
+  std::memset(block_.host() + held_, 0, bytes - held_);
+  held_ = bytes;
 }
 
 absl::Status Panel::prepare() {

@@ -1,7 +1,7 @@
 // The panel: memory that kernels fetch by texels of four floats, where products lay out their operands on processors
 // that pose as cards (shaders/panel.comp). One a device, of a fixed size; programs, which run one at a time, share it.
 //
-// Thread rule: immutable once made.
+// Thread rule: immutable once made, but for hold(), of which there is one caller at a time.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,8 @@ class Panel {
   Panel(const Panel&) = delete;
   Panel& operator=(const Panel&) = delete;
 
+  /// Makes the first `bytes` resident; what programs may use is so before they run.
+  void hold(Bytes bytes);
   VkDeviceAddress address() const { return block_.address(); }
   VkDescriptorSetLayout set_layout() const { return set_layout_; }
   VkDescriptorSet set() const { return set_; }
@@ -29,6 +31,7 @@ class Panel {
 
   const std::shared_ptr<Context> context_;
   Block block_;
+  Bytes held_ = 0;
   VkBufferView view_ = VK_NULL_HANDLE;
   VkDescriptorSetLayout set_layout_ = VK_NULL_HANDLE;
   VkDescriptorPool pool_ = VK_NULL_HANDLE;

@@ -8,7 +8,7 @@
 namespace rondo::devices::vulkan {
 
 inline constexpr Bytes kPanelBytes = 64_MiB;
-/// Of four floats.
-inline constexpr std::int64_t kPanelTexels = static_cast<std::int64_t>(kPanelBytes / 16);
+inline constexpr Bytes kTexelBytes = 16;  // four floats
+inline constexpr std::int64_t kPanelTexels = static_cast<std::int64_t>(kPanelBytes / kTexelBytes);
 
 }  // namespace rondo::devices::vulkan

@@ -82,12 +82,14 @@ class Pipelines {
   VkPipelineLayout layout() const { return layout_; }
   /// Null where products do without.
   const Panel* panel() const { return panel_.get(); }
+  Panel* panel() { return panel_.get(); }
   const PipelineCache& cache() const { return *cache_; }
-  /// Thread-safe.
+  /// What the driver makes of a pipeline, and holds for it, is there when this returns. Thread-safe.
   absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants);
 
  private:
   absl::StatusOr<VkPipeline> make(Shader shader, const Constants& constants);
+  absl::Status translate(VkPipeline pipeline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<Context> context_;
   const std::filesystem::path folder_;
@@ -95,6 +97,8 @@ class Pipelines {
   std::unique_ptr<Panel> panel_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Mutex mutex_;
+  VkCommandPool pool_ ABSL_GUARDED_BY(mutex_) = VK_NULL_HANDLE;
+  VkCommandBuffer commands_ ABSL_GUARDED_BY(mutex_) = VK_NULL_HANDLE;  // of translate()
   std::map<std::pair<Shader, Constants>, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -51,6 +51,7 @@ absl::Status VulkanProgram::prepare() {
   }
   pieces_ = lowering.workspace_pieces();
   workspace_bytes_ = lowering.workspace_bytes();
+  panel_bytes_ = lowering.panel_bytes();
   dispatches_ = lowering.dispatches().size();
   RONDO_RETURN_IF_ERROR(place_constants(lowering));
   const Bytes table =

@@ -26,6 +26,8 @@ class VulkanProgram final : public Program {
   std::size_t dispatches() const { return dispatches_; }
   /// Memory beyond the arena that its ops work in.
   Bytes workspace_bytes() const { return workspace_bytes_; }
+  /// Of the panel, from its beginning.
+  Bytes panel_bytes() const { return panel_bytes_; }
   /// Blocks until the card is through. Does not allocate. Errors: Internal naming the tensor that is not bound, or the
   /// token whose id, target or position is out of range; Unavailable when the card is lost.
   absl::Status run(const Bindings& bindings, VkDeviceAddress workspace) const;
@@ -48,6 +50,7 @@ class VulkanProgram final : public Program {
   std::vector<Bytes> pieces_;        // of the workspace
   std::vector<Bytes> constants_at_;  // within constants_
   Bytes workspace_bytes_ = 0;
+  Bytes panel_bytes_ = 0;
   std::size_t dispatches_ = 0;
   Block staging_;    // the report, then the table as the host writes it
   Block table_;      // the table as kernels read it

@@ -140,6 +140,7 @@ absl::StatusOr<std::unique_ptr<Program>> VulkanDevice::compile(const OpList& lis
   absl::StatusOr<std::unique_ptr<VulkanProgram>> program = VulkanProgram::make(context_, pipelines_, list, layout);
   if (!program.ok()) return with_context(program.status(), caps_.name);
   const MutexLock lock(running_);
+  if (Panel* panel = pipelines_->panel(); panel != nullptr) panel->hold((*program)->panel_bytes());
   if ((*program)->workspace_bytes() > workspace_.size()) {
     workspace_ = Block();  // first: the two need not fit side by side
     RONDO_ASSIGN_OR_RETURN(workspace_, Block::make(context_, (*program)->workspace_bytes(), Block::Kind::kDevice));

@@ -7,6 +7,7 @@
 
 #include "patience.h"
 #include "rondo/base/float16.h"
+#include "rondo/devices/host_memory.h"
 #include "rondo/devices/pool.h"
 #include "vulkan_case.h"
 
@@ -118,6 +119,36 @@ TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
   const absl::Status status = (*line)->wait(1, test::patience());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'foreign'"));
+}
+
+/// Where the card is a processor: machine code of pipelines, the workspace, the panel and the card's memory are this
+/// process's, and all there before the first run.
+TEST_F(VulkanDevice, FirstRun_TakesNoMemoryThatWasNotThereBefore) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the process's";
+  auto opened = open_card(*usable_card(), false);
+  ASSERT_EQ(opened.status(), absl::OkStatus());
+  Device& device = **opened;
+  if (!device.caps().memory_in_process) GTEST_SKIP() << "the card has memory of its own";
+  CaseBuilder b(DType::kFloat32, 1024);
+  const TensorId x = b.input("x", {1024, 1024}), w = b.weight("w", {1024, 1024}), y = b.output("y", {1024, 1024});
+  b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{});
+  const OpList& list = b.result().list;
+  const auto program = device.compile(list, plan_arena(list));
+  ASSERT_EQ(program.status(), absl::OkStatus());
+  std::vector<Buffer> buffers;
+  Bindings bindings;
+  for (const TensorDesc& tensor : list.tensors) {
+    auto buffer = device.allocate(tensor.bytes(), MemoryKind::kDevice);
+    ASSERT_EQ(buffer.status(), absl::OkStatus());
+    bindings.tensors.push_back(buffer->view());
+    buffers.push_back(*std::move(buffer));
+  }
+  const auto line = device.timeline();
+  ASSERT_EQ(line.status(), absl::OkStatus());
+  const Bytes before = process_memory().now;
+  device.queue(QueueRole::kCompute).run(**program, bindings, {}, {(*line).get(), 1}, {"first"});
+  ASSERT_EQ((*line)->wait(1, test::patience()), absl::OkStatus());
+  EXPECT_LT(process_memory().now, before + 2_MiB);
 }
 
 std::vector<std::string> names_in_pool(const std::string& devices) {
