@@ -1,5 +1,6 @@
 // What every backend promises about memory: limits, views, copies and clearing.
 #include "contract_fixture.h"
+#include "rondo/devices/host_memory.h"
 
 namespace rondo::devices::contract {
 namespace {
@@ -44,6 +45,17 @@ CONTRACT_TEST(Allocate_Pinned_DoesNotCountAsDeviceMemory) {
   ASSERT_TRUE(pinned.ok()) << pinned.status();
   EXPECT_EQ(pinned->size(), 1_MiB);
   EXPECT_EQ(device().allocated_bytes(), 0U);
+}
+
+CONTRACT_TEST(Allocate_OfMemoryInTheProcess_IsResident) {
+  if (!device().caps().memory_in_process) GTEST_SKIP() << "the device has memory of its own";
+  reset_process_peak();  // gives back what was freed before
+  const Bytes before = process_memory().now;
+  const Buffer here = allocate(32_MiB);
+  const auto done = timeline();
+  compute().clear(here.view(), {}, {done.get(), 1}, {"contract"});
+  ASSERT_TRUE(done->wait(1, patience()).ok());
+  EXPECT_GE(process_memory().now, before + 30_MiB);
 }
 
 CONTRACT_TEST(Copy_UpAndDown_KeepsEveryByte) {

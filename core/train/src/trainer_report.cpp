@@ -99,7 +99,7 @@ std::vector<std::pair<std::string, Bytes>> Trainer::memory_use() const {
   for (const devices::PoolMember& member : machine_.pool) {
     const Bytes bytes = member.device->peak_bytes();
     memory.emplace_back(member.device->caps().name, bytes);
-    if (!machine_.phantom) stands_for_devices += bytes;
+    if (member.device->caps().memory_in_process) stands_for_devices += bytes;
   }
   const Bytes peak = devices::process_memory().peak;
   const Bytes other = devices::program_memory() + stands_for_devices;

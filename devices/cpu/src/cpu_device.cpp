@@ -35,6 +35,7 @@ class CpuDevice final : public Device, private HostBackend {
     caps_.memory_bytes = options.memory_limit > 0 ? options.memory_limit : available_memory();
     budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
     caps_.unified_memory = true;
+    caps_.memory_in_process = true;
     caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
     caps_.matrix_units = arithmetic_for_bfloat16() == TileArithmetic::kBfloat16;
     caps_.library_bytes = CpuExecutor::library_bytes();

@@ -109,6 +109,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.description = timed() ? fmt::format("{}, its time only", profile.name)
                               : fmt::format("{}, computed by {}", profile.name, executor_->description());
   caps_.memory_bytes = budget_->limit();
+  caps_.memory_in_process = !timed();
   caps_.does_arithmetic = !timed();
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
   caps_.matrix_units = profile.speed(DType::kBfloat16) > 1.5 * profile.speed(DType::kFloat32);

@@ -33,6 +33,7 @@ class NullDevice final : public Device, private HostBackend {
     caps_.backend = "null";
     caps_.description = "moves bytes, computes nothing";
     caps_.memory_bytes = options.memory_bytes;
+    caps_.memory_in_process = true;
     caps_.numerics_class = "null";
   }
 

@@ -83,6 +83,7 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
   budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+  caps_.memory_in_process = context_->memory_in_process();
   caps_.copy_engines = static_cast<std::uint32_t>(context_->hardware_queues() - 1);
   caps_.hardware_queues = options.single_queue ? 1 : 3;
   caps_.first_use_seconds = 60;  // a minute: lavapipe's compiler on a machine that has much else to do takes over ten

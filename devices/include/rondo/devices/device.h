@@ -144,8 +144,9 @@ struct DeviceCaps {
   std::string backend;      // "cpu", "emulated", "timed", "null"; for people, never to branch on
   std::string description;  // "AMD EPYC, 2 threads, AVX2"
   Bytes memory_bytes = 0;
-  bool unified_memory = false;  // programs may be bound to host memory in place: nothing need be copied
-  bool does_arithmetic = true;  // timed devices: false; their memory may be phantom
+  bool unified_memory = false;     // programs may be bound to host memory in place: nothing need be copied
+  bool memory_in_process = false;  // its memory is this process's: resident memory counts it
+  bool does_arithmetic = true;     // timed devices: false; their memory may be phantom
   std::vector<DType> compute_dtypes;
   bool matrix_units = false;
   std::uint32_t copy_engines = 0;
