@@ -43,6 +43,25 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   return absl::OkStatus();
 }
 
+/// What drivers hold of main memory for the cards and for the programs of microbatches of `lengths`, and where a card
+/// is a processor also what its programs work in beside its memory. Seen on the pool's own cards, which keep what was
+/// made of a program: the run's are there before it is planned. Bytes of the process's growth, whatever the driver.
+absl::StatusOr<Bytes> count_drivers(const model::Architecture& model, const Loader::Lengths& lengths,
+                                    const Machine& machine) {
+  if (std::ranges::none_of(machine.pool, &devices::PoolMember::has_driver)) return 0;
+  devices::reset_process_peak();  // gives back what is free, so that it is not what programs are made in
+  const Bytes before = own_memory();
+  for (const devices::PoolMember& member : machine.pool) {
+    if (!member.has_driver()) continue;
+    for (const std::uint32_t tokens : lengths.buckets) {
+      RONDO_RETURN_IF_ERROR(schedule::try_programs(*member.device, model, tokens, lengths.longest_sequence));
+    }
+  }
+  devices::reset_process_peak();  // compilers take more for a moment
+  const Bytes now = own_memory();
+  return machine.opened_drivers + now - std::min(now, before);
+}
+
 /// Of the microbatches of the steps under way and of the one that is made meanwhile.
 Bytes tokens_of_steps(const Config& config, const Loader::Lengths& lengths) {
   const double tokens = (2.0 + config.staleness) * config.gradient_accumulation_steps * lengths.mean;
@@ -54,6 +73,11 @@ Bytes tokens_of_steps(const Config& config, const Loader::Lengths& lengths) {
 Bytes own_memory() {
   const Bytes all = devices::process_memory().now;
   return all - std::min(all, devices::program_memory());
+}
+
+Bytes memory_beside_drivers(const Machine& machine) {
+  const Bytes all = own_memory();
+  return all - std::min(all, machine.opened_drivers);
 }
 
 partition::MemoryTable host_account(const Machine& machine) {
@@ -71,6 +95,8 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
                               Bytes text_and_data, Machine& machine) {
   if (machine.phantom) return absl::OkStatus();
   machine.shape.host_taken.clear();
+  RONDO_ASSIGN_OR_RETURN(const Bytes drivers, count_drivers(model, lengths, machine));
+  if (drivers > 0) machine.shape.host_taken.emplace_back("drivers", drivers);
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
   Bytes libraries = 0;  // loaded once, whatever the number of devices

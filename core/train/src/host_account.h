@@ -12,12 +12,16 @@ namespace rondo::train {
 /// Resident memory of the process now, less the program itself.
 Bytes own_memory();
 
+/// The same less what drivers took when the pool of `machine` was opened.
+Bytes memory_beside_drivers(const Machine& machine);
+
 /// What the host's account holds now that is no device's of `machine`, by purpose.
 partition::MemoryTable host_account(const Machine& machine);
 
 /// Enters into `machine` what is taken beside what the planner counts: `text_and_data`, the tokens of the steps
-/// at hand, threads and caches, and what computing with the processor takes in microbatches of `lengths`. Nothing on
-/// pools that do no arithmetic. Errors: a program that cannot be compiled.
+/// at hand, threads and caches, what drivers hold, and what computing with the processor takes in microbatches of
+/// `lengths`. Nothing on pools that do no arithmetic. Before anything is measured on other devices, which leaves
+/// drivers with more. Errors: a program that cannot be compiled.
 absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
                               Bytes text_and_data, Machine& machine);
 

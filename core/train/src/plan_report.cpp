@@ -90,11 +90,11 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, open.documents, text));
     Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
-    text_and_data = own_memory();
+    text_and_data = memory_beside_drivers(machine);
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();
-  calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
   RONDO_RETURN_IF_ERROR(count_host_taken(config, *open.architecture, lengths, text_and_data, machine));
+  calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
   view.json = plan_document(run);

@@ -75,15 +75,15 @@ class Profiler {
         return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
       RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, text));
-      text_and_data = own_memory();
+      text_and_data = memory_beside_drivers(machine_);
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
     loader_.emplace(data_.train, loader_options(config_));
     if (config_.packing) notes_.push_back(data::describe_packing(loader_->packing()));
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);
-    calibrate(*model_.architecture, lengths, machine_, speeds_, [this](const auto& note) { notes_.push_back(note); });
     RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths, text_and_data, machine_));
+    calibrate(*model_.architecture, lengths, machine_, speeds_, [this](const auto& note) { notes_.push_back(note); });
     RONDO_ASSIGN_OR_RETURN(run_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
     programs_.emplace(*model_.architecture, run_, machine_);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "config_text.h"
+#include "host_account.h"
 #include "rondo/base/file.h"
 #include "rondo/base/hash.h"
 #include "rondo/base/status.h"
@@ -277,7 +278,12 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
   Machine machine;
   machine.verifies = config.verify_transfers;
   machine.threads = std::make_unique<devices::ThreadPool>(config.threads);
+  const Bytes before = own_memory();
   RONDO_ASSIGN_OR_RETURN(machine.pool, devices::open_pool({config.devices, config.memory_limit}, *machine.threads));
+  if (std::ranges::any_of(machine.pool, &devices::PoolMember::has_driver)) {
+    const Bytes opened = own_memory();
+    machine.opened_drivers = opened - std::min(opened, before);
+  }
   const devices::DType dtype = dtype_of(config.dtype);
   for (const devices::PoolMember& member : machine.pool) {
     const devices::DeviceCaps& caps = member.device->caps();

@@ -40,9 +40,10 @@ class PlanSweep {
   absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
     devices::CalibrationStore store = devices::CalibrationStore::of_user();
+    RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths(config), text_and_data_, *machine_));
     calibrate(*model_.architecture, lengths(config), *machine_, store,
               [&](const std::string& note) { notes.push_back(note); });
-    return count_host_taken(config, *model_.architecture, lengths(config), text_and_data_, *machine_);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Json> point(const Config& config) const {

@@ -57,8 +57,8 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 
 absl::Status Trainer::plan() {
   const auto tell = [this](const std::string& note) { early_notes_.push_back(note); };
-  if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
   RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths_, text_and_data_, machine_));
+  if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
 }

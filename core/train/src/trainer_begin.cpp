@@ -51,10 +51,10 @@ absl::Status Trainer::open() {
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
-  const Bytes opened = own_memory();
+  const Bytes opened = memory_beside_drivers(machine_);
   first_peak_ = peak_flops(machine_, dtype(), speeds_);
   devices::reset_process_peak();  // what measuring took is no part of the run's peak
-  const Bytes measured = own_memory();
+  const Bytes measured = memory_beside_drivers(machine_);
   light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
@@ -65,7 +65,7 @@ absl::Status Trainer::open() {
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
   // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
-  const Bytes now = own_memory();
+  const Bytes now = memory_beside_drivers(machine_);
   text_and_data_ = std::min(opened, measured) + now - std::min(now, measured);
   return absl::OkStatus();
 }

@@ -72,6 +72,7 @@ struct Machine {
   std::filesystem::path disk_folder;  // empty: nothing goes to disk
   bool phantom = false;               // a pool that does no arithmetic
   bool verifies = false;
+  Bytes opened_drivers = 0;  // main memory that drivers took when the pool was opened
   std::string numerics_class;
 
   /// What member `i` can do, for the executor and for the plan.

@@ -20,6 +20,8 @@ struct PoolMember {
 
   /// A real device that computes with the host's processor.
   bool on_host() const { return !described && device->caps().unified_memory && device->caps().does_arithmetic; }
+  /// A real card, which programs reach through a driver.
+  bool has_driver() const { return !described && !device->caps().unified_memory && device->caps().does_arithmetic; }
 };
 
 struct PoolOptions {
