@@ -179,6 +179,18 @@ TEST(PlanAndDevices, Json_IsOneDocument) {
   EXPECT_THAT(table.out, HasSubstr("rtx4090"));
 }
 
+/// What is seen only on the cards themselves is left out where there are none, and that is said.
+TEST(PlanAndDevices, PlanWithoutCards_SaysWhatItDoesNotKnow) {
+  const Workspace workspace;
+  const std::string note = "host memory leaves out what drivers and libraries hold";
+  const Outcome timed = workspace.run({"plan", "--model=model", "--devices=timed:rtx4090", "--json"});
+  EXPECT_THAT(timed.err, HasSubstr(note));
+  EXPECT_FALSE(json_of(timed).at("host_memory").contains("threads and caches"));
+  const Outcome computing = workspace.run({"plan", "--model=model", "--devices=cpu", "--json"});
+  EXPECT_THAT(computing.err, testing::Not(HasSubstr(note)));
+  EXPECT_TRUE(json_of(computing).at("host_memory").contains("threads and caches"));
+}
+
 /// Sum over the phases of a profiled device, of a step.
 double computing_seconds(const Json& device) {
   double sum = 0;

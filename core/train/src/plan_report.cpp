@@ -94,6 +94,10 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();
   RONDO_RETURN_IF_ERROR(count_host_taken(config, *open.architecture, lengths, text_and_data, machine));
+  if (machine.phantom) {
+    view.notes.emplace_back(
+        "host memory leaves out what drivers and libraries hold: that is seen only where the cards are");
+  }
   calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
