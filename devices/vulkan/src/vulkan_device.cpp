@@ -86,7 +86,9 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.memory_in_process = context_->memory_in_process();
   caps_.copy_engines = static_cast<std::uint32_t>(context_->hardware_queues() - 1);
   caps_.hardware_queues = options.single_queue ? 1 : 3;
-  caps_.first_use_seconds = 60;  // a minute: lavapipe's compiler on a machine that has much else to do takes over ten
+  // For drivers that compile late in spite of Pipelines::translate(): a minute. lavapipe's compiler takes over ten
+  // seconds on a machine that has much else to do.
+  caps_.first_use_seconds = 60;
   caps_.numerics_class = fmt::format("vulkan{}-{}", kKernelSet, card.numerics_name);
 }
 
