@@ -60,15 +60,11 @@ double flops_of(const OpList& list, const Op& op, double sequence_length) {
       return attention_flops(list, op, sequence_length);
     case OpKind::kMagnitudeScale:  // b a and the squares of its sum with w
       return 2 * elements_of(list, op.reads[0]) * (extent(list, op.reads[1], 0) + 1);
-    case OpKind::kCrossEntropy: {
-      // The logits, and each gradient that is asked for.
-      const double product = 2 * elements_of(list, op.reads[0]) * extent(list, op.reads[1], 0);
-      return product * static_cast<double>(op.writes.size());
-    }
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient: {
       const auto& attributes = std::get<VocabularyAttributes>(op.attributes);
+      // The logits, and each gradient that is asked for.
       double rows = 0;
       for (std::uint32_t part = 0; part < attributes.parts; ++part) rows += extent(list, op.reads[2 + part], 0);
       const double products = 1 + (attributes.has_input_gradient ? 1 : 0) + (attributes.has_weight_gradient ? 1 : 0);
@@ -169,8 +165,6 @@ const char* name_of(OpKind kind) {
       return "column_scale";
     case OpKind::kColumnScaleBackward:
       return "column_scale_backward";
-    case OpKind::kCrossEntropy:
-      return "cross_entropy";
     case OpKind::kVocabularyStatistics:
       return "vocabulary_statistics";
     case OpKind::kVocabularyLoss:

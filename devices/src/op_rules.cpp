@@ -330,42 +330,22 @@ void check_column_scale_backward(Checker& c) {
   c.dtype(c.out(1), DType::kFloat32);
 }
 
-void check_cross_entropy(Checker& c) {
-  const auto* entropy = c.attributes<CrossEntropyAttributes>();
-  if (entropy == nullptr) return;
-  const std::size_t input = entropy->has_input_gradient ? 1 : 0;
-  const std::size_t weight = entropy->has_weight_gradient ? 1 : 0;
-  if (!c.counts(entropy->has_loss_scale ? 4 : 3, 1 + input + weight)) return;
-  c.rank(c.in(0), 2);
-  c.rank(c.in(1), 2);
-  c.floating(c.in(0));
-  c.floating(c.in(1));
-  if (!c.good()) return;
-  c.shape(c.in(1), {c.in(1).shape[0], c.in(0).shape[1]});
-  c.tokens_of(c.in(2), DType::kInt32);
-  if (entropy->has_loss_scale) {
-    c.shape(c.in(3), {1});
-    c.dtype(c.in(3), DType::kFloat32);
-  }
-  c.shape(c.out(0), {1});
-  c.dtype(c.out(0), DType::kFloat64);
-  if (input == 1) c.alike(c.out(1), c.in(0));
-  if (weight == 1) {
-    c.shape(c.out(1 + input), c.in(1).shape);
-    c.dtype(c.out(1 + input), DType::kFloat32);
-  }
-}
-
-/// The kVocabulary ops: x, targets and the parts' w.
+/// The kVocabulary ops: x, targets, the parts' w and a loss scale, behind `others`.
 const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std::size_t writes, bool gradients) {
   const auto* vocabulary = c.attributes<VocabularyAttributes>();
   if (vocabulary == nullptr) return nullptr;
   if (gradients) writes += vocabulary->has_weight_gradient ? vocabulary->parts : 0;
+  const bool scaled = gradients && vocabulary->has_loss_scale;
   if (vocabulary->parts == 0) c.complain("it has no part of the vocabulary");
-  if (!c.good() || !c.counts(2 + vocabulary->parts + others, writes)) return nullptr;
+  if (vocabulary->has_weight_gradient && !vocabulary->has_input_gradient) c.complain("it gives dw without dx");
+  if (!c.good() || !c.counts(2 + vocabulary->parts + others + (scaled ? 1U : 0U), writes)) return nullptr;
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
   c.tokens_of(c.in(1), DType::kInt32);
+  if (scaled) {
+    c.shape(c.in(c.reads() - 1), {1});
+    c.dtype(c.in(c.reads() - 1), DType::kFloat32);
+  }
   if (!c.good()) return nullptr;
   std::int64_t end = vocabulary->first_row;
   for (std::size_t part = 0; part < vocabulary->parts; ++part) {
@@ -380,7 +360,8 @@ const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std
     c.shape(dw, w.shape);
     c.dtype(dw, DType::kFloat32);
   }
-  if (end > vocabulary->vocabulary) {
+  const bool last = c.op().kind == OpKind::kVocabularyLoss;
+  if (last ? end != vocabulary->vocabulary : end > vocabulary->vocabulary) {
     c.complain(fmt::format("its parts end at row {} of {}", end, vocabulary->vocabulary));
   }
   return c.good() ? vocabulary : nullptr;
@@ -391,6 +372,11 @@ void check_statistics(Checker& c, const TensorDesc& tensor) {
   c.dtype(tensor, DType::kFloat32);
 }
 
+void check_normalisers(Checker& c, const TensorDesc& tensor) {
+  c.shape(tensor, {c.in(0).shape[0], 2});
+  c.dtype(tensor, DType::kFloat32);
+}
+
 bool has_parts_before(const Checker& c) {
   const auto* vocabulary = std::get_if<VocabularyAttributes>(&c.op().attributes);
   return vocabulary != nullptr && vocabulary->first_row > 0;
@@ -398,8 +384,10 @@ bool has_parts_before(const Checker& c) {
 
 void check_vocabulary_statistics(Checker& c) {
   const bool before = has_parts_before(c);
-  if (check_vocabulary(c, before ? 1 : 0, 2, false) == nullptr) return;
-  if (before) check_statistics(c, c.in(c.reads() - 1));
+  const auto* vocabulary = check_vocabulary(c, before ? 1 : 0, 2, false);
+  if (vocabulary == nullptr) return;
+  if (vocabulary->parts != 1 || vocabulary->has_input_gradient) c.complain("it gives the statistics of one part");
+  if (before) check_statistics(c, c.in(3));
   check_statistics(c, c.out(0));
   c.alike(c.out(1), c.in(0));
 }
@@ -408,14 +396,14 @@ void check_vocabulary_loss(Checker& c) {
   const bool before = has_parts_before(c);
   const auto* given = std::get_if<VocabularyAttributes>(&c.op().attributes);
   const bool gradient = given != nullptr && given->has_input_gradient;
-  if (check_vocabulary(c, before ? 1 : 0, 1 + (gradient ? 1U : 0U) + (gradient && before ? 1U : 0U), true) == nullptr) {
-    return;
-  }
-  if (before) check_statistics(c, c.in(c.reads() - 1));
+  const std::size_t writes = 1 + (gradient ? 1U : 0U) + (gradient && before ? 1U : 0U);
+  const auto* vocabulary = check_vocabulary(c, before ? 1 : 0, writes, true);
+  if (vocabulary == nullptr) return;
+  if (before) check_statistics(c, c.in(2 + vocabulary->parts));
   c.shape(c.out(0), {1});
   c.dtype(c.out(0), DType::kFloat64);
   if (gradient) c.alike(c.out(1), c.in(0));
-  if (gradient && before) c.tokens_of(c.out(2), DType::kFloat32);
+  if (gradient && before) check_normalisers(c, c.out(2));
 }
 
 void check_vocabulary_gradient(Checker& c) {
@@ -423,10 +411,10 @@ void check_vocabulary_gradient(Checker& c) {
   const auto* vocabulary = check_vocabulary(c, 2, before ? 2 : 1, true);
   if (vocabulary == nullptr) return;
   if (vocabulary->parts != 1 || !vocabulary->has_input_gradient) c.complain("it gives the gradient of one part");
-  c.tokens_of(c.in(3), DType::kFloat32);
+  check_normalisers(c, c.in(3));
   c.alike(c.in(4), c.in(0));
   c.alike(c.out(0), c.in(0));
-  if (before) c.tokens_of(c.out(1), DType::kFloat32);
+  if (before) check_normalisers(c, c.out(1));
 }
 
 void check_select_last(Checker& c) {
@@ -522,8 +510,6 @@ void check(Checker& c) {
       return check_column_scale(c);
     case OpKind::kColumnScaleBackward:
       return check_column_scale_backward(c);
-    case OpKind::kCrossEntropy:
-      return check_cross_entropy(c);
     case OpKind::kVocabularyStatistics:
       return check_vocabulary_statistics(c);
     case OpKind::kVocabularyLoss:

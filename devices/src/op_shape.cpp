@@ -64,9 +64,6 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       shape.inner = std::min<std::int64_t>(sequence_length, list.tokens);
       shape.heads = first.shape.size() > 2 ? first.shape[1] : 0;
       break;
-    case OpKind::kCrossEntropy:
-      shape.inner = columns_of(first);
-      break;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

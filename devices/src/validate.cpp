@@ -61,18 +61,20 @@ absl::Status check_order(const OpList& list, std::size_t place, Traffic& traffic
 }
 
 /// Reads that are fp32 whatever the others are.
-bool always_wide(OpKind kind, std::size_t place) {
-  switch (kind) {
+bool always_wide(const Op& op, std::size_t place) {
+  switch (op.kind) {
     case OpKind::kAttentionBackward:
       return place == 4;  // lse
     case OpKind::kMagnitudeScale:
       return place == 3;
     case OpKind::kColumnScale:
       return place == 1;
-    case OpKind::kCrossEntropy:
-      return place == 3;
     case OpKind::kColumnScaleBackward:
       return place == 1 || place == 2;
+    case OpKind::kVocabularyStatistics:
+    case OpKind::kVocabularyLoss:
+    case OpKind::kVocabularyGradient:
+      return place >= 2 + std::get<VocabularyAttributes>(op.attributes).parts;  // what is not, is checked to be x's
     default:
       return false;
   }
@@ -104,7 +106,7 @@ absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::st
   if (mixes || !is_float(first.dtype)) return absl::OkStatus();
   for (std::size_t i = 1; i < op.reads.size(); ++i) {
     const TensorDesc& tensor = list.tensors[op.reads[i]];
-    if (always_wide(op.kind, i) || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
+    if (always_wide(op, i) || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
     return unimplemented("op {} reads '{}' in {} and '{}' in {}; on {} it takes one dtype only", name_of(op.kind),
                          first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype), backend);
   }

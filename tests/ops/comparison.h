@@ -41,10 +41,9 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   double squares = 0;
   for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
   const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
-  double absolute = units_of(compared.op.kind) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
+  double absolute = units_of(compared.op) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
   const OpKind kind = compared.op.kind;
-  const bool entropy =
-      kind == OpKind::kCrossEntropy || kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
+  const bool entropy = kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
   if (entropy && compared.narrow_products) {
     absolute += narrow_entropy_gradient(compared.op_case.list.tensors[compared.op.reads[0]].dtype);
   }

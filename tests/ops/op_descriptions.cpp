@@ -325,9 +325,10 @@ OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight
     writes.push_back(b.gradient("dw", {s.vocabulary, s.hidden}));
     b.result().gradients.push_back({w, writes.back()});
   }
-  std::vector<TensorId> reads = {x, w, targets};
+  std::vector<TensorId> reads = {x, targets, w};
   if (scaled) reads.push_back(b.loss_scale(0.5));
-  b.op(OpKind::kCrossEntropy, reads, writes, CrossEntropyAttributes{input_gradient, weight_gradient, scaled});
+  b.op(OpKind::kVocabularyLoss, reads, writes,
+       VocabularyAttributes{s.vocabulary, 0, 1, input_gradient, weight_gradient, scaled});
   b.result().projections = {{writes[0], writes[0]}};  // the loss itself
   b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
   return b.result();
@@ -343,7 +344,7 @@ OpCase entropy_chunks(DType storage, Scale scale) {
 /// Its finite differences are those of the loss without the scale, which the others have been held to.
 OpCase entropy_scaled(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0, true); }
 /// A vocabulary in three parts: the first by itself, the last two in one op, and the gradient of the first.
-OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::uint32_t tokens) {
+OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::uint32_t tokens, bool scaled = false) {
   Sizes s = sizes_of(scale);
   if (tokens > 0) s.tokens = tokens;
   CaseBuilder b(storage, s.tokens);
@@ -361,18 +362,24 @@ OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::ui
   }
   const TensorId statistics = b.saved_wide("statistics", {s.tokens, 3}), passed = b.saved("passed", shape);
   const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss);
-  const TensorId above = b.saved("dx of the parts above", shape), lse = b.saved_wide("lse", {s.tokens});
+  const TensorId above = b.saved("dx of the parts above", shape);
+  const TensorId normalisers = b.saved_wide("normalisers", {s.tokens, 2});
   const TensorId dx = b.output("dx", shape);
   VocabularyAttributes attributes{s.vocabulary, 0, 1};
   b.op(OpKind::kVocabularyStatistics, {x, targets, w[0]}, {statistics, passed}, attributes);
-  attributes = {s.vocabulary, rows[0], 2, true, weight_gradient};
-  std::vector<TensorId> writes = {loss, above, lse};
+  attributes = {s.vocabulary, rows[0], 2, true, weight_gradient, scaled};
+  std::vector<TensorId> reads = {passed, targets, w[1], w[2], statistics};
+  if (scaled) reads.push_back(b.loss_scale(0.5));
+  std::vector<TensorId> writes = {loss, above, normalisers};
   if (weight_gradient) writes.insert(writes.end(), {dw[1], dw[2]});
-  b.op(OpKind::kVocabularyLoss, {passed, targets, w[1], w[2], statistics}, writes, attributes);
-  attributes = {s.vocabulary, 0, 1, true, weight_gradient};
+  b.op(OpKind::kVocabularyLoss, reads, writes, attributes);
+  attributes = {s.vocabulary, 0, 1, true, weight_gradient, scaled};
+  const TensorId last = reads.back();
+  reads = {passed, targets, w[0], normalisers, above};
+  if (scaled) reads.push_back(last);
   writes = {dx};
   if (weight_gradient) writes.push_back(dw[0]);
-  b.op(OpKind::kVocabularyGradient, {passed, targets, w[0], lse, above}, writes, attributes);
+  b.op(OpKind::kVocabularyGradient, reads, writes, attributes);
   b.result().gradients.push_back({x, dx});
   b.result().projections = {{loss, loss}};
   b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
@@ -383,6 +390,7 @@ OpCase vocabulary_frozen(DType storage, Scale scale) { return vocabulary_case(st
 OpCase vocabulary_chunks(DType storage, Scale scale) {
   return vocabulary_case(storage, scale, true, scale == Scale::kOdd ? 832 : 2048);
 }
+OpCase vocabulary_scaled(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0, true); }
 /// Each of three parts by itself.
 OpCase vocabulary_each(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);
@@ -392,13 +400,13 @@ OpCase vocabulary_each(DType storage, Scale scale) {
   const TensorId x = b.input("x", shape);
   const TensorId targets =
       b.integers("targets", BatchTensor::kTargets, some_ids(s.tokens, s.vocabulary, scale == Scale::kOdd));
-  std::vector<TensorId> w, dw, statistics, dx, lse;
+  std::vector<TensorId> w, dw, statistics, dx, normalisers;
   for (std::int64_t part = 0; part < 3; ++part) {
     const Shape rows = {part == 2 ? s.vocabulary - 2 * third : third, s.hidden};
     w.push_back(b.weight("w", rows, 2 * inverse_root(s.hidden)));
     dw.push_back(b.gradient("dw", rows));
     dx.push_back(b.output("dx", shape));
-    lse.push_back(b.saved_wide("lse", {s.tokens}));
+    normalisers.push_back(b.saved_wide("normalisers", {s.tokens, 2}));
     statistics.push_back(b.saved_wide("statistics", {s.tokens, 3}));
     b.result().gradients.push_back({w.back(), dw.back()});
   }
@@ -409,9 +417,11 @@ OpCase vocabulary_each(DType storage, Scale scale) {
   };
   b.op(OpKind::kVocabularyStatistics, {x, targets, w[0]}, {statistics[0], passed}, of(0, false));
   b.op(OpKind::kVocabularyStatistics, {passed, targets, w[1], statistics[0]}, {statistics[1], again}, of(1, false));
-  b.op(OpKind::kVocabularyLoss, {again, targets, w[2], statistics[1]}, {loss, dx[2], lse[2], dw[2]}, of(2, true));
-  b.op(OpKind::kVocabularyGradient, {x, targets, w[1], lse[2], dx[2]}, {dx[1], lse[1], dw[1]}, of(1, true));
-  b.op(OpKind::kVocabularyGradient, {x, targets, w[0], lse[1], dx[1]}, {dx[0], dw[0]}, of(0, true));
+  b.op(OpKind::kVocabularyLoss, {again, targets, w[2], statistics[1]}, {loss, dx[2], normalisers[2], dw[2]},
+       of(2, true));
+  b.op(OpKind::kVocabularyGradient, {x, targets, w[1], normalisers[2], dx[2]}, {dx[1], normalisers[1], dw[1]},
+       of(1, true));
+  b.op(OpKind::kVocabularyGradient, {x, targets, w[0], normalisers[1], dx[1]}, {dx[0], dw[0]}, of(0, true));
   b.result().gradients.push_back({x, dx[0]});
   b.result().projections = {{loss, loss}};
   b.result().reduction = s.vocabulary;
@@ -508,6 +518,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Vocabulary", vocabulary_whole, true},
       {"Vocabulary_FrozenHead", vocabulary_frozen, true},
       {"Vocabulary_SeveralChunks", vocabulary_chunks, false},  // likewise
+      {"Vocabulary_Scaled", vocabulary_scaled, false},
       {"Vocabulary_Each", vocabulary_each, true},
       {"Vocabulary_AtOnce", vocabulary_at_once, true},
       {"SelectLast", select_last_case, false},

@@ -18,8 +18,8 @@
 namespace rondo::devices::testing {
 
 /// Units for the stages of an op; the comment counts them.
-inline double units_of(OpKind kind) {
-  switch (kind) {
+inline double units_of(const Op& op) {
+  switch (op.kind) {
     case OpKind::kEmbedding:
     case OpKind::kSelectLast:
       return 0;  // copies
@@ -55,13 +55,15 @@ inline double units_of(OpKind kind) {
       return 9;  // scores, exp and its sum, sum of values
     case OpKind::kAttentionBackward:
       return 18;  // the forward's twice (probabilities; dp and delta), then the sums of dq, dk, dv
-    case OpKind::kCrossEntropy:
-      return 12;  // logits, exp and its sum, sums of dx and dw
     case OpKind::kVocabularyStatistics:
       return 9;  // logits, exp and its sum
     case OpKind::kVocabularyLoss:
-    case OpKind::kVocabularyGradient:
-      return 15;  // as cross-entropy, and its normaliser rounded, which is in all probabilities alike
+    case OpKind::kVocabularyGradient: {
+      const auto& attributes = std::get<VocabularyAttributes>(op.attributes);
+      const bool whole = op.kind == OpKind::kVocabularyLoss && attributes.first_row == 0 && attributes.parts == 1;
+      // Logits, exp and its sum, sums of dx and dw; the parts' sums of exp, added up and rounded.
+      return whole ? 12 : 15;
+    }
   }
   return 0;
 }

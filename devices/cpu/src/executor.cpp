@@ -75,7 +75,6 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
-    case OpKind::kCrossEntropy:
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
@@ -129,8 +128,6 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
       return prepare_matmul(preparation);
     case OpKind::kMatMulWeightGradient:
       return prepare_matmul_weight_gradient(preparation);
-    case OpKind::kCrossEntropy:
-      return prepare_cross_entropy(preparation);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

@@ -105,23 +105,28 @@ void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, con
                            const void* dy, void* dx, float* dm, std::int64_t tokens, std::int64_t width,
                            std::byte* scratch);
 
-/// One chunk of cross-entropy: logits fp32 [tokens, vocabulary] (leading dimension = vocabulary) and targets (negative:
-/// none, which gives a zero gradient row). losses[t] = -log softmax(logits[t])[target] or 0. With gradient != null it
-/// receives (softmax - onehot) * scale, stored as `storage`, same shape; it may be the logits themselves when storage
-/// is fp32.
-void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary,
-                           float scale = 1.0F);
-
-/// Of a part of the vocabulary: adds a chunk's logits fp32 [tokens, rows] to statistics fp32 [tokens, 3] (maximum, sum
-/// of exponentials over it, the target's logit). targets: places within the part, negative where it is in another one.
-void vocabulary_statistics(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
-                           std::int64_t tokens, std::int64_t rows);
-
-/// exp(logit - lse) - onehot, stored as `storage`; it may be the logits themselves when storage is fp32. Tokens from
-/// `real` on get zeros.
-void vocabulary_gradient(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                         const float* lse, void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows);
+/// A chunk's logits of a part of the vocabulary, or of all of it.
+struct PartLogits {
+  const float* logits = nullptr;          // [tokens, rows]
+  const std::int32_t* targets = nullptr;  // [tokens] places within the part, negative where it is in another one
+  std::int64_t tokens = 0;
+  std::int64_t rows = 0;
+};
+/// Their gradient: (softmax - onehot) * scale.
+struct PartGradient {
+  void* to = nullptr;  // [filled_up, rows], null: not wanted; may be the logits themselves when `storage` is fp32
+  Storage storage = Storage::kFloat32;
+  float scale = 1.0F;
+  std::int64_t filled_up = 0;  // rows from PartLogits::tokens on get zeros
+};
+/// Adds a part to statistics fp32 [tokens, 3] (maximum, sum of exponentials over it, the target's logit).
+void vocabulary_statistics(ThreadPool& pool, const PartLogits& part, float* statistics);
+/// Of the last part, after those that `statistics` are of: losses [tokens] and normalisers fp32 [tokens, 2] (maximum,
+/// 1 / sum of exponentials over it). Before the first part statistics are -infinity, 0 and 0.
+void vocabulary_loss(ThreadPool& pool, const PartLogits& last, const float* statistics, double* losses,
+                     float* normalisers, const PartGradient& gradient);
+void vocabulary_gradient(ThreadPool& pool, const PartLogits& part, const float* normalisers,
+                         const PartGradient& gradient);
 
 /// db[n] += sum over tokens of dy[t, n], in chunks of kTokenChunk. scratch: chunk sums, bias_gradient_scratch bytes.
 void bias_gradient(ThreadPool& pool, Storage storage, const void* dy, float* db, std::int64_t tokens,

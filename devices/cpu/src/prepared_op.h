@@ -67,10 +67,9 @@ bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engine
 /// Both products of a pair that can_pair, to be run where the second stands.
 PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
-PreparedOr prepare_cross_entropy(const Preparation& preparation);
-PreparedOr prepare_vocabulary(const Preparation& preparation);  // of a vocabulary in parts
-PreparedOr prepare_row_op(const Preparation& preparation);      // kEmbedding, kEmbeddingBackward, kSelectLast
-PreparedOr prepare_vector_op(const Preparation& preparation);   // everything else: one kernel each
+PreparedOr prepare_vocabulary(const Preparation& preparation);              // the loss and its gradients
+PreparedOr prepare_row_op(const Preparation& preparation);     // kEmbedding, kEmbeddingBackward, kSelectLast
+PreparedOr prepare_vector_op(const Preparation& preparation);  // everything else: one kernel each
 
 /// Rows and columns of a tensor that counts as a matrix: [first, product of the others].
 inline std::int64_t rows_of(const TensorDesc& tensor) { return tensor.shape[0]; }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels.h"
+#include "kernels/storage.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/op.h"
@@ -23,7 +24,6 @@ constexpr std::int64_t kSgemmRowsStep = 360;  // a multiple of the rows of sgemm
 constexpr TileGrid kPrimitiveGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
 constexpr TileGrid kRowGrids[] = {{120, 192}, {120, 96}, {72, 96}, {72, 48}};
 
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
 constexpr std::size_t floats(std::int64_t n) {
   return static_cast<std::size_t>(round_up(static_cast<std::uint64_t>(n) * sizeof(float), 64));

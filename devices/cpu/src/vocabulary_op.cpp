@@ -1,10 +1,12 @@
-// Cross-entropy over a vocabulary in parts: statistics, loss and gradients, see OpKind.
+// Cross-entropy over a vocabulary, whole or in parts: statistics, loss and gradients, see OpKind.
 //
-// As in cross_entropy_op.cpp the tokens that have a target are gathered into chunks, whose logits exist at one time. A
-// chunk goes through the parts in rising order for its statistics and in falling order for its gradients; every
-// product, statistic and rounding is that of a part, so that it makes no difference which parts an op has.
+// The tokens that have a target are gathered, in order, into chunks of cross_entropy_chunk(V), whose logits exist at
+// one time: which rows meet in a chunk follows from the targets alone, and tokens without one cost nothing. A chunk
+// goes through the parts in rising order for its statistics and in falling order for its gradients; every product,
+// statistic and rounding is that of a part, so that it makes no difference which parts an op has. Where tiles must be
+// prepared, a chunk that is not full is filled up with zero rows to a multiple of kRowsStep, so that few tile shapes
+// exist.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -37,12 +39,13 @@ class Vocabulary final : public PreparedOp {
   };
   /// Where things lie in scratch.
   struct Scratch {
-    Array x;                      // [chunk, C] the gathered rows, in the type that products read
-    float* logits = nullptr;      // [chunk, N] a part, one after another
-    Array gradient;               // [chunk, N] of the widest part; over its logits when fp32
-    float* dx = nullptr;          // [chunk, C] of one part
-    float* statistics = nullptr;  // [chunk, 3]
-    float* lse = nullptr;         // [chunk]
+    Array x;                       // [chunk, C] the gathered rows, in the type that products read
+    float* logits = nullptr;       // [chunk, N] a part, one after another
+    Array gradient;                // [chunk, N] of the widest part; over its logits when fp32
+    float* dx = nullptr;           // [chunk, C] of one part
+    float* statistics = nullptr;   // [chunk, 3]
+    float* normalisers = nullptr;  // [chunk, 2]
+    double* losses = nullptr;
     std::int32_t* tokens = nullptr;
     std::int32_t* targets = nullptr;
     std::int32_t* places = nullptr;  // of the targets within a part
@@ -75,7 +78,9 @@ class Vocabulary final : public PreparedOp {
   absl::StatusOr<std::int64_t> collect(const RunContext& context, const Scratch& scratch, std::int64_t& token) const;
   void skip(const RunContext& context, std::int64_t token) const;
   void gather(const RunContext& context, const Scratch& scratch, const Chunk& chunk) const;
-  void place_targets(const Scratch& scratch, const Part& part, std::int64_t rows) const;
+  PartLogits logits_of(const Scratch& scratch, const Part& part, std::int64_t rows) const;
+  PartGradient gradient_of(const RunContext& context, const Scratch& scratch, const Part& part,
+                           const Chunk& chunk) const;
   absl::Status run_forward(const RunContext& context, const Scratch& scratch, const Chunk& chunk) const;
   absl::Status run_backward(const RunContext& context, const Scratch& scratch, const Chunk& chunk) const;
   absl::Status run_chunk(const RunContext& context, const Scratch& scratch, std::int64_t rows, double& loss) const;
@@ -150,7 +155,8 @@ Vocabulary::Scratch Vocabulary::divide(std::byte* scratch) const {
   if (narrow_ && gives_gradients()) parts.gradient = {take(chunk_ * most_rows_, 2), Storage::kBfloat16};
   if (gives_gradients()) parts.dx = floats(chunk_ * width_);
   parts.statistics = floats(chunk_ * 3);
-  parts.lse = floats(chunk_);
+  parts.normalisers = floats(chunk_ * 2);
+  parts.losses = reinterpret_cast<double*>(take(chunk_, 8));
   parts.tokens = integers(chunk_);
   parts.targets = integers(chunk_);
   parts.places = integers(chunk_);
@@ -193,7 +199,9 @@ absl::StatusOr<std::int64_t> Vocabulary::collect(const RunContext& context, cons
 void Vocabulary::skip(const RunContext& context, std::int64_t token) const {
   if (gives_statistics()) std::memset(context.as<float>(op_.writes[0]) + token * 3, 0, 3 * sizeof(float));
   if (!gives_gradients()) return;
-  if (gives_loss() && has_parts_before()) context.as<float>(op_.writes[2])[token] = 0;
+  if (gives_loss() && has_parts_before()) {
+    std::memset(context.as<float>(op_.writes[2]) + token * 2, 0, 2 * sizeof(float));
+  }
   const Array row = context.out(dx_id()).at(token * width_);
   const std::size_t bytes = static_cast<std::size_t>(width_ * size_of(row.storage));
   if (gives_loss()) {
@@ -214,31 +222,48 @@ void Vocabulary::gather(const RunContext& context, const Scratch& scratch, const
   std::memset(scratch.x.at(chunk.rows * width_).data, 0,
               static_cast<std::size_t>((chunk.filled_up - chunk.rows) * width_) * (narrow_ ? 2 : 4));
   const bool before = op_.kind != OpKind::kVocabularyGradient && has_parts_before();
-  const float* given = before ? context.as<float>(op_.reads.back()) : nullptr;
+  const float* given = before ? context.as<float>(op_.reads[2 + attributes_.parts]) : nullptr;
   const float none[3] = {-std::numeric_limits<float>::infinity(), 0, 0};
   for (std::int64_t row = 0; row < chunk.rows; ++row) {
     std::memcpy(scratch.statistics + row * 3, given == nullptr ? none : given + scratch.tokens[row] * 3, sizeof(none));
   }
 }
 
-void Vocabulary::place_targets(const Scratch& scratch, const Part& part, std::int64_t rows) const {
+/// Places the targets within the part as well.
+PartLogits Vocabulary::logits_of(const Scratch& scratch, const Part& part, std::int64_t rows) const {
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t place = scratch.targets[row] - part.first_row;
     scratch.places[row] = place >= 0 && place < part.rows ? static_cast<std::int32_t>(place) : -1;
   }
+  return {scratch.logits + chunk_ * part.logits_before, scratch.places, rows, part.rows};
+}
+
+PartGradient Vocabulary::gradient_of(const RunContext& context, const Scratch& scratch, const Part& part,
+                                     const Chunk& chunk) const {
+  if (!gives_gradients()) return {};
+  PartGradient gradient;
+  gradient.to = narrow_ ? static_cast<void*>(scratch.gradient.data) : scratch.logits + chunk_ * part.logits_before;
+  gradient.storage = read_storage();
+  if (attributes_.has_loss_scale) gradient.scale = *context.as<float>(op_.reads.back());
+  gradient.filled_up = chunk.filled_up;
+  return gradient;
 }
 
 absl::Status Vocabulary::run_forward(const RunContext& context, const Scratch& scratch, const Chunk& chunk) const {
   const ConstArray x = {scratch.x.data, scratch.x.storage};
   for (const Part& part : parts_) {
-    float* logits = scratch.logits + chunk_ * part.logits_before;
     Finish to_logits;
-    to_logits.out = {reinterpret_cast<std::byte*>(logits)};
+    to_logits.out = {scratch.logits + chunk_ * part.logits_before};
     RONDO_RETURN_IF_ERROR(part.logits.run(context.pool, chunk.filled_up, {.a = x, .b = context.array(part.w)},
                                           to_logits, scratch.products));
     if (op_.kind == OpKind::kVocabularyGradient) continue;
-    place_targets(scratch, part, chunk.rows);
-    vocabulary_statistics(context.pool, logits, scratch.places, scratch.statistics, chunk.rows, part.rows);
+    const PartLogits logits = logits_of(scratch, part, chunk.rows);
+    if (gives_loss() && &part == &parts_.back()) {
+      vocabulary_loss(context.pool, logits, scratch.statistics, scratch.losses, scratch.normalisers,
+                      gradient_of(context, scratch, part, chunk));
+    } else {
+      vocabulary_statistics(context.pool, logits, scratch.statistics);
+    }
   }
   return absl::OkStatus();
 }
@@ -247,27 +272,25 @@ absl::Status Vocabulary::run_backward(const RunContext& context, const Scratch& 
   const ConstArray x = {scratch.x.data, scratch.x.storage};
   const Array out = context.out(dx_id());
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    float* logits = scratch.logits + chunk_ * part->logits_before;
-    Array gradient = scratch.gradient;
-    if (!narrow_) gradient = {reinterpret_cast<std::byte*>(logits)};
-    place_targets(scratch, *part, chunk.rows);
-    vocabulary_gradient(context.pool, read_storage(), logits, scratch.places, scratch.lse, gradient.data, chunk.rows,
-                        chunk.filled_up, part->rows);
-    const ConstArray p = {gradient.data, gradient.storage};
+    // Of the last part of all it is there already, and of dx there is nothing so far.
+    const bool last = gives_loss() && part == parts_.rbegin();
+    const PartGradient gradient = gradient_of(context, scratch, *part, chunk);
+    if (!last) {
+      vocabulary_gradient(context.pool, logits_of(scratch, *part, chunk.rows), scratch.normalisers, gradient);
+    }
+    const ConstArray p = {static_cast<const std::byte*>(gradient.to), gradient.storage};
     Finish to_dx;
-    to_dx.out = {reinterpret_cast<std::byte*>(scratch.dx)};
+    to_dx.out = {scratch.dx};
     RONDO_RETURN_IF_ERROR(
         part->dx.run(context.pool, chunk.filled_up, {.a = p, .b = context.array(part->w)}, to_dx, scratch.products));
-    // Of the uppermost part there is nothing so far, unless it is given.
-    const bool uppermost = gives_loss() && part == parts_.rbegin();
     const ConstArray so_far = gives_loss() ? ConstArray{out.data, out.storage} : context.array(op_.reads[4]);
     const std::int64_t step = task_rows(width_);
     context.pool.parallel_for(divide_up(chunk.rows, step), [&](std::int64_t task, std::uint32_t) {
       for (std::int64_t row = task * step; row < std::min(chunk.rows, (task + 1) * step); ++row) {
         const std::int64_t place = scratch.tokens[row] * width_;
         float* sum = scratch.dx + row * width_;
-        if (!uppermost) add_row(so_far.at(place), sum, width_);
-        convert_row({reinterpret_cast<std::byte*>(sum)}, out.at(place), width_);
+        if (!last) add_row(so_far.at(place), sum, width_);
+        convert_row({sum}, out.at(place), width_);
       }
     });
     if (!attributes_.has_weight_gradient) continue;
@@ -282,6 +305,10 @@ absl::Status Vocabulary::run_chunk(const RunContext& context, const Scratch& scr
   const std::int64_t step = divide_up(rows, kRowsStep) * kRowsStep;
   const Chunk chunk{rows, narrow_ ? std::min(chunk_, step) : rows};
   gather(context, scratch, chunk);
+  for (std::int64_t row = 0; row < rows && op_.kind == OpKind::kVocabularyGradient; ++row) {
+    std::memcpy(scratch.normalisers + row * 2, context.as<float>(op_.reads[3]) + scratch.tokens[row] * 2,
+                2 * sizeof(float));
+  }
   RONDO_RETURN_IF_ERROR(run_forward(context, scratch, chunk));
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* statistics = scratch.statistics + row * 3;
@@ -289,12 +316,9 @@ absl::Status Vocabulary::run_chunk(const RunContext& context, const Scratch& scr
     if (gives_statistics()) {
       std::memcpy(context.as<float>(op_.writes[0]) + token * 3, statistics, 3 * sizeof(float));
     } else if (gives_loss()) {
-      const double lse = static_cast<double>(statistics[0]) + std::log(static_cast<double>(statistics[1]));
-      loss += lse - static_cast<double>(statistics[2]);
-      scratch.lse[row] = static_cast<float>(lse);
-      if (gives_gradients() && has_parts_before()) context.as<float>(op_.writes[2])[token] = scratch.lse[row];
-    } else {
-      scratch.lse[row] = context.as<float>(op_.reads[3])[token];
+      loss += scratch.losses[row];
+      if (!gives_gradients() || !has_parts_before()) continue;
+      std::memcpy(context.as<float>(op_.writes[2]) + token * 2, scratch.normalisers + row * 2, 2 * sizeof(float));
     }
   }
   return gives_gradients() ? run_backward(context, scratch, chunk) : absl::OkStatus();

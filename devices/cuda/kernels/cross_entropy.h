@@ -1,5 +1,5 @@
-// Around the products of the loss over the vocabulary: which tokens have a target, their rows, softmax and its
-// gradient, rows back to their tokens, the sum of the losses.
+// Around the products of the loss over the vocabulary, whole or in parts: which tokens have a target, their rows,
+// softmax and its gradient, rows back to their tokens, the sum of the losses.
 //
 // A chunk always has its full number of rows, zero past the last token with a target: how many there are is known on
 // the card alone.
@@ -83,41 +83,99 @@ struct EntropyGather {
   }
 };
 
-/// A block a row: its loss, and where `gradient` is not null softmax - onehot, times the loss scale.
+/// Of the parts that `before` has statistics of, where it is not null, and this one.
+RONDO_KERNEL LogitSums joined(const float* before, const LogitSums& part) {
+  if (before == nullptr) return part;
+  const float maximum = fmaxf(before[0], part.maximum);
+  return {maximum, before[1] * expf(before[0] - maximum) + part.total * expf(part.maximum - maximum)};
+}
+
+/// A row of the gradient: (softmax - onehot) times the loss scale. `target`: its place in the part, or outside of it.
+template <typename T, typename Block>
+RONDO_KERNEL void write_gradient(Block& block, const CrossEntropyParams& p, float maximum, float inverse,
+                                 std::int32_t target) {
+  const float* logits = p.logits + block.x() * p.rows;
+  T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
+  const float scale = p.loss_scale == nullptr ? 1.0F : *p.loss_scale;
+  block.each([&](int thread) {  // it may lie over the logits: each element is read by who writes it
+    for (std::int64_t v = thread; v < p.rows; v += block.threads()) {
+      store(gradient + v, (expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F)) * scale);
+    }
+  });
+}
+
+template <typename T, typename Block>
+RONDO_KERNEL void clear_gradient(Block& block, const CrossEntropyParams& p) {
+  T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
+  block.each([&](int thread) {
+    for (std::int64_t v = thread; v < p.rows; v += block.threads()) store(gradient + v, 0.0F);
+  });
+}
+
+/// Adds a part of the vocabulary to the statistics of a token; a block a row.
+struct EntropyStatistics {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    if (place >= p.places[0]) return;
+    const std::int64_t token = p.places[1 + place];
+    const float* logits = p.logits + block.x() * p.rows;
+    const LogitSums part = sums_of_logits(block, logits, p.rows);
+    block.each([&](int thread) {
+      if (thread != 0) return;
+      const float* before = p.before == nullptr ? nullptr : p.before + token * 3;
+      const LogitSums sums = joined(before, part);
+      const std::int32_t target = p.targets[token] - p.first_row;
+      const float elsewhere = before == nullptr ? 0 : before[2];
+      p.statistics[token * 3 + 2] = target >= 0 && target < p.rows ? logits[target] : elsewhere;
+      p.statistics[token * 3] = sums.maximum;
+      p.statistics[token * 3 + 1] = sums.total;
+    });
+  }
+};
+
+/// Of the last part: a token's loss and normaliser, and where `gradient` is not null the gradient of its logits; a
+/// block a row.
 template <typename T>
 struct EntropySoftmax {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
     const std::int64_t place = p.begin + block.x();
-    const bool real = place < p.places[0];
-    const float* logits = p.logits + block.x() * p.vocabulary;
-    T* gradient = p.gradient == nullptr ? nullptr : static_cast<T*>(p.gradient) + block.x() * p.vocabulary;
-    if (!real) {
-      block.each([&](int thread) {
-        for (std::int64_t v = thread; v < p.vocabulary && gradient != nullptr; v += block.threads()) {
-          store(gradient + v, 0.0F);
-        }
-      });
+    if (place >= p.places[0]) {
+      if (p.gradient != nullptr) clear_gradient<T>(block, p);
       return;
     }
-    const LogitSums sums = sums_of_logits(block, logits, p.vocabulary);
-    const float maximum = sums.maximum;
-    const float total = sums.total;
-    const std::int32_t target = p.targets[p.places[1 + place]];
+    const std::int64_t token = p.places[1 + place];
+    const float* before = p.before == nullptr ? nullptr : p.before + token * 3;
+    const float* logits = p.logits + block.x() * p.rows;
+    const LogitSums sums = joined(before, sums_of_logits(block, logits, p.rows));
+    const float inverse = 1.0F / sums.total;
+    const std::int32_t target = p.targets[token] - p.first_row;
     block.each([&](int thread) {
-      if (thread == 0) {
-        p.losses[place] =
-            log(static_cast<double>(total)) + static_cast<double>(maximum) - static_cast<double>(logits[target]);
-      }
+      if (thread != 0) return;
+      const float target_logit = target >= 0 ? logits[target] : before[2];
+      p.losses[place] =
+          log(static_cast<double>(sums.total)) + static_cast<double>(sums.maximum) - static_cast<double>(target_logit);
+      p.normalisers[token * 2] = sums.maximum;
+      p.normalisers[token * 2 + 1] = inverse;
     });
-    if (gradient == nullptr) return;
-    const float inverse = 1.0F / total;
-    const float scale = p.loss_scale == nullptr ? 1.0F : *p.loss_scale;
-    block.each([&](int thread) {  // the gradient may lie over the logits: each element is read by who writes it
-      for (std::int64_t v = thread; v < p.vocabulary; v += block.threads()) {
-        store(gradient + v, (expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F)) * scale);
-      }
-    });
+    if (p.gradient != nullptr) write_gradient<T>(block, p, sums.maximum, inverse, target);
+  }
+};
+
+/// The gradient of the logits of a part that is not the last; a block a row.
+template <typename T>
+struct EntropyPart {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
+    const std::int64_t place = p.begin + block.x();
+    if (place >= p.places[0]) {
+      clear_gradient<T>(block, p);
+      return;
+    }
+    const std::int64_t token = p.places[1 + place];
+    const float* normaliser = p.normalisers + token * 2;
+    write_gradient<T>(block, p, normaliser[0], normaliser[1], p.targets[token] - p.first_row);
   }
 };
 
@@ -146,74 +204,6 @@ struct EntropyPass {
     block.each([&](int thread) {
       for (std::int64_t c = thread; c < p.width; c += block.threads()) {
         static_cast<T*>(p.dx)[first + c] = static_cast<const T*>(p.x)[first + c];
-      }
-    });
-  }
-};
-
-/// Adds a part of the vocabulary to the statistics of a token; a block a row.
-struct EntropyStatistics {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
-    const std::int64_t place = p.begin + block.x();
-    if (place >= p.places[0]) return;
-    const std::int64_t token = p.places[1 + place];
-    const float* logits = p.logits + block.x() * p.rows;
-    const LogitSums sums = sums_of_logits(block, logits, p.rows);
-    const float part = sums.maximum;
-    const float total = sums.total;
-    block.each([&](int thread) {
-      if (thread != 0) return;
-      float maximum = part;
-      float sum = total;
-      float target_logit = 0;
-      if (p.before != nullptr) {
-        const float* before = p.before + token * 3;
-        maximum = fmaxf(before[0], part);
-        sum = before[1] * expf(before[0] - maximum) + total * expf(part - maximum);
-        target_logit = before[2];
-      }
-      const std::int32_t target = p.targets[token] - p.first_row;
-      if (target >= 0 && target < p.rows) target_logit = logits[target];
-      p.statistics[token * 3] = maximum;
-      p.statistics[token * 3 + 1] = sum;
-      p.statistics[token * 3 + 2] = target_logit;
-    });
-  }
-};
-
-/// Of the statistics of all parts a token's loss and lse; a block a row, one thread of it.
-struct EntropyNormaliser {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
-    const std::int64_t place = p.begin + block.x();
-    if (place >= p.places[0]) return;
-    const std::int64_t token = p.places[1 + place];
-    block.each([&](int thread) {
-      if (thread != 0) return;
-      const float* statistics = p.statistics + token * 3;
-      const double lse = log(static_cast<double>(statistics[1])) + static_cast<double>(statistics[0]);
-      p.losses[place] = lse - static_cast<double>(statistics[2]);
-      p.lse[token] = static_cast<float>(lse);
-    });
-  }
-};
-
-/// The gradient of a part's logits; a block a row.
-template <typename T>
-struct EntropyPart {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
-    const std::int64_t place = p.begin + block.x();
-    const bool real = place < p.places[0];
-    const std::int64_t token = real ? p.places[1 + place] : 0;
-    const float* logits = p.logits + block.x() * p.rows;
-    T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
-    const float lse = real ? p.lse[token] : 0.0F;
-    const std::int32_t target = real ? p.targets[token] - p.first_row : -1;
-    block.each([&](int thread) {  // it may lie over the logits: each element is read by who writes it
-      for (std::int64_t v = thread; v < p.rows; v += block.threads()) {
-        store(gradient + v, real ? expf(logits[v] - lse) - (v == target ? 1.0F : 0.0F) : 0.0F);
       }
     });
   }

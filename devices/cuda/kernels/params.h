@@ -225,8 +225,8 @@ struct CrossEntropyParams {
   const std::int32_t* targets;
   std::int32_t* places;     // [T + 1]: the number of tokens with a target, then these tokens
   void* gathered;           // [chunk, C] rows of x, zero past the last
-  float* logits;            // [chunk, V]
-  void* gradient;           // [chunk, V] (softmax - onehot) * loss scale
+  float* logits;            // [chunk, N] of the part
+  void* gradient;           // [chunk, N] (softmax - onehot) * loss scale, may be null
   const void* dgathered;    // [chunk, C]
   void* dx;                 // [T, C]
   const float* loss_scale;  // [1], null: 1
@@ -235,13 +235,13 @@ struct CrossEntropyParams {
   Fault* fault;
   const float* before;  // [T, 3] statistics of the parts of a vocabulary before this one, may be null
   float* statistics;    // [T, 3]: maximum, sum of exponentials over it, the target's logit
-  float* lse;           // [T]
+  float* normalisers;   // [T, 2]: maximum, 1 / sum of exponentials over it, of all parts
   std::int64_t width;
-  std::int32_t vocabulary;  // of a vocabulary in parts: all rows
+  std::int32_t vocabulary;  // rows of all parts
   std::int32_t tokens;
   std::int32_t begin;      // of the chunk, in `places`
   std::int32_t first_row;  // of the part
-  std::int32_t rows;       // of the part
+  std::int32_t rows;       // N of the part
 };
 
 /// C [M, N] = alpha A B + bias + addend, summed over K in rising order by one thread an element.

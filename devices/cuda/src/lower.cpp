@@ -37,8 +37,6 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:
       return lower_attention(op);
-    case OpKind::kCrossEntropy:
-      return lower_cross_entropy(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

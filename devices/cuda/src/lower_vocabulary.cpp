@@ -1,4 +1,4 @@
-// Cross-entropy over a vocabulary in parts; the order of things is that of the CPU's vocabulary_op.cpp.
+// Cross-entropy over a vocabulary, whole or in parts; the order of things is that of the CPU's vocabulary_op.cpp.
 #include "kernels/cross_entropy.h"
 #include "lowering.h"
 
@@ -47,16 +47,16 @@ class Vocabulary {
     }
     losses_ = op_.workspace(static_cast<Bytes>(tokens_) * sizeof(double));
     statistics_ = gives_statistics_ ? op_.write(0) : op_.workspace(static_cast<Bytes>(tokens_) * 3 * sizeof(float));
-    lse_ = op_.workspace(static_cast<Bytes>(tokens_) * sizeof(float));
+    normalisers_ = op_.workspace(static_cast<Bytes>(tokens_) * 2 * sizeof(float));
     if (!attributes_.has_input_gradient) return;
     // fp32 gradients lie over the logits; narrower ones would overtake rows that are still to be read.
     if (storage_ != Storage::kFloat32) gradient_ = op_.workspace(rows * static_cast<Bytes>(widest) * element);
     dgathered_ = op_.workspace(rows * static_cast<Bytes>(width_) * element);
     dx_ = op_.write(gives_loss_ ? 1 : 0);
     if (!gives_loss_) {
-      lse_ = op_.read(3);
+      normalisers_ = op_.read(3);
     } else if (before_) {
-      lse_ = op_.write(2);
+      normalisers_ = op_.write(2);
     }
   }
 
@@ -69,10 +69,10 @@ class Vocabulary {
     if (!attributes_.has_input_gradient) return;
     if (gives_loss_) {
       op_.clear(dx_, op_.out(1).bytes());
-      if (before_) op_.clear(lse_, op_.out(2).bytes());
+      if (before_) op_.clear(normalisers_, op_.out(2).bytes());
     } else {
       pass(storage_, op_.read(4), dx_, width_);
-      if (before_) pass(Storage::kFloat32, lse_, op_.write(1), 1);
+      if (before_) pass(Storage::kFloat32, normalisers_, op_.write(1), 2);
     }
   }
 
@@ -94,15 +94,20 @@ class Vocabulary {
     for (std::uint32_t i = 0; i < part; ++i) p.first_row += static_cast<std::int32_t>(rows_of(i));
     p.rows = static_cast<std::int32_t>(rows_of(part));
     arguments.at(&P::x, op_.read(0)).at(&P::targets, op_.read(1)).at(&P::places, places_);
-    arguments.at(&P::gathered, gathered_).at(&P::logits, logits_[part]).at(&P::gradient, gradient_of(part));
+    arguments.at(&P::gathered, gathered_).at(&P::logits, logits_[part]);
     arguments.at(&P::dgathered, dgathered_).at(&P::dx, dx_).at(&P::losses, losses_).at(&P::fault, Lowering::fault());
-    arguments.at(&P::statistics, statistics_).at(&P::lse, lse_);
+    arguments.at(&P::statistics, statistics_).at(&P::normalisers, normalisers_);
+    if (attributes_.has_input_gradient) arguments.at(&P::gradient, gradient_of(part));
+    if (attributes_.has_loss_scale) arguments.at(&P::loss_scale, op_.read(op_.op().reads.size() - 1));
     if (gives_loss_) arguments.at(&P::loss, op_.write(0));
     if (part > 0) arguments.at(&P::before, statistics_);
     const bool given = part == 0 && before_ && (gives_loss_ || gives_statistics_);
-    if (given) arguments.at(&P::before, op_.read(op_.op().reads.size() - 1));
+    if (given) arguments.at(&P::before, op_.read(2 + attributes_.parts));
     return arguments;
   }
+
+  /// Of all parts of the vocabulary: its gradient comes with the loss, and there is no dx so far.
+  bool is_last(std::uint32_t part) const { return gives_loss_ && part + 1 == attributes_.parts; }
 
   Place gradient_of(std::uint32_t part) const { return storage_ == Storage::kFloat32 ? logits_[part] : gradient_; }
 
@@ -116,11 +121,16 @@ class Vocabulary {
       logits.b = op_.read(2 + part);
       logits.c = logits_[part];
       RONDO_RETURN_IF_ERROR(op_.product(logits));
-      if (gives_loss_ || gives_statistics_) op_.launch(KernelId::k_entropy_statistics, rows, arguments(part, begin));
+      if (is_last(part)) {
+        op_.launch(of_storage(KernelId::k_entropy_softmax_fp32, storage_), rows, arguments(part, begin));
+      } else if (gives_loss_ || gives_statistics_) {
+        op_.launch(KernelId::k_entropy_statistics, rows, arguments(part, begin));
+      }
     }
-    if (gives_loss_) op_.launch(KernelId::k_entropy_normaliser, rows, arguments(0, begin));
     for (std::uint32_t part = attributes_.parts; attributes_.has_input_gradient && part-- > 0;) {
-      op_.launch(of_storage(KernelId::k_entropy_part_fp32, storage_), rows, arguments(part, begin));
+      if (!is_last(part)) {
+        op_.launch(of_storage(KernelId::k_entropy_part_fp32, storage_), rows, arguments(part, begin));
+      }
       RONDO_RETURN_IF_ERROR(lower_gradients(part, begin));
     }
     return absl::OkStatus();
@@ -128,17 +138,20 @@ class Vocabulary {
 
   absl::Status lower_gradients(std::uint32_t part, std::int64_t begin) {
     const Grid rows{chunk_, 1, kMostThreads, 0};
-    // The rows of dx so far are gathered as those of x are.
-    Arguments<P> so_far;
-    so_far.params = arguments(part, begin).params;
-    so_far.at(&P::x, dx_).at(&P::gathered, dgathered_).at(&P::places, places_);
-    op_.launch(of_storage(KernelId::k_entropy_gather_fp32, storage_), rows, so_far);
     Lowering::Product dx;
     dx.shape = {chunk_, width_, rows_of(part), false, false, false, false, storage_, storage_};
     dx.a = gradient_of(part);
     dx.b = op_.read(2 + part);
-    dx.c = dx.addend = dgathered_;
-    dx.addend_storage = storage_;
+    dx.c = dgathered_;
+    if (!is_last(part)) {
+      // The rows of dx so far are gathered as those of x are.
+      Arguments<P> so_far;
+      so_far.params = arguments(part, begin).params;
+      so_far.at(&P::x, dx_).at(&P::gathered, dgathered_).at(&P::places, places_);
+      op_.launch(of_storage(KernelId::k_entropy_gather_fp32, storage_), rows, so_far);
+      dx.addend = dgathered_;
+      dx.addend_storage = storage_;
+    }
     RONDO_RETURN_IF_ERROR(op_.product(dx));
     op_.launch(of_storage(KernelId::k_entropy_scatter_fp32, storage_), rows, arguments(part, begin));
     if (!attributes_.has_weight_gradient) return absl::OkStatus();
@@ -165,7 +178,7 @@ class Vocabulary {
   std::vector<Place> logits_;  // by part
   Place losses_;
   Place statistics_;
-  Place lse_;
+  Place normalisers_;
   Place gradient_;
   Place dgathered_;
   Place dx_;

@@ -126,10 +126,9 @@ absl::Status lower_expand(Lowering& op);
 absl::Status lower_encode(Lowering& op);
 absl::Status lower_norm(Lowering& op);  // and its gradient
 absl::Status lower_rope(Lowering& op);
-absl::Status lower_rows(Lowering& op);     // embedding and its gradient, the last row, the bias's gradient
-absl::Status lower_product(Lowering& op);  // the three products of a linear layer
-absl::Status lower_cross_entropy(Lowering& op);
-absl::Status lower_vocabulary(Lowering& op);
-absl::Status lower_attention(Lowering& op);  // forward, backward, cached
+absl::Status lower_rows(Lowering& op);        // embedding and its gradient, the last row, the bias's gradient
+absl::Status lower_product(Lowering& op);     // the three products of a linear layer
+absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
+absl::Status lower_attention(Lowering& op);   // forward, backward, cached
 
 }  // namespace rondo::devices::cuda

@@ -35,14 +35,15 @@ bool keeps_extents(const Op& op, std::size_t position) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kColumnScale:
       return position == 1;
-    case OpKind::kCrossEntropy:
-      return position == 1 || position == 3;
     case OpKind::kColumnScaleBackward:
       return position == 1 || position == 2;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
-    case OpKind::kVocabularyGradient:
-      return position >= 2 && position < 2 + std::get<VocabularyAttributes>(op.attributes).parts;
+    case OpKind::kVocabularyGradient: {
+      const auto& attributes = std::get<VocabularyAttributes>(op.attributes);
+      return (position >= 2 && position < 2 + attributes.parts) ||
+             (attributes.has_loss_scale && position + 1 == op.reads.size());
+    }
     default:
       return false;
   }

@@ -66,8 +66,6 @@ void run(const reference::Call& call) {
       return reference::column_scale(call);
     case OpKind::kColumnScaleBackward:
       return reference::column_scale_backward(call);
-    case OpKind::kCrossEntropy:
-      return reference::cross_entropy(call);
     case OpKind::kVocabularyStatistics:
       return reference::vocabulary_statistics(call);
     case OpKind::kVocabularyLoss:

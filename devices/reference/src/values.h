@@ -129,7 +129,6 @@ void matmul(const Call& call);
 void matmul_input_gradient(const Call& call);
 void matmul_weight_gradient(const Call& call);
 void bias_gradient(const Call& call);
-void cross_entropy(const Call& call);
 void vocabulary_statistics(const Call& call);
 void vocabulary_loss(const Call& call);
 void vocabulary_gradient(const Call& call);

@@ -1,4 +1,4 @@
-// Cross-entropy over a vocabulary in parts: statistics from part to part, then gradients back.
+// Cross-entropy over a vocabulary, whole or in parts: statistics from part to part, then gradients back.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,12 @@ struct Statistics {
   double sum = 0;
   double target = 0;
 
-  double lse() const { return maximum + std::log(sum); }
+  double loss() const { return std::log(sum) + maximum - target; }
+};
+
+struct Normaliser {
+  double maximum = 0;
+  double inverse = 0;  // of the sum
 };
 
 class Vocabulary {
@@ -62,14 +67,15 @@ class Vocabulary {
     return s;
   }
 
-  /// dx += p w and dw += p^T x of one part and token, p = exp(logit - lse) - onehot.
-  void add_gradients(std::uint32_t part, std::int64_t token, double lse, std::vector<double>& dx,
+  /// dx += p w and dw += p^T x of one part and token, p = (softmax - onehot) * loss scale.
+  void add_gradients(std::uint32_t part, std::int64_t token, const Normaliser& normaliser, std::vector<double>& dx,
                      std::vector<double>& dw) const {
+    const double scale = attributes_.has_loss_scale ? call_.in(call_.op.reads.size() - 1)[0] : 1.0;
     std::vector<double> p = logits(part, token);
     const Values w = call_.in(2 + part);
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool hit = static_cast<std::int64_t>(v) == target(token) - first_row(part);
-      p[v] = std::exp(p[v] - lse) - (hit ? 1.0 : 0.0);
+      p[v] = (std::exp(p[v] - normaliser.maximum) * normaliser.inverse - (hit ? 1.0 : 0.0)) * scale;
       for (std::int64_t c = 0; c < width(); ++c) {
         const std::int64_t place = static_cast<std::int64_t>(v) * width() + c;
         dx[static_cast<std::size_t>(c)] += p[v] * w[place];
@@ -90,7 +96,7 @@ class Vocabulary {
   const Values x_;
 };
 
-void set_row(Values& to, std::int64_t token, const std::vector<double>& row) {
+void set_row(Values to, std::int64_t token, const std::vector<double>& row) {
   for (std::size_t c = 0; c < row.size(); ++c) {
     to.set(token * static_cast<std::int64_t>(row.size()) + static_cast<std::int64_t>(c), row[c]);
   }
@@ -111,7 +117,7 @@ std::vector<double> row_of(const Values& from, std::int64_t token) {
 void vocabulary_statistics(const Call& call) {
   const Vocabulary vocabulary(call);
   Values out = call.out(0);
-  Values passed = call.out(1);
+  const Values passed = call.out(1);
   out.fill(0);
   for (std::int64_t t = 0; t < vocabulary.tokens(); ++t) {
     set_row(passed, t, row_of(call.in(0), t));
@@ -130,15 +136,16 @@ void vocabulary_loss(const Call& call) {
   for (std::uint32_t part = 0; part < attributes.parts; ++part) dw.push_back(vocabulary.weight_gradient(part));
   for (std::int64_t t = 0; t < vocabulary.tokens(); ++t) {
     const bool has_target = vocabulary.target(t) >= 0;
-    const Statistics s = has_target ? vocabulary.statistics(t) : Statistics{0, 1, 0};
-    if (has_target) loss += s.lse() - s.target;
+    const Statistics s = has_target ? vocabulary.statistics(t) : Statistics{};
+    if (has_target) loss += s.loss();
     if (!attributes.has_input_gradient) continue;
-    if (before) call.out(2).set(t, s.lse());
-    Values out = call.out(1);
+    const Normaliser normaliser = has_target ? Normaliser{s.maximum, 1 / s.sum} : Normaliser{};
+    if (before) set_row(call.out(2), t, {normaliser.maximum, normaliser.inverse});
+    const Values out = call.out(1);
     set_row(out, t, std::vector<double>(static_cast<std::size_t>(vocabulary.width())));
     for (std::uint32_t part = attributes.parts; has_target && part-- > 0;) {
       std::vector<double> dx = row_of(out, t);  // rounded after each part
-      vocabulary.add_gradients(part, t, s.lse(), dx, dw[part]);
+      vocabulary.add_gradients(part, t, normaliser, dx, dw[part]);
       set_row(out, t, dx);
     }
   }
@@ -151,15 +158,16 @@ void vocabulary_loss(const Call& call) {
 void vocabulary_gradient(const Call& call) {
   const auto& attributes = call.attributes<VocabularyAttributes>();
   const Vocabulary vocabulary(call);
-  Values out = call.out(0);
+  const bool before = attributes.first_row > 0;
+  const Values out = call.out(0);
   std::vector<double> dw = vocabulary.weight_gradient(0);
   for (std::int64_t t = 0; t < vocabulary.tokens(); ++t) {
     std::vector<double> dx = row_of(call.in(4), t);
-    if (vocabulary.target(t) >= 0) vocabulary.add_gradients(0, t, call.in(3)[t], dx, dw);
+    const std::vector<double> normaliser = row_of(call.in(3), t);
+    if (vocabulary.target(t) >= 0) vocabulary.add_gradients(0, t, {normaliser[0], normaliser[1]}, dx, dw);
     set_row(out, t, dx);
+    if (before) set_row(call.out(1), t, normaliser);
   }
-  const bool before = attributes.first_row > 0;
-  for (std::int64_t t = 0; t < vocabulary.tokens() && before; ++t) call.out(1).set(t, call.in(3)[t]);
   if (attributes.has_weight_gradient) add_all(call.out(before ? 2 : 1), dw);
 }
 

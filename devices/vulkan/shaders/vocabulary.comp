@@ -1,12 +1,12 @@
-// Of one row of logits of a part of the vocabulary. A workgroup a row. kMode:
-// 0: adds the part to the token's statistics [T, 3] (maximum, sum of exponentials over it, the target's logit);
-// `before`
-//    are those of the parts before, with kBefore.
-// 1: of the statistics of all parts the loss and the token's normaliser lse [T].
-// 2: over the logits their gradient exp(logit - lse) - onehot.
+// Of one row of logits, of the whole vocabulary or of a part of it. A workgroup a row. kMode:
+// 0: adds the part to the token's statistics [T, 3] (maximum, sum of exponentials over it, the target's logit).
+// 1: of the last part the loss and the token's normaliser [T, 2] (maximum, 1 / sum of exponentials over it), and with
+//    kGradient as 2.
+// 2: over the logits their gradient softmax - onehot, times the loss scale where there is one.
+// `before` are the statistics of the parts before, with kBefore.
 //
-// slots: logits [rows, N], targets, list (see targets.comp), before, statistics, lse, losses [T]. sizes: N, first of
-// the list, most rows, the part's first row of the vocabulary.
+// slots: logits [rows, N], targets, list (see targets.comp), before, statistics, normalisers, losses [T], loss scale.
+// sizes: N, first of the list, most rows, the part's first row of the vocabulary.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -15,9 +15,12 @@ const uint kThreads = 256;
 layout(local_size_x = kThreads) in;
 layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const bool kBefore = false;
+layout(constant_id = 2) const bool kGradient = false;
+layout(constant_id = 3) const bool kScaled = false;
 #include "reduce.glsl"
 
-void add_part(uint token, uint first, uint rows, int target) {
+/// Maximum and sum of exponentials over it, of the part and those before.
+vec2 sums_of(uint token, uint first, uint rows) {
   Floats logits = Floats(address(0));
   float part = logits.v[first];
   for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) part = max(part, logits.v[first + v]);
@@ -25,20 +28,25 @@ void add_part(uint token, uint first, uint rows, int target) {
   float sum = 0.0;
   for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) sum += exact_exp(logits.v[first + v] - part);
   sum = sum_over_group(sum);
-  if (gl_LocalInvocationIndex != 0) return;
-  float maximum = part;
-  float target_logit = 0.0;
-  if (kBefore) {
-    Floats before = Floats(address(3));
-    maximum = max(before.v[token * 3], part);
-    sum = before.v[token * 3 + 1] * exact_exp(before.v[token * 3] - maximum) + sum * exact_exp(part - maximum);
-    target_logit = before.v[token * 3 + 2];
+  if (!kBefore) return vec2(part, sum);
+  Floats before = Floats(address(3));
+  const float maximum = max(before.v[token * 3], part);
+  sum = before.v[token * 3 + 1] * exact_exp(before.v[token * 3] - maximum) + sum * exact_exp(part - maximum);
+  return vec2(maximum, sum);
+}
+
+float logit_of(uint token, uint first, uint rows, int target) {
+  if (target >= 0 && target < int(rows)) return Floats(address(0)).v[first + uint(target)];
+  return kBefore ? Floats(address(3)).v[token * 3 + 2] : 0.0;
+}
+
+void write_gradient(uint first, uint rows, int target, float maximum, float inverse) {
+  Floats logits = Floats(address(0));
+  const float scale = kScaled ? Floats(address(7)).v[0] : 1.0;
+  for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) {
+    const float p = exact_exp(logits.v[first + v] - maximum) * inverse;
+    logits.v[first + v] = (int(v) == target ? p - 1.0 : p) * scale;
   }
-  if (target >= 0 && target < int(rows)) target_logit = logits.v[first + uint(target)];
-  Floats statistics = Floats(address(4));
-  statistics.v[token * 3] = maximum;
-  statistics.v[token * 3 + 1] = sum;
-  statistics.v[token * 3 + 2] = target_logit;
 }
 
 void main() {
@@ -48,23 +56,29 @@ void main() {
   if (row >= push.sizes[2] || push.sizes[1] + row >= uint(list.v[0])) return;
   const uint token = uint(list.v[1 + push.sizes[1] + row]);
   const int target = Ints(address(1)).v[token] - int(push.sizes[3]);
-  if (kMode == 0) {
-    add_part(token, row * rows, rows, target);
+  const uint first = row * rows;
+  Floats normalisers = Floats(address(5));
+  if (kMode == 2) {
+    write_gradient(first, rows, target, normalisers.v[token * 2], normalisers.v[token * 2 + 1]);
     return;
   }
-  if (kMode == 1) {
-    if (gl_LocalInvocationIndex != 0) return;
-    Floats statistics = Floats(address(4));
-    const float maximum = statistics.v[token * 3];
-    const float log_sum = exact_log(statistics.v[token * 3 + 1]);
-    Floats(address(5)).v[token] = maximum + log_sum;
-    Floats(address(6)).v[push.sizes[1] + row] = log_sum + (maximum - statistics.v[token * 3 + 2]);
-    return;
+  const vec2 sums = sums_of(token, first, rows);
+  const float inverse = 1.0 / sums.y;
+  if (gl_LocalInvocationIndex == 0) {
+    const float target_logit = logit_of(token, first, rows, target);
+    if (kMode == 0) {
+      Floats statistics = Floats(address(4));
+      statistics.v[token * 3] = sums.x;
+      statistics.v[token * 3 + 1] = sums.y;
+      statistics.v[token * 3 + 2] = target_logit;
+    } else {
+      normalisers.v[token * 2] = sums.x;
+      normalisers.v[token * 2 + 1] = inverse;
+      Floats(address(6)).v[push.sizes[1] + row] = exact_log(sums.y) + (sums.x - target_logit);
+    }
   }
-  Floats logits = Floats(address(0));
-  const float lse = Floats(address(5)).v[token];
-  for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) {
-    const float p = exact_exp(logits.v[row * rows + v] - lse);
-    logits.v[row * rows + v] = int(v) == target ? p - 1.0 : p;
-  }
+  if (kMode == 0 || !kGradient) return;
+  memoryBarrierBuffer();
+  barrier();  // the target's logit has been read
+  write_gradient(first, rows, target, sums.x, inverse);
 }

@@ -189,72 +189,11 @@ void lower_weight_gradient(OpLowering& op) {
   add_product(op, p);
 }
 
-/// Every chunk of the tokens that have a target is dispatched; past the last one kernels find nothing to do.
-void lower_cross_entropy(OpLowering& op) {
-  const auto& attributes = op.attributes<CrossEntropyAttributes>();
-  const std::int64_t tokens = rows_of(op.in(0));
-  const std::int64_t width = columns_of(op.in(0));
-  const std::int64_t vocabulary = rows_of(op.in(1));
-  const std::int64_t chunk = std::min(cross_entropy_chunk(vocabulary), tokens);
-  const std::uint32_t list = op.workspace(1 + tokens);
-  const std::uint32_t losses = op.workspace(tokens);
-  const std::uint32_t logits = op.workspace(chunk * vocabulary);
-  const bool gradient = attributes.has_input_gradient || attributes.has_weight_gradient;
-  op.add(Shader::kTargets, {}, {op.read(2), list}, {tokens, vocabulary}, 1);
-  if (attributes.has_input_gradient) lower_zero(op, op.write(1), op.out(1));
-  for (std::int64_t first = 0; first < tokens; first += chunk) {
-    Product p;
-    p.list = list;
-    p.first_listed = first;
-    p.most_listed = chunk;
-    // logits = x w^T
-    p.listed = Product::Listed::kA;
-    p.a = op.read(0);
-    p.b = op.read(1);
-    p.out = logits;
-    p.type_a = storage_of(op.in(0));
-    p.type_b = storage_of(op.in(1));
-    p.rows = chunk;
-    p.columns = vocabulary;
-    p.depth = width;
-    p.stride_a = width;
-    p.stride_b = width;
-    p.transposed_b = true;
-    add_product(op, p);
-    const bool scaled = attributes.has_loss_scale;
-    op.add(Shader::kSoftmaxLoss, {gradient ? 1U : 0U, scaled ? 1U : 0U},
-           {logits, op.read(2), list, losses, op.read(scaled ? 3 : 2)}, {vocabulary, first, chunk}, chunk);
-    p.a = logits;
-    p.type_a = 0;
-    p.stride_a = vocabulary;
-    p.columns = width;
-    p.transposed_b = false;
-    if (attributes.has_input_gradient) {  // dx = gradient w
-      p.listed = Product::Listed::kOut;
-      p.out = op.write(1);
-      p.type_out = storage_of(op.out(1));
-      p.depth = vocabulary;
-      add_product(op, p);
-    }
-    if (attributes.has_weight_gradient) {  // dw += gradient^T x
-      p.listed = Product::Listed::kB;
-      p.b = op.read(0);
-      p.type_b = storage_of(op.in(0));
-      p.out = op.write(op.writes() - 1);
-      p.type_out = 0;
-      p.rows = vocabulary;
-      p.depth = chunk;
-      p.transposed_a = true;
-      p.accumulate = true;
-      add_product(op, p);
-    }
-  }
-  op.add(Shader::kLossSum, {}, {losses, list, op.write(0)}, {}, 1);
-}
-
 namespace {
 
-/// The three ops of a vocabulary in parts; the order of things is that of the CPU's vocabulary_op.cpp.
+/// The loss over the vocabulary, whole or in parts, and its gradients; the order of things is that of the CPU's
+/// vocabulary_op.cpp. Every chunk of the tokens that have a target is dispatched; past the last one kernels find
+/// nothing to do.
 class Vocabulary {
  public:
   explicit Vocabulary(OpLowering& op)
@@ -281,7 +220,7 @@ class Vocabulary {
   }
 
  private:
-  /// Where statistics and lse lie; tokens without a target have zeros.
+  /// Where statistics and normalisers lie; tokens without a target have zeros.
   void place_statistics() {
     statistics_ = gives_statistics_ ? op_.write(0) : op_.workspace(tokens_ * 3);
     if (gives_statistics_) {
@@ -290,12 +229,12 @@ class Vocabulary {
     }
     const bool passes = attributes_.has_input_gradient && before_;
     if (!gives_loss_ && !gives_statistics_) {
-      lse_ = op_.read(3);
-      if (passes) lower_copy(op_, lse_, op_.write(1), op_.out(1));
+      normalisers_ = op_.read(3);
+      if (passes) lower_copy(op_, normalisers_, op_.write(1), op_.out(1));
       return;
     }
-    lse_ = passes ? op_.write(2) : op_.workspace(tokens_);
-    if (passes) lower_zero(op_, lse_, op_.out(2));
+    normalisers_ = passes ? op_.write(2) : op_.workspace(tokens_ * 2);
+    if (passes) lower_zero(op_, normalisers_, op_.out(2));
   }
 
   void begin_gradient() {
@@ -308,13 +247,19 @@ class Vocabulary {
     }
   }
 
+  /// Of all parts of the vocabulary: its gradient comes with the loss, and there is no dx so far.
+  bool is_last(std::uint32_t part) const { return gives_loss_ && part + 1 == attributes_.parts; }
+
   /// `mode`: see vocabulary.comp.
-  void add_rows(std::uint32_t mode, std::uint32_t part, std::int64_t first, bool before) {
+  void add_rows(std::uint32_t mode, std::uint32_t part, std::int64_t first) {
     std::int64_t first_row = attributes_.first_row;
     for (std::uint32_t i = 0; i < part; ++i) first_row += rows_of(op_.in(2 + i));
-    const std::uint32_t given = part == 0 && before_ && before ? op_.read(op_.reads() - 1) : statistics_;
-    op_.add(Shader::kVocabulary, {mode, before ? 1U : 0U},
-            {logits_[part], op_.read(1), list_, given, statistics_, lse_, losses_},
+    const bool before = mode != 2 && (before_ || part > 0);
+    const bool gradient = mode != 0 && attributes_.has_input_gradient;
+    const bool scaled = gradient && attributes_.has_loss_scale;
+    op_.add(Shader::kVocabulary, {mode, before ? 1U : 0U, gradient ? 1U : 0U, scaled ? 1U : 0U},
+            {logits_[part], op_.read(1), list_, before && part == 0 ? op_.read(2 + attributes_.parts) : statistics_,
+             statistics_, normalisers_, losses_, scaled ? op_.read(op_.reads() - 1) : losses_},
             {rows_of(op_.in(2 + part)), first, chunk_, first_row}, chunk_);
   }
 
@@ -329,11 +274,10 @@ class Vocabulary {
       p.depth = p.stride_a = width_;
       p.transposed_b = true;
       add_product(op_, p);
-      if (gives_loss_ || gives_statistics_) add_rows(0, part, first, before_ || part > 0);
+      if (gives_loss_ || gives_statistics_) add_rows(is_last(part) ? 1 : 0, part, first);
     }
-    if (gives_loss_) add_rows(1, 0, first, false);
     for (std::uint32_t part = attributes_.parts; attributes_.has_input_gradient && part-- > 0;) {
-      add_rows(2, part, first, false);
+      if (!is_last(part)) add_rows(2, part, first);
       add_gradients(part, first);
     }
   }
@@ -346,7 +290,7 @@ class Vocabulary {
     p.listed = Product::Listed::kOut;
     p.out = p.addend = dx_;
     p.type_out = p.type_addend = storage_of(op_.in(0));
-    p.has_addend = true;
+    p.has_addend = !is_last(part);
     add_product(op_, p);
     if (!attributes_.has_weight_gradient) return;
     p = product(part, first);  // dw += gradient^T x
@@ -383,7 +327,7 @@ class Vocabulary {
   const bool before_;
   const bool gives_loss_;
   const bool gives_statistics_;
-  std::uint32_t list_ = 0, losses_ = 0, statistics_ = 0, lse_ = 0, dx_ = 0;
+  std::uint32_t list_ = 0, losses_ = 0, statistics_ = 0, normalisers_ = 0, dx_ = 0;
   std::vector<std::uint32_t> logits_;  // by part
 };
 

@@ -25,7 +25,6 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
-    case OpKind::kCrossEntropy:
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
@@ -65,8 +64,6 @@ void lower(OpLowering& op) {
     case OpKind::kAdd:
     case OpKind::kDropout:
       return lower_elementwise(op);
-    case OpKind::kCrossEntropy:
-      return lower_cross_entropy(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

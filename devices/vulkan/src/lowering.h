@@ -128,7 +128,6 @@ void lower_expand(OpLowering& op);
 void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);
 void lower_weight_gradient(OpLowering& op);
-void lower_cross_entropy(OpLowering& op);
 void lower_vocabulary(OpLowering& op);
 void lower_attention(OpLowering& op);
 void lower_attention_backward(OpLowering& op);

@@ -43,7 +43,6 @@ enum class Shader : std::uint8_t {
   kPanelStats,
   kCacheStore,
   kTargets,
-  kSoftmaxLoss,
   kLossSum,
   kExpand,
   kHadamardEncode,

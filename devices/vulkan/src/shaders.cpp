@@ -34,7 +34,6 @@ namespace {
   X(panel_stats)                \
   X(cache_store)                \
   X(targets)                    \
-  X(softmax_loss)               \
   X(loss_sum)                   \
   X(expand)                     \
   X(hadamard_encode)            \

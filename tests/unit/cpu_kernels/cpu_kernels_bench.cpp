@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include "attention_support.h"
+#include "entropy_support.h"
 #include "kernels.h"
 
 namespace rondo::devices::cpu::testing {
@@ -116,11 +117,11 @@ void CrossEntropy(benchmark::State& state) {
   ThreadPool pool(threads_of(state));
   const std::vector<float> logits = random_values(kRowsHere * kVocabulary, 1, 3.0F);
   const std::vector<std::int32_t> targets(kRowsHere, 7);
-  std::vector<double> losses(kRowsHere);
+  EntropyRows rows(kRowsHere);
   Array gradient(storage_of(state), logits.size());
   for ([[maybe_unused]] auto _ : state) {
-    softmax_cross_entropy(pool, storage_of(state), logits.data(), targets.data(), losses.data(), gradient.data(),
-                          kRowsHere, kVocabulary);
+    vocabulary_loss(pool, {logits.data(), targets.data(), kRowsHere, kVocabulary}, rows.statistics.data(),
+                    rows.losses.data(), rows.normalisers.data(), {gradient.data(), storage_of(state)});
   }
   count(state, "GB/s", (4 + bytes_of(state)) * static_cast<double>(logits.size()));
 }

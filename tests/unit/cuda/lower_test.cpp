@@ -110,7 +110,7 @@ TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("288"));
 }
 
-TEST(CudaLower_CrossEntropy, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
+TEST(CudaLower_VocabularyLoss, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
   OpList list;
   list.tokens = 2048;
   list.tensors = {{"x", {2048, 64}, DType::kBfloat16, TensorRole::kInput, 0},
@@ -118,7 +118,7 @@ TEST(CudaLower_CrossEntropy, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
                   {"targets", {2048}, DType::kInt32, TensorRole::kBatch, 2},
                   {"loss", {1}, DType::kFloat64, TensorRole::kLoss, 0},
                   {"dx", {2048, 64}, DType::kBfloat16, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kCrossEntropy, CrossEntropyAttributes{true, false}, {0, 1, 2}, {3, 4}}};
+  list.ops = {{OpKind::kVocabularyLoss, VocabularyAttributes{150000, 0, 1, true, false}, {0, 2, 1}, {3, 4}}};
   ASSERT_EQ(validate(list), absl::OkStatus());
   FakeEngine engine;
   const auto steps = lower(list, {&engine});

@@ -52,7 +52,7 @@ TEST(CostOf, AttentionWithWindow_CountsTheBandOfTheTriangle) {
   EXPECT_EQ(cost_of(one_attention(64, 4, 16, 64), 64).flops, cost_of(one_attention(64, 4, 16), 64).flops);
 }
 
-TEST(CostOf, CrossEntropy_CountsAProductForTheLossAndOneForEachGradient) {
+TEST(CostOf, VocabularyLoss_CountsAProductForTheLossAndOneForEachGradient) {
   OpList list;
   list.tokens = 16;
   const TensorId x = tensor(list, "x", {16, 8}, DType::kBfloat16, TensorRole::kInput);
@@ -61,7 +61,8 @@ TEST(CostOf, CrossEntropy_CountsAProductForTheLossAndOneForEachGradient) {
   const TensorId loss = tensor(list, "loss", {1}, DType::kFloat64, TensorRole::kLoss);
   const TensorId dx = tensor(list, "dx", {16, 8}, DType::kBfloat16, TensorRole::kOutput);
   const TensorId dw = tensor(list, "dw", {100, 8}, DType::kFloat32, TensorRole::kGradient);
-  list.ops.push_back({OpKind::kCrossEntropy, CrossEntropyAttributes{true, true}, {x, w, targets}, {loss, dx, dw}});
+  const VocabularyAttributes attributes{100, 0, 1, true, true};
+  list.ops.push_back({OpKind::kVocabularyLoss, attributes, {x, targets, w}, {loss, dx, dw}});
   EXPECT_TRUE(validate(list).ok()) << validate(list);
   EXPECT_EQ(cost_of(list, 16).flops, 3 * 2.0 * 16 * 8 * 100);
 }

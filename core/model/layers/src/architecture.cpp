@@ -235,39 +235,13 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
   return recorder.take();
 }
 
-/// The head as one layer; in generation all of its parts.
-Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tokens) const {
-  const Layer& layer = layers_[index];
-  if (phase != Phase::kDecode && first_head_layer_ + 1 < layers_.size()) return record_head_part(index, phase, tokens);
-  Recorder recorder(tokens, method_.dtype);
-  const auto weight = [&](std::uint32_t i) {
-    const Parameter& parameter = parameters_[layer.parameters[i].id];
-    return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
-  };
-  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
-                                           encoding_between(phase));
-  const TensorId x = recorder.expanded(arrived);
-  if (phase == Phase::kDecode) {
-    const TensorId last = recorder.select_last(x);
-    const TensorId normed = recorder.rms_norm(last, weight(0), config_.rms_norm_eps, "normed");
-    const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
-    recorder.set_role(logits, TensorRole::kLogits, 0);
-    recorder.set_dtype(logits, DType::kFloat32);
-    return recorder.take();
-  }
-  const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate;
-  const TensorId normed = recorder.rms_norm(x, weight(0), config_.rms_norm_eps, "normed");
-  recorder.cross_entropy(normed, weight(1), with_gradients);
-  if (with_gradients) recorder.backward({}, layer.gives_input_gradient ? std::optional(arrived) : std::nullopt);
-  return recorder.take();
-}
-
 /// A part of the head, or for kFused and kEvaluate all parts from this one on. The first one has the norm: between
 /// parts the normed activation travels, so that the others need nothing but their rows.
-Graph Architecture::record_head_part(LayerIndex index, Phase phase, std::uint32_t tokens) const {
+Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tokens) const {
   const Layer& layer = layers_[index];
-  const bool joint = phase == Phase::kFused || phase == Phase::kEvaluate;
-  const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kForward;
+  if (phase == Phase::kDecode) return record_logits(tokens);
+  const bool joint = phase == Phase::kFused || phase == Phase::kEvaluate || index + 1 == layers_.size();
+  const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && (joint || phase != Phase::kForward);
   Recorder recorder(tokens, method_.dtype);
   const auto weight = [&](LayerIndex of, std::uint32_t place, std::uint32_t as) {
     const Parameter part = part_of(layers_[of].parameters[place]);
@@ -277,9 +251,10 @@ Graph Architecture::record_head_part(LayerIndex index, Phase phase, std::uint32_
   const ParameterUse& rows = layer.parameters.back();
   devices::VocabularyAttributes attributes{config_.vocab_size, rows.first_row, 1, with_gradients,
                                            with_gradients && parameters_[rows.id].trained};
-  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
-  const TensorId x =
-      layer.part > 0 ? arrived : recorder.rms_norm(arrived, weight(index, 0, 0), config_.rms_norm_eps, "normed");
+  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
+                                           encoding_between(phase));
+  TensorId x = recorder.expanded(arrived);
+  if (layer.part == 0) x = recorder.rms_norm(x, weight(index, 0, 0), config_.rms_norm_eps, "normed");
   std::vector<TensorId> w = {weight(index, own - 1, own - 1)};
   for (LayerIndex of = index + 1; joint && of < layers_.size(); ++of) {
     w.push_back(weight(of, 0, own + of - index - 1));
@@ -294,6 +269,23 @@ Graph Architecture::record_head_part(LayerIndex index, Phase phase, std::uint32_
   }
   const bool goes_further = layer.part == 0 && layer.gives_input_gradient;
   if (with_gradients && layer.part == 0) recorder.backward({}, goes_further ? std::optional(arrived) : std::nullopt);
+  return recorder.take();
+}
+
+/// Of the last token, over all parts.
+Graph Architecture::record_logits(std::uint32_t tokens) const {
+  const Layer& layer = layers_[first_head_layer_];
+  Recorder recorder(tokens, method_.dtype);
+  const auto weight = [&](std::uint32_t i) {
+    const Parameter& parameter = parameters_[layer.parameters[i].id];
+    return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
+  };
+  const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
+  const TensorId last = recorder.select_last(x);
+  const TensorId normed = recorder.rms_norm(last, weight(0), config_.rms_norm_eps, "normed");
+  const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
+  recorder.set_role(logits, TensorRole::kLogits, 0);
+  recorder.set_dtype(logits, DType::kFloat32);
   return recorder.take();
 }
 

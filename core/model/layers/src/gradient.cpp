@@ -68,9 +68,8 @@ class GradientPass {
   }
 
   void differentiate(const Op& op) {
-    if (op.kind == OpKind::kCrossEntropy) return;  // its gradients came with the forward
     const auto dy = known(op.writes[0]);
-    if (!dy) return;
+    if (!dy) return;  // of the loss gradients came with the forward
     switch (op.kind) {
       case OpKind::kEmbedding:
         return embedding(op, *dy);

@@ -190,30 +190,12 @@ TensorId Recorder::select_last(TensorId x) {
   return y;
 }
 
-void Recorder::cross_entropy(TensorId x, TensorId w, bool with_gradients) {
-  const TensorId targets = batch(devices::BatchTensor::kTargets);
-  const TensorId loss = tensor("loss", {1}, DType::kFloat64, TensorRole::kLoss);
-  const bool trains_head = with_gradients && trained_[w];
-  // Small gradients would be lost below what fp16 can hold.
-  const bool scales = with_gradients && dtype_ == DType::kFloat16;
-  const TensorId scale = scales ? batch(devices::BatchTensor::kLossScale) : targets;
-  std::optional<TensorId> dx;
-  std::optional<TensorId> dw;
-  if (with_gradients) {
-    dx = activation("d_normed", graph_.tensors[x].shape);
-    gradients_.emplace_back(x, *dx);
-    if (trains_head) dw = gradient_of_weight(w);
-  }
-  Op& op = append(OpKind::kCrossEntropy, devices::CrossEntropyAttributes{with_gradients, trains_head, scales});
-  op.reads = {x, w, targets};
-  if (scales) op.reads.push_back(scale);
-  op.writes = {loss};
-  if (dx) op.writes.push_back(*dx);
-  if (dw) op.writes.push_back(*dw);
-}
-
 TensorId Recorder::statistics_before() {
   return tensor("statistics", {tokens(), 3}, DType::kFloat32, TensorRole::kInput, 2);
+}
+
+TensorId Recorder::normalisers(TensorRole role, std::uint32_t index) {
+  return tensor("normalisers", {tokens(), 2}, DType::kFloat32, role, index);
 }
 
 void Recorder::vocabulary_statistics(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes) {
@@ -225,16 +207,17 @@ void Recorder::vocabulary_statistics(TensorId x, TensorId w, const devices::Voca
   graph_.ops.push_back(std::move(op));
 }
 
-void Recorder::vocabulary_loss(TensorId x, const std::vector<TensorId>& w,
-                               const devices::VocabularyAttributes& attributes) {
+void Recorder::vocabulary_loss(TensorId x, const std::vector<TensorId>& w, devices::VocabularyAttributes attributes) {
   const bool before = attributes.first_row > 0;
+  attributes.has_loss_scale = attributes.has_input_gradient && dtype_ == DType::kFloat16;
   Op op{OpKind::kVocabularyLoss, attributes, {x, batch(devices::BatchTensor::kTargets)}, {}};
   op.reads.insert(op.reads.end(), w.begin(), w.end());
   if (before) op.reads.push_back(statistics_before());
+  if (attributes.has_loss_scale) op.reads.push_back(batch(devices::BatchTensor::kLossScale));
   op.writes.push_back(tensor("loss", {1}, DType::kFloat64, TensorRole::kLoss));
   if (attributes.has_input_gradient) {
     op.writes.push_back(activation("d_normed", graph_.tensors[x].shape));
-    if (before) op.writes.push_back(tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kOutput, 1));
+    if (before) op.writes.push_back(normalisers(TensorRole::kOutput, 1));
     leave_gradient(x, op.writes[1], before);
   }
   for (std::size_t part = 0; part < w.size() && attributes.has_weight_gradient; ++part) {
@@ -243,14 +226,16 @@ void Recorder::vocabulary_loss(TensorId x, const std::vector<TensorId>& w,
   graph_.ops.push_back(std::move(op));
 }
 
-void Recorder::vocabulary_gradient(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes) {
+void Recorder::vocabulary_gradient(TensorId x, TensorId w, devices::VocabularyAttributes attributes) {
+  attributes.has_loss_scale = dtype_ == DType::kFloat16;
   const bool before = attributes.first_row > 0;
   const Shape shape = graph_.tensors[x].shape;
   const TensorId above = tensor("dy", shape, dtype_, TensorRole::kInput, 1);
-  const TensorId lse = tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kInput, 3);
-  Op op{OpKind::kVocabularyGradient, attributes, {x, batch(devices::BatchTensor::kTargets), w, lse, above}, {}};
+  const TensorId targets = batch(devices::BatchTensor::kTargets);
+  Op op{OpKind::kVocabularyGradient, attributes, {x, targets, w, normalisers(TensorRole::kInput, 3), above}, {}};
+  if (attributes.has_loss_scale) op.reads.push_back(batch(devices::BatchTensor::kLossScale));
   op.writes.push_back(activation("d_normed", shape));
-  if (before) op.writes.push_back(tensor("lse", {tokens()}, DType::kFloat32, TensorRole::kOutput, 1));
+  if (before) op.writes.push_back(normalisers(TensorRole::kOutput, 1));
   leave_gradient(x, op.writes[0], before);
   if (attributes.has_weight_gradient) op.writes.push_back(gradient_of_weight(w));
   graph_.ops.push_back(std::move(op));

@@ -1,7 +1,8 @@
-// Softmax cross-entropy over one chunk of logits: losses, and (softmax - onehot) * scale.
+// Softmax cross-entropy over one chunk of logits, of the whole vocabulary or of a part: losses, and
+// (softmax - onehot) * scale.
 //
-// A row is read twice: once for maximum and sum, in blocks that stay in the first-level cache and whose sums meet in
-// fp64, once for the gradient.
+// A row is read once for maximum and sum, in blocks that stay in the first-level cache and whose sums meet in fp64, and
+// once for the gradient: of the last part at once, of others when the statistics of all are known.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cross_entropy.cpp"
 #include <hwy/foreach_target.h>
@@ -17,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
 
 /// sum of e^(x - maximum) over a row, and its maximum.
-struct Normaliser {
+struct RowSums {
   float maximum = -std::numeric_limits<float>::infinity();
   double sum = 0;
 };
@@ -58,10 +59,10 @@ HWY_INLINE float sum_of_exp(const float* x, std::int64_t count, float maximum) {
   return sum_of(hn::Add(s0, s1));
 }
 
-Normaliser normaliser_of(const float* row, std::int64_t vocabulary) {
+RowSums sums_of(const float* row, std::int64_t vocabulary) {
   constexpr std::int64_t kBlock = 2048;
   constexpr float kLowest = std::numeric_limits<float>::lowest();
-  Normaliser all;
+  RowSums all;
   for (std::int64_t begin = 0; begin < vocabulary; begin += kBlock) {
     const std::int64_t count = HWY_MIN(kBlock, vocabulary - begin);
     const float found = maximum_over(row + begin, count);
@@ -78,107 +79,93 @@ Normaliser normaliser_of(const float* row, std::int64_t vocabulary) {
   return all;
 }
 
+/// Of the parts that `statistics` are of, and this one.
+RowSums joined(const float* statistics, const RowSums& part) {
+  const float maximum = HWY_MAX(statistics[0], part.maximum);
+  const auto share = [maximum](float of, double sum) {
+    return sum * std::exp(static_cast<double>(of) - static_cast<double>(maximum));
+  };
+  return {maximum, share(statistics[0], static_cast<double>(statistics[1])) + share(part.maximum, part.sum)};
+}
+
 template <typename T>
-void write_gradient(const float* row, const Normaliser& all, std::int64_t target, T* gradient, float scale,
-                    std::int64_t vocabulary) {
-  const auto shift = splat(all.maximum);
-  const auto inverse = splat(static_cast<float>(1.0 / all.sum));
+void write_gradient(const float* row, const float* normaliser, std::int64_t target, T* gradient, float scale,
+                    std::int64_t rows) {
+  const auto shift = splat(normaliser[0]);
+  const auto inverse = splat(normaliser[1]);
   const auto probability = [=](Vector x) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(x, shift)), inverse); };
   // Taken before the row is written: gradient may be the logits themselves.
   const auto factor = splat(scale);
-  const auto at_target = hn::Mul(hn::Sub(probability(splat(row[target])), splat(1.0F)), factor);
-  for_vectors(vocabulary, [=](std::int64_t i, auto extent) HWY_ATTR {
+  const auto at_target = hn::Mul(hn::Sub(probability(splat(row[HWY_MAX(target, 0)])), splat(1.0F)), factor);
+  for_vectors(rows, [=](std::int64_t i, auto extent) HWY_ATTR {
     const auto p = probability(load(row + i, extent));
     store(hn::Mul(p, factor), gradient + i, extent);
   });
+  if (target < 0) return;
   T value[hn::MaxLanes(Floats())];
   store(at_target, value);
   gradient[target] = value[0];
 }
 
-template <typename T>
-void cross_entropy_typed(ThreadPool& pool, const float* logits, const std::int32_t* targets, double* losses,
-                         T* gradient, float scale, std::int64_t tokens, std::int64_t vocabulary) {
-  const std::int64_t step = task_rows(vocabulary);
-  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
-    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
+/// Calls `work(token, row of the gradient)` for each token; the row is null where no gradient is wanted. Rows past the
+/// last token get zeros.
+template <typename T, typename Work>
+void for_tokens(ThreadPool& pool, const PartLogits& part, const PartGradient& gradient, Work work) {
+  auto* to = static_cast<T*>(gradient.to);
+  const std::int64_t step = task_rows(part.rows);
+  const std::int64_t all = to == nullptr ? part.tokens : HWY_MAX(part.tokens, gradient.filled_up);
+  pool.parallel_for(divide_up(all, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t end = HWY_MIN(all, (task + 1) * step);
     for (std::int64_t token = task * step; token < end; ++token) {
-      const float* row = logits + token * vocabulary;
-      T* to = gradient == nullptr ? nullptr : gradient + token * vocabulary;
-      const std::int64_t target = targets[token];
-      if (target < 0) {
-        losses[token] = 0;
-        if (to != nullptr) std::memset(to, 0, static_cast<std::size_t>(vocabulary) * sizeof(T));
-        continue;
+      T* row = to == nullptr ? nullptr : to + token * part.rows;
+      if (token < part.tokens) {
+        work(token, row);
+      } else {
+        std::memset(row, 0, static_cast<std::size_t>(part.rows) * sizeof(T));
       }
-      const Normaliser all = normaliser_of(row, vocabulary);
-      losses[token] = std::log(all.sum) + (static_cast<double>(all.maximum) - static_cast<double>(row[target]));
-      if (to != nullptr) write_gradient(row, all, target, to, scale, vocabulary);
     }
   });
 }
 
-void cross_entropy_any(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                       double* losses, void* gradient, float scale, std::int64_t tokens, std::int64_t vocabulary) {
-  with_storage(storage, [&](auto type) {
+void statistics_any(ThreadPool& pool, const PartLogits& part, float* statistics) {
+  for_tokens<float>(pool, part, {}, [=](std::int64_t token, float*) HWY_ATTR {
+    const float* row = part.logits + token * part.rows;
+    float* so_far = statistics + token * 3;
+    const RowSums all = joined(so_far, sums_of(row, part.rows));
+    so_far[0] = all.maximum;
+    so_far[1] = static_cast<float>(all.sum);
+    if (part.targets[token] >= 0) so_far[2] = row[part.targets[token]];
+  });
+}
+
+void loss_any(ThreadPool& pool, const PartLogits& last, const float* statistics, double* losses, float* normalisers,
+              const PartGradient& gradient) {
+  with_storage(gradient.storage, [&](auto type) {
     using T = decltype(type);
-    cross_entropy_typed(pool, logits, targets, losses, static_cast<T*>(gradient), scale, tokens, vocabulary);
+    const float scale = gradient.scale;
+    for_tokens<T>(pool, last, gradient, [=](std::int64_t token, T* to) HWY_ATTR {
+      const float* row = last.logits + token * last.rows;
+      const float* before = statistics + token * 3;
+      const std::int64_t target = last.targets[token];
+      const RowSums all = joined(before, sums_of(row, last.rows));
+      const float target_logit = target < 0 ? before[2] : row[target];
+      losses[token] = std::log(all.sum) + (static_cast<double>(all.maximum) - static_cast<double>(target_logit));
+      float* normaliser = normalisers + token * 2;
+      normaliser[0] = all.maximum;
+      normaliser[1] = static_cast<float>(1.0 / all.sum);
+      if (to != nullptr) write_gradient(row, normaliser, target, to, scale, last.rows);
+    });
   });
 }
 
-void statistics_any(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
-                    std::int64_t tokens, std::int64_t rows) {
-  const std::int64_t step = task_rows(rows);
-  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
-    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
-    for (std::int64_t token = task * step; token < end; ++token) {
-      const float* row = logits + token * rows;
-      float* so_far = statistics + token * 3;
-      const Normaliser part = normaliser_of(row, rows);
-      const float maximum = HWY_MAX(so_far[0], part.maximum);
-      const auto share = [maximum](float of, double sum) {
-        return sum * std::exp(static_cast<double>(of) - static_cast<double>(maximum));
-      };
-      so_far[1] = static_cast<float>(share(so_far[0], static_cast<double>(so_far[1])) + share(part.maximum, part.sum));
-      so_far[0] = maximum;
-      if (targets[token] >= 0) so_far[2] = row[targets[token]];
-    }
-  });
-}
-
-template <typename T>
-void gradient_typed(ThreadPool& pool, const float* logits, const std::int32_t* targets, const float* lse, T* gradient,
-                    std::int64_t real, std::int64_t tokens, std::int64_t rows) {
-  const std::int64_t step = task_rows(rows);
-  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
-    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
-    for (std::int64_t token = task * step; token < end; ++token) {
-      const float* row = logits + token * rows;
-      T* to = gradient + token * rows;
-      if (token >= real) {
-        std::memset(to, 0, static_cast<std::size_t>(rows) * sizeof(T));
-        continue;
-      }
-      const auto shift = splat(lse[token]);
-      const auto probability = [=](Vector x) HWY_ATTR { return exp_of(hn::Sub(x, shift)); };
-      const std::int64_t target = targets[token];
-      // Taken before the row is written: gradient may be the logits themselves.
-      const auto at_target = hn::Sub(probability(splat(row[HWY_MAX(target, 0)])), splat(1.0F));
-      for_vectors(rows, [=](std::int64_t i, auto extent)
-                            HWY_ATTR { store(probability(load(row + i, extent)), to + i, extent); });
-      if (target < 0) continue;
-      T value[hn::MaxLanes(Floats())];
-      store(at_target, value);
-      to[target] = value[0];
-    }
-  });
-}
-
-void gradient_any(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets, const float* lse,
-                  void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows) {
-  with_storage(storage, [&](auto type) {
+void gradient_any(ThreadPool& pool, const PartLogits& part, const float* normalisers, const PartGradient& gradient) {
+  with_storage(gradient.storage, [&](auto type) {
     using T = decltype(type);
-    gradient_typed(pool, logits, targets, lse, static_cast<T*>(gradient), real, tokens, rows);
+    const float scale = gradient.scale;
+    for_tokens<T>(pool, part, gradient, [=](std::int64_t token, T* to) HWY_ATTR {
+      write_gradient(part.logits + token * part.rows, normalisers + token * 2, part.targets[token], to, scale,
+                     part.rows);
+    });
   });
 }
 
@@ -187,23 +174,22 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace rondo::devices::cpu {
-HWY_EXPORT(cross_entropy_any);
 HWY_EXPORT(statistics_any);
+HWY_EXPORT(loss_any);
 HWY_EXPORT(gradient_any);
 
-void softmax_cross_entropy(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                           double* losses, void* gradient, std::int64_t tokens, std::int64_t vocabulary, float scale) {
-  HWY_DYNAMIC_DISPATCH(cross_entropy_any)(pool, storage, logits, targets, losses, gradient, scale, tokens, vocabulary);
+void vocabulary_statistics(ThreadPool& pool, const PartLogits& part, float* statistics) {
+  HWY_DYNAMIC_DISPATCH(statistics_any)(pool, part, statistics);
 }
 
-void vocabulary_statistics(ThreadPool& pool, const float* logits, const std::int32_t* targets, float* statistics,
-                           std::int64_t tokens, std::int64_t rows) {
-  HWY_DYNAMIC_DISPATCH(statistics_any)(pool, logits, targets, statistics, tokens, rows);
+void vocabulary_loss(ThreadPool& pool, const PartLogits& last, const float* statistics, double* losses,
+                     float* normalisers, const PartGradient& gradient) {
+  HWY_DYNAMIC_DISPATCH(loss_any)(pool, last, statistics, losses, normalisers, gradient);
 }
 
-void vocabulary_gradient(ThreadPool& pool, Storage storage, const float* logits, const std::int32_t* targets,
-                         const float* lse, void* gradient, std::int64_t real, std::int64_t tokens, std::int64_t rows) {
-  HWY_DYNAMIC_DISPATCH(gradient_any)(pool, storage, logits, targets, lse, gradient, real, tokens, rows);
+void vocabulary_gradient(ThreadPool& pool, const PartLogits& part, const float* normalisers,
+                         const PartGradient& gradient) {
+  HWY_DYNAMIC_DISPATCH(gradient_any)(pool, part, normalisers, gradient);
 }
 
 }  // namespace rondo::devices::cpu

@@ -75,26 +75,22 @@ enum class OpKind : std::uint8_t {
   // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]   writes: dx [T, N] = dy * scale, dm fp32 [N] +=
   // inverse * sum over tokens of dy * x
   kColumnScaleBackward,
-  // reads: x [T, C], w [V, C], targets [T], [loss scale fp32 [1]]   writes: loss fp64 [1], [dx [T, C]], [dw fp32 [V, C]
-  // +=]
-  // loss = sum over targets of -log softmax(x w^T)[target]; dx and dw are its gradients times the scale (1 without
-  // one),
-  // not divided by anything. Full logits never exist: the tokens that have a target, in order, go in chunks of
-  // cross_entropy_chunk(V).
-  kCrossEntropy,
-  // Cross-entropy over a vocabulary in parts, each of some rows of w. Statistics of a token, fp32 [T, 3]: the largest
-  // logit of the parts so far, the sum of exponentials over it, the target's logit once its part has come. lse fp32
-  // [T]:
-  // maximum + log(sum) over all parts. Tokens without a target have zeros. Chunks of tokens as in kCrossEntropy, of
-  // cross_entropy_chunk(attributes.vocabulary). Parts are taken in rising order for statistics, in falling order for
-  // dx, which is rounded to its dtype after each: so the bits do not depend on which of them are parts of one op.
-  // reads: x [T, C], targets, w [N, C], [statistics of the parts before]   writes: statistics, y [T, C] = x
+  // Cross-entropy over a vocabulary, whole or in parts, each of some rows of w. Full logits never exist: the tokens
+  // that
+  // have a target, in order, go in chunks of cross_entropy_chunk(attributes.vocabulary). Statistics of a token, fp32
+  // [T, 3]: the largest logit of the parts so far, the sum of exponentials over it, the target's logit once its part
+  // has come. Its normaliser, fp32 [T, 2]: the largest logit of all parts, and 1 over the sum of exponentials over it.
+  // Tokens without a target have zeros. Gradients are times the loss scale, fp32 [1] (1 without one), and not divided
+  // by anything. Parts are taken in rising order for statistics, in falling order for dx, which is rounded to its dtype
+  // after each: so the bits do not depend on which of them are parts of one op.
+  // reads: x [T, C], targets [T], w [N, C], [statistics of the parts before]   writes: statistics, y [T, C] = x
   kVocabularyStatistics,
-  // The last parts, one w each. reads: x, targets, w..., [statistics of the parts before]
-  // writes: loss fp64 [1], [dx, [lse where there are parts before], [dw fp32 [N, C] += of each]]
+  // The last parts or all, one w each. reads: x, targets, w..., [statistics of the parts before], [loss scale]
+  // writes: loss fp64 [1], [dx, [normalisers where there are parts before], [dw fp32 [N, C] += of each]]
+  // loss = sum over targets of -log softmax(x w^T)[target]
   kVocabularyLoss,
-  // reads: x, targets, w, lse, dx of the parts above
-  // writes: dx with this part's, [lse once more where there are parts before], [dw fp32 [N, C] +=]
+  // reads: x, targets, w, normalisers, dx of the parts above, [loss scale]
+  // writes: dx with this part's, [normalisers once more where there are parts before], [dw fp32 [N, C] +=]
   kVocabularyGradient,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
@@ -107,8 +103,7 @@ enum class OpKind : std::uint8_t {
 
 const char* name_of(OpKind kind);
 
-/// Tokens whose logits exist at one time in kCrossEntropy. Follows from the vocabulary alone: it decides the order of
-/// sums.
+/// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.
 constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
 
 enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh };
@@ -155,11 +150,6 @@ struct ColumnScaleAttributes {
   bool has_bias = false;
   bool has_addend = false;
 };
-struct CrossEntropyAttributes {
-  bool has_input_gradient = false;
-  bool has_weight_gradient = false;
-  bool has_loss_scale = false;
-};
 /// Of the three kVocabulary ops.
 struct VocabularyAttributes {
   std::int64_t vocabulary = 0;  // rows of all parts
@@ -167,11 +157,12 @@ struct VocabularyAttributes {
   std::uint32_t parts = 1;      // how many w, one after another
   bool has_input_gradient = false;
   bool has_weight_gradient = false;
+  bool has_loss_scale = false;
 };
 
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
-                                  GatedActivationAttributes, DropoutAttributes, CrossEntropyAttributes,
-                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes>;
+                                  GatedActivationAttributes, DropoutAttributes, MagnitudeAttributes,
+                                  ColumnScaleAttributes, VocabularyAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;

@@ -15,9 +15,9 @@ struct OpShape {
   std::uint8_t reads = 0;         // how many operands: addends, biases and optional gradients are work too
   std::uint8_t writes = 0;
   std::int64_t rows = 0;     // tokens; DoRA's lengths: rows of w; encoded weights: elements
-  std::int64_t columns = 0;  // products: N of w [N, K]; parts of a vocabulary: a part's mean rows; others: elements a
-                             // token; cross-entropy over all of it and encoded weights: 0
-  std::int64_t inner = 0;    // products, cross-entropy: K; attention: tokens it looks back over; lengths: R; else 0
+  std::int64_t columns = 0;  // products: N of w [N, K]; of a vocabulary: a part's mean rows; others: elements a token;
+                             // encoded weights: 0
+  std::int64_t inner = 0;    // products, vocabularies: K; attention: tokens it looks back over; lengths: R; else 0
   std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
 
   bool operator==(const OpShape&) const = default;

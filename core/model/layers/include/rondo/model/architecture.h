@@ -38,7 +38,7 @@ struct MethodSpec {
   /// Of activations and their gradients between layers, those on one device too; generation does without.
   devices::Encoding boundary_encoding = devices::Encoding::kPlain;
   /// About so many rows of the vocabulary are a part of the head; 0: the head is one layer. With encoded boundaries it
-  /// always is, and in fp16, for only kCrossEntropy knows a loss scale. Numbers depend on it.
+  /// always is, and in fp16. Numbers depend on it.
   std::uint32_t head_part_rows = kHeadPartRows;
 
   bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
@@ -150,7 +150,7 @@ class Architecture {
   Architecture() = default;
   Graph record_graph(LayerIndex layer, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const;
   Graph record_head(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
-  Graph record_head_part(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
+  Graph record_logits(std::uint32_t tokens) const;
   Graph record_head_norm(std::uint32_t tokens) const;
   devices::Encoding encoding_between(Phase phase) const {
     return phase == Phase::kDecode ? devices::Encoding::kPlain : method_.boundary_encoding;

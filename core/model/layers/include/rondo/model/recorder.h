@@ -79,19 +79,17 @@ class Recorder {
 
   void set_dtype(TensorId id, DType dtype) { graph_.tensors[id].dtype = dtype; }
 
-  /// Loss of the head: after it the gradient of `x` is known and backward() may follow.
-  void cross_entropy(TensorId x, TensorId w, bool with_gradients);
-
-  /// A head in parts: x is the normed activation. What comes from another part beside x and its gradient has the roles
-  /// kInput 2 and 3, what leaves for one kOutput 0 and 1.
+  /// Of the head; x is the normed activation. What comes from another part beside x and its gradient has the roles
+  /// kInput 2 and 3, what leaves for one kOutput 0 and 1. In fp16 gradients are times the loss scale: small ones would
+  /// be lost below what it can hold.
   void vocabulary_statistics(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes);
-  /// Of the last parts, `w` of each. `attributes` say which gradients follow; that of x as in cross_entropy, or where
-  /// there are parts before as an output.
-  void vocabulary_loss(TensorId x, const std::vector<TensorId>& w, const devices::VocabularyAttributes& attributes);
-  void vocabulary_gradient(TensorId x, TensorId w, const devices::VocabularyAttributes& attributes);
+  /// Of all parts or the last ones, `w` of each. `attributes` say which gradients follow; that of x leaves for the part
+  /// before, or where there is none is known to backward().
+  void vocabulary_loss(TensorId x, const std::vector<TensorId>& w, devices::VocabularyAttributes attributes);
+  void vocabulary_gradient(TensorId x, TensorId w, devices::VocabularyAttributes attributes);
 
   /// Ends the forward part and appends the gradient of every op, from the last to the first. `seed`: the tensor whose
-  /// gradient is given, none after cross_entropy. `input`: the tensor whose gradient leaves as kOutput 0, none below
+  /// gradient is given, none after the loss. `input`: the tensor whose gradient leaves as kOutput 0, none below
   /// the lowest trained layer.
   void backward(std::optional<TensorId> seed, std::optional<TensorId> input);
 
@@ -107,13 +105,14 @@ class Recorder {
   TensorId activation(std::string name, Shape shape);
   TensorId gradient_of_weight(TensorId weight);
   TensorId statistics_before();
+  TensorId normalisers(TensorRole role, std::uint32_t index);
   void leave_gradient(TensorId x, TensorId dx, bool to_part);
 
   Graph graph_;
   DType dtype_;
   std::vector<bool> trained_;                             // by TensorId
   std::map<TensorId, TensorId> encoded_;                  // of an expanded tensor: what it was expanded from
-  std::vector<std::pair<TensorId, TensorId>> gradients_;  // known before backward(): from cross_entropy
+  std::vector<std::pair<TensorId, TensorId>> gradients_;  // known before backward(): from the loss
 };
 
 }  // namespace rondo::model
