@@ -254,6 +254,8 @@ TEST(LossScaleCourse, Multiplier_IsAPowerOfTwoOverTheTargets) {
 INSTANTIATE_TEST_SUITE_P(Methods, LossScale,
                          testing::Values(Variant{"full_tied", false, DType::kFloat16, true},
                                          Variant{"full", false, DType::kFloat16, false},
+                                         Variant{"full_head_in_parts", false, DType::kFloat16, false, 16, false,
+                                                 devices::Encoding::kPlain, 13},
                                          Variant{"lora", true, DType::kFloat16, false}),
                          [](const auto& one) { return std::string(one.param.name); });
 

@@ -19,6 +19,7 @@ struct Variant {
   std::uint32_t group = 16;  // reduction_group, where a test sets it
   bool dora = false;         // with lora
   devices::Encoding boundaries = devices::Encoding::kPlain;
+  std::uint32_t head_part_rows = model::kHeadPartRows;
 };
 inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
@@ -32,6 +33,7 @@ inline model::Architecture model_of(const Variant& variant) {
   model::MethodSpec method = variant.lora ? lora(variant.dtype) : full(variant.dtype);
   if (variant.dora) method.lora->use_dora = true;
   method.boundary_encoding = variant.boundaries;
+  method.head_part_rows = variant.head_part_rows;
   model::ModelConfig config = small_config(variant.tied);
   if (variant.boundaries != devices::Encoding::kPlain) config.hidden_size = 2 * devices::kEncodedBlock;
   return *model::Architecture::make(config, method);

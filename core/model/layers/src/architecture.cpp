@@ -68,8 +68,7 @@ std::string signature_of(const Parameter& parameter) {
 std::int64_t rows_of_head_part(const ModelConfig& config, const MethodSpec& method) {
   const std::int64_t vocabulary = config.vocab_size;
   const std::int64_t wanted = method.head_part_rows;
-  const bool one = method.boundary_encoding != devices::Encoding::kPlain || method.dtype == devices::DType::kFloat16;
-  if (wanted == 0 || one) return vocabulary;
+  if (wanted == 0 || method.boundary_encoding != devices::Encoding::kPlain) return vocabulary;
   constexpr std::int64_t kGrain = 128;
   const std::int64_t parts = std::max<std::int64_t>((vocabulary + (wanted - 1) / 2) / wanted, 1);
   const std::int64_t rows = (vocabulary + parts - 1) / parts;

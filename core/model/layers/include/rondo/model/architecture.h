@@ -38,7 +38,7 @@ struct MethodSpec {
   /// Of activations and their gradients between layers, those on one device too; generation does without.
   devices::Encoding boundary_encoding = devices::Encoding::kPlain;
   /// About so many rows of the vocabulary are a part of the head; 0: the head is one layer. With encoded boundaries it
-  /// always is, and in fp16. Numbers depend on it.
+  /// always is. Numbers depend on it.
   std::uint32_t head_part_rows = kHeadPartRows;
 
   bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
