@@ -194,7 +194,8 @@ std::vector<Entry> optimizer_keys() {
 
 std::vector<Entry> precision_keys() {
   return {
-      Entry(kOfModel | kInit, "dtype", &Config::dtype, "of weights and activations on the devices")
+      Entry(kOfModel | kInit, "dtype", &Config::dtype,
+            "of weights and activations on the devices; fp16, for cards without bf16, scales the loss")
           .one_of({"bf16", "fp16", "fp32"})
           .written({{"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}}),
       Entry(kRun, "recompute", &Config::recompute, "what the backward pass computes again instead of keeping it")

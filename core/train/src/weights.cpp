@@ -169,6 +169,25 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
 }
 
+/// The numbers of a parameter as `type`. Of a trained one the master's to nearest: what is published has been rounded
+/// with chance.
+absl::Status read_rounded(offload::ParameterStore& store, model::ParameterId id, model::WeightType type,
+                          const model::TensorSink& sink) {
+  if (!store.specs()[id].trained || type == model::WeightType::kFloat32) {
+    const devices::BufferView weights = store.published(id);
+    return sink({weights.host(), weights.size});
+  }
+  std::vector<float> values;
+  std::vector<std::byte> rounded;
+  return read_pieces(store, id, offload::StateArray::kMaster, [&](std::span<const std::byte> piece) {
+    values.resize(piece.size() / sizeof(float));
+    std::memcpy(values.data(), piece.data(), piece.size());
+    rounded.resize(values.size() * 2);
+    model::store_float32(values, type, rounded);
+    return sink(rounded);
+  });
+}
+
 absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
                          const std::filesystem::path& folder) {
   std::vector<model::TensorToWrite> tensors;
@@ -181,8 +200,7 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
   }
   RONDO_RETURN_IF_ERROR(
       model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, const model::TensorSink& sink) {
-        const devices::BufferView weights = store.published(ids[i]);
-        return sink({weights.host(), weights.size});
+        return read_rounded(store, ids[i], file_type(store.dtype()), sink);
       }));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());

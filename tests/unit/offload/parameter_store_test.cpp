@@ -1,4 +1,4 @@
-// Versions, masters and the rounding to bf16.
+// Versions, masters and the rounding to bf16 and fp16.
 #include "rondo/offload/parameter_store.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "patience.h"
+#include "rondo/base/float16.h"
 
 namespace rondo::offload {
 namespace {
@@ -118,6 +119,78 @@ TEST(ParameterStore, Bfloat16LaterVersion_DrawsFollowFromTheVersionAlone) {
   EXPECT_NE(published_of(store), first);
   store.publish_from_master(1, 1);
   EXPECT_EQ(published_of(store), first);
+}
+
+std::uint16_t half_of(const ParameterStore& store, std::size_t i) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, store.published(1).host() + 2 * i, 2);
+  return bits;
+}
+
+TEST(ParameterStore, Float16VersionZero_RoundsToNearestTiesToEven) {
+  const std::pair<float, std::uint16_t> kCases[] = {
+      {1.0F, 0x3C00},
+      {1.0F + 0x1p-11F, 0x3C00},  // a tie, to the even lower
+      {1.0F + 0x3p-11F, 0x3C02},  // a tie, to the even upper
+      {1.0F + 0x1.01p-11F, 0x3C01},
+      {-1.0F - 0x1.01p-11F, 0xBC01},
+      {-0.0F, 0x8000},
+      {65519.0F, 0x7BFF},  // the largest number that is finite to nearest
+      {65520.0F, 0x7C00},
+      {0x1p-14F, 0x0400},
+      {0x1p-24F, 0x0001},
+      {0x1.8p-24F, 0x0002},  // a tie, to the even upper
+      {0x1p-25F, 0x0000},    // a tie, to the even lower
+      {-0x1.1p-25F, 0x8001},
+  };
+  constexpr std::size_t kCount = std::size(kCases) * 5 + 3;
+  ParameterStore store = make(devices::DType::kFloat16, kCount);
+  for (std::size_t i = 0; i < kCount; ++i) store.master(1)[i] = kCases[i % std::size(kCases)].first;
+  store.publish_from_master(1, 0);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(half_of(store, i), kCases[i % std::size(kCases)].second) << kCases[i % std::size(kCases)].first;
+  }
+}
+
+TEST(ParameterStore, Float16LaterVersion_RoundsToEitherNeighbourWithTheMasterAsMean) {
+  constexpr std::size_t kCount = 40'003;
+  // Where fp16 has all its digits, just above 2^-14, and below: units of 2^-24, between 0 and the first as well.
+  for (const int place : {0xBC00, 0x3555, 0x0400, 0x0203, 0x8001, 0x0000}) {
+    const auto lower = static_cast<std::uint16_t>(place);
+    const float below = from_float16(lower);
+    const float above = from_float16(static_cast<std::uint16_t>(lower + 1));
+    for (const float rest : {0.125F, 0.5F, 0.75F}) {
+      ParameterStore store = make(devices::DType::kFloat16, kCount);
+      for (float& master : store.master(1)) master = below + rest * (above - below);
+      store.publish_from_master(1, 3);
+      double ups = 0;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const std::uint16_t found = half_of(store, i);
+        ASSERT_TRUE(found == lower || found == lower + 1) << found << " of " << lower;
+        ups += found == lower ? 0 : 1;
+      }
+      const double deviation = std::sqrt(rest * (1 - rest) / kCount);
+      EXPECT_NEAR(ups / kCount, rest, 5 * deviation) << lower << ": five standard deviations of a fair draw";
+    }
+  }
+}
+
+TEST(ParameterStore, Float16LaterVersion_KeepsWhatFloat16HoldsAndStaysFinite) {
+  constexpr std::size_t kCount = 65'536;
+  ParameterStore store = make(devices::DType::kFloat16, kCount);
+  for (std::size_t i = 0; i < kCount; ++i) store.master(1)[i] = from_float16(static_cast<std::uint16_t>(i));
+  store.publish_from_master(1, 12);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const std::uint16_t found = half_of(store, i);
+    if (std::isnan(store.master(1)[i])) {
+      EXPECT_TRUE(std::isnan(from_float16(found))) << i;
+    } else {
+      ASSERT_EQ(found, i);
+    }
+  }
+  for (float& master : store.master(1)) master = 65519.0F;  // nearer to 65504 than to infinity
+  store.publish_from_master(1, 13);
+  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(half_of(store, i), 0x7BFF);
 }
 
 TEST(ParameterStore, Wait_EndsWithTheVersionAndNotBefore) {

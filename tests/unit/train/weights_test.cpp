@@ -7,6 +7,7 @@
 
 #include "files.h"
 #include "rondo/base/file.h"
+#include "rondo/base/float16.h"
 #include "rondo/model/init.h"
 #include "rondo/schedule/shape.h"
 #include "tiny_model.h"
@@ -77,6 +78,36 @@ TEST_F(Weights, FullModel_ComesBackFromItsOwnResult) {
       const auto b = again.published(id);
       ASSERT_EQ(a.size, b.size);
       EXPECT_EQ(std::memcmp(a.host(), b.host(), a.size), 0) << model.parameters()[id].name;
+    }
+  }
+}
+
+TEST_F(Weights, FullModel_IsTheMastersToNearestWhateverIsPublished) {
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat16}) {
+    const model::Architecture model = architecture(tiny::full(dtype));
+    offload::ParameterStore store = loaded(model, base_);
+    tiny::fill_weights(model, 3, store);
+    const auto nearest = dtype == DType::kFloat16 ? to_float16 : to_bfloat16;
+    std::size_t otherwise = 0;
+    for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+      store.publish_from_master(id, 7);
+      const auto* published = reinterpret_cast<const std::uint16_t*>(store.published(id).host());
+      for (const float value : store.master(id)) otherwise += *published++ == nearest(value) ? 0U : 1U;
+    }
+    EXPECT_GT(otherwise, 1000U) << "published with chance";
+    const fs::path out = made(devices::name_of(dtype));
+    ASSERT_TRUE(write_result(model, store, Documents(base_), out).ok());
+    const auto files = *model::TensorFiles::open_model(out);
+    for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+      const model::TensorView* tensor = files.find(model.parameters()[id].name);
+      ASSERT_NE(tensor, nullptr);
+      const std::vector<float> masters = numbers(store, id);
+      ASSERT_EQ(tensor->data.size(), 2 * masters.size());
+      for (std::size_t i = 0; i < masters.size(); ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, tensor->data.data() + 2 * i, sizeof(bits));
+        ASSERT_EQ(bits, nearest(masters[i])) << model.parameters()[id].name << " " << i;
+      }
     }
   }
 }
