@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "rondo/train/loader.h"
+#include "rondo/train/weights.h"
 
 namespace rondo::golden {
 namespace {
@@ -81,6 +82,68 @@ std::vector<float> sampled(std::span<const float> values) {
   std::vector<float> kept;
   for (std::size_t i = 0; i < values.size(); i += sample["stride"].get<std::size_t>()) kept.push_back(values[i]);
   return kept;
+}
+
+model::TensorFiles open_file(const std::filesystem::path& file) {
+  auto files = model::TensorFiles::open_file(file);
+  EXPECT_TRUE(files.ok()) << files.status();
+  return *std::move(files);
+}
+
+std::vector<float> values_of(const model::TensorView& tensor) {
+  std::vector<float> values(tensor.elements());
+  model::TensorFiles::read_as_float32(tensor, values);
+  return values;
+}
+
+model::Architecture architecture_of(const Case& golden, const std::string& method, devices::DType dtype,
+                                    std::uint32_t parts) {
+  const auto config = model::load_config(golden.folder / "model");
+  EXPECT_TRUE(config.ok()) << config.status();
+  model::MethodSpec spec;
+  spec.dtype = dtype;
+  spec.train_weights = method == "full";
+  if (parts > 1) spec.head_part_rows = config->vocab_size / parts;
+  if (method == "lora") {
+    spec.lora = *model::load_adapter_config(golden.folder / "adapter");
+    spec.train_lora = true;
+  }
+  return *model::Architecture::make(*config, spec);
+}
+
+namespace {
+
+/// Fills a store from the case's model and, for LoRA, its adapter.
+void load(const Case& golden, const model::Architecture& model, offload::ParameterStore& store) {
+  const model::TensorFiles files = open_file(golden.folder / "model" / "model.safetensors");
+  std::optional<model::TensorFiles> adapter;
+  if (model.method().lora) adapter = open_file(golden.folder / "adapter" / "adapter_model.safetensors");
+  const absl::Status loaded = train::load_weights(model, files, adapter ? &*adapter : nullptr, 0, store);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+}
+
+}  // namespace
+
+tiny::Job job_of(const Case& golden) {
+  tiny::Job job;
+  for (std::size_t step = 0; step < golden.steps.size(); ++step) {
+    job.steps.push_back(microbatches_of(golden.steps[step], step));
+  }
+  job.optimizer = {golden.hyper["betas"][0].get<double>(), golden.hyper["betas"][1].get<double>(),
+                   golden.hyper["epsilon"].get<double>(), golden.hyper["weight_decay"].get<double>()};
+  job.fill = [&golden](const model::Architecture& model, offload::ParameterStore& store) {
+    load(golden, model, store);
+  };
+  return job;
+}
+
+Tensors trained_tensors(const model::Architecture& model, offload::ParameterStore& store) {
+  Tensors tensors;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (parameter.trained) tensors[parameter.name] = sampled(store.master(id));
+  }
+  return tensors;
 }
 
 }  // namespace rondo::golden

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "rondo/data/samples.h"
+#include "rondo/model/architecture.h"
+#include "rondo/model/safetensors.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/train/rate.h"
 #include "tiny_run.h"
@@ -53,5 +55,19 @@ std::vector<schedule::Microbatch> microbatches_of(const Sequences& step, std::ui
 
 /// The elements that the goldens keep of a tensor (MANIFEST's `sample`).
 std::vector<float> sampled(std::span<const float> values);
+
+/// A test fails when it cannot be read.
+model::TensorFiles open_file(const std::filesystem::path& file);
+std::vector<float> values_of(const model::TensorView& tensor);
+
+/// Of a case: "full" or "lora". `parts`: of the head.
+model::Architecture architecture_of(const Case& golden, const std::string& method, devices::DType dtype,
+                                    std::uint32_t parts = 1);
+/// Its steps from its model and, for LoRA, its adapter. `golden` outlives the job.
+tiny::Job job_of(const Case& golden);
+
+using Tensors = std::map<std::string, std::vector<float>>;
+/// The elements that the goldens keep of the masters.
+Tensors trained_tensors(const model::Architecture& model, offload::ParameterStore& store);
 
 }  // namespace rondo::golden

@@ -23,66 +23,6 @@ namespace {
 
 constexpr double kTensorTolerance = 2e-4;
 
-model::TensorFiles open_file(const std::filesystem::path& file) {
-  auto files = model::TensorFiles::open_file(file);
-  EXPECT_TRUE(files.ok()) << files.status();
-  return *std::move(files);
-}
-
-std::vector<float> values_of(const model::TensorView& tensor) {
-  std::vector<float> values(tensor.elements());
-  model::TensorFiles::read_as_float32(tensor, values);
-  return values;
-}
-
-/// `parts`: of the head.
-model::Architecture architecture_of(const Case& golden, const std::string& method, std::uint32_t parts = 1) {
-  const auto config = model::load_config(golden.folder / "model");
-  EXPECT_TRUE(config.ok()) << config.status();
-  model::MethodSpec spec;
-  spec.dtype = devices::DType::kFloat32;
-  spec.train_weights = method == "full";
-  if (parts > 1) spec.head_part_rows = config->vocab_size / parts;
-  if (method == "lora") {
-    spec.lora = *model::load_adapter_config(golden.folder / "adapter");
-    spec.train_lora = true;
-  }
-  return *model::Architecture::make(*config, spec);
-}
-
-/// Fills a store from the case's model and, for LoRA, its adapter.
-void load(const Case& golden, const model::Architecture& model, offload::ParameterStore& store) {
-  const model::TensorFiles files = open_file(golden.folder / "model" / "model.safetensors");
-  std::optional<model::TensorFiles> adapter;
-  if (model.method().lora) adapter = open_file(golden.folder / "adapter" / "adapter_model.safetensors");
-  const absl::Status loaded = train::load_weights(model, files, adapter ? &*adapter : nullptr, 0, store);
-  ASSERT_TRUE(loaded.ok()) << loaded;
-}
-
-tiny::Job job_of(const Case& golden) {
-  tiny::Job job;
-  for (std::size_t step = 0; step < golden.steps.size(); ++step) {
-    job.steps.push_back(microbatches_of(golden.steps[step], step));
-  }
-  job.optimizer = {golden.hyper["betas"][0].get<double>(), golden.hyper["betas"][1].get<double>(),
-                   golden.hyper["epsilon"].get<double>(), golden.hyper["weight_decay"].get<double>()};
-  job.fill = [&golden](const model::Architecture& model, offload::ParameterStore& store) {
-    load(golden, model, store);
-  };
-  return job;
-}
-
-using Tensors = std::map<std::string, std::vector<float>>;
-
-Tensors trained_tensors(const model::Architecture& model, offload::ParameterStore& store) {
-  Tensors tensors;
-  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-    const model::Parameter& parameter = model.parameters()[id];
-    if (parameter.trained) tensors[parameter.name] = sampled(store.master(id));
-  }
-  return tensors;
-}
-
 struct Sums {
   double dot = 0;
   double found = 0;
@@ -166,13 +106,13 @@ void expect_to_follow(const std::string& name, const std::string& method, const 
 
 TEST_P(Golden, TwentySteps_FollowTheReference) {
   const auto& [name, method, device] = GetParam();
-  expect_to_follow(name, method, architecture_of(read_case(name), method), {device, device});
+  expect_to_follow(name, method, architecture_of(read_case(name), method, devices::DType::kFloat32), {device, device});
 }
 
 /// Each part a visit of its own.
 TEST_P(Golden, TwentyStepsOfAHeadInParts_FollowTheReference) {
   const auto& [name, method, device] = GetParam();
-  const model::Architecture model = architecture_of(read_case(name), method, 4);
+  const model::Architecture model = architecture_of(read_case(name), method, devices::DType::kFloat32, 4);
   ASSERT_GE(model.layers().size(), model.first_head_layer() + 4);
   tiny::Placement placement{device, device};
   placement.stages = tiny::one_layer_each(model);
@@ -199,7 +139,7 @@ TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
                                   golden.inference["labels"].get<std::vector<std::int32_t>>(), 0}}},
                                0)};
   for (const std::uint32_t parts : {1U, 3U}) {
-    const model::Architecture model = architecture_of(golden, "full", parts);
+    const model::Architecture model = architecture_of(golden, "full", devices::DType::kFloat32, parts);
     tiny::Placement placement{device, device};
     if (parts > 1) placement.stages = tiny::one_layer_each(model);
     auto run = tiny::TinyRun::make(model, job, placement);
@@ -215,7 +155,7 @@ TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
 TEST_P(GoldenInference, GreedyAnswer_IsTheReferences) {
   const auto& [name, device] = GetParam();
   const Case golden = read_case(name);
-  const model::Architecture model = architecture_of(golden, "full", 3);
+  const model::Architecture model = architecture_of(golden, "full", devices::DType::kFloat32, 3);
   const tiny::Job job = job_of(golden);
   auto run = tiny::TinyRun::make(model, job, {device, device});
   ASSERT_TRUE(run.ok()) << run.status();
