@@ -197,5 +197,44 @@ TEST(Resume, OnAnotherPool_EndsAsTheUninterruptedOne) {
   EXPECT_TRUE(workspace.read("whole/adapter_model.safetensors") == workspace.read("other/adapter_model.safetensors"));
 }
 
+/// As transformers' Trainer has it: a step that overflowed counts, but the schedule of the rate does not go on.
+TEST(ResumedFp16, StepsThatOverflow_LeaveTheRateWhereItIs) {
+  const Workspace workspace;
+  const auto run = [&](std::uint64_t steps, const Words& more) {
+    Words words = {"train",
+                   "--model=model",
+                   "--dataset=chats.jsonl",
+                   "--dtype=fp16",
+                   "--devices=cpu",
+                   "--lr_scheduler_type=linear",
+                   "--output_dir=out",
+                   "--lr=1e-3",
+                   "--max_steps=" + std::to_string(steps)};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = workspace.run(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  };
+  ASSERT_NO_FATAL_FAILURE(run(2, {}));
+  workspace.edit("out/checkpoint-2/trainer_state.json", "\"loss_scale\": 65536.0", "\"loss_scale\": 16777216.0");
+  ASSERT_NO_FATAL_FAILURE(run(16, {"--resume_from_checkpoint"}));
+  const std::vector<Json> lines = metrics_of(workspace, "out");
+  ASSERT_EQ(lines.size(), 16U);
+  std::uint64_t skipped = 0;
+  for (std::size_t i = 2; i + 1 < lines.size(); ++i) {
+    SCOPED_TRACE(lines[i].dump());
+    const bool overflowed = lines[i]["skipped_steps"].get<std::uint64_t>() > skipped;
+    skipped = lines[i]["skipped_steps"].get<std::uint64_t>();
+    const auto scale = lines[i]["loss_scale"].get<double>();
+    EXPECT_EQ(lines[i + 1]["loss_scale"].get<double>(), overflowed ? scale / 2 : scale);
+    if (overflowed) {
+      EXPECT_EQ(lines[i + 1]["learning_rate"], lines[i]["learning_rate"]);
+    } else {
+      EXPECT_LT(lines[i + 1]["learning_rate"].get<double>(), lines[i]["learning_rate"].get<double>());
+    }
+  }
+  EXPECT_GT(skipped, 1U);
+  EXPECT_LT(skipped, 12U);
+}
+
 }  // namespace
 }  // namespace rondo::cli
