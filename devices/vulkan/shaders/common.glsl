@@ -22,6 +22,7 @@ layout(push_constant, scalar) uniform PushConstants {
   uint slots[12];
   uint sizes[14];
   float factors[2];
+  uint64_t fetched;
 }
 push;
 

@@ -1,17 +1,23 @@
-// matmul.comp's products for processors that pose as cards, from operands that panel.comp has laid out. A subgroup of
-// eight computes 32 rows of 64 columns by itself, an invocation eight columns: rows of A are fetched an invocation a
-// row and handed round, so that a texel of either operand serves very many multiplications. A larger tile's loop no
-// longer fits the processor's cache of instructions, and takes half as long again.
+// matmul.comp's products for processors that pose as cards, from operands by texels: fp32 tensors where they lie,
+// others as panel.comp has laid them out. A subgroup of eight computes 32 rows of 64 columns by itself, an invocation
+// eight columns: numbers of A are fetched by all eight and handed round, so that a texel of either operand serves very
+// many multiplications. A larger tile's loop no longer fits the processor's cache of instructions, and takes half as
+// long again.
 //
-// Slots, factors and constants are those of matmul.comp, and so are the sums: rising order of K, one chunk a dispatch.
-// sizes: M, N, first row, first column, place of A in the panel, stride of out, fours of K, first of the list, most of
-// the list, place of B, 0.
+// Slots, factors and the constants 2 to 10 are those of matmul.comp, and so are the sums: rising order of K, one chunk
+// a dispatch. The grid: tiles of rows that are near each other, tiles of columns, groups of those tiles of rows; so
+// that a group's rows of A stay in the cache while all columns go by.
+// sizes: end of the rows, N, first row, first column, place of A in the panel or from its tensor's beginning, stride of
+// out, fours of K, first of the list, most of the list, place of B, 0, stride of A and of B in texels.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 
 layout(local_size_x = 8) in;
+// 1: fetched where they lie, A(m, k) at k * stride + m and B(k, n) at k * stride + n. 0: from the panel.
+layout(constant_id = 0) const uint kTensorA = 0;
+layout(constant_id = 1) const uint kTensorB = 0;
 layout(constant_id = 2) const uint kTypeOut = 0;
 layout(constant_id = 3) const uint kTypeBias = 0;
 layout(constant_id = 4) const uint kTypeAddend = 0;
@@ -19,37 +25,77 @@ layout(constant_id = 7) const bool kBias = false;
 layout(constant_id = 8) const bool kAddend = false;
 layout(constant_id = 9) const bool kAccumulate = false;
 layout(constant_id = 10) const uint kListed = 0;
-layout(constant_id = 11) const uint kFours = 2;  // fours of columns of an invocation
-layout(constant_id = 12) const uint kStep = 1;   // 2: rows of the result have an even number of elements
-layout(set = 0, binding = 0) uniform samplerBuffer panel;
+layout(constant_id = 11) const uint kFours = 2;        // fours of columns of an invocation
+layout(constant_id = 12) const uint kStep = 1;         // 2: rows of the result have an even number of elements
+layout(constant_id = 13) const bool kFetches = false;  // any tensor can be fetched
+layout(constant_id = 14) const bool kFourOut = false;  // out is fp32 in whole texels, where it is read
+layout(constant_id = 15) const bool kFourAddend = false;
+layout(set = 0, binding = 1) uniform samplerBuffer memory;
 
 const uint kRows = 32;
 const uint kRowsAtOnce = 4;
-const uint kColumnsAtOnce = 2;
+const uint kColumnsAtOnce = 1;
 const uint kColumns = kFours * 4;
 const uint kRowsStored = 8;
+const uint kTile = kColumns * 8;
 
 uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
+/// One of two by a constant: without a branch, which would keep loops from being unrolled.
+uint pick(uint second, uint two, uint one) { return second * two + (1 - second) * one; }
+uint texel_of(uint64_t address) { return uint((address - push.fetched) >> 4); }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint fours = push.sizes[6];
+  const uint row_tile = gl_WorkGroupID.z * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  const uint first_row = push.sizes[2] + row_tile * kRows;
+  const uint first_column = push.sizes[3] + gl_WorkGroupID.y * kTile;
+  uint end = push.sizes[0];
+  if (kListed == 1 || kListed == 2) {
+    const uint all = uint(Ints(address(5)).v[0]);
+    end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
+  }
+  const uint fours = first_row < end ? push.sizes[6] : 0;
+  // The number of each invocation is a variable for the compiler, which so takes one instruction to hand round what it
+  // has instead of two.
+  uint from[8];
+  [[unroll]] for (uint i = 0; i < 8; ++i) from[i] = i + push.sizes[10];
+
+  // From the panel, four inner elements of eight rows a fetch and an inner element of 32 columns; from tensors an inner
+  // element of all rows or of 32 columns.
+  const uint panel = kTensorA != 0 && kTensorB != 0 ? 0 : texel_of(Words(push.table).v[2]);
+  uint at_a = panel + push.sizes[4] + row_tile * push.sizes[6] * kRows + lane;
+  uint step_a = 8;
+  uint next_a = kRows;
+  if (kTensorA != 0) {
+    at_a = texel_of(address(0)) + push.sizes[4] + first_row / 4 + lane;
+    step_a = push.sizes[11];
+    next_a = 4 * step_a;
+  }
+  uint at_b = panel + push.sizes[9] + gl_WorkGroupID.y * push.sizes[6] * kTile + lane;
+  uint step_b = 8 * kFours;
+  uint next_b = kTile;
+  if (kTensorB != 0) {
+    at_b = texel_of(address(1)) + push.sizes[9] + first_column / 4 + lane;
+    step_b = push.sizes[12];
+    next_b = 4 * step_b;
+  }
   float sums[kRows * kColumns];
   [[unroll]] for (uint i = 0; i < kRows * kColumns; ++i) sums[i] = 0.0;
-  uint at_a = push.sizes[4] + gl_WorkGroupID.x * fours * kRows + lane;
-  uint at_b = push.sizes[9] + gl_WorkGroupID.y * fours * kColumns * 8 + lane;
   for (uint four = 0; four < fours; ++four) {
-    vec4 b[4 * kFours];
+    vec4 b[kColumns];
     vec4 a[kRows / 8];
-    [[unroll]] for (uint i = 0; i < 4 * kFours; ++i) b[i] = texelFetch(panel, int(at_b + 8 * i));
-    [[unroll]] for (uint i = 0; i < kRows / 8; ++i) a[i] = texelFetch(panel, int(at_a + 8 * i));
+    [[unroll]] for (uint i = 0; i < kRows / 8; ++i) a[i] = texelFetch(memory, int(at_a + i * step_a));
+    [[unroll]] for (uint i = 0; i < kColumns; ++i) {
+      b[i] = texelFetch(memory, int(at_b + i / kFours * step_b + i % kFours * 8));
+    }
     // In an order in which few registers hold what is needed next.
     [[unroll]] for (uint rows = 0; rows < kRows / kRowsAtOnce; ++rows) {
       [[unroll]] for (uint columns = 0; columns < kColumns / kColumnsAtOnce; ++columns) {
         [[unroll]] for (uint k = 0; k < 4; ++k) {
           [[unroll]] for (uint i = 0; i < kRowsAtOnce; ++i) {
             const uint row = rows * kRowsAtOnce + i;
-            const float factor = subgroupShuffle(a[row / 8][k], row % 8);
+            const float factor = subgroupShuffle(a[pick(kTensorA, k, row / 8)][pick(kTensorA, row % 4, k)],
+                                                 from[pick(kTensorA, row / 4, row % 8)]);
             [[unroll]] for (uint j = 0; j < kColumnsAtOnce; ++j) {
               const uint column = columns * kColumnsAtOnce + j;
               sums[row * kColumns + column] += factor * b[k * kFours + column / 4][column % 4];
@@ -58,22 +104,25 @@ void main() {
         }
       }
     }
-    at_a += kRows;
-    at_b += kColumns * 8;
+    at_a += next_a;
+    at_b += next_b;
   }
 
-  uint end = push.sizes[0];
-  if (kListed == 1 || kListed == 2) {
-    const uint all = uint(Ints(address(5)).v[0]);
-    end = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
-  }
   const uint64_t to = address(2);
-  const uint64_t bias = kBias ? address(3) : 0ul;
   const uint64_t addend = kAddend ? address(4) : 0ul;
   const uint width = push.sizes[1];
   const uint stride = push.sizes[5];
   const float alpha = push.factors[0];
-  const uint first_row = push.sizes[2] + gl_WorkGroupID.x * kRows;
+  const uint first_n = first_column + lane * 4;
+  const uint to_texel = kFetches ? texel_of(to) : 0;
+  const uint addend_texel = kFourAddend ? texel_of(addend) : 0;
+  vec2 bias[kColumns];
+  if (kBias) {
+    const uint64_t biases = address(3);
+    [[unroll]] for (uint j = 0; j < kColumns; j += kStep) {
+      bias[j] = load_some(biases, kTypeBias, kStep, min(first_n + j / 4 * 32 + j % 4, width - kStep));
+    }
+  }
   // A number of each line of the result is read first: reads wait for memory together, writes one after the other.
   // `touched` is 0, which no compiler knows.
   uint touched = 0;
@@ -81,8 +130,13 @@ void main() {
     [[unroll]] for (uint i = 0; i < kRows * kFours / 4; ++i) {
       const uint line = i * 8 + lane;
       const uint m = min(first_row + line / (2 * kFours), push.sizes[0] - 1);
-      const uint n = min(push.sizes[3] + gl_WorkGroupID.y * kColumns * 8 + line % (2 * kFours) * 16, width - 1);
-      touched |= kTypeOut == kFloat32 ? Uints(to).v[m * stride + n] : Uints(to).v[(m * stride + n) / 2];
+      const uint n = min(first_column + line % (2 * kFours) * 16, width - 1);
+      const uint number = m * stride + n;
+      if (kFetches) {
+        touched |= floatBitsToUint(texelFetch(memory, int(to_texel + number / (kTypeOut == kFloat32 ? 4 : 8))).x);
+      } else {
+        touched |= Uints(to).v[kTypeOut == kFloat32 ? number : number / 2];
+      }
     }
     touched &= push.sizes[10];
   }
@@ -91,15 +145,26 @@ void main() {
     [[unroll]] for (uint i = 0; i < kRowsStored; ++i) {
       const uint m = first_row + first + i;
       const uint row = m < end ? (kListed == 2 ? listed(m) : m) : 0;
-      [[unroll]] for (uint j = 0; j < kColumns; j += kStep) {
-        const uint n = push.sizes[3] + (gl_WorkGroupID.y * kFours + j / 4) * 32 + lane * 4 + j % 4;
-        if (m < end && n < width) {
-          const uint at = row * stride + n + touched;
-          vec2 values = alpha * vec2(sums[i * kColumns + j], sums[i * kColumns + j + kStep - 1]);
-          if (kBias) values += load_some(bias, kTypeBias, kStep, n);
-          if (kAddend) values += load_some(addend, kTypeAddend, kStep, at);
-          if (kAccumulate) values += load_some(to, kTypeOut, kStep, at);
-          store_some(to, kTypeOut, kStep, at, values);
+      [[unroll]] for (uint four = 0; four < kFours; ++four) {
+        const uint four_at = row * stride + first_n + four * 32;
+        const vec4 more = kFourAddend ? texelFetch(memory, int(addend_texel + four_at / 4)) : vec4(0.0);
+        const vec4 before = kFourOut && kAccumulate ? texelFetch(memory, int(to_texel + four_at / 4)) : vec4(0.0);
+        [[unroll]] for (uint j = 0; j < 4; j += kStep) {
+          const uint n = first_n + four * 32 + j;
+          const uint column = four * 4 + j;
+          const uint last = kStep - 1;
+          if (m < end && n < width) {
+            const uint at = row * stride + n + touched;
+            vec2 values = alpha * vec2(sums[i * kColumns + column], sums[i * kColumns + column + last]);
+            if (kBias) values += bias[column];
+            if (kAddend) {
+              values += kFourAddend ? vec2(more[j], more[j + last]) : load_some(addend, kTypeAddend, kStep, at);
+            }
+            if (kAccumulate) {
+              values += kFourOut ? vec2(before[j], before[j + last]) : load_some(to, kTypeOut, kStep, at);
+            }
+            store_some(to, kTypeOut, kStep, at, values);
+          }
         }
       }
     }

@@ -1,5 +1,5 @@
 // Copies an operand of a product into the device's panel, where matmul_panels.comp fetches it: for processors that pose
-// as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel, or four
+// as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel, or eight
 // where elements are read by fours.
 //
 // Of A a texel is four inner elements of one row, of B one inner element of four columns. A block are kOuters rows or
@@ -23,6 +23,11 @@ layout(constant_id = 5) const bool kInnerListed = false;  // and its elements ar
 /// is listed.
 layout(constant_id = 6) const bool kFours = false;
 layout(constant_id = 7) const uint kOuters = 32;
+layout(constant_id = 8) const bool kFetches = false;  // fp32 by fours, by texels
+layout(set = 0, binding = 1) uniform samplerBuffer memory;
+/// The panel as pairs of texels. One write of 256 bits takes a processor half of what two of 128 do.
+layout(set = 0, binding = 2, scalar) writeonly buffer Panel { u64vec4 pairs[]; }
+panel;
 
 float element(uint64_t operand, Ints list, uint outer, uint k, uint end) {
   if (outer >= push.sizes[0] || k >= end) return 0.0;
@@ -36,30 +41,56 @@ vec4 four(uint64_t operand, uint outer, uint k) {
   if (outer >= push.sizes[0] || k >= push.sizes[1]) return vec4(0.0);
   return load_four(operand, kType, kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k);
 }
+/// The same as a texel, past the ends some number: rows and columns past them are computed for nobody.
+vec4 fetched_four(uint first, uint outer, uint k) {
+  return texelFetch(memory, int(first + (kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k) / 4));
+}
 
-/// The block of 4 x 4 elements whose four texels are the `block`th.
-void lay_out_by_fours(uint block) {
-  const uint64_t operand = address(0);
-  const uint64_t panel = address(1);
-  const uint across = kOuters / 4;
-  const uint outer = push.sizes[3] + (block / (across * push.sizes[6]) * across + block % across) * 4;
-  const uint k = push.sizes[4] + block / across % push.sizes[6] * 4;
+/// 4 x 4 elements from (outer, k) on: of A a column is of one row, of B of one inner element.
+mat4 four_by_four(uint64_t operand, uint first, uint outer, uint k) {
   mat4 elements;
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    elements[i] = kInnerStrides ? four(operand, outer, k + i) : four(operand, outer + i, k);
+    const uint outer_i = kInnerStrides ? outer : outer + i;
+    const uint k_i = kInnerStrides ? k + i : k;
+    elements[i] = kFetches ? fetched_four(first, outer_i, k_i) : four(operand, outer_i, k_i);
   }
-  // Of A a texel is of one row, of B of one inner element.
-  if (kOfB != kInnerStrides) elements = transpose(elements);
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    const uint texel = kOfB ? (block / across * 4 + i) * across + block % across : block * 4 + i;
-    store_texel(panel, push.sizes[5] + texel, elements[i]);
+  return kOfB != kInnerStrides ? transpose(elements) : elements;
+}
+
+u64vec4 pair_of(vec4 one, vec4 two) {
+  return u64vec4(word_of(one.xy), word_of(one.zw), word_of(two.xy), word_of(two.zw));
+}
+
+/// The block of 4 inner elements of 8 rows or columns whose eight texels are the `block`th. In an order in which eight
+/// neighbours together read and write whole lines: of B four fours of 16 columns, of A eight fours of eight rows.
+void lay_out_by_fours(uint block) {
+  const uint64_t operand = address(0);
+  const uint first = kFetches ? uint((operand - push.fetched) >> 4) : 0;
+  const uint fours = push.sizes[6];
+  const uint at_once = kOfB ? 2 : 1;
+  const uint outer = (block / (at_once * fours) * at_once + block % at_once) * 8;
+  const uint k = block / at_once % fours * 4;
+  const mat4 one = four_by_four(operand, first, push.sizes[3] + outer, push.sizes[4] + k);
+  const mat4 two = four_by_four(operand, first, push.sizes[3] + outer + 4, push.sizes[4] + k);
+  const uint in_tile = outer % kOuters;
+  const uint tile = push.sizes[5] + (outer - in_tile) * fours;
+  if (kOfB) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      panel.pairs[(tile + ((k + i) * kOuters + in_tile) / 4) / 2] = pair_of(one[i], two[i]);
+    }
+  } else {
+    const uint pair = (tile + k / 4 * kOuters + in_tile) / 2;
+    panel.pairs[pair] = pair_of(one[0], one[1]);
+    panel.pairs[pair + 1] = pair_of(one[2], one[3]);
+    panel.pairs[pair + 2] = pair_of(two[0], two[1]);
+    panel.pairs[pair + 3] = pair_of(two[2], two[3]);
   }
 }
 
 void main() {
   const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
   if (kFours) {
-    if (texel < push.sizes[9] / 4) lay_out_by_fours(texel);
+    if (texel < push.sizes[9] / 8) lay_out_by_fours(texel);
     return;
   }
   if (texel >= push.sizes[9]) return;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "panel_size.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -114,25 +115,48 @@ absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, 
   Block block;
   block.context_ = std::move(context);
   Context& owner = *block.context_;
-  const DeviceFunctions& vk = owner.functions();
   block.size_ = round_up(std::max<Bytes>(size, 1), 64);
-  if (block.size_ > owner.card().most_bytes_at_once) {
-    return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", owner.name(),
-                              format_bytes(size), size, owner.card().most_bytes_at_once);
+  if (kind == Kind::kStaging || owner.pieces_ == nullptr) {
+    RONDO_RETURN_IF_ERROR(owner.make_block(block.size_, kind, block.block_));
+    block.make_resident(kind);
+    return block;
+  }
+  const std::optional<Bytes> begin = owner.pieces_->take(block.size_);
+  if (!begin) {
+    block.context_.reset();  // it has nothing to give back
+    return resource_exhausted("{}: no gap of {} ({} bytes) is left in its {} bytes of memory", owner.name(),
+                              format_bytes(size), size, owner.gathered_.size);
+  }
+  block.block_ = owner.gathered_;
+  block.begin_ = *begin;
+  block.piece_ = true;
+  block.make_resident(kind);
+  return block;
+}
+
+void Block::make_resident(Kind kind) {
+  if (context_->memory_in_process() && kind != Kind::kTexels && host() != nullptr) std::memset(host(), 0, size_);
+}
+
+absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& block) {
+  const DeviceFunctions& vk = functions_;
+  block.size = size;
+  if (size > card_.most_bytes_at_once) {
+    return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", name_,
+                              format_bytes(size), size, card_.most_bytes_at_once);
   }
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = block.size_;
+  info.size = size;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  if (kind == Kind::kTexels) info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
-  info.sharingMode = owner.families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
-  info.queueFamilyIndexCount = static_cast<std::uint32_t>(owner.families_.size());
-  info.pQueueFamilyIndices = owner.families_.data();
-  RONDO_RETURN_IF_ERROR(
-      owner.check(vk.CreateBuffer(owner.device(), &info, nullptr, &block.buffer_), "making a buffer"));
+  if (kind == Block::Kind::kTexels) info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
+  info.sharingMode = families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
+  info.queueFamilyIndexCount = static_cast<std::uint32_t>(families_.size());
+  info.pQueueFamilyIndices = families_.data();
+  RONDO_RETURN_IF_ERROR(check(vk.CreateBuffer(device_, &info, nullptr, &block.buffer), "making a buffer"));
   VkMemoryRequirements needs{};
-  vk.GetBufferMemoryRequirements(owner.device(), block.buffer_, &needs);
+  vk.GetBufferMemoryRequirements(device_, block.buffer, &needs);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
@@ -140,51 +164,52 @@ absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, 
   allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocation.pNext = &flags;
   allocation.allocationSize = needs.size;
-  allocation.memoryTypeIndex = kind == Kind::kStaging ? owner.staging_type_ : owner.device_type_;
-  const VkResult result = vk.AllocateMemory(owner.device(), &allocation, nullptr, &block.memory_);
+  allocation.memoryTypeIndex = kind == Block::Kind::kStaging ? staging_type_ : device_type_;
+  const VkResult result = vk.AllocateMemory(device_, &allocation, nullptr, &block.memory);
   if (result != VK_SUCCESS) {
-    block.memory_ = VK_NULL_HANDLE;
-    const std::uint32_t heap = owner.card().memory.memoryTypes[allocation.memoryTypeIndex].heapIndex;
-    return resource_exhausted("{}: the driver refused {} ({} bytes; {}), {} bytes free of {}", owner.name(),
-                              format_bytes(size), size, name_of(result),
-                              owner.instance().available_bytes(owner.card(), heap),
-                              owner.card().memory.memoryHeaps[heap].size);
+    block.memory = VK_NULL_HANDLE;
+    const std::uint32_t heap = card_.memory.memoryTypes[allocation.memoryTypeIndex].heapIndex;
+    return resource_exhausted("{}: the driver refused {} ({} bytes; {}), {} bytes free of {}", name_,
+                              format_bytes(size), size, name_of(result), instance_->available_bytes(card_, heap),
+                              card_.memory.memoryHeaps[heap].size);
   }
-  RONDO_RETURN_IF_ERROR(
-      owner.check(vk.BindBufferMemory(owner.device(), block.buffer_, block.memory_, 0), "binding memory"));
+  RONDO_RETURN_IF_ERROR(check(vk.BindBufferMemory(device_, block.buffer, block.memory, 0), "binding memory"));
   VkBufferDeviceAddressInfo asked{};
   asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  asked.buffer = block.buffer_;
-  block.address_ = vk.GetBufferDeviceAddress(owner.device(), &asked);
-  if (kind == Kind::kStaging || owner.host_writes_) {
+  asked.buffer = block.buffer;
+  block.address = vk.GetBufferDeviceAddress(device_, &asked);
+  if (kind == Block::Kind::kStaging || host_writes_) {
     void* mapped = nullptr;
-    RONDO_RETURN_IF_ERROR(
-        owner.check(vk.MapMemory(owner.device(), block.memory_, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory"));
-    block.host_ = static_cast<std::byte*>(mapped);
-    if (owner.memory_in_process() && kind != Kind::kTexels) std::memset(block.host_, 0, block.size_);
+    RONDO_RETURN_IF_ERROR(check(vk.MapMemory(device_, block.memory, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory"));
+    block.host = static_cast<std::byte*>(mapped);
   }
-  return block;
+  return absl::OkStatus();
+}
+
+void Context::free_block(DriverBlock& block) {
+  if (block.buffer != VK_NULL_HANDLE) functions_.DestroyBuffer(device_, block.buffer, nullptr);
+  if (block.memory != VK_NULL_HANDLE) functions_.FreeMemory(device_, block.memory, nullptr);  // unmaps as well
+  block = DriverBlock{};
 }
 
 Block& Block::operator=(Block&& other) noexcept {
   if (this == &other) return *this;
   release();
   context_ = std::move(other.context_);
-  buffer_ = std::exchange(other.buffer_, VK_NULL_HANDLE);
-  memory_ = std::exchange(other.memory_, VK_NULL_HANDLE);
-  address_ = std::exchange(other.address_, 0);
-  host_ = std::exchange(other.host_, nullptr);
+  block_ = std::exchange(other.block_, {});
+  begin_ = std::exchange(other.begin_, 0);
   size_ = std::exchange(other.size_, 0);
+  piece_ = std::exchange(other.piece_, false);
   return *this;
 }
 
 void Block::release() {
   if (context_ == nullptr) return;
-  const DeviceFunctions& vk = context_->functions();
-  if (buffer_ != VK_NULL_HANDLE) vk.DestroyBuffer(context_->device(), buffer_, nullptr);
-  if (memory_ != VK_NULL_HANDLE) vk.FreeMemory(context_->device(), memory_, nullptr);  // unmaps as well
-  buffer_ = VK_NULL_HANDLE;
-  memory_ = VK_NULL_HANDLE;
+  if (piece_) {
+    context_->pieces_->give_back(begin_, size_);
+  } else {
+    context_->free_block(block_);
+  }
   context_.reset();
 }
 
@@ -289,9 +314,24 @@ void Context::choose_memory() {
   staging_type_ = best_type(card_.memory, kMapped, kCached, kLocal);
 }
 
+void Context::gather(Bytes needed) {
+  constexpr Bytes kBeside = 512_MiB;  // for the panel, tables and what programs share
+  if (!card_.fetches_panels) return;
+  const Bytes size = std::min({card_.memory.memoryHeaps[device_heap()].size, card_.most_bytes_at_once,
+                               Bytes{card_.limits.maxTexelBufferElements} * kTexelBytes}) /
+                     Pieces::kGrain * Pieces::kGrain;
+  if (size < kBeside || needed > size - kBeside) return;
+  if (make_block(size, Block::Kind::kTexels, gathered_).ok()) {
+    pieces_ = std::make_unique<Pieces>(size);
+  } else {
+    free_block(gathered_);  // one by one, then
+  }
+}
+
 Context::~Context() {
   if (device_ != VK_NULL_HANDLE && functions_.DestroyDevice != nullptr) {
     if (!lost_.load(std::memory_order_relaxed)) functions_.DeviceWaitIdle(device_);
+    free_block(gathered_);
     for (const auto& queue : queues_) functions_.DestroySemaphore(device_, queue->semaphore(), nullptr);
     functions_.DestroyDevice(device_, nullptr);
   }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "arena.h"
 #include "instance.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/units.h"
@@ -43,7 +44,16 @@ class HardwareQueue {
   std::atomic<std::uint64_t> completed_{0};
 };
 
-/// A VkBuffer with memory of its own. Movable owner.
+/// A VkBuffer with memory of its own, as the driver gives it: nobody's until somebody owns it.
+struct DriverBlock {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkDeviceAddress address = 0;
+  std::byte* host = nullptr;  // null when the host cannot address it
+  Bytes size = 0;
+};
+
+/// Memory of a card: a buffer of its own, or a piece of the one that the context has gathered. Movable owner.
 class Block {
  public:
   enum class Kind : std::uint8_t {
@@ -59,21 +69,23 @@ class Block {
   Block(Block&& other) noexcept { *this = std::move(other); }
   Block& operator=(Block&& other) noexcept;
 
-  VkBuffer buffer() const { return buffer_; }
-  VkDeviceAddress address() const { return address_; }
+  VkBuffer buffer() const { return block_.buffer; }
+  /// Of the first byte within buffer().
+  Bytes begin() const { return begin_; }
+  VkDeviceAddress address() const { return block_.address + begin_; }
   Bytes size() const { return size_; }
   /// Null when the host cannot address it.
-  std::byte* host() const { return host_; }
+  std::byte* host() const { return block_.host == nullptr ? nullptr : block_.host + begin_; }
 
  private:
+  void make_resident(Kind kind);
   void release();
 
   std::shared_ptr<Context> context_;
-  VkBuffer buffer_ = VK_NULL_HANDLE;
-  VkDeviceMemory memory_ = VK_NULL_HANDLE;
-  VkDeviceAddress address_ = 0;
-  std::byte* host_ = nullptr;
+  DriverBlock block_;
+  Bytes begin_ = 0;
   Bytes size_ = 0;
+  bool piece_ = false;
 };
 
 class Context {
@@ -103,6 +115,13 @@ class Context {
   bool host_reads_device() const { return host_reads_; }
   /// Device memory is part of this process's own.
   bool memory_in_process() const { return card_.info.software && host_writes_; }
+  /// From now on all blocks for kernels are pieces of one buffer, which a view of texels reaches whole, where the card
+  /// fetches texels and `needed` bytes (and what programs work in beside them) are no more than such a view reaches.
+  /// Before any block is made.
+  void gather(Bytes needed);
+  /// That buffer; null where every block is one of its own.
+  const DriverBlock* gathered() const { return pieces_ == nullptr ? nullptr : &gathered_; }
+
   /// The heap of Kind::kDevice.
   std::uint32_t device_heap() const { return card_.memory.memoryTypes[device_type_].heapIndex; }
 
@@ -116,6 +135,8 @@ class Context {
       : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)) {}
   absl::Status open();
   void choose_memory();
+  absl::Status make_block(Bytes size, Block::Kind kind, DriverBlock& block);
+  void free_block(DriverBlock& block);
   absl::Status create_device(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& queues);
 
   const std::shared_ptr<Instance> instance_;
@@ -131,6 +152,8 @@ class Context {
   std::uint32_t staging_type_ = 0;
   bool host_writes_ = false;
   bool host_reads_ = false;
+  DriverBlock gathered_;
+  std::unique_ptr<Pieces> pieces_;  // of gathered_
   std::atomic<bool> lost_{false};
 };
 

@@ -93,7 +93,7 @@ absl::Status Lane::finish() {
 
 absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
   RONDO_RETURN_IF_ERROR(begin());
-  const VkBufferCopy region{from_offset, to_offset, size};
+  const VkBufferCopy region{from.begin() + from_offset, to.begin() + to_offset, size};
   context_->functions().CmdCopyBuffer(commands_, from.buffer(), to.buffer(), 1, &region);
   return finish();
 }
@@ -157,10 +157,10 @@ absl::Status Lane::clear(BufferView view) {
   const Bytes first = std::min(round_up(view.offset, kWord), end);
   const Bytes last = std::max(first, end / kWord * kWord);
   RONDO_RETURN_IF_ERROR(begin());
-  if (last > first) vk.CmdFillBuffer(commands_, block->buffer(), first, last - first, 0);
+  if (last > first) vk.CmdFillBuffer(commands_, block->buffer(), block->begin() + first, last - first, 0);
   for (const auto& [from, to] : {std::pair{view.offset, first}, std::pair{last, end}}) {
     if (to <= from) continue;
-    const VkBufferCopy region{0, from, to - from};
+    const VkBufferCopy region{zeros_.begin(), block->begin() + from, to - from};
     vk.CmdCopyBuffer(commands_, zeros_.buffer(), block->buffer(), 1, &region);
   }
   return finish();

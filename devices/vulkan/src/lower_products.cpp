@@ -44,18 +44,38 @@ struct PanelShare {
   std::int64_t columns = 0;
 };
 
-/// All of them where they fit, none where a tile does not, or where so few are there that laying out does not pay.
-PanelShare panel_share(const Product& p, std::int64_t depth) {
+/// Which operands kernels fetch where they lie: fp32 in whole texels, whose inner extent ends with one.
+struct Fetched {
+  bool a = false;
+  bool b = false;
+};
+Fetched fetched_of(const OpLowering& op, const Product& p) {
+  constexpr std::int64_t kOfTexel = 4;
+  constexpr std::uint32_t kFloat32 = 0;
+  if (!op.fetches_all() || p.depth % kOfTexel != 0 || p.listed == Product::Listed::kB) return {};
+  return {p.type_a == kFloat32 && p.stride_a % kOfTexel == 0 && p.transposed_a,
+          p.type_b == kFloat32 && p.stride_b % kOfTexel == 0 && !p.transposed_b};
+}
+
+/// All of them where they fit or are fetched, none where a tile does not, or where so few are there that laying out
+/// does not pay.
+PanelShare panel_share(const Product& p, std::int64_t depth, Fetched fetched) {
   constexpr std::int64_t kWorthwhile = 8;
   if (p.rows < kWorthwhile || p.columns < kWorthwhile || depth < 1) return {};
   const std::int64_t room = kPanelTexels / parts_of(depth, 4);  // rows and columns together
   const std::int64_t tile = panel_columns(p);
   PanelShare share{rounded(p.rows, kPanelRows), rounded(p.columns, tile)};
-  if (share.rows + share.columns <= room) return share;
+  if ((fetched.a ? 0 : share.rows) + (fetched.b ? 0 : share.columns) <= room) return share;
   if (room < kPanelRows + tile) return {};
-  share.columns = std::min(share.columns, std::max(room * 3 / 4 / tile, std::int64_t{1}) * tile);
-  share.rows = std::min(share.rows, (room - share.columns) / kPanelRows * kPanelRows);
-  share.columns = std::min(rounded(p.columns, tile), (room - share.rows) / tile * tile);
+  if (fetched.a) {
+    share.columns = room / tile * tile;
+  } else if (fetched.b) {
+    share.rows = room / kPanelRows * kPanelRows;
+  } else {
+    share.columns = std::min(share.columns, std::max(room * 3 / 4 / tile, std::int64_t{1}) * tile);
+    share.rows = std::min(share.rows, (room - share.columns) / kPanelRows * kPanelRows);
+    share.columns = std::min(rounded(p.columns, tile), (room - share.rows) / tile * tile);
+  }
   return share;
 }
 
@@ -71,50 +91,81 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   const std::int64_t stride = of_b ? p.stride_b : p.stride_a;
   const bool fours_lie_together = (strides ? outer_extent : end) % 4 == 0 && stride % 4 == 0 && begin % 4 == 0;
   const bool by_fours = fours_lie_together && p.listed == Product::Listed::kNone;
+  const bool fetched = by_fours && op.fetches_all() && end % 4 == 0 && (of_b ? p.type_b : p.type_a) == 0;
+  if (fetched) op.fetch(of_b ? p.b : p.a);
   constexpr std::int64_t kInvocations = 64;
   op.add(Shader::kPanel,
          {of_b ? p.type_b : p.type_a, of_b ? 1U : 0U, strides ? 1U : 0U,
           !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U,
-          by_fours ? 1U : 0U, static_cast<std::uint32_t>(tile)},
+          by_fours ? 1U : 0U, static_cast<std::uint32_t>(tile), fetched ? 1U : 0U},
          {of_b ? p.b : p.a, kPanelSlot, p.listed == Product::Listed::kNone ? p.a : p.list},
          {outer_extent, end, stride, first, begin, place, fours, p.first_listed, p.most_listed, texels},
-         parts_of(by_fours ? texels / 4 : texels, kInvocations));
+         parts_of(by_fours ? texels / 8 : texels, kInvocations));
 }
 
-/// The product of panels that lie at 0 and `place_b`.
-void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelShare share, std::int64_t fours) {
+/// Tiles of rows whose columns are computed in turn, so that their part of A stays in a processor's cache.
+std::int64_t tiles_together(std::int64_t tiles, std::int64_t depth) {
+  constexpr std::int64_t kMost = 8;
+  constexpr Bytes kCached = 512_KiB;
+  const Bytes bytes = static_cast<Bytes>(kPanelRows * depth) * sizeof(float);
+  const std::int64_t together = std::clamp<std::int64_t>(static_cast<std::int64_t>(kCached / bytes), 1, kMost);
+  return parts_of(tiles, parts_of(tiles, together));
+}
+
+/// What the inner extent's elements `begin` to `end` add, from tensors and from panels, of which B's follows A's.
+void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelShare share, std::int64_t begin,
+                       std::int64_t end, Fetched fetched) {
+  const auto flag = [](bool on) { return on ? 1U : 0U; };
   const std::int64_t tile = panel_columns(p);
-  Dispatch& dispatch = op.add(
-      Shader::kMatMulPanels,
-      {0, 0, p.type_out, p.type_bias, p.type_addend, 0, 0, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U,
-       p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
-       p.columns % 2 == 0 ? 2U : 1U},
-      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-       p.listed == Product::Listed::kNone ? p.a : p.list},
-      {p.rows, p.columns, at.rows, at.columns, 0, p.columns, fours, p.first_listed, p.most_listed, share.rows * fours},
-      1);
+  const std::int64_t fours = parts_of(end - begin, 4);
+  const bool whole_texels = op.fetches_all() && p.columns % 4 == 0;
+  const bool four_out = whole_texels && p.accumulate && p.type_out == 0;
+  const bool four_addend = whole_texels && p.has_addend && p.type_addend == 0;
+  if (fetched.a) op.fetch(p.a);
+  if (fetched.b) op.fetch(p.b);
+  if (four_out) op.fetch(p.out);
+  if (four_addend) op.fetch(p.addend);
+  const std::int64_t place_a = fetched.a ? begin * p.stride_a / 4 : 0;
+  const std::int64_t place_b = fetched.b ? begin * p.stride_b / 4 : fetched.a ? 0 : share.rows * fours;
+  const std::int64_t last_row = std::min(at.rows + share.rows, p.rows);
+  Dispatch& dispatch = op.add(Shader::kMatMulPanels,
+                              {flag(fetched.a), flag(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0,
+                               flag(p.has_bias), flag(p.has_addend), flag(p.accumulate),
+                               static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
+                               p.columns % 2 == 0 ? 2U : 1U, flag(op.fetches_all()), flag(four_out), flag(four_addend)},
+                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+                               p.listed == Product::Listed::kNone ? p.a : p.list},
+                              {last_row, p.columns, at.rows, at.columns, place_a, p.columns, fours, p.first_listed,
+                               p.most_listed, place_b, 0, p.stride_a / 4, p.stride_b / 4},
+                              1);
   dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(std::min(share.rows, p.rows - at.rows), kPanelRows)),
-                     static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), tile)), 1};
+  const std::int64_t row_tiles = parts_of(last_row - at.rows, kPanelRows);
+  const std::int64_t together = tiles_together(row_tiles, end - begin);
+  dispatch.groups = {static_cast<std::uint32_t>(together),
+                     static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), tile)),
+                     static_cast<std::uint32_t>(parts_of(row_tiles, together))};
 }
 
 /// False where the product does not go that way.
 bool add_by_panels(OpLowering& op, const Product& p) {
   const std::int64_t chunk = p.accumulate ? std::min(kTokenChunk, p.depth) : p.depth;
-  const PanelShare share = op.panel() ? panel_share(p, chunk) : PanelShare{};
+  const Fetched fetched = fetched_of(op, p);
+  const PanelShare share = op.panel() ? panel_share(p, chunk, fetched) : PanelShare{};
   if (share.rows == 0) return false;
   op.use_panel((share.rows + share.columns) * parts_of(chunk, 4));
   for (std::int64_t begin = 0; begin < p.depth; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, p.depth);
     const std::int64_t fours = parts_of(end - begin, 4);
     for (PanelShare at; at.columns < p.columns; at.columns += share.columns) {
-      add_panel(op, p, true, at.columns, std::min(share.columns, p.columns - at.columns), begin, end,
-                share.rows * fours);
+      if (!fetched.b) {
+        add_panel(op, p, true, at.columns, std::min(share.columns, p.columns - at.columns), begin, end,
+                  fetched.a ? 0 : share.rows * fours);
+      }
       for (at.rows = 0; at.rows < p.rows; at.rows += share.rows) {
-        if (share.rows < p.rows || at.columns == 0) {
+        if (!fetched.a && (share.rows < p.rows || at.columns == 0)) {
           add_panel(op, p, false, at.rows, std::min(share.rows, p.rows - at.rows), begin, end, 0);
         }
-        add_panel_product(op, p, at, share, fours);
+        add_panel_product(op, p, at, share, begin, end, fetched);
       }
     }
   }

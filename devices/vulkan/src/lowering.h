@@ -29,11 +29,16 @@ struct Dispatch {
 inline constexpr std::uint32_t kPanelSlot = 2;
 inline constexpr std::uint32_t kFirstTensorSlot = 3;
 
+/// Marks of slots that are numbered by themselves.
+inline constexpr std::uint32_t kWorkspaceMark = 0x40000000;
+inline constexpr std::uint32_t kConstantMark = 0x80000000;
+
 /// A program's dispatches in order, each depending on those before it.
 class Lowering {
  public:
-  /// `panel`: large products go through the panel, see panel.h.
-  Lowering(const OpList& list, bool panel) : list_(list), panel_(panel) {}
+  /// `panel`: large products go through the panel, see panel.h. `fetches_all`: kernels fetch texels of any tensor.
+  Lowering(const OpList& list, bool panel, bool fetches_all)
+      : list_(list), panel_(panel), fetches_all_(fetches_all), fetched_(list.tensors.size(), false) {}
 
   /// Errors: Unimplemented naming the op and what of it the cards cannot do.
   absl::Status lower_all();
@@ -44,6 +49,8 @@ class Lowering {
   Bytes workspace_bytes() const { return workspace_bytes_; }
   /// Of the panel, from its beginning.
   Bytes panel_bytes() const { return panel_bytes_; }
+  /// By tensor: whether kernels fetch it by texels, so that it has to begin with one.
+  const std::vector<bool>& fetched() const { return fetched_; }
   /// Constants of all ops one behind the other, and where each begins.
   const std::vector<float>& constants() const { return constants_; }
   const std::vector<std::size_t>& constant_places() const { return constant_places_; }
@@ -54,6 +61,8 @@ class Lowering {
 
   const OpList& list_;
   const bool panel_;
+  const bool fetches_all_;
+  std::vector<bool> fetched_;
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
   Bytes workspace_bytes_ = 0;
@@ -68,6 +77,11 @@ class OpLowering {
   OpLowering(Lowering& all, const Op& op) : all_(all), op_(op) {}
 
   bool panel() const { return all_.panel_; }
+  bool fetches_all() const { return all_.fetches_all_; }
+  /// Kernels fetch what lies in this slot by texels.
+  void fetch(std::uint32_t slot) {
+    if (slot < kWorkspaceMark) all_.fetched_[slot - kFirstTensorSlot] = true;
+  }
   const Op& op() const { return op_; }
   const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }
@@ -97,10 +111,6 @@ class OpLowering {
   const Op& op_;
   Bytes used_ = 0;  // of the workspace by this op
 };
-
-/// Marks of slots that are numbered by themselves.
-inline constexpr std::uint32_t kWorkspaceMark = 0x40000000;
-inline constexpr std::uint32_t kConstantMark = 0x80000000;
 
 /// A specialisation constant for a tensor's storage.
 std::uint32_t storage_of(const TensorDesc& tensor);

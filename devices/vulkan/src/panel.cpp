@@ -18,7 +18,33 @@ Panel::~Panel() {
   const VkDevice device = context_->device();
   if (pool_ != VK_NULL_HANDLE) vk.DestroyDescriptorPool(device, pool_, nullptr);  // and its set
   if (set_layout_ != VK_NULL_HANDLE) vk.DestroyDescriptorSetLayout(device, set_layout_, nullptr);
-  if (view_ != VK_NULL_HANDLE) vk.DestroyBufferView(device, view_, nullptr);
+  for (const VkBufferView view : views_) {
+    if (view != VK_NULL_HANDLE) vk.DestroyBufferView(device, view, nullptr);
+  }
+}
+
+VkDeviceAddress Panel::first_fetched() const {
+  const DriverBlock* all = context_->gathered();
+  return all == nullptr ? block_.address() : all->address;
+}
+
+absl::Status Panel::make_views() {
+  VkBufferViewCreateInfo view{};
+  view.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO;
+  view.format = VK_FORMAT_R32G32B32A32_SFLOAT;
+  view.buffer = block_.buffer();
+  view.offset = block_.begin();
+  view.range = kPanelBytes;
+  for (VkBufferView& made : views_) {
+    RONDO_RETURN_IF_ERROR(
+        context_->check(context_->functions().CreateBufferView(context_->device(), &view, nullptr, &made),
+                        "making a view of memory by texels"));
+    const DriverBlock* all = context_->gathered();
+    if (all == nullptr) continue;
+    view.offset = 0;
+    view.range = all->size;
+  }
+  return absl::OkStatus();
 }
 
 void Panel::hold(Bytes bytes) {
@@ -31,27 +57,26 @@ absl::Status Panel::prepare() {
   const DeviceFunctions& vk = context_->functions();
   const VkDevice device = context_->device();
   RONDO_ASSIGN_OR_RETURN(block_, Block::make(context_, kPanelBytes, Block::Kind::kTexels));
-  VkBufferViewCreateInfo view{};
-  view.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO;
-  view.buffer = block_.buffer();
-  view.format = VK_FORMAT_R32G32B32A32_SFLOAT;
-  view.range = VK_WHOLE_SIZE;
-  RONDO_RETURN_IF_ERROR(
-      context_->check(vk.CreateBufferView(device, &view, nullptr, &view_), "making a view of the panel"));
+  RONDO_RETURN_IF_ERROR(make_views());
   constexpr VkDescriptorType kType = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;
-  const VkDescriptorSetLayoutBinding binding{0, kType, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  constexpr VkDescriptorType kWritten = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+  const std::array<VkDescriptorSetLayoutBinding, 3> bindings = {
+      VkDescriptorSetLayoutBinding{0, kType, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr},
+      VkDescriptorSetLayoutBinding{1, kType, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr},
+      VkDescriptorSetLayoutBinding{2, kWritten, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr}};
   VkDescriptorSetLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-  layout.bindingCount = 1;
-  layout.pBindings = &binding;
+  layout.bindingCount = static_cast<std::uint32_t>(bindings.size());
+  layout.pBindings = bindings.data();
   RONDO_RETURN_IF_ERROR(context_->check(vk.CreateDescriptorSetLayout(device, &layout, nullptr, &set_layout_),
                                         "making the panel's descriptors"));
-  const VkDescriptorPoolSize size{kType, 1};
+  const std::array<VkDescriptorPoolSize, 2> sizes = {
+      VkDescriptorPoolSize{kType, static_cast<std::uint32_t>(views_.size())}, VkDescriptorPoolSize{kWritten, 1}};
   VkDescriptorPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
   pool.maxSets = 1;
-  pool.poolSizeCount = 1;
-  pool.pPoolSizes = &size;
+  pool.poolSizeCount = static_cast<std::uint32_t>(sizes.size());
+  pool.pPoolSizes = sizes.data();
   RONDO_RETURN_IF_ERROR(
       context_->check(vk.CreateDescriptorPool(device, &pool, nullptr, &pool_), "making the panel's descriptors"));
   VkDescriptorSetAllocateInfo allocation{};
@@ -61,12 +86,24 @@ absl::Status Panel::prepare() {
   allocation.pSetLayouts = &set_layout_;
   RONDO_RETURN_IF_ERROR(
       context_->check(vk.AllocateDescriptorSets(device, &allocation, &set_), "making the panel's descriptors"));
+  for (std::uint32_t i = 0; i < views_.size(); ++i) {
+    VkWriteDescriptorSet write{};
+    write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+    write.dstSet = set_;
+    write.dstBinding = i;
+    write.descriptorCount = 1;
+    write.descriptorType = kType;
+    write.pTexelBufferView = &views_[i];
+    vk.UpdateDescriptorSets(device, 1, &write, 0, nullptr);
+  }
+  const VkDescriptorBufferInfo written{block_.buffer(), block_.begin(), kPanelBytes};
   VkWriteDescriptorSet write{};
   write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
   write.dstSet = set_;
+  write.dstBinding = 2;
   write.descriptorCount = 1;
-  write.descriptorType = kType;
-  write.pTexelBufferView = &view_;
+  write.descriptorType = kWritten;
+  write.pBufferInfo = &written;
   vk.UpdateDescriptorSets(device, 1, &write, 0, nullptr);
   return absl::OkStatus();
 }

@@ -61,6 +61,7 @@ struct Push {
   std::uint32_t slots[12] = {};
   std::uint32_t sizes[14] = {};
   float factors[2] = {};
+  std::uint64_t fetched = 0;  // the address of what the view of all memory begins with
 };
 static_assert(sizeof(Push) <= 128, "what every card takes");
 

@@ -39,7 +39,8 @@ VulkanProgram::~VulkanProgram() {
 }
 
 absl::Status VulkanProgram::prepare() {
-  Lowering lowering(list_, pipelines_->panel() != nullptr);
+  const Panel* panel = pipelines_->panel();
+  Lowering lowering(list_, panel != nullptr, panel != nullptr && panel->fetches_all());
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);
   for (const Op& op : list_.ops) {
@@ -49,6 +50,7 @@ absl::Status VulkanProgram::prepare() {
   for (TensorId id = 0; id < named.size(); ++id) {
     if (named[id]) used_.push_back(id);
   }
+  fetched_ = lowering.fetched();
   pieces_ = lowering.workspace_pieces();
   workspace_bytes_ = lowering.workspace_bytes();
   panel_bytes_ = lowering.panel_bytes();
@@ -91,7 +93,7 @@ absl::Status VulkanProgram::record(const Lowering& lowering) {
   VkCommandBufferBeginInfo begin{};
   begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &begin), "recording a program"));
-  const VkBufferCopy region{kReport, 0,
+  const VkBufferCopy region{staging_.begin() + kReport, table_.begin(),
                             staging_.size() - kReport < table_.size() ? staging_.size() - kReport : table_.size()};
   vk.CmdCopyBuffer(commands_, staging_.buffer(), table_.buffer(), 1, &region);
   begin_barrier(vk, commands_);
@@ -109,6 +111,7 @@ absl::Status VulkanProgram::record(const Lowering& lowering) {
     bound = pipeline;
     Push push = dispatch.push;
     push.table = table_.address();
+    push.fetched = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->first_fetched();
     for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
     vk.CmdPushConstants(commands_, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
     vk.CmdDispatch(commands_, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
@@ -144,7 +147,8 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
                             tensor.bytes());
     }
     entry = block->address() + view.offset;
-    const Bytes grain = tensor.encoding == Encoding::kPlain ? size_of(tensor.dtype) : 4;  // codes are read in words
+    Bytes grain = tensor.encoding == Encoding::kPlain ? size_of(tensor.dtype) : 4;  // codes are read in words
+    if (fetched_[id]) grain = kTexelBytes;
     if (entry % grain != 0) {
       return internal_error("tensor '{}' is bound at {}, expected a multiple of {}", tensor.name, view.offset, grain);
     }

@@ -47,6 +47,7 @@ class VulkanProgram final : public Program {
   const OpList list_;
   const ArenaLayout layout_;
   std::vector<TensorId> used_;       // tensors that ops name
+  std::vector<bool> fetched_;        // by tensor: kernels fetch it by texels
   std::vector<Bytes> pieces_;        // of the workspace
   std::vector<Bytes> constants_at_;  // within constants_
   Bytes workspace_bytes_ = 0;

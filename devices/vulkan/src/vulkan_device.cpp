@@ -63,6 +63,7 @@ class VulkanDevice final : public Device, private HostBackend {
   absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override;
   absl::Status perform(const HostWork& work);
 
+  const bool separate_blocks_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Pipelines> pipelines_;
   std::shared_ptr<MemoryBudget> budget_;
@@ -74,7 +75,9 @@ class VulkanDevice final : public Device, private HostBackend {
 };
 
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
-    : context_(std::move(context)), pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())) {
+    : separate_blocks_(options.separate_blocks),
+      context_(std::move(context)),
+      pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())) {
   const Card& card = context_->card();
   caps_.name = options.name;
   caps_.backend = "vulkan";
@@ -111,6 +114,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
 }
 
 absl::Status VulkanDevice::open() {
+  if (!separate_blocks_) context_->gather(caps_.memory_bytes);
   RONDO_RETURN_IF_ERROR(pipelines_->prepare());
   const std::array<HardwareQueue*, 3> hardware = {&context_->compute(), &context_->transfer(true),
                                                   &context_->transfer(false)};

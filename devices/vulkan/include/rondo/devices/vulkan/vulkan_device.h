@@ -32,8 +32,9 @@ absl::StatusOr<std::vector<CardInfo>> list_cards();
 struct VulkanOptions {
   std::string name = "vulkan:0";
   std::uint32_t index = 0;
-  Bytes memory_limit = 0;     // 0: what the card has to give, less what programs need to work in
-  bool single_queue = false;  // compute, up and down share one thread
+  Bytes memory_limit = 0;        // 0: what the card has to give, less what programs need to work in
+  bool single_queue = false;     // compute, up and down share one thread
+  bool separate_blocks = false;  // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   /// Switches Khronos's validation layer on and gets its complaints, one call each, from any thread.
   std::function<void(const std::string&)> on_complaint;
 };
