@@ -172,8 +172,33 @@ bool add_by_panels(OpLowering& op, const Product& p) {
   return true;
 }
 
+/// Sixteen columns or fewer, straight from the tensors. False where the product does not go that way.
+bool add_narrow(OpLowering& op, const Product& p) {
+  constexpr std::int64_t kNarrow = 16;
+  constexpr std::int64_t kWorthwhile = 8;
+  constexpr std::int64_t kRows = 16;
+  if (!op.fetches_all() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.columns > kNarrow) return false;
+  if (p.type_a != 0 || p.type_b != 0 || p.transposed_a || p.accumulate || (!p.transposed_b && p.columns != kNarrow)) {
+    return false;
+  }
+  if (p.depth == 0 || p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
+  if (p.listed == Product::Listed::kA || p.listed == Product::Listed::kB) return false;
+  op.fetch(p.a);
+  op.fetch(p.b);
+  Dispatch& dispatch = op.add(
+      Shader::kMatMulNarrow,
+      {0, 0, p.type_out, p.type_bias, p.type_addend, 0, p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U,
+       p.has_addend ? 1U : 0U, 0, static_cast<std::uint32_t>(p.listed)},
+      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+       p.listed == Product::Listed::kNone ? p.a : p.list},
+      {p.rows, p.columns, p.depth / 4, p.stride_a / 4, p.stride_b / 4, p.columns, 0, p.first_listed, p.most_listed},
+      parts_of(p.rows, kRows));
+  dispatch.push.factors[0] = p.alpha;
+  return true;
+}
+
 void add_product(OpLowering& op, const Product& p) {
-  if (add_by_panels(op, p)) return;
+  if (add_narrow(op, p) || add_by_panels(op, p)) return;
   const std::uint32_t rows_each = each_of(p.rows);
   const std::uint32_t columns_each = each_of(p.columns);
   Dispatch& dispatch = op.add(Shader::kMatMul,

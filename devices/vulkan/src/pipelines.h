@@ -31,6 +31,7 @@ enum class Shader : std::uint8_t {
   kSelectLast,
   kMatMul,
   kMatMulPanels,
+  kMatMulNarrow,
   kPanel,
   kAttention,
   kAttentionDelta,

@@ -22,6 +22,7 @@ namespace {
   X(select_last)                \
   X(matmul)                     \
   X(matmul_panels)              \
+  X(matmul_narrow)              \
   X(panel)                      \
   X(attention)                  \
   X(attention_delta)            \
