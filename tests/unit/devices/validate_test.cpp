@@ -92,6 +92,31 @@ TEST(Validate, MagnitudesInBf16_AreNamed) {
   EXPECT_THAT(complaint(list), HasSubstr("tensor 'b' has shape [6, 4], expected [6, 3]"));
 }
 
+TEST(Validate, LossOverAVocabulary_IsOfItsLastPartAndHasItsScale) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId x = tensor(list, "x", {16, 8}, DType::kFloat16, TensorRole::kInput);
+  const TensorId targets = tensor(list, "targets", {16}, DType::kInt32, TensorRole::kBatch, 2);
+  const TensorId w = tensor(list, "w", {100, 8}, DType::kFloat16, TensorRole::kWeight);
+  const TensorId scale = tensor(list, "scale", {1}, DType::kFloat32, TensorRole::kBatch, 5);
+  const TensorId loss = tensor(list, "loss", {1}, DType::kFloat64, TensorRole::kLoss);
+  const TensorId dx = tensor(list, "dx", {16, 8}, DType::kFloat16, TensorRole::kOutput);
+  VocabularyAttributes attributes{100, 0, 1, true, false, true};
+  list.ops.push_back({OpKind::kVocabularyLoss, attributes, {x, targets, w, scale}, {loss, dx}});
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+  list.tensors[scale].dtype = DType::kFloat16;
+  EXPECT_THAT(complaint(list), HasSubstr("tensor 'scale' is fp16, expected fp32"));
+  list.tensors[scale].dtype = DType::kFloat32;
+  attributes.vocabulary = 120;
+  list.ops[0].attributes = attributes;
+  EXPECT_THAT(complaint(list), HasSubstr("its parts end at row 100 of 120"));
+  attributes = {100, 0, 1, true, false, false};
+  list.ops[0].attributes = attributes;
+  EXPECT_THAT(complaint(list), HasSubstr("expected 3 reads and 2 writes, found 4 and 2"));
+  list.ops[0].attributes = VocabularyAttributes{100, 0, 1, false, true, true};
+  EXPECT_THAT(complaint(list), HasSubstr("it gives dw without dx"));
+}
+
 TEST(Validate, WriteToAWeight_IsNamed) {
   OpList list = chain_of_adds(16, 8, 2);
   list.tensors[1].role = TensorRole::kWeight;

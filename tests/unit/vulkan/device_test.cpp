@@ -52,7 +52,7 @@ TEST_F(VulkanDevice, TargetPastTheVocabulary_FailsTheRunByName) {
   const OpCase op_case = make("CrossEntropy_LossOnly", DType::kFloat32);
   auto memory = CaseMemory::make(op_case, 1);
   ASSERT_EQ(memory.status(), absl::OkStatus());
-  reinterpret_cast<std::int32_t*>(memory->data(op_case.list.ops[0].reads[2]))[5] = 131;
+  reinterpret_cast<std::int32_t*>(memory->data(op_case.list.ops[0].reads[1]))[5] = 131;
   const absl::Status status = run_on_card(*device_, op_case.list, *memory);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("token 5 has target 131"));
