@@ -20,7 +20,7 @@ layout(constant_id = 8) const bool kAddend = false;
 layout(constant_id = 10) const uint kListed = 0;
 layout(set = 0, binding = 1) uniform samplerBuffer memory;
 
-const uint kRows = 16;
+const uint kRows = 32;
 const uint kDepth = 16;  // of a step
 
 uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }

@@ -176,7 +176,7 @@ bool add_by_panels(OpLowering& op, const Product& p) {
 bool add_narrow(OpLowering& op, const Product& p) {
   constexpr std::int64_t kNarrow = 16;
   constexpr std::int64_t kWorthwhile = 8;
-  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kRows = 32;
   if (!op.fetches_all() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.columns > kNarrow) return false;
   if (p.type_a != 0 || p.type_b != 0 || p.transposed_a || p.accumulate || (!p.transposed_b && p.columns != kNarrow)) {
     return false;
