@@ -1,6 +1,6 @@
 // Products with sixteen columns or fewer (adapters of low rank) for processors that pose as cards, from fp32 tensors
 // where they lie: A's rows are read once, sixteen inner elements of two rows a fetch, and handed round; an invocation
-// keeps two columns of 16 rows. Nothing is laid out: it would take longer than the product.
+// keeps two columns of 32 rows. Nothing is laid out: it would take longer than the product.
 //
 // Slots, factors and the constants 2 to 10 are those of matmul.comp, and so are the sums.
 // sizes: M, N, fours of K, stride of A in texels, stride of B in texels, stride of out, 0, first of the list, most of
