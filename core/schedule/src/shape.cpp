@@ -1,6 +1,7 @@
 #include "rondo/schedule/shape.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -56,6 +57,19 @@ void describe_joint(const model::Architecture& model, model::LayerIndex index, s
     shape.fused.ops.push_back({one.flops, one.bytes, of});
   }
 }
+
+/// Neighbours that travel together.
+class Run {
+ public:
+  /// Bytes of the transfer that one of `size` ends, for now.
+  Bytes add(Bytes size) {
+    bytes_ = bytes_ + size <= offload::PackedMemory::kLongest ? bytes_ + size : size;
+    return bytes_;
+  }
+
+ private:
+  Bytes bytes_ = 0;
+};
 
 /// What all layers of one program class share.
 LayerShape describe_class(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
@@ -179,18 +193,15 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   down = model.boundary_bytes(bucket);
   up = std::max(down, BatchLayout(bucket).total());
   for (const model::Layer& layer : model.layers()) {
-    Bytes together_up = 0;
-    Bytes together_down = 0;
+    std::array<Run, 2> weights;  // frozen ones, trained ones
+    Run sums;
     for (const model::ParameterUse& use : layer.parameters) {
       const model::Parameter part = model.part_of(use);
-      const Bytes sum = part.trained ? round_up(part.elements() * sizeof(float), partition::kAlignment) : 0;
-      up = std::max(up, device_bytes(model, use));
-      down = std::max(down, sum);
-      together_up += device_bytes(model, use);
-      together_down += sum;
+      up = std::max(up, weights[part.trained ? 1 : 0].add(device_bytes(model, use)));
+      if (part.trained) {
+        down = std::max(down, sums.add(round_up(part.elements() * sizeof(float), partition::kAlignment)));
+      }
     }
-    up = std::max(up, std::min(together_up, offload::PackedMemory::kLongest));
-    down = std::max(down, std::min(together_down, offload::PackedMemory::kLongest));
   }
   down = std::max(down, shape.layers.front().row_gradient_bytes);
   Bytes weights = 0;
