@@ -122,6 +122,23 @@ double update_seconds(const ModelShape& model, const devices::HostProfile& host,
   return std::max(seconds, 2.0 * static_cast<double>(shape.state_disk_bytes) / host.disk_bandwidth);
 }
 
+MemoryTable host_taken(const MachineShape& machine, const std::vector<Slot>& slots) {
+  MemoryTable table(machine.host_taken.begin(), machine.host_taken.end());
+  for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+    const bool used = std::ranges::any_of(slots, [i](const Slot& slot) { return slot.device == i; });
+    if (!used || machine.devices[i].host_taken == nullptr) continue;
+    for (const auto& [purpose, bytes] : *machine.devices[i].host_taken) {
+      const auto entry = std::ranges::find(table, purpose, [](const auto& one) { return one.first; });
+      if (entry == table.end()) {
+        table.emplace_back(purpose, bytes);
+      } else {
+        entry->second += bytes;
+      }
+    }
+  }
+  return table;
+}
+
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
                         LayerIndex first_layer_on_disk, std::uint32_t boundary_buffers) {
@@ -149,7 +166,8 @@ MemoryTable host_memory(const ModelShape& model, const Workload& work, const Mac
   }
   table.emplace_back("gradient staging", staging);
   table.emplace_back("pinned", pinned);
-  table.insert(table.end(), machine.host_taken.begin(), machine.host_taken.end());
+  const MemoryTable taken = host_taken(machine, slots);
+  table.insert(table.end(), taken.begin(), taken.end());
   move_to_disk(model, first_layer_on_disk, table);
   return table;
 }

@@ -1,6 +1,9 @@
 #include "host_account.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
@@ -17,29 +20,37 @@ constexpr Bytes kThreadsAndCaches = 2688_KiB;
 /// keeps of the products that it has prepared. Seen: 0.1 to 1.6 MiB.
 constexpr Bytes kPreparedProducts = 512_KiB;
 
-/// What computing with the processor takes beside a device's memory is the host's, and follows from the microbatches
-/// alone. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan gives
-/// them.
+constexpr const char* kBesideProgram = "threads and caches";
+
+/// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
+/// and follows from the microbatches alone. Looked up on a device of its own, since what the pool's will take depends
+/// on the layers that the plan gives them. `libraries`: what is loaded once, whatever the number of devices.
 absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
                            Bytes& libraries) {
   const partition::MemoryTable before = host_account(machine);
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
   const std::string& kernels = pool.front().device->caps().numerics_class;
-  const auto computing = std::ranges::count_if(machine.pool, [&kernels](const devices::PoolMember& member) {
-    return member.device->caps().does_arithmetic && member.device->caps().numerics_class == kernels;
-  });
-  if (computing == 0) return absl::OkStatus();
+  std::vector<std::size_t> computing;
+  for (std::size_t i = 0; i < machine.pool.size(); ++i) {
+    const devices::DeviceCaps& caps = machine.pool[i].device->caps();
+    machine.shape.devices[i].host_taken = nullptr;
+    if (caps.does_arithmetic && caps.numerics_class == kernels) computing.push_back(i);
+  }
+  if (computing.empty()) return absl::OkStatus();
+  partition::MemoryTable taken;
   const devices::DeviceCaps& caps = pool.front().device->caps();
   if (model.method().dtype == devices::DType::kBfloat16 && caps.matrix_units) {
-    libraries = kPreparedProducts * static_cast<Bytes>(computing);
+    libraries = 0;
+    taken.emplace_back(kBesideProgram, kPreparedProducts);
   }
   RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
   for (const auto& [purpose, bytes] : host_account(machine)) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
     const Bytes had = entry == before.end() ? 0 : entry->second;
-    if (bytes <= had) continue;
-    machine.shape.host_taken.emplace_back(purpose, (bytes - had) * static_cast<Bytes>(computing));
+    if (bytes > had) taken.emplace_back(purpose, bytes - had);
   }
+  const auto of_each = std::make_shared<const partition::MemoryTable>(std::move(taken));
+  for (const std::size_t i : computing) machine.shape.devices[i].host_taken = of_each;
   return absl::OkStatus();
 }
 
@@ -99,12 +110,12 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   if (drivers > 0) machine.shape.host_taken.emplace_back("drivers", drivers);
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
-  Bytes libraries = 0;  // loaded once, whatever the number of devices
+  Bytes libraries = 0;
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
   const absl::Status counted = count_scratch(model, lengths, machine, libraries);
-  machine.shape.host_taken.emplace_back("threads and caches", kThreadsAndCaches + libraries);
+  machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;
 }
 

@@ -145,7 +145,7 @@ RunSummary Trainer::summary() {
     }
   }
   partition::MemoryTable host = host_account(machine_);
-  for (const auto& taken : machine_.shape.host_taken) {
+  for (const auto& taken : partition::host_taken(machine_.shape, planned_.plan.slots)) {
     const bool is_there = std::ranges::any_of(host, [&taken](const auto& entry) { return entry.first == taken.first; });
     if (!is_there) host.push_back(taken);
   }

@@ -146,7 +146,9 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
 /// holds. `resident`: layers whose weights stay there.
 MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                           const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident = {});
-/// Host memory of the whole plan: the model's own, boundaries, batches, staging.
+/// Of host memory, by purpose: what is held of it whatever the plan, and what devices with slots take beside their own.
+MemoryTable host_taken(const MachineShape& machine, const std::vector<Slot>& slots);
+/// Host memory of the whole plan: the model's own, boundaries, batches, staging, host_taken().
 MemoryTable host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
                         const std::vector<Slot>& slots, const std::vector<Round>& rounds, Keep keep,
                         LayerIndex first_layer_on_disk = kNoLayer, std::uint32_t boundary_buffers = 0);

@@ -109,6 +109,8 @@ struct DeviceShape {
   /// many bytes if there is a transfer that long.
   std::array<std::uint32_t, 2> staging_pieces = {0, 0};
   Bytes staging_bytes = 0;
+  /// Of host memory, where it has slots: what computing with the processor takes, by purpose. Null: nothing.
+  std::shared_ptr<const std::vector<std::pair<std::string, Bytes>>> host_taken = nullptr;
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
   /// thousand.
   std::shared_ptr<const OpRates> rates = nullptr;
