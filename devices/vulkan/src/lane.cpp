@@ -47,20 +47,7 @@ absl::StatusOr<std::unique_ptr<Lane>> Lane::make(std::shared_ptr<Context> contex
 }
 
 absl::Status Lane::prepare() {
-  const DeviceFunctions& vk = context_->functions();
-  VkCommandPoolCreateInfo pool{};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = queue_.family();
-  RONDO_RETURN_IF_ERROR(
-      context_->check(vk.CreateCommandPool(context_->device(), &pool, nullptr, &pool_), "making a command pool"));
-  VkCommandBufferAllocateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  info.commandPool = pool_;
-  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  info.commandBufferCount = 1;
-  RONDO_RETURN_IF_ERROR(
-      context_->check(vk.AllocateCommandBuffers(context_->device(), &info, &commands_), "making a command buffer"));
+  RONDO_RETURN_IF_ERROR(commands_.make(context_, queue_.family(), Commands::Use::kOnce));
   if (!context_->host_writes_device() || !context_->host_reads_device()) {
     RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, kStaging, Block::Kind::kStaging));
   }
@@ -69,32 +56,22 @@ absl::Status Lane::prepare() {
   return absl::OkStatus();
 }
 
-Lane::~Lane() {
-  if (pool_ != VK_NULL_HANDLE) context_->functions().DestroyCommandPool(context_->device(), pool_, nullptr);
-}
-
 absl::Status Lane::begin() {
-  const DeviceFunctions& vk = context_->functions();
-  RONDO_RETURN_IF_ERROR(context_->check(vk.ResetCommandPool(context_->device(), pool_, 0), "recording a copy"));
-  VkCommandBufferBeginInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &info), "recording a copy"));
-  begin_barrier(vk, commands_);
+  RONDO_RETURN_IF_ERROR(commands_.begin("recording a copy"));
+  begin_barrier(context_->functions(), commands_.get());
   return absl::OkStatus();
 }
 
 absl::Status Lane::finish() {
-  const DeviceFunctions& vk = context_->functions();
-  end_barrier(vk, commands_);
-  RONDO_RETURN_IF_ERROR(context_->check(vk.EndCommandBuffer(commands_), "recording a copy"));
-  return queue_.run(commands_);
+  end_barrier(context_->functions(), commands_.get());
+  RONDO_RETURN_IF_ERROR(commands_.end("recording a copy"));
+  return queue_.run(commands_.get());
 }
 
 absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
   RONDO_RETURN_IF_ERROR(begin());
   const VkBufferCopy region{from.begin() + from_offset, to.begin() + to_offset, size};
-  context_->functions().CmdCopyBuffer(commands_, from.buffer(), to.buffer(), 1, &region);
+  context_->functions().CmdCopyBuffer(commands_.get(), from.buffer(), to.buffer(), 1, &region);
   return finish();
 }
 
@@ -157,11 +134,11 @@ absl::Status Lane::clear(BufferView view) {
   const Bytes first = std::min(round_up(view.offset, kWord), end);
   const Bytes last = std::max(first, end / kWord * kWord);
   RONDO_RETURN_IF_ERROR(begin());
-  if (last > first) vk.CmdFillBuffer(commands_, block->buffer(), block->begin() + first, last - first, 0);
+  if (last > first) vk.CmdFillBuffer(commands_.get(), block->buffer(), block->begin() + first, last - first, 0);
   for (const auto& [from, to] : {std::pair{view.offset, first}, std::pair{last, end}}) {
     if (to <= from) continue;
     const VkBufferCopy region{zeros_.begin(), block->begin() + from, to - from};
-    vk.CmdCopyBuffer(commands_, zeros_.buffer(), block->buffer(), 1, &region);
+    vk.CmdCopyBuffer(commands_.get(), zeros_.buffer(), block->buffer(), 1, &region);
   }
   return finish();
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "commands.h"
 #include "context.h"
 #include "rondo/devices/device.h"
 
@@ -18,7 +19,6 @@ void end_barrier(const DeviceFunctions& vk, VkCommandBuffer commands);
 class Lane {
  public:
   static absl::StatusOr<std::unique_ptr<Lane>> make(std::shared_ptr<Context> context, HardwareQueue& queue);
-  ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -37,10 +37,9 @@ class Lane {
 
   const std::shared_ptr<Context> context_;
   HardwareQueue& queue_;
-  VkCommandPool pool_ = VK_NULL_HANDLE;
-  VkCommandBuffer commands_ = VK_NULL_HANDLE;
   Block staging_;  // empty where the host reaches the card's memory both ways
   Block zeros_;    // for the ends of a clear() that are no whole words
+  Commands commands_;
 };
 
 }  // namespace rondo::devices::vulkan

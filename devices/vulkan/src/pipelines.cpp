@@ -9,7 +9,6 @@ Pipelines::~Pipelines() {
   // A cache that cannot be written costs the next start some time and is no reason to fail.
   if (cache_ != nullptr && !made_.empty()) cache_->save().IgnoreError();
   const DeviceFunctions& vk = context_->functions();
-  if (pool_ != VK_NULL_HANDLE) vk.DestroyCommandPool(context_->device(), pool_, nullptr);
   for (const auto& [key, pipeline] : made_) vk.DestroyPipeline(context_->device(), pipeline, nullptr);
   if (layout_ != VK_NULL_HANDLE) vk.DestroyPipelineLayout(context_->device(), layout_, nullptr);
 }
@@ -48,38 +47,27 @@ absl::StatusOr<VkPipeline> Pipelines::get(Shader shader, const Constants& consta
 /// dispatch of no workgroups does as well, so that no step waits for it and nothing is held that was not seen before
 /// the run.
 absl::Status Pipelines::translate(VkPipeline pipeline) {
+  constexpr const char* kWhat = "recording an empty dispatch";
   const DeviceFunctions& vk = context_->functions();
-  if (commands_ == VK_NULL_HANDLE) {
-    VkCommandPoolCreateInfo pool{};
-    pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-    pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-    pool.queueFamilyIndex = context_->compute().family();
-    RONDO_RETURN_IF_ERROR(
-        context_->check(vk.CreateCommandPool(context_->device(), &pool, nullptr, &pool_), "making a command pool"));
-    VkCommandBufferAllocateInfo allocation{};
-    allocation.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    allocation.commandPool = pool_;
-    allocation.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-    allocation.commandBufferCount = 1;
-    RONDO_RETURN_IF_ERROR(context_->check(vk.AllocateCommandBuffers(context_->device(), &allocation, &commands_),
-                                          "making a command buffer"));
+  if (translating_.get() == VK_NULL_HANDLE) {
+    RONDO_RETURN_IF_ERROR(translating_.make(context_, context_->compute().family(), Commands::Use::kOnce));
   }
-  RONDO_RETURN_IF_ERROR(
-      context_->check(vk.ResetCommandPool(context_->device(), pool_, 0), "recording an empty dispatch"));
-  VkCommandBufferBeginInfo begin{};
-  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &begin), "recording an empty dispatch"));
-  if (panel_ != nullptr) {
-    const VkDescriptorSet set = panel_->set();
-    vk.CmdBindDescriptorSets(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set, 0, nullptr);
-  }
-  vk.CmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  RONDO_RETURN_IF_ERROR(translating_.begin(kWhat));
+  const VkCommandBuffer commands = translating_.get();
+  bind_panel(commands);
+  vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   const Push push;
-  vk.CmdPushConstants(commands_, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
-  vk.CmdDispatch(commands_, 0, 0, 0);
-  RONDO_RETURN_IF_ERROR(context_->check(vk.EndCommandBuffer(commands_), "recording an empty dispatch"));
-  return context_->compute().run(commands_);
+  vk.CmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
+  vk.CmdDispatch(commands, 0, 0, 0);
+  RONDO_RETURN_IF_ERROR(translating_.end(kWhat));
+  return context_->compute().run(commands);
+}
+
+void Pipelines::bind_panel(VkCommandBuffer commands) const {
+  if (panel_ == nullptr) return;
+  const VkDescriptorSet set = panel_->set();
+  context_->functions().CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set, 0,
+                                              nullptr);
 }
 
 absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& constants) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "commands.h"
 #include "context.h"
 #include "panel.h"
 #include "pipeline_cache.h"
@@ -84,6 +85,8 @@ class Pipelines {
   /// Null where products do without.
   const Panel* panel() const { return panel_.get(); }
   Panel* panel() { return panel_.get(); }
+  /// Records that kernels fetch from the panel, where there is one.
+  void bind_panel(VkCommandBuffer commands) const;
   const PipelineCache& cache() const { return *cache_; }
   /// What the driver makes of a pipeline, and holds for it, is there when this returns. Thread-safe.
   absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants);
@@ -98,8 +101,7 @@ class Pipelines {
   std::unique_ptr<Panel> panel_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Mutex mutex_;
-  VkCommandPool pool_ ABSL_GUARDED_BY(mutex_) = VK_NULL_HANDLE;
-  VkCommandBuffer commands_ ABSL_GUARDED_BY(mutex_) = VK_NULL_HANDLE;  // of translate()
+  Commands translating_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<Shader, Constants>, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);
 };
 

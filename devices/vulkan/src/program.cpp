@@ -34,10 +34,6 @@ absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_p
   return program;
 }
 
-VulkanProgram::~VulkanProgram() {
-  if (pool_ != VK_NULL_HANDLE) context_->functions().DestroyCommandPool(context_->device(), pool_, nullptr);
-}
-
 absl::Status VulkanProgram::prepare() {
   const Panel* panel = pipelines_->panel();
   Lowering lowering(list_, panel != nullptr, panel != nullptr && panel->fetches_all());
@@ -77,47 +73,33 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
 }
 
 absl::Status VulkanProgram::record(const Lowering& lowering) {
+  constexpr const char* kWhat = "recording a program";
   const DeviceFunctions& vk = context_->functions();
-  VkCommandPoolCreateInfo pool{};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool.queueFamilyIndex = context_->compute().family();
-  RONDO_RETURN_IF_ERROR(
-      context_->check(vk.CreateCommandPool(context_->device(), &pool, nullptr, &pool_), "making a command pool"));
-  VkCommandBufferAllocateInfo allocation{};
-  allocation.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  allocation.commandPool = pool_;
-  allocation.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  allocation.commandBufferCount = 1;
-  RONDO_RETURN_IF_ERROR(context_->check(vk.AllocateCommandBuffers(context_->device(), &allocation, &commands_),
-                                        "making a command buffer"));
-  VkCommandBufferBeginInfo begin{};
-  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-  RONDO_RETURN_IF_ERROR(context_->check(vk.BeginCommandBuffer(commands_, &begin), "recording a program"));
+  RONDO_RETURN_IF_ERROR(recorded_.make(context_, context_->compute().family(), Commands::Use::kOften));
+  RONDO_RETURN_IF_ERROR(recorded_.begin(kWhat));
+  const VkCommandBuffer commands = recorded_.get();
   const VkBufferCopy region{staging_.begin() + kReport, table_.begin(),
                             staging_.size() - kReport < table_.size() ? staging_.size() - kReport : table_.size()};
-  vk.CmdCopyBuffer(commands_, staging_.buffer(), table_.buffer(), 1, &region);
-  begin_barrier(vk, commands_);
-  if (const Panel* panel = pipelines_->panel(); panel != nullptr) {
-    const VkDescriptorSet set = panel->set();
-    vk.CmdBindDescriptorSets(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipelines_->layout(), 0, 1, &set, 0, nullptr);
-  }
+  vk.CmdCopyBuffer(commands, staging_.buffer(), table_.buffer(), 1, &region);
+  begin_barrier(vk, commands);
+  pipelines_->bind_panel(commands);
   VkPipeline bound = VK_NULL_HANDLE;
   bool first = true;
   for (const Dispatch& dispatch : lowering.dispatches()) {
     RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline, pipelines_->get(dispatch.shader, dispatch.constants));
-    if (!first) compute_barrier(vk, commands_);
+    if (!first) compute_barrier(vk, commands);
     first = false;
-    if (pipeline != bound) vk.CmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    if (pipeline != bound) vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     bound = pipeline;
     Push push = dispatch.push;
     push.table = table_.address();
     push.fetched = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->first_fetched();
     for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
-    vk.CmdPushConstants(commands_, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
-    vk.CmdDispatch(commands_, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
+    vk.CmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
+    vk.CmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
   }
-  end_barrier(vk, commands_);
-  return context_->check(vk.EndCommandBuffer(commands_), "recording a program");
+  end_barrier(vk, commands);
+  return recorded_.end(kWhat);
 }
 
 absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress workspace) const {
@@ -161,7 +143,7 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
 
 absl::Status VulkanProgram::run(const Bindings& bindings, VkDeviceAddress workspace) const {
   RONDO_RETURN_IF_ERROR(bind(bindings, workspace));
-  RONDO_RETURN_IF_ERROR(context_->compute().run(commands_));
+  RONDO_RETURN_IF_ERROR(context_->compute().run(recorded_.get()));
   return report();
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "commands.h"
 #include "context.h"
 #include "lowering.h"
 #include "pipelines.h"
@@ -19,7 +20,6 @@ class VulkanProgram final : public Program {
   static absl::StatusOr<std::unique_ptr<VulkanProgram>> make(std::shared_ptr<Context> context,
                                                              std::shared_ptr<Pipelines> pipelines, const OpList& list,
                                                              const ArenaLayout& layout);
-  ~VulkanProgram() override;
 
   const OpList& ops() const override { return list_; }
   const Context* owner() const { return context_.get(); }
@@ -56,8 +56,7 @@ class VulkanProgram final : public Program {
   Block staging_;    // the report, then the table as the host writes it
   Block table_;      // the table as kernels read it
   Block constants_;  // empty when no op has any
-  VkCommandPool pool_ = VK_NULL_HANDLE;
-  VkCommandBuffer commands_ = VK_NULL_HANDLE;
+  Commands recorded_;
 };
 
 }  // namespace rondo::devices::vulkan
