@@ -2,6 +2,7 @@
 // loss is that of a head in one piece.
 #include <gtest/gtest.h>
 
+#include "same_trace.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 
@@ -38,16 +39,9 @@ class HeadParts : public testing::TestWithParam<HeadCase> {
     job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };
   }
   void expect_same(const Placement& placement) {
-    SCOPED_TRACE(placement.name);
     if (reference_.bytes.empty()) reference_ = trace_of(model_, job_, {"reference"});
     for (const double norm : reference_.norms) EXPECT_GT(norm, 0) << "skipped";
-    const Trace trace = trace_of(model_, job_, placement);
-    EXPECT_EQ(trace.loss_sums, reference_.loss_sums);
-    EXPECT_EQ(trace.norms, reference_.norms);
-    if (trace.bytes == reference_.bytes) return;
-    auto run = TinyRun::make(model_, job_, {"names"});
-    ADD_FAILURE() << "bytes differ from " << first_difference(model_, (*run)->store(), trace.bytes, reference_.bytes)
-                  << " on";
+    expect_trace(model_, job_, placement, reference_);
   }
   void expect_same(const std::string& pool, const Stages& stages) {
     Placement placement{pool, pool};

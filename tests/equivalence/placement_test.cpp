@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "same_trace.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 #include "variant.h"
@@ -47,16 +48,7 @@ class Bench {
   const Job& job() const { return job_; }
   const Trace& reference() const { return reference_; }
 
-  void expect_same(const Placement& placement) {
-    SCOPED_TRACE(placement.name);
-    const Trace trace = trace_of(model_, job_, placement);
-    EXPECT_EQ(trace.loss_sums, reference_.loss_sums);
-    EXPECT_EQ(trace.norms, reference_.norms);
-    if (trace.bytes == reference_.bytes) return;
-    auto run = TinyRun::make(model_, job_, {"names"});
-    ADD_FAILURE() << "bytes differ from " << first_difference(model_, (*run)->store(), trace.bytes, reference_.bytes)
-                  << " on";
-  }
+  void expect_same(const Placement& placement) { expect_trace(model_, job_, placement, reference_); }
 
  private:
   const data::Dataset dataset_;
