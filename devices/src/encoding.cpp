@@ -57,6 +57,16 @@ T get(const std::byte* encoded, Bytes section, std::int64_t index) {
   return value;
 }
 
+/// The encoded magnitude of a block of kNf4.
+float decoded_magnitude(const EncodedLayout& layout, const std::byte* encoded, std::int64_t block) {
+  const float share = dynamic_map()[get<std::uint8_t>(encoded, layout.block_codes, block)];
+  const float scaled = share * get<float>(encoded, layout.block_scales, block / kScaleBlock);
+  return scaled + get<float>(encoded, layout.offset, 0);
+}
+
+/// To the nearest whole number within the range of int8 codes.
+float int8_code(float x) { return std::clamp(std::nearbyint(x), -127.0F, 127.0F); }
+
 /// Code of element `i` of 4-bit codes in two's complement.
 int signed_nibble(std::uint8_t pair, std::int64_t i) {
   const int code = i % 2 == 0 ? pair >> 4U : pair & 15U;
@@ -119,11 +129,25 @@ float decoded_element(Encoding encoding, const EncodedLayout& layout, const std:
     }
     return static_cast<float>(sum) * get<float>(encoded, layout.scales, block);
   }
-  const float share = dynamic_map()[get<std::uint8_t>(encoded, layout.block_codes, block)];
-  const float scaled = share * get<float>(encoded, layout.block_scales, block / kScaleBlock);
-  const float magnitude = scaled + get<float>(encoded, layout.offset, 0);
   const auto pair = get<std::uint8_t>(encoded, layout.codes, i / 2);
-  return kNf4Values[i % 2 == 0 ? pair >> 4U : pair & 15U] * magnitude;
+  return kNf4Values[i % 2 == 0 ? pair >> 4U : pair & 15U] * decoded_magnitude(layout, encoded, block);
+}
+
+float choose_code(Encoding encoding, const EncodedLayout& layout, std::byte* encoded, std::int64_t i, float x) {
+  const std::span<std::byte> out(encoded, layout.size);
+  const std::int64_t block = i / kEncodedBlock;
+  if (encoding == Encoding::kInt8) {
+    const float scale = get<float>(encoded, layout.scales, block);
+    const float code = scale == 0 ? 0.0F : int8_code(x / scale);
+    put(out, layout.codes, i, static_cast<std::int8_t>(code));
+    return code * scale;
+  }
+  const float magnitude = decoded_magnitude(layout, encoded, block);
+  const unsigned code = nf4_code(magnitude == 0 ? 0.0F : x / magnitude);
+  const auto pair = get<std::uint8_t>(encoded, layout.codes, i / 2);
+  const unsigned both = i % 2 == 0 ? (code << 4U | (pair & 15U)) : ((pair & 0xF0U) | code);
+  put(out, layout.codes, i / 2, static_cast<std::uint8_t>(both));
+  return kNf4Values[code] * magnitude;
 }
 
 BlockEncoder::BlockEncoder(Encoding encoding, std::int64_t elements, std::span<std::byte> out)
@@ -152,9 +176,8 @@ void BlockEncoder::append_int8(std::span<const float> block) {
   put(out_, layout_.scales, next_block_, scale);
   if (scale == 0) return;
   for (std::size_t i = 0; i < block.size(); ++i) {
-    const float code = std::clamp(std::nearbyint(block[i] / scale), -127.0F, 127.0F);
     put(out_, layout_.codes, next_block_ * kEncodedBlock + static_cast<std::int64_t>(i),
-        static_cast<std::int8_t>(code));
+        static_cast<std::int8_t>(int8_code(block[i] / scale)));
   }
 }
 

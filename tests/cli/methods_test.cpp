@@ -10,6 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 void expect_run(const Workspace& workspace, const Words& words) {
   const Outcome outcome = workspace.run(words);
@@ -110,6 +111,36 @@ TEST(BoundariesInCodes, OnOneDeviceOrThree_EndWithTheSameBytes) {
   const Outcome outcome = workspace.run(odd);
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("boundary_quantization_bit: the model's hidden_size is 96"));
+}
+
+/// Which codes a base gets follows from the data, not from the pool, and a resumed run gets them again.
+TEST(CodesForData, OnAnyPoolAndResumed_EndWithTheSameBytes) {
+  const Workspace workspace;
+  const auto words = [](const char* out, const char* devices, const char* tokens) {
+    return train({std::string("--output_dir=") + out, std::string("--devices=") + devices, "--quantization_bit=4",
+                  std::string("--quantization_tokens=") + tokens, "--use_dora", "--max_steps=4", "--lr=1e-2",
+                  "--save_steps=2"});
+  };
+  const Outcome first = workspace.run(words("one", "cpu", "200"));
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out + first.err, HasSubstr("4-bit codes were chosen for"));
+  const std::string one = workspace.read("one/adapter_model.safetensors");
+  expect_run(workspace, words("three", "emulated:rtx4090*3", "200"));
+  EXPECT_TRUE(one == workspace.read("three/adapter_model.safetensors"));
+  for (const char* file : {"one/checkpoint-4", "one/adapter_model.safetensors"}) workspace.remove(file);
+  Words again = words("one", "cpu", "200");
+  again.push_back("--resume_from_checkpoint=auto");
+  expect_run(workspace, again);
+  EXPECT_TRUE(one == workspace.read("one/adapter_model.safetensors"));
+  const Outcome nearest = workspace.run(words("nearest", "cpu", "0"));
+  EXPECT_EQ(nearest.status, 0) << nearest.err;
+  EXPECT_THAT(nearest.out + nearest.err, Not(HasSubstr("codes were chosen")));
+  EXPECT_FALSE(one == workspace.read("nearest/adapter_model.safetensors"));
+  Words other = words("one", "cpu", "0");
+  other.push_back("--resume_from_checkpoint=auto");
+  const Outcome refused = workspace.run(other);
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("quantization_tokens: 200"));
 }
 
 TEST(OptimizerPlan, PlannedMoments_AreThoseOfTheOptimizer) {

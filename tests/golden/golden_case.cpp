@@ -118,7 +118,7 @@ void load(const Case& golden, const model::Architecture& model, offload::Paramet
   const model::TensorFiles files = open_file(golden.folder / "model" / "model.safetensors");
   std::optional<model::TensorFiles> adapter;
   if (model.method().lora) adapter = open_file(golden.folder / "adapter" / "adapter_model.safetensors");
-  const absl::Status loaded = train::load_weights(model, files, adapter ? &*adapter : nullptr, 0, store);
+  const absl::Status loaded = train::load_weights(model, files, adapter ? &*adapter : nullptr, store);
   ASSERT_TRUE(loaded.ok()) << loaded;
 }
 

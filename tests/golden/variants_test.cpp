@@ -65,8 +65,11 @@ tiny::Job job_of(const Variant& variant) {
     const auto files = model::TensorFiles::open_file(variant.golden.folder / "model" / "model.safetensors");
     ASSERT_TRUE(files.ok()) << files.status();
     const absl::Status loaded =
-        train::load_weights(model, *files, variant.adapter ? &*variant.adapter : nullptr, 0, store);
+        train::load_weights(model, *files, variant.adapter ? &*variant.adapter : nullptr, store);
     ASSERT_TRUE(loaded.ok()) << loaded;
+    if (!variant.adapter) {
+      ASSERT_TRUE(train::init_factors(model, 0, store).ok());
+    }
   };
   return job;
 }

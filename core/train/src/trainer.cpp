@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "code_choice.h"
 #include "config_text.h"
 #include "host_account.h"
 #include "rondo/base/file.h"
@@ -45,7 +46,7 @@ absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(lay_out_steps());
   RONDO_RETURN_IF_ERROR(find_checkpoint());
   RONDO_RETURN_IF_ERROR(plan());
-  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan));
+  RONDO_RETURN_IF_ERROR(fill_store());
   if (!resumed_from_.empty()) {
     RONDO_RETURN_IF_ERROR(read_checkpoint(resumed_from_, *model_.architecture, *store_).status());
   }
@@ -60,6 +61,25 @@ absl::Status Trainer::plan() {
   RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths_, text_and_data_, machine_));
   if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::fill_store() {
+  const Clock::time_point begin = Clock::now();
+  const bool chooses = config_.quantization_bit == 4 && !machine_.phantom;
+  const auto samples = first_microbatches(*loader_, chooses ? config_.quantization_tokens : 0);
+  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan, samples));
+  if (samples.empty()) return absl::OkStatus();
+  devices::reset_process_peak();  // what choosing took is no part of the run's peak
+  std::size_t sequences = 0;
+  std::size_t tokens = 0;
+  for (const schedule::Microbatch& one : samples) {
+    sequences += one.bounds.size() - 1;
+    tokens += one.ids.size();
+  }
+  early_notes_.push_back(fmt::format(
+      "4-bit codes were chosen for {} tokens of {} samples in {:.1f} s; quantization_tokens: 0 takes the nearest ones",
+      tokens, sequences, seconds_between(begin, Clock::now())));
   return absl::OkStatus();
 }
 

@@ -35,6 +35,7 @@ class Trainer {
   absl::Status lay_out_steps();
   absl::Status find_checkpoint();
   absl::Status plan();
+  absl::Status fill_store();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
   struct Interval {

@@ -17,6 +17,7 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"loraplus_lr_ratio", config.loraplus_lr_ratio},
           {"dtype", config.dtype},
           {"quantization_bit", config.quantization_bit},
+          {"quantization_tokens", config.quantization_tokens},
           {"boundary_quantization_bit", config.boundary_quantization_bit},
           {"optim", config.optim},
           {"momentum", config.momentum},

@@ -246,26 +246,31 @@ absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, 
 }
 
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
-                          const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store) {
+                          const model::TensorFiles* adapter, offload::ParameterStore& store) {
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
-    if (is_factor(parameter) && adapter == nullptr) {
-      if (!parameter.trained) continue;
-      std::vector<float> values(parameter.elements());
-      if (parameter.kind == model::WeightKind::kMagnitude) {
-        RONDO_RETURN_IF_ERROR(init_magnitudes(model, parameter, store, values));
-      } else {
-        init_factor(parameter, seed, values);
-      }
-      RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
-      continue;
-    }
+    if (is_factor(parameter) && adapter == nullptr) continue;
     const bool from_adapter = adapter != nullptr && (is_factor(parameter) || parameter.of_adapter);
     const model::TensorFiles& source = from_adapter ? *adapter : files;
     const model::TensorView* tensor = source.find(from_adapter ? adapter_name_of(parameter) : parameter.name);
     if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", parameter.name);
     RONDO_RETURN_IF_ERROR(fill(parameter, *tensor, id, store));
     source.release(*tensor);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status init_factors(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store) {
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (!is_factor(parameter) || !parameter.trained) continue;
+    std::vector<float> values(parameter.elements());
+    if (parameter.kind == model::WeightKind::kMagnitude) {
+      RONDO_RETURN_IF_ERROR(init_magnitudes(model, parameter, store, values));
+    } else {
+      init_factor(parameter, seed, values);
+    }
+    RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
   }
   return absl::OkStatus();
 }

@@ -82,6 +82,10 @@ struct EncodedLayout {
 /// Element i of an encoded tensor.
 float decoded_element(Encoding encoding, const EncodedLayout& layout, const std::byte* encoded, std::int64_t i);
 
+/// Gives element i the code whose number is nearest to x, by the scale that its block has got already, and returns that
+/// number. Elements 2 k and 2 k + 1 of kNf4 share a byte. REQUIRES: kInt8 or kNf4.
+float choose_code(Encoding encoding, const EncodedLayout& layout, std::byte* encoded, std::int64_t i, float x);
+
 /// Encodes a tensor that arrives in parts, in order.
 class BlockEncoder {
  public:

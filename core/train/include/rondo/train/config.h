@@ -76,6 +76,7 @@ struct Config {
   std::string dtype = "bf16";
   std::string recompute = "auto";  // full, selective, none
   std::uint32_t quantization_bit = 0;
+  std::uint32_t quantization_tokens = 4096;  // with 4 bits; 0: the nearest codes
   std::uint32_t boundary_quantization_bit = 0;
   // Pool.
   std::string devices = "auto";

@@ -96,9 +96,11 @@ Loader::Lengths assumed_lengths(const Config& config);
 /// The same as samples of token 0, enough for one step.
 data::Dataset assumed_data(const Config& config);
 
-/// The store, filled from the files (or phantom). `plan`: what of it lies on disk.
+/// The store, filled from the files (or phantom). `plan`: what of it lies on disk. `samples`: for which the codes of a
+/// frozen base are chosen; none: each is the nearest one.
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
-                                                   const partition::Plan& plan = {});
+                                                   const partition::Plan& plan = {},
+                                                   const std::vector<schedule::Microbatch>& samples = {});
 
 /// The parts of an executor that follow from these, all of which outlive it. Traces are for the caller to add.
 schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,

@@ -26,12 +26,15 @@ absl::Status for_pieces(const model::TensorView& tensor,
 absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
                          const model::TensorSink& sink);
 
-/// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Factors
-/// without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
-/// counter-based numbers of (seed, name, element); B zero; magnitudes the lengths of the weight's rows. Errors:
+/// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Errors:
 /// InvalidArgument naming file and tensor of a number that is not finite, or that fp16 cannot hold.
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
-                          const model::TensorFiles* adapter, std::uint64_t seed, offload::ParameterStore& store);
+                          const model::TensorFiles* adapter, offload::ParameterStore& store);
+
+/// Factors without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
+/// counter-based numbers of (seed, name, element); B zero; magnitudes the lengths of the weight's rows as the store has
+/// them.
+absl::Status init_factors(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store);
 
 /// As which weights of `dtype` are written.
 model::WeightType file_type(devices::DType dtype);
