@@ -27,14 +27,15 @@
 namespace rondo::partition {
 namespace {
 
-constexpr std::size_t kLimits = 196;      // times of a slot tried for one set of devices, where a step is one round
-constexpr std::size_t kFewerLimits = 24;  // and where it is several
+constexpr std::size_t kLimits = 196;     // times of a slot tried for one set of devices, where a step is one round
+constexpr std::size_t kSomeLimits = 96;  // where it is several, of like devices
+constexpr std::size_t kFewLimits = 24;   // and of others
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
 constexpr std::size_t kMostSets = 256;       // of devices, tried one by one
 constexpr std::size_t kImproved = 6;         // candidates of a set and a Keep that are improved and simulated
-constexpr std::size_t kImprovedOfLike = 16;  // and of a set of like devices, of which a pool has few
+constexpr std::size_t kImprovedOfLike = 32;  // and of a set of like devices, of which a pool has few
 constexpr std::size_t kTrials = 8000;        // changes tried on each of them
 constexpr std::size_t kMostInterleaved = 8;  // stages a device
 constexpr std::size_t kMostPieces = 2048;    // visits of a step of a published schedule
@@ -218,7 +219,8 @@ class Planner {
     const std::vector<Round> rounds = rounds_of(work_, per_round);
     const std::size_t wanted = are_alike(order) ? kImprovedOfLike : kImproved;
     std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
-    const std::size_t limits = rounds.size() == 1 ? kLimits : kFewerLimits;
+    const std::size_t several = are_alike(order) ? kSomeLimits : kFewLimits;
+    const std::size_t limits = rounds.size() == 1 ? kLimits : several;
     for (const double limit : candidate_limits(table(keep, 0), order, limits)) {
       for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
         if (rung > 0 && limit * kSlack < forbidden_seconds(order, keep, rung)) continue;  // dealt as above it
