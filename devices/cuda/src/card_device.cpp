@@ -51,8 +51,8 @@ class CardDevice final : public Device, private StreamWork {
   CardQueue& queue_of(QueueRole role) {
     return *queues_[caps_.hardware_queues == 1 ? 0 : static_cast<std::size_t>(role)];
   }
-  absl::Status submit(const HostWork& work, StreamHandle stream, DevicePointer fault) override;
-  absl::Status run(const HostWork& work, StreamHandle stream, DevicePointer fault);
+  absl::Status submit(const HostWork& work, const Turn& turn) override;
+  absl::Status run(const HostWork& work, const Turn& turn);
   absl::Status copy(const HostWork& work, StreamHandle stream);
   absl::Status clear(const HostWork& work, StreamHandle stream);
   Context& context() override { return *context_; }
@@ -162,24 +162,24 @@ StreamWork::Standing CardDevice::standing(const Point& point) {
   return {};
 }
 
-absl::Status CardDevice::submit(const HostWork& work, StreamHandle stream, DevicePointer fault) {
+absl::Status CardDevice::submit(const HostWork& work, const Turn& turn) {
   absl::Status status;
   switch (work.kind) {
     case HostWork::Kind::kRun:
-      status = run(work, stream, fault);
+      status = run(work, turn);
       break;
     case HostWork::Kind::kCopy:
-      status = copy(work, stream);
+      status = copy(work, turn.stream);
       break;
     case HostWork::Kind::kClear:
-      status = clear(work, stream);
+      status = clear(work, turn.stream);
       break;
   }
   if (status.ok()) return status;
   return with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
 }
 
-absl::Status CardDevice::run(const HostWork& work, StreamHandle stream, DevicePointer fault) {
+absl::Status CardDevice::run(const HostWork& work, const Turn& turn) {
   const auto* program = dynamic_cast<const CardProgram*>(work.program);
   if (program == nullptr) return internal_error("the program was compiled by another backend");
   const Bytes engine_bytes = engine_ != nullptr ? engine_->workspace_bytes() : 0;
@@ -187,8 +187,13 @@ absl::Status CardDevice::run(const HostWork& work, StreamHandle stream, DevicePo
     return internal_error("the workspace is too small: it could not grow when a program was compiled");
   }
   // The engine's part comes first: its size is a multiple of every alignment.
-  return program->enqueue(*work.bindings, {*context_, engine_.get(), stream, workspace_->address() + engine_bytes,
-                                           workspace_->address(), fault});
+  RONDO_RETURN_IF_ERROR(
+      program->enqueue(*work.bindings, {*context_, engine_.get(), turn.stream, workspace_->address() + engine_bytes,
+                                        workspace_->address(), turn.fault}));
+  if (!program->may_fault()) return absl::OkStatus();
+  // The next run that may fault clears the record: in the stream, behind this.
+  return context_->check(context_->driver().copy_down(turn.reported, turn.fault, sizeof(Fault), turn.stream),
+                         "cuMemcpyDtoHAsync");
 }
 
 absl::Status CardDevice::copy(const HostWork& work, StreamHandle stream) {

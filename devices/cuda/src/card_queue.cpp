@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/params.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::cuda {
@@ -30,6 +29,19 @@ absl::Status await(const Point& point, Moment& reached) {
 bool is_poisoned(const Point& signal) {
   const auto* timeline = dynamic_cast<HostTimeline*>(signal.timeline);
   return timeline != nullptr && timeline->poisoned();
+}
+
+absl::Status status_of(const Fault& fault) {
+  switch (fault.code) {
+    case Fault::Code::kNone:
+      return absl::OkStatus();
+    case Fault::Code::kIdPastTable:
+      return internal_error("token {} has id {}, but the table has {} rows", fault.token, fault.value, fault.limit);
+    case Fault::Code::kTargetPastVocabulary:
+      return internal_error("token {} has target {}, but the vocabulary has {} rows", fault.token, fault.value,
+                            fault.limit);
+  }
+  return internal_error("a kernel left a fault of no known kind");
 }
 
 }  // namespace
@@ -68,7 +80,8 @@ absl::Status CardQueue::open() {
     RONDO_RETURN_IF_ERROR(
         context.check(driver.event_create(&entry.event, kEventBlockingSync | kEventDisableTiming), "cuEventCreate"));
   }
-  RONDO_ASSIGN_OR_RETURN(faults_, PinnedMemory::make(context.shared_from_this(), kRing * sizeof(Fault)));
+  RONDO_ASSIGN_OR_RETURN(fault_, CardMemory::make(context.shared_from_this(), nullptr, sizeof(Fault)));
+  RONDO_ASSIGN_OR_RETURN(reported_, PinnedMemory::make(context.shared_from_this(), kRing * sizeof(Fault)));
   thread_ = std::thread([this] { serve(); });
   return absl::OkStatus();
 }
@@ -175,11 +188,8 @@ absl::Status CardQueue::send(Entry& entry, std::size_t place) {
   }
   // An attempt that has failed is dropped whole: nothing could see what this piece would do.
   if (is_poisoned(entry.signal)) return absl::CancelledError("the attempt had failed before");
-  Fault& fault = reinterpret_cast<Fault*>(faults_->host())[place];
-  fault = Fault{};
-  // Pinned memory has one address for the host and the card (unified addressing, on every 64-bit system).
-  const auto fault_address = static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(&fault));
-  RONDO_RETURN_IF_ERROR(work_.submit(entry.work, stream_, fault_address));
+  reported(place) = Fault{};
+  RONDO_RETURN_IF_ERROR(work_.submit(entry.work, {stream_, fault_->address(), &reported(place)}));
   return context.check(driver.event_record(entry.event, stream_), "cuEventRecord");
 }
 
@@ -210,7 +220,7 @@ absl::Status CardQueue::retire(const Entry& entry, std::size_t place) {
   // What this work waited for has ended on the card; its own queue may still have to say so, or may have found a fault.
   Moment ready = std::max(entry.enqueued, last_end_);
   for (std::size_t i = 0; i < entry.wait_count; ++i) RONDO_RETURN_IF_ERROR(await(entry.waits[i], ready));
-  RONDO_RETURN_IF_ERROR(fault_of(place));
+  RONDO_RETURN_IF_ERROR(status_of(reported(place)));
   const Moment end = std::chrono::steady_clock::now();
   last_end_ = end;
   if (entry.observer != nullptr) entry.observer->on_work(entry.work.role, entry.work.tag, std::min(ready, end), end);
@@ -220,20 +230,6 @@ absl::Status CardQueue::retire(const Entry& entry, std::size_t place) {
     entry.signal.timeline->signal(entry.signal.value);
   }
   return absl::OkStatus();
-}
-
-absl::Status CardQueue::fault_of(std::size_t place) const {
-  const Fault& fault = reinterpret_cast<const Fault*>(faults_->host())[place];
-  switch (fault.code) {
-    case Fault::Code::kNone:
-      return absl::OkStatus();
-    case Fault::Code::kIdPastTable:
-      return internal_error("token {} has id {}, but the table has {} rows", fault.token, fault.value, fault.limit);
-    case Fault::Code::kTargetPastVocabulary:
-      return internal_error("token {} has target {}, but the vocabulary has {} rows", fault.token, fault.value,
-                            fault.limit);
-  }
-  return internal_error("a kernel left a fault of no known kind");
 }
 
 }  // namespace rondo::devices::cuda

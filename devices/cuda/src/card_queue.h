@@ -18,17 +18,25 @@
 #include <vector>
 
 #include "context.h"
+#include "kernels/params.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/host_queue.h"
 
 namespace rondo::devices::cuda {
+
+/// A piece of work's turn in a queue.
+struct Turn {
+  StreamHandle stream = nullptr;
+  DevicePointer fault = 0;    // the queue's record on the card; what is in it follows from the run before
+  Fault* reported = nullptr;  // this turn's, in pinned memory: where a run that may fault leaves a copy
+};
 
 /// What a device's queues share.
 class StreamWork {
  public:
   virtual ~StreamWork() = default;
   /// Sends work to the stream. Called under submit_lock(); does not allocate unless it fails.
-  virtual absl::Status submit(const HostWork& work, StreamHandle stream, DevicePointer fault) = 0;
+  virtual absl::Status submit(const HostWork& work, const Turn& turn) = 0;
   virtual Context& context() = 0;
   /// Held while work is sent and while in-flight work is looked up: an event is not used anew in between.
   virtual Mutex& submit_lock() = 0;
@@ -91,13 +99,14 @@ class CardQueue {
   absl::Status await_before(const Entry& entry, bool host_order);
   void serve();
   absl::Status retire(const Entry& entry, std::size_t place);
-  absl::Status fault_of(std::size_t place) const;
+  Fault& reported(std::size_t place) const { return reinterpret_cast<Fault*>(reported_->host())[place]; }
 
   StreamWork& work_;
   std::array<Role, 3> roles_;
   StreamHandle stream_ = nullptr;
-  std::unique_ptr<PinnedMemory> faults_;  // a Fault a place of the ring
-  Mutex order_;                           // whoever enqueues: the ring's order is the stream's
+  std::unique_ptr<CardMemory> fault_;       // what kernels write into: one place, whoever runs
+  std::unique_ptr<PinnedMemory> reported_;  // a Fault a place of the ring
+  Mutex order_;                             // whoever enqueues: the ring's order is the stream's
   Mutex mutex_;
   CondVar filled_;
   CondVar freed_;

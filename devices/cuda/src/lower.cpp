@@ -102,6 +102,9 @@ absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
     Lowering lowering(list, op, options, steps);
     RONDO_RETURN_IF_ERROR(lower_op(lowering));
   }
+  if (steps.may_fault) {
+    steps.steps.insert(steps.steps.begin(), ClearStep{{Place::Kind::kFault, 0, 0}, sizeof(Fault)});
+  }
   return steps;
 }
 

@@ -44,7 +44,7 @@ absl::Status lower_embedding(Lowering& op) {
   arguments.params.table_storage = Lowering::storage_of(op.in(1));
   arguments.params.x_storage = Lowering::storage_of(op.out(0));
   arguments.at(&EmbeddingParams::ids, op.read(0)).at(&EmbeddingParams::table, op.read(1));
-  arguments.at(&EmbeddingParams::x, op.write(0)).at(&EmbeddingParams::fault, Lowering::fault());
+  arguments.at(&EmbeddingParams::x, op.write(0)).at(&EmbeddingParams::fault, op.fault());
   op.launch(KernelId::k_embedding, {op.tokens(), 1, threads_for(arguments.params.width), 0}, arguments);
   return absl::OkStatus();
 }

@@ -95,7 +95,7 @@ class Vocabulary {
     p.rows = static_cast<std::int32_t>(rows_of(part));
     arguments.at(&P::x, op_.read(0)).at(&P::targets, op_.read(1)).at(&P::places, places_);
     arguments.at(&P::gathered, gathered_).at(&P::logits, logits_[part]);
-    arguments.at(&P::dgathered, dgathered_).at(&P::dx, dx_).at(&P::losses, losses_).at(&P::fault, Lowering::fault());
+    arguments.at(&P::dgathered, dgathered_).at(&P::dx, dx_).at(&P::losses, losses_).at(&P::fault, op_.fault());
     arguments.at(&P::statistics, statistics_).at(&P::normalisers, normalisers_);
     if (attributes_.has_input_gradient) arguments.at(&P::gradient, gradient_of(part));
     if (attributes_.has_loss_scale) arguments.at(&P::loss_scale, op_.read(op_.op().reads.size() - 1));

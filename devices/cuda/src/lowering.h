@@ -75,7 +75,10 @@ class Lowering {
     steps_.workspace = std::max(steps_.workspace, taken_);
     return place;
   }
-  static Place fault() { return {Place::Kind::kFault, 0, 0}; }
+  Place fault() {
+    steps_.may_fault = true;
+    return {Place::Kind::kFault, 0, 0};
+  }
 
   template <typename Params>
   void launch(KernelId kernel, const Grid& grid, const Arguments<Params>& arguments) {

@@ -16,6 +16,7 @@ class CardProgram final : public Program {
 
   const OpList& ops() const override { return list_; }
   Bytes workspace_bytes() const { return steps_.workspace; }
+  bool may_fault() const { return steps_.may_fault; }
 
   /// What a run is given beside its bindings.
   struct Surroundings {
@@ -24,7 +25,7 @@ class CardProgram final : public Program {
     StreamHandle stream = nullptr;
     DevicePointer workspace = 0;         // of workspace_bytes()
     DevicePointer engine_workspace = 0;  // of the engine's workspace_bytes()
-    DevicePointer fault = 0;
+    DevicePointer fault = 0;             // a record that is left to its run
   };
   /// Sends the steps to the stream. Errors: Internal naming the tensor whose binding is wrong; the driver's.
   absl::Status enqueue(const Bindings& bindings, const Surroundings& surroundings) const;

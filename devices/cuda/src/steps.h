@@ -81,7 +81,8 @@ inline constexpr std::size_t kMostParams = 2048;
 
 struct Steps {
   std::vector<Step> steps;
-  Bytes workspace = 0;  // that they use, beside what the product engine needs
+  Bytes workspace = 0;     // that they use, beside what the product engine needs
+  bool may_fault = false;  // then the first step clears the fault record
 };
 
 }  // namespace rondo::devices::cuda

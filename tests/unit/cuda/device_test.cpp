@@ -187,6 +187,40 @@ TEST_F(CudaDevice, AnIdPastTheTable_PoisonsWithTokenAndId) {
   EXPECT_EQ(line->completed(), 1U);
 }
 
+/// Runs follow one another on the card before the host looks at the first: each has a record of its own.
+TEST_F(CudaDevice, AnIdPastTheTable_IsLaidToTheRunThatMetIt) {
+  open();
+  const OpList list = look_up();
+  const auto program = compile(list);
+  const Bindings good = bind(list);
+  const Bindings bad = bind(list);
+  const auto line = timeline();
+  auto host = allocate_host(kTokens * 4, "test");
+  ASSERT_EQ(host.status(), absl::OkStatus());
+  std::vector<std::int32_t> ids(kTokens, 2);
+  std::memcpy(host->view().host(), ids.data(), kTokens * 4);
+  up().copy(host->view().part(0, kTokens * 4), good.tensors[0], {}, {line.get(), 1}, {"ids"});
+  ASSERT_EQ(line->wait(1, patience()), absl::OkStatus());
+  ids[9] = 8;
+  std::memcpy(host->view().host(), ids.data(), kTokens * 4);
+  up().copy(host->view().part(0, kTokens * 4), bad.tensors[0], {}, {line.get(), 2}, {"ids"});
+  ASSERT_EQ(line->wait(2, patience()), absl::OkStatus());
+  constexpr std::size_t kRuns = 12;
+  std::vector<std::unique_ptr<Timeline>> runs;
+  for (std::size_t i = 0; i < kRuns; ++i) {
+    runs.push_back(timeline());
+    compute().run(*program, i % 3 == 1 ? bad : good, {}, {runs.back().get(), 1}, {"embedding"});
+  }
+  for (std::size_t i = 0; i < kRuns; ++i) {
+    const absl::Status status = runs[i]->wait(1, patience());
+    if (i % 3 == 1) {
+      EXPECT_THAT(message_of(status), HasSubstr("token 9 has id 8")) << i;
+    } else {
+      EXPECT_EQ(status, absl::OkStatus()) << i;
+    }
+  }
+}
+
 TEST_F(CudaDevice, WrongBindings_AreRefusedByName) {
   open();
   const OpList list = addition();
@@ -219,7 +253,7 @@ TEST_F(CudaDevice, MemoryOfAnotherCard_IsRefused) {
 TEST_F(CudaDevice, WithoutMemoryForTheWorkspace_CompileSaysSo) {
   FakeScript script;
   script.fail_call = "cuMemAlloc";
-  script.fail_at = 1;
+  script.fail_at = 4;  // behind the queues' records of faults
   script.fail_result = kOutOfMemory;
   open(script);
   OpList list;
