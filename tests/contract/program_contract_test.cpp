@@ -159,10 +159,11 @@ PROGRAM_TEST(Run_ManyTimes_AllocatesNothing) {
     compute().clear(bound.y.view(), {&d, 1}, {line.get(), 4 * i + 4}, {"contract"});
     return line->wait(4 * i + 4, patience());
   };
-  ASSERT_TRUE(round(0).ok());  // threads may set themselves up once
+  // Threads may set themselves up once, and a backend what serves runs that recur.
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(round(i).ok());
   const std::uint64_t before = rondo::allocation::allocations_so_far();
   bool good = true;
-  for (std::uint64_t i = 1; i <= 50; ++i) good = round(i).ok() && good;
+  for (std::uint64_t i = 3; i <= 50; ++i) good = round(i).ok() && good;
   EXPECT_EQ(rondo::allocation::allocations_so_far(), before);
   EXPECT_TRUE(good);
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 
 #include "card_queue.h"
 #include "lower.h"
@@ -24,11 +26,9 @@ constexpr int kKernelSet = 1;
 
 class CardDevice final : public Device, private StreamWork {
  public:
-  CardDevice(std::shared_ptr<Context> context, std::unique_ptr<ProductEngine> engine)
-      : context_(std::move(context)), engine_(std::move(engine)) {}
-  ~CardDevice() override {
-    for (auto& queue : queues_) queue.reset();  // their threads use the device
-  }
+  CardDevice(std::shared_ptr<Context> context, std::unique_ptr<ProductEngine> engine, std::shared_ptr<Graphs> graphs)
+      : context_(std::move(context)), engine_(std::move(engine)), graphs_(std::move(graphs)) {}
+  ~CardDevice() override;
   CardDevice(const CardDevice&) = delete;
   CardDevice& operator=(const CardDevice&) = delete;
 
@@ -58,15 +58,28 @@ class CardDevice final : public Device, private StreamWork {
   Context& context() override { return *context_; }
   Mutex& submit_lock() override { return submit_lock_; }
   Standing standing(const Point& point) override;
+  void finished(StreamHandle stream, std::uint64_t turn) override {
+    if (graphs_ != nullptr && becomes_graphs(stream)) graphs_->finished(turn);
+  }
+  bool becomes_graphs(StreamHandle stream) { return stream == queue_of(QueueRole::kCompute).stream(); }
 
   const std::shared_ptr<Context> context_;
   const std::unique_ptr<ProductEngine> engine_;  // null: our own kernels
+  const std::shared_ptr<Graphs> graphs_;         // of runs of the computing queue; null: none
   DeviceCaps caps_;
   std::shared_ptr<MemoryBudget> budget_;
   Mutex submit_lock_;
   std::unique_ptr<CardMemory> workspace_;             // under submit_lock_, which the analysis cannot see through
   std::array<std::unique_ptr<CardQueue>, 3> queues_;  // by role, or the first alone
 };
+
+CardDevice::~CardDevice() {
+  for (auto& queue : queues_) {
+    if (queue != nullptr) queue->stop();  // their threads use the device and each other
+  }
+  if (graphs_ != nullptr) graphs_->close();  // while their stream is there
+  for (auto& queue : queues_) queue.reset();
+}
 
 void CardDevice::describe(const CudaOptions& options) {
   const CardFacts& facts = context_->facts();
@@ -137,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
     if (!memory.ok()) return with_context(memory.status(), "workspace");
     workspace_ = *std::move(memory);
   }
-  return std::unique_ptr<Program>(std::make_unique<CardProgram>(list, layout, std::move(steps)));
+  return std::unique_ptr<Program>(std::make_unique<CardProgram>(list, layout, std::move(steps), graphs_));
 }
 
 StreamWork::Standing CardDevice::standing(const Point& point) {
@@ -188,8 +201,8 @@ absl::Status CardDevice::run(const HostWork& work, const Turn& turn) {
   }
   // The engine's part comes first: its size is a multiple of every alignment.
   RONDO_RETURN_IF_ERROR(
-      program->enqueue(*work.bindings, {*context_, engine_.get(), turn.stream, workspace_->address() + engine_bytes,
-                                        workspace_->address(), turn.fault}));
+      program->enqueue(*work.bindings, {*context_, engine_.get(), turn, becomes_graphs(turn.stream),
+                                        workspace_->address() + engine_bytes, workspace_->address()}));
   if (!program->may_fault()) return absl::OkStatus();
   // The next run that may fault clears the record: in the stream, behind this.
   return context_->check(context_->driver().copy_down(turn.reported, turn.fault, sizeof(Fault), turn.stream),
@@ -245,15 +258,23 @@ DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
   return profile;
 }
 
+std::optional<GraphLimits> wanted_graphs() {
+  const char* wanted = std::getenv("RONDO_CUDA_GRAPHS");
+  if (wanted != nullptr && std::string_view(wanted) == "off") return std::nullopt;
+  return GraphLimits{};
+}
+
 absl::StatusOr<std::unique_ptr<Device>> open_card(const Driver& driver, const KernelImage& image,
-                                                  const EngineFactory& make_engine, const CudaOptions& options,
+                                                  const CardSetup& setup, const CudaOptions& options,
                                                   DeviceProfile* estimate) {
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::open(driver, image, options.ordinal));
   std::unique_ptr<ProductEngine> engine;
-  if (make_engine != nullptr) {
-    RONDO_ASSIGN_OR_RETURN(engine, make_engine());
+  if (setup.make_engine != nullptr) {
+    RONDO_ASSIGN_OR_RETURN(engine, setup.make_engine());
   }
-  auto device = std::make_unique<CardDevice>(context, std::move(engine));
+  std::shared_ptr<Graphs> graphs;
+  if (setup.graphs.has_value() && driver.has_graphs()) graphs = std::make_shared<Graphs>(context, *setup.graphs);
+  auto device = std::make_unique<CardDevice>(context, std::move(engine), std::move(graphs));
   RONDO_RETURN_IF_ERROR(device->open(options));
   if (estimate != nullptr) *estimate = estimate_profile(context->facts(), device->caps().memory_bytes);
   return std::unique_ptr<Device>(std::move(device));

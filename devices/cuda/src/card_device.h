@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "context.h"
+#include "graphs.h"
 #include "products.h"
 #include "rondo/devices/cuda/cuda_device.h"
 
@@ -13,8 +15,16 @@ namespace rondo::devices::cuda {
 /// Null: products by our own kernels alone.
 using EngineFactory = std::function<absl::StatusOr<std::unique_ptr<ProductEngine>>()>;
 
+/// How a card is worked with.
+struct CardSetup {
+  EngineFactory make_engine;
+  std::optional<GraphLimits> graphs = GraphLimits{};  // none: every run is sent step by step
+};
+/// As RONDO_CUDA_GRAPHS says: "off" for none.
+std::optional<GraphLimits> wanted_graphs();
+
 absl::StatusOr<std::unique_ptr<Device>> open_card(const Driver& driver, const KernelImage& image,
-                                                  const EngineFactory& make_engine, const CudaOptions& options,
+                                                  const CardSetup& setup, const CudaOptions& options,
                                                   DeviceProfile* estimate);
 
 /// Speeds guessed from what the driver tells.

@@ -86,15 +86,18 @@ absl::Status CardQueue::open() {
   return absl::OkStatus();
 }
 
-CardQueue::~CardQueue() {
-  if (thread_.joinable()) {
-    {
-      const MutexLock lock(mutex_);
-      stopping_ = true;
-      filled_.notify_all();
-    }
-    thread_.join();
+void CardQueue::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    filled_.notify_all();
   }
+  thread_.join();
+}
+
+CardQueue::~CardQueue() {
+  stop();
   Context& context = work_.context();
   if (!context.enter().ok()) return;
   for (Entry& entry : ring_) {
@@ -144,6 +147,7 @@ void CardQueue::enqueue(const HostWork& work, std::span<const Point> waits, Poin
   entry.wait_count = waits.size();
   entry.signal = signal;
   entry.enqueued = std::chrono::steady_clock::now();
+  entry.turn = ++turns_;
   entry.status = absl::OkStatus();
   const auto place = static_cast<std::size_t>(&entry - ring_.data());
   const bool pageable = work.kind == HostWork::Kind::kCopy && (is_pageable(work.from) || is_pageable(work.to));
@@ -189,7 +193,7 @@ absl::Status CardQueue::send(Entry& entry, std::size_t place) {
   // An attempt that has failed is dropped whole: nothing could see what this piece would do.
   if (is_poisoned(entry.signal)) return absl::CancelledError("the attempt had failed before");
   reported(place) = Fault{};
-  RONDO_RETURN_IF_ERROR(work_.submit(entry.work, {stream_, fault_->address(), &reported(place)}));
+  RONDO_RETURN_IF_ERROR(work_.submit(entry.work, {stream_, entry.turn, fault_->address(), &reported(place)}));
   return context.check(driver.event_record(entry.event, stream_), "cuEventRecord");
 }
 
@@ -217,6 +221,7 @@ absl::Status CardQueue::retire(const Entry& entry, std::size_t place) {
   RONDO_RETURN_IF_ERROR(entry.status);
   Context& context = work_.context();
   RONDO_RETURN_IF_ERROR(context.check(context.driver().event_synchronize(entry.event), "cuEventSynchronize"));
+  work_.finished(stream_, entry.turn);
   // What this work waited for has ended on the card; its own queue may still have to say so, or may have found a fault.
   Moment ready = std::max(entry.enqueued, last_end_);
   for (std::size_t i = 0; i < entry.wait_count; ++i) RONDO_RETURN_IF_ERROR(await(entry.waits[i], ready));

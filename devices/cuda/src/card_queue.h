@@ -18,18 +18,11 @@
 #include <vector>
 
 #include "context.h"
-#include "kernels/params.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/host_queue.h"
+#include "turn.h"
 
 namespace rondo::devices::cuda {
-
-/// A piece of work's turn in a queue.
-struct Turn {
-  StreamHandle stream = nullptr;
-  DevicePointer fault = 0;    // the queue's record on the card; what is in it follows from the run before
-  Fault* reported = nullptr;  // this turn's, in pinned memory: where a run that may fault leaves a copy
-};
 
 /// What a device's queues share.
 class StreamWork {
@@ -37,6 +30,8 @@ class StreamWork {
   virtual ~StreamWork() = default;
   /// Sends work to the stream. Called under submit_lock(); does not allocate unless it fails.
   virtual absl::Status submit(const HostWork& work, const Turn& turn) = 0;
+  /// The card has done what came to the stream up to this turn. Called by the queue's thread.
+  virtual void finished(StreamHandle stream, std::uint64_t turn) = 0;
   virtual Context& context() = 0;
   /// Held while work is sent and while in-flight work is looked up: an event is not used anew in between.
   virtual Mutex& submit_lock() = 0;
@@ -56,10 +51,12 @@ class CardQueue {
   static constexpr std::size_t kRing = 256;
 
   static absl::StatusOr<std::unique_ptr<CardQueue>> make(StreamWork& work);
-  ~CardQueue();  // finishes what is enqueued, then joins
+  ~CardQueue();  // stops first
   CardQueue(const CardQueue&) = delete;
   CardQueue& operator=(const CardQueue&) = delete;
 
+  /// Finishes what is enqueued and ends the thread; the stream stays.
+  void stop();
   Queue& role(QueueRole role) { return roles_[static_cast<std::size_t>(role)]; }
   StreamHandle stream() const { return stream_; }
   void observe(WorkObserver* observer);
@@ -75,7 +72,8 @@ class CardQueue {
     Moment enqueued;
     WorkObserver* observer = nullptr;
     EventHandle event = nullptr;  // this place's, recorded behind the work
-    absl::Status status;          // of enqueuing
+    std::uint64_t turn = 0;
+    absl::Status status;  // of enqueuing
   };
 
   class Role final : public Queue {
@@ -107,6 +105,7 @@ class CardQueue {
   std::unique_ptr<CardMemory> fault_;       // what kernels write into: one place, whoever runs
   std::unique_ptr<PinnedMemory> reported_;  // a Fault a place of the ring
   Mutex order_;                             // whoever enqueues: the ring's order is the stream's
+  std::uint64_t turns_ ABSL_GUARDED_BY(order_) = 0;
   Mutex mutex_;
   CondVar filled_;
   CondVar freed_;

@@ -32,6 +32,20 @@ absl::Status fill_driver(Driver& driver, LookUp look_up, const std::string& miss
   }
   RONDO_DRIVER_FUNCTIONS(RONDO_DRIVER_FIND)
 #undef RONDO_DRIVER_FIND
+  bool has_graphs = true;
+#define RONDO_GRAPH_FIND(member, name, parameters)                                                              \
+  {                                                                                                             \
+    void* function = nullptr;                                                                                   \
+    int found = 0;                                                                                              \
+    if (look_up(name, &function, kInterface, 0, &found) != kSuccess || function == nullptr) has_graphs = false; \
+    driver.member = reinterpret_cast<decltype(driver.member)>(function);                                        \
+  }
+  RONDO_GRAPH_FUNCTIONS(RONDO_GRAPH_FIND)
+#undef RONDO_GRAPH_FIND
+  if (has_graphs) return absl::OkStatus();
+#define RONDO_GRAPH_FORGET(member, name, parameters) driver.member = nullptr;
+  RONDO_GRAPH_FUNCTIONS(RONDO_GRAPH_FORGET)
+#undef RONDO_GRAPH_FORGET
   return absl::OkStatus();
 }
 

@@ -21,6 +21,8 @@ using ModuleHandle = struct CUmod_st*;
 using FunctionHandle = struct CUfunc_st*;
 using StreamHandle = struct CUstream_st*;
 using EventHandle = struct CUevent_st*;
+using GraphHandle = struct CUgraph_st*;          // what was captured
+using GraphExecHandle = struct CUgraphExec_st*;  // what can be launched
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
@@ -41,6 +43,8 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventBlockingSync = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostPortable = 1;
+/// While this thread captures it may not do what would not become part of the graph; other threads may.
+inline constexpr int kCaptureThreadLocal = 1;
 
 /// X(member, name for the driver, parameters). All return a Result.
 #define RONDO_DRIVER_FUNCTIONS(X)                                                                                    \
@@ -79,10 +83,23 @@ inline constexpr unsigned kHostPortable = 1;
   X(error_name, "cuGetErrorName", (Result error, const char** name))                                                 \
   X(error_text, "cuGetErrorString", (Result error, const char** text))
 
+/// The same, of what a driver may do without: all of them are there or none.
+#define RONDO_GRAPH_FUNCTIONS(X)                                                      \
+  X(capture_begin, "cuStreamBeginCapture", (StreamHandle stream, int mode))           \
+  X(capture_end, "cuStreamEndCapture", (StreamHandle stream, GraphHandle * graph))    \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags",                                 \
+    (GraphExecHandle * executable, GraphHandle graph, unsigned long long flags))      \
+  X(graph_upload, "cuGraphUpload", (GraphExecHandle executable, StreamHandle stream)) \
+  X(graph_launch, "cuGraphLaunch", (GraphExecHandle executable, StreamHandle stream)) \
+  X(graph_destroy, "cuGraphDestroy", (GraphHandle graph))                             \
+  X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExecHandle executable))
+
 struct Driver {
 #define RONDO_DRIVER_MEMBER(member, name, parameters) Result(*member) parameters = nullptr;
   RONDO_DRIVER_FUNCTIONS(RONDO_DRIVER_MEMBER)
+  RONDO_GRAPH_FUNCTIONS(RONDO_DRIVER_MEMBER)
 #undef RONDO_DRIVER_MEMBER
+  bool has_graphs() const { return graph_launch != nullptr; }
 };
 
 /// Finds libcuda.so.1 and its functions. Errors: Unimplemented saying what is missing or too old.

@@ -7,6 +7,27 @@
 
 namespace rondo::devices::cuda {
 
+/// Handles and enumerations are types of our own: their sizes must do.
+template <typename Ours, typename Theirs>
+inline constexpr bool kPassesAs = std::is_same_v<Ours, Theirs> ||
+                                  (sizeof(Ours) == sizeof(Theirs) &&
+                                   std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>);
+template <typename Ours, typename Theirs>
+inline constexpr bool kCallsAs = false;
+template <typename... Ours, typename... Theirs>
+inline constexpr bool kCallsAs<Result (*)(Ours...), CUresult (*)(Theirs...)> = [] {
+  if constexpr (sizeof...(Ours) == sizeof...(Theirs)) return (kPassesAs<Ours, Theirs> && ...);
+  return false;
+}();
+
+static_assert(kCallsAs<decltype(Driver::capture_begin), decltype(&cuStreamBeginCapture)>);
+static_assert(kCallsAs<decltype(Driver::capture_end), decltype(&cuStreamEndCapture)>);
+static_assert(kCallsAs<decltype(Driver::graph_instantiate), decltype(&cuGraphInstantiateWithFlags)>);
+static_assert(kCallsAs<decltype(Driver::graph_upload), decltype(&cuGraphUpload)>);
+static_assert(kCallsAs<decltype(Driver::graph_launch), decltype(&cuGraphLaunch)>);
+static_assert(kCallsAs<decltype(Driver::graph_destroy), decltype(&cuGraphDestroy)>);
+static_assert(kCallsAs<decltype(Driver::graph_exec_destroy), decltype(&cuGraphExecDestroy)>);
+static_assert(!kCallsAs<decltype(Driver::graph_launch), decltype(&cuStreamBeginCapture)>);
 static_assert(sizeof(Result) == sizeof(CUresult) && sizeof(DevicePointer) == sizeof(CUdeviceptr));
 static_assert(std::is_same_v<DevicePointer, CUdeviceptr> && std::is_same_v<DeviceHandle, CUdevice>);
 static_assert(sizeof(StreamHandle) == sizeof(CUstream) && sizeof(EventHandle) == sizeof(CUevent));
@@ -22,6 +43,8 @@ static_assert(kAttributeMemoryBusBits == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_W
 static_assert(kAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventBlockingSync == CU_EVENT_BLOCKING_SYNC);
+static_assert(sizeof(GraphHandle) == sizeof(CUgraph) && sizeof(GraphExecHandle) == sizeof(CUgraphExec));
+static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kHostPortable == CU_MEMHOSTALLOC_PORTABLE);
 
 }  // namespace rondo::devices::cuda

@@ -49,6 +49,34 @@ absl::Status lower_op(Lowering& op) {
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }
 
+/// Collects roots: tensors without their offsets, one for all scratch and one for all of the workspace.
+class Roots {
+ public:
+  Roots(const OpList& list, std::vector<Place>& roots) : list_(list), roots_(roots) {}
+
+  void operator()(const LaunchStep& step) {
+    for (const Patch& patch : step.patches) add(patch.place);
+  }
+  void operator()(const ClearStep& step) { add(step.to); }
+  void operator()(const ProductStep& step) {
+    for (const Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c}) add(*place);
+  }
+
+ private:
+  bool is_scratch(const Place& place) const {
+    return place.kind == Place::Kind::kTensor && list_.tensors[place.tensor].role == TensorRole::kScratch;
+  }
+  void add(Place place) {
+    place.offset = 0;
+    const bool there = std::ranges::any_of(
+        roots_, [&](const Place& root) { return root == place || (is_scratch(root) && is_scratch(place)); });
+    if (!there && place.kind != Place::Kind::kNull) roots_.push_back(place);
+  }
+
+  const OpList& list_;
+  std::vector<Place>& roots_;
+};
+
 }  // namespace
 
 absl::Status Lowering::same_dtype(const TensorDesc& a, const TensorDesc& b) const {
@@ -105,6 +133,8 @@ absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   if (steps.may_fault) {
     steps.steps.insert(steps.steps.begin(), ClearStep{{Place::Kind::kFault, 0, 0}, sizeof(Fault)});
   }
+  Roots roots(list, steps.roots);
+  for (const Step& step : steps.steps) std::visit(roots, step);
   return steps;
 }
 

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, De
     if (!found.ok() && found.status().code() == absl::StatusCode::kUnimplemented) return nullptr;
     return found;
   };
-  return open_card(*driver, kernel_image(), engine, options, estimate);
+  return open_card(*driver, kernel_image(), {engine, wanted_graphs()}, options, estimate);
 }
 
 }  // namespace rondo::devices::cuda

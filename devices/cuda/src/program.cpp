@@ -1,6 +1,7 @@
 // Replaying: pointers into the parameters, launches into the stream.
 #include "program.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -26,14 +27,16 @@ class CardProgram::Run {
       std::memcpy(params.data() + patch.offset, &address, sizeof(address));
     }
     void* arguments[] = {params.data()};
-    return around_.context.check(driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1,
-                                                 step.threads, 1, 1, step.shared, around_.stream, arguments, nullptr),
-                                 "cuLaunchKernel");
+    return around_.context.check(
+        driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1, step.threads, 1, 1,
+                        step.shared, around_.turn.stream, arguments, nullptr),
+        "cuLaunchKernel");
   }
 
   absl::Status operator()(const ClearStep& step) const {
     if (step.size == 0) return absl::OkStatus();
-    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, around_.stream), "cuMemsetD8Async");
+    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, around_.turn.stream),
+                                 "cuMemsetD8Async");
   }
 
   absl::Status operator()(const ProductStep& step) const {
@@ -45,13 +48,10 @@ class CardProgram::Run {
     return around_.engine->run(
         step.plan,
         {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.c), step.alpha},
-        around_.engine_workspace, around_.stream);
+        around_.engine_workspace, around_.turn.stream);
   }
 
- private:
-  const Driver& driver() const { return around_.context.driver(); }
-
-  DevicePointer resolve(const Place& place) const {
+  std::uint64_t resolve(const Place& place) const {
     switch (place.kind) {
       case Place::Kind::kTensor: {
         if (program_.list_.tensors[place.tensor].role == TensorRole::kScratch) {
@@ -64,13 +64,17 @@ class CardProgram::Run {
       case Place::Kind::kWorkspace:
         return around_.workspace + place.offset;
       case Place::Kind::kFault:
-        return around_.fault;
-      case Place::Kind::kNull:
+        return around_.turn.fault;
       case Place::Kind::kLayer:
+        return bindings_.layer;
+      case Place::Kind::kNull:
         break;
     }
     return 0;
   }
+
+ private:
+  const Driver& driver() const { return around_.context.driver(); }
 
   const CardProgram& program_;
   const Bindings& bindings_;
@@ -109,8 +113,18 @@ absl::Status CardProgram::enqueue(const Bindings& bindings, const Surroundings& 
     RONDO_ASSIGN_OR_RETURN(scratch, address_of(bindings.scratch, surroundings.context));
   }
   const Run run(*this, bindings, surroundings, scratch);
-  for (const Step& step : steps_.steps) RONDO_RETURN_IF_ERROR(std::visit(run, step));
-  return absl::OkStatus();
+  const auto send = [&]() -> absl::Status {
+    for (const Step& step : steps_.steps) RONDO_RETURN_IF_ERROR(std::visit(run, step));
+    return absl::OkStatus();
+  };
+  constexpr std::size_t kMostWords = 256;
+  const std::size_t words = 2 + steps_.roots.size();
+  if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) return send();
+  std::array<std::uint64_t, kMostWords> key;
+  key[0] = surroundings.workspace;
+  key[1] = surroundings.engine_workspace;
+  std::ranges::transform(steps_.roots, key.begin() + 2, [&](const Place& root) { return run.resolve(root); });
+  return graphs_->run({number_, steps_.steps.size(), {key.data(), words}}, surroundings.turn, send);
 }
 
 }  // namespace rondo::devices::cuda

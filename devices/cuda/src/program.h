@@ -4,15 +4,27 @@
 #include <memory>
 
 #include "context.h"
+#include "graphs.h"
 #include "products.h"
 #include "steps.h"
+#include "turn.h"
 
 namespace rondo::devices::cuda {
 
 class CardProgram final : public Program {
  public:
-  CardProgram(OpList list, ArenaLayout layout, Steps steps)
-      : list_(std::move(list)), layout_(std::move(layout)), steps_(std::move(steps)) {}
+  /// `graphs` may be null: then every run is sent step by step.
+  CardProgram(OpList list, ArenaLayout layout, Steps steps, std::shared_ptr<Graphs> graphs)
+      : list_(std::move(list)),
+        layout_(std::move(layout)),
+        steps_(std::move(steps)),
+        graphs_(std::move(graphs)),
+        number_(graphs_ != nullptr ? graphs_->add_program() : 0) {}
+  ~CardProgram() override {
+    if (graphs_ != nullptr) graphs_->forget(number_);
+  }
+  CardProgram(const CardProgram&) = delete;
+  CardProgram& operator=(const CardProgram&) = delete;
 
   const OpList& ops() const override { return list_; }
   Bytes workspace_bytes() const { return steps_.workspace; }
@@ -22,12 +34,12 @@ class CardProgram final : public Program {
   struct Surroundings {
     Context& context;
     ProductEngine* engine = nullptr;
-    StreamHandle stream = nullptr;
+    Turn turn;
+    bool may_replay = false;             // the turn is of the queue whose runs become graphs
     DevicePointer workspace = 0;         // of workspace_bytes()
     DevicePointer engine_workspace = 0;  // of the engine's workspace_bytes()
-    DevicePointer fault = 0;             // a record that is left to its run
   };
-  /// Sends the steps to the stream. Errors: Internal naming the tensor whose binding is wrong; the driver's.
+  /// Sends the run to the turn's stream. Errors: Internal naming the tensor whose binding is wrong; the driver's.
   absl::Status enqueue(const Bindings& bindings, const Surroundings& surroundings) const;
 
  private:
@@ -37,6 +49,8 @@ class CardProgram final : public Program {
   const OpList list_;
   const ArenaLayout layout_;
   const Steps steps_;
+  const std::shared_ptr<Graphs> graphs_;  // it may outlive the device
+  const std::uint32_t number_;
 };
 
 }  // namespace rondo::devices::cuda

@@ -19,12 +19,13 @@ namespace rondo::devices::cuda {
 
 /// Something that is known at the run: the address of a tensor or of a part of the workspace, or a number.
 struct Place {
-  enum class Kind : std::uint8_t { kNull, kTensor, kWorkspace, kFault, kLayer };
+  enum class Kind : std::uint8_t { kNull, kTensor, kWorkspace, kFault, kLayer };  // kNull: 0
   Kind kind = Kind::kNull;
   TensorId tensor = 0;
   Bytes offset = 0;  // of kTensor and kWorkspace
 
   Place past(Bytes bytes) const { return {kind, tensor, offset + bytes}; }
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 struct Patch {
@@ -81,8 +82,9 @@ inline constexpr std::size_t kMostParams = 2048;
 
 struct Steps {
   std::vector<Step> steps;
-  Bytes workspace = 0;     // that they use, beside what the product engine needs
-  bool may_fault = false;  // then the first step clears the fault record
+  Bytes workspace = 0;       // that they use, beside what the product engine needs
+  bool may_fault = false;    // then the first step clears the fault record
+  std::vector<Place> roots;  // every other place of the steps lies at a fixed distance from one of these
 };
 
 }  // namespace rondo::devices::cuda

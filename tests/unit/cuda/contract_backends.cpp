@@ -21,6 +21,10 @@ std::vector<Backend> all_backends() {
                      cuda::testing::reset_fake();
                      return cuda::testing::open_fake(options_for(single));
                    }});
+    all.push_back({single ? "cuda_fake_one_queue_no_graphs" : "cuda_fake_no_graphs", [single](ThreadPool&) {
+                     cuda::testing::reset_fake();
+                     return cuda::testing::open_fake(options_for(single), {nullptr, std::nullopt});
+                   }});
     const auto cards = cuda::count_cuda();
     if (!cards.ok() || *cards == 0) continue;
     all.push_back(

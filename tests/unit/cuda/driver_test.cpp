@@ -55,7 +55,7 @@ class CudaOpening : public ::testing::Test {
   static absl::Status open(const FakeScript& script, const KernelImage& image = fake_image(),
                            const CudaOptions& options = {}) {
     reset_fake(script);
-    return open_card(fake_driver(), image, nullptr, options, nullptr).status();
+    return open_card(fake_driver(), image, {}, options, nullptr).status();
   }
 };
 
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaOpeningFails,
 TEST_F(CudaOpening, OfAGoodCard_TellsWhatItIs) {
   reset_fake();
   DeviceProfile profile;
-  auto device = open_card(fake_driver(), fake_image(), nullptr, {}, &profile);
+  auto device = open_card(fake_driver(), fake_image(), {}, {}, &profile);
   ASSERT_EQ(device.status(), absl::OkStatus());
   const DeviceCaps& caps = (*device)->caps();
   EXPECT_EQ(caps.backend, "cuda");

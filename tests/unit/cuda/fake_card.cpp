@@ -1,13 +1,12 @@
 // See fake_card.h.
 #include "fake_card.h"
 
-#include "card_device.h"
 #include "fake_driver.h"
 
 namespace rondo::devices::cuda::testing {
 
-absl::StatusOr<std::unique_ptr<Device>> open_fake(const CudaOptions& options) {
-  return open_card(fake_driver(), fake_image(), nullptr, options, nullptr);
+absl::StatusOr<std::unique_ptr<Device>> open_fake(const CudaOptions& options, const CardSetup& setup) {
+  return open_card(fake_driver(), fake_image(), setup, options, nullptr);
 }
 
 }  // namespace rondo::devices::cuda::testing

@@ -1,151 +1,14 @@
-// See fake_driver.h. One mutex guards everything; streams run their work outside it.
+// See fake_driver.h. The functions of the driver but for graphs.
 #include "fake_driver.h"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <mutex>
-#include <set>
-#include <thread>
-#include <vector>
 
-#include "host_kernels.h"
-#include "steps.h"
+#include "fake_streams.h"
 
 namespace rondo::devices::cuda::testing {
 namespace {
-
-constexpr const char* kNames[] = {
-#define RONDO_NAME(member, name, parameters) name,
-    RONDO_DRIVER_FUNCTIONS(RONDO_NAME)
-#undef RONDO_NAME
-};
-constexpr std::size_t kFunctions = std::size(kNames);
-
-struct Event {
-  std::uint64_t recorded = 0;   // how often it was put into a stream
-  std::uint64_t completed = 0;  // how often it was reached
-};
-
-struct Task {
-  enum class Kind { kCopy, kSet, kLaunch, kRecord, kWait } kind = Kind::kCopy;
-  void* to = nullptr;
-  const void* from = nullptr;
-  std::size_t size = 0;
-  unsigned char value = 0;
-  HostLaunch launch;
-  alignas(16) std::array<std::byte, kMostParams> params;
-  Event* event = nullptr;
-  std::uint64_t count = 0;  // kWait: until the event was reached so often; kRecord: its number
-};
-
-class FakeCard;
-
-class Stream {
- public:
-  explicit Stream(FakeCard& card) : card_(card), ring_(kRing), thread_([this] { serve(); }) {}
-  ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  /// A task to fill in, then push(). Called under the card's mutex.
-  Task& next(std::unique_lock<std::mutex>& lock);
-  void push() { ++count_; }
-  bool idle() const { return count_ == 0; }
-
- private:
-  static constexpr std::size_t kRing = 4096;
-  void serve();
-  void execute(const Task& task);
-
-  FakeCard& card_;
-  std::vector<Task> ring_;
-  std::size_t head_ = 0;
-  std::size_t count_ = 0;
-  bool stopping_ = false;
-  std::thread thread_;
-};
-
-class FakeCard {
- public:
-  std::mutex mutex;
-  std::condition_variable changed;
-  FakeScript script;
-  std::array<int, kFunctions> calls{};
-  std::set<void*> allocations;  // of the card
-  std::size_t used = 0;
-  int left = 0;
-  int launches = 0;
-  Result lost = kSuccess;
-  std::string lacking;
-
-  /// Counts a call; what the script says it gives.
-  Result begin(const char* name) {
-    for (std::size_t i = 0; i < kFunctions; ++i) {
-      if (std::strcmp(kNames[i], name) != 0) continue;
-      ++calls[i];
-      if (script.fail_at == calls[i] && script.fail_call == name) return script.fail_result;
-    }
-    return kSuccess;
-  }
-};
-
-FakeCard& card() {
-  static auto* const only = new FakeCard;
-  return *only;
-}
-
-Stream::~Stream() {
-  {
-    const std::lock_guard<std::mutex> lock(card_.mutex);
-    stopping_ = true;
-    card_.changed.notify_all();
-  }
-  thread_.join();
-}
-
-Task& Stream::next(std::unique_lock<std::mutex>& lock) {
-  while (count_ == kRing) card_.changed.wait(lock);
-  return ring_[(head_ + count_) % kRing];
-}
-
-void Stream::serve() {
-  std::unique_lock<std::mutex> lock(card_.mutex);
-  for (;;) {
-    while (count_ == 0 && !stopping_) card_.changed.wait(lock);
-    if (count_ == 0) return;
-    const Task& task = ring_[head_];
-    if (task.kind == Task::Kind::kWait) {
-      while (task.event->completed < task.count && card_.lost == kSuccess) card_.changed.wait(lock);
-    } else if (task.kind == Task::Kind::kRecord) {
-      task.event->completed = std::max(task.event->completed, task.count);
-    } else if (card_.lost == kSuccess) {
-      if (task.kind == Task::Kind::kLaunch && ++card_.launches == card_.script.fault_at) {
-        card_.lost = card_.script.fault_result;
-      } else {
-        lock.unlock();
-        execute(task);
-        lock.lock();
-      }
-    }
-    head_ = (head_ + 1) % kRing;
-    --count_;
-    card_.changed.notify_all();
-  }
-}
-
-void Stream::execute(const Task& task) {
-  if (task.kind == Task::Kind::kCopy) std::memmove(task.to, task.from, task.size);
-  if (task.kind == Task::Kind::kSet) std::memset(task.to, task.value, task.size);
-  if (task.kind == Task::Kind::kLaunch) run_on_host(task.launch, task.params.data());
-}
-
-Stream* stream_of(StreamHandle handle) { return reinterpret_cast<Stream*>(handle); }
-Event* event_of(EventHandle handle) { return reinterpret_cast<Event*>(handle); }
-void* pointer_of(DevicePointer address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
 /// Whether [address, address + size) lies in one allocation of the card.
 bool is_inside(DevicePointer address, std::size_t size) {
@@ -226,6 +89,7 @@ Result fake_memory_allocate(DevicePointer* pointer, std::size_t size) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   const Result result = card().begin("cuMemAlloc");
   if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
   if (card().used + size > card().script.memory) return kOutOfMemory;
   // The size lies in front of the block.
   const std::size_t whole = (size + 64 + 63) / 64 * 64;
@@ -239,6 +103,7 @@ Result fake_memory_allocate(DevicePointer* pointer, std::size_t size) {
 }
 Result fake_memory_free(DevicePointer pointer) {
   const std::lock_guard<std::mutex> lock(card().mutex);
+  if (card().may_not_now()) return kCaptureUnsupported;
   auto* const block = static_cast<std::byte*>(pointer_of(pointer));
   if (card().allocations.erase(block) == 0) return 1;
   std::size_t size = 0;
@@ -251,12 +116,14 @@ Result fake_host_allocate(void** pointer, std::size_t size, unsigned) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   const Result result = card().begin("cuMemHostAlloc");
   if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
   *pointer = std::malloc(size);
   ++card().left;
   return kSuccess;
 }
 Result fake_host_free(void* pointer) {
   const std::lock_guard<std::mutex> lock(card().mutex);
+  if (card().may_not_now()) return kCaptureUnsupported;
   std::free(pointer);
   --card().left;
   return kSuccess;
@@ -281,22 +148,13 @@ Result fake_stream_synchronize(StreamHandle stream) {
   std::unique_lock<std::mutex> lock(card().mutex);
   const Result result = card().begin("cuStreamSynchronize");
   if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
+  if (card().capture.stream == stream_of(stream)) {
+    card().capture.broken = true;
+    return kCaptureUnsupported;
+  }
   while (!stream_of(stream)->idle()) card().changed.wait(lock);
   return card().lost;
-}
-
-/// Puts a task into a stream.
-template <typename Fill>
-Result enqueue(const char* name, StreamHandle handle, Fill fill) {
-  std::unique_lock<std::mutex> lock(card().mutex);
-  const Result result = card().begin(name);
-  if (result != kSuccess) return result;
-  if (card().lost != kSuccess) return card().lost;
-  Stream& stream = *stream_of(handle);
-  fill(stream.next(lock));
-  stream.push();
-  card().changed.notify_all();
-  return kSuccess;
 }
 
 Result fake_stream_wait(StreamHandle stream, EventHandle event, unsigned) {
@@ -331,12 +189,11 @@ Result fake_event_synchronize(EventHandle event) {
   std::unique_lock<std::mutex> lock(card().mutex);
   const Result result = card().begin("cuEventSynchronize");
   if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
   const std::uint64_t wanted = event_of(event)->recorded;
   while (event_of(event)->completed < wanted && card().lost == kSuccess) card().changed.wait(lock);
   return card().lost;
 }
-
-constexpr Result kInvalidValue = 1;
 
 Result copy(const char* name, StreamHandle stream, void* to, const void* from, std::size_t size) {
   return enqueue(name, stream, [=](Task& task) {
@@ -375,6 +232,7 @@ Result fake_module_load(ModuleHandle* module, const void*) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   const Result result = card().begin("cuModuleLoadData");
   if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
   *module = reinterpret_cast<ModuleHandle>(&card());
   ++card().left;
   return kSuccess;
@@ -422,6 +280,7 @@ Driver make_driver() {
   Driver driver;
 #define RONDO_FAKE(member, name, parameters) driver.member = fake_##member;
   RONDO_DRIVER_FUNCTIONS(RONDO_FAKE)
+  RONDO_GRAPH_FUNCTIONS(RONDO_FAKE)
 #undef RONDO_FAKE
   return driver;
 }
@@ -465,6 +324,7 @@ Result fake_look_up(const char* name, void** function, int, std::uint64_t, int* 
     return kSuccess;                                           \
   }
   RONDO_DRIVER_FUNCTIONS(RONDO_LOOK_UP)
+  RONDO_GRAPH_FUNCTIONS(RONDO_LOOK_UP)
 #undef RONDO_LOOK_UP
   return 500;
 }

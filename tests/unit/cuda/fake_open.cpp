@@ -14,7 +14,7 @@ absl::StatusOr<std::uint32_t> count_cuda() { return 1; }
 absl::StatusOr<DriverInfo> describe_driver() { return DriverInfo{}; }
 
 absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, DeviceProfile* estimate) {
-  return open_card(testing::fake_driver(), testing::fake_image(), nullptr, options, estimate);
+  return open_card(testing::fake_driver(), testing::fake_image(), {nullptr, wanted_graphs()}, options, estimate);
 }
 
 namespace {

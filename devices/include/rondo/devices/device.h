@@ -3,7 +3,7 @@
 // Order is explicit: work on a queue takes lists of points to wait for and a point to signal. A wait names only what is
 // already enqueued on this device or complete. Enqueuing does not fail; a failure poisons the timeline it would have
 // signalled, and work that waits on a poisoned timeline is skipped and poisons its own. Nothing allocates after
-// compile().
+// compile(), but for what a backend makes in the first runs of a program for those that recur.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,104 @@
+// Graphs of the fake card: captured work is kept, copied at instantiation and run in the stream's order at a launch.
+//
+// Stricter than a card where that finds mistakes: a graph that is destroyed while it may be running, or used after it
+// was destroyed, ends the program.
+#include <cstdio>
+#include <cstdlib>
+
+#include "fake_streams.h"
+
+namespace rondo::devices::cuda::testing {
+namespace {
+
+[[noreturn]] void misused(const char* how) {
+  std::fprintf(stderr, "%s\n", how);
+  std::abort();
+}
+
+Executable* executable_of(GraphExecHandle handle) {
+  auto* const executable = reinterpret_cast<Executable*>(handle);
+  if (card().executables.count(executable) == 0) misused("a graph is used that is not there");
+  return executable;
+}
+
+}  // namespace
+
+Result fake_capture_begin(StreamHandle stream, int mode) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  const Result result = card().begin("cuStreamBeginCapture");
+  if (result != kSuccess) return result;
+  if (card().lost != kSuccess) return card().lost;
+  if (mode != kCaptureThreadLocal) return kInvalidValue;  // what may_not_now() is true to
+  if (card().capture.stream != nullptr) return kIllegalState;
+  card().capture = {stream_of(stream), std::this_thread::get_id(), false, {}};
+  return kSuccess;
+}
+
+Result fake_capture_end(StreamHandle stream, GraphHandle* graph) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  *graph = nullptr;
+  Capture capture;
+  std::swap(capture, card().capture);
+  const Result result = card().begin("cuStreamEndCapture");
+  if (result != kSuccess) return result;
+  if (capture.stream != stream_of(stream)) return kIllegalState;
+  if (capture.thread != std::this_thread::get_id()) return kCaptureWrongThread;
+  if (card().lost != kSuccess) return card().lost;
+  if (capture.broken) return kCaptureInvalidated;
+  auto* const made = new Graph{std::move(capture.tasks)};
+  card().graphs.insert(made);
+  *graph = reinterpret_cast<GraphHandle>(made);
+  ++card().left;
+  return kSuccess;
+}
+
+Result fake_graph_instantiate(GraphExecHandle* executable, GraphHandle graph, unsigned long long flags) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  const Result result = card().begin("cuGraphInstantiateWithFlags");
+  if (result != kSuccess) return result;
+  if (card().lost != kSuccess) return card().lost;
+  auto* const from = reinterpret_cast<Graph*>(graph);
+  if (flags != 0 || card().graphs.count(from) == 0) return kInvalidValue;
+  auto* const made = new Executable{from->tasks, 0};
+  card().executables.insert(made);
+  *executable = reinterpret_cast<GraphExecHandle>(made);
+  ++card().left;
+  return kSuccess;
+}
+
+Result fake_graph_upload(GraphExecHandle executable, StreamHandle) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  const Result result = card().begin("cuGraphUpload");
+  if (result != kSuccess) return result;
+  executable_of(executable);
+  return card().lost;
+}
+
+Result fake_graph_launch(GraphExecHandle executable, StreamHandle stream) {
+  return enqueue("cuGraphLaunch", stream, [executable](Task& task) {
+    task.kind = Task::Kind::kGraph;
+    task.executable = executable_of(executable);
+    ++task.executable->in_flight;
+  });
+}
+
+Result fake_graph_destroy(GraphHandle graph) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  auto* const gone = reinterpret_cast<Graph*>(graph);
+  if (card().graphs.erase(gone) == 0) misused("a graph is destroyed that is not there");
+  delete gone;
+  --card().left;
+  return card().begin("cuGraphDestroy");
+}
+
+Result fake_graph_exec_destroy(GraphExecHandle executable) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  Executable* const gone = executable_of(executable);
+  if (gone->in_flight != 0) misused("a graph is destroyed that the card may be executing");
+  card().executables.erase(gone);
+  delete gone;
+  --card().left;
+  return card().begin("cuGraphExecDestroy");
+}
+
+}  // namespace rondo::devices::cuda::testing

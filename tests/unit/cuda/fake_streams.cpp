@@ -1,0 +1,62 @@
+// See fake_streams.h.
+#include "fake_streams.h"
+
+#include <algorithm>
+
+namespace rondo::devices::cuda::testing {
+
+FakeCard& card() {
+  static auto* const only = new FakeCard;
+  return *only;
+}
+
+Stream::~Stream() {
+  {
+    const std::lock_guard<std::mutex> lock(card_.mutex);
+    stopping_ = true;
+    card_.changed.notify_all();
+  }
+  thread_.join();
+}
+
+Task& Stream::next(std::unique_lock<std::mutex>& lock) {
+  while (count_ == kRing) card_.changed.wait(lock);
+  return ring_[(head_ + count_) % kRing];
+}
+
+void Stream::serve() {
+  std::unique_lock<std::mutex> lock(card_.mutex);
+  for (;;) {
+    while (count_ == 0 && !stopping_) card_.changed.wait(lock);
+    if (count_ == 0) return;
+    const Task& task = ring_[head_];
+    if (task.kind == Task::Kind::kWait) {
+      while (task.event->completed < task.count && card_.lost == kSuccess) card_.changed.wait(lock);
+    } else if (task.kind == Task::Kind::kRecord) {
+      task.event->completed = std::max(task.event->completed, task.count);
+    } else if (task.kind == Task::Kind::kGraph) {
+      for (const Task& node : task.executable->tasks) execute(node, lock);
+      --task.executable->in_flight;
+    } else {
+      execute(task, lock);
+    }
+    head_ = (head_ + 1) % kRing;
+    --count_;
+    card_.changed.notify_all();
+  }
+}
+
+void Stream::execute(const Task& task, std::unique_lock<std::mutex>& lock) {
+  if (card_.lost != kSuccess) return;
+  if (task.kind == Task::Kind::kLaunch && ++card_.launches == card_.script.fault_at) {
+    card_.lost = card_.script.fault_result;
+    return;
+  }
+  lock.unlock();
+  if (task.kind == Task::Kind::kCopy) std::memmove(task.to, task.from, task.size);
+  if (task.kind == Task::Kind::kSet) std::memset(task.to, task.value, task.size);
+  if (task.kind == Task::Kind::kLaunch) run_on_host(task.launch, task.params.data());
+  lock.lock();
+}
+
+}  // namespace rondo::devices::cuda::testing
