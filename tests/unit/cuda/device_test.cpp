@@ -2,13 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
 #include <vector>
 
-#include "fake_card.h"
-#include "fake_driver.h"
-#include "patience.h"
+#include "device_fixture.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_queue.h"
 
@@ -19,67 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using test::patience;
-
-constexpr std::int64_t kTokens = 32;
-constexpr std::int64_t kWidth = 40;
-
-OpList addition() {
-  OpList list;
-  list.tokens = kTokens;
-  const Shape shape{kTokens, kWidth};
-  list.tensors = {{"a", shape, DType::kFloat32, TensorRole::kInput, 0},
-                  {"b", shape, DType::kFloat32, TensorRole::kInput, 1},
-                  {"c", shape, DType::kFloat32, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kAdd, NoAttributes{}, {0, 1}, {2}}};
-  return list;
-}
-
-OpList look_up() {
-  OpList list;
-  list.tokens = kTokens;
-  list.tensors = {{"ids", {kTokens}, DType::kInt32, TensorRole::kBatch, 0},
-                  {"table", {7, kWidth}, DType::kFloat32, TensorRole::kWeight, 0},
-                  {"x", {kTokens, kWidth}, DType::kFloat32, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kEmbedding, NoAttributes{}, {0, 1}, {2}}};
-  return list;
-}
-
-class CudaDevice : public ::testing::Test {
- protected:
-  void TearDown() override {
-    bound_.clear();
-    device_.reset();
-    EXPECT_EQ(things_left(), 0);
-  }
-
-  void open(const FakeScript& script = {}) {
-    reset_fake(script);
-    auto opened = open_fake({});
-    ASSERT_EQ(opened.status(), absl::OkStatus());
-    device_ = *std::move(opened);
-  }
-  std::unique_ptr<Program> compile(const OpList& list) {
-    auto program = device_->compile(list, plan_arena(list));
-    EXPECT_EQ(program.status(), absl::OkStatus());
-    return program.ok() ? *std::move(program) : nullptr;
-  }
-  Bindings bind(const OpList& list) {
-    Bindings bindings;
-    for (const TensorDesc& tensor : list.tensors) {
-      auto buffer = device_->allocate(tensor.bytes(), MemoryKind::kDevice);
-      EXPECT_EQ(buffer.status(), absl::OkStatus());
-      bindings.tensors.push_back(buffer->view());
-      bound_.push_back(*std::move(buffer));
-    }
-    return bindings;
-  }
-  std::unique_ptr<Timeline> timeline() { return *device_->timeline(); }
-  Queue& compute() { return device_->queue(QueueRole::kCompute); }
-  Queue& up() { return device_->queue(QueueRole::kUp); }
-
-  std::unique_ptr<Device> device_;
-  std::vector<Buffer> bound_;
-};
 
 TEST_F(CudaDevice, OnTheStepPath_NeitherAllocatesNorWaitsForStreams) {
   open();

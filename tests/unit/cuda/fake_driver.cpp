@@ -103,6 +103,7 @@ Result fake_memory_allocate(DevicePointer* pointer, std::size_t size) {
 }
 Result fake_memory_free(DevicePointer pointer) {
   const std::lock_guard<std::mutex> lock(card().mutex);
+  (void)card().begin("cuMemFree");
   if (card().may_not_now()) return kCaptureUnsupported;
   auto* const block = static_cast<std::byte*>(pointer_of(pointer));
   if (card().allocations.erase(block) == 0) return 1;
@@ -302,12 +303,29 @@ void reset_fake(const FakeScript& script) {
   card().lost = kSuccess;
 }
 
+void fail_next(const std::string& name, Result result) {
+  const int so_far = calls_of(name);
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  card().script.fail_call = name;
+  card().script.fail_at = so_far + 1;
+  card().script.fail_result = result;
+}
+
 int calls_of(const std::string& name) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   for (std::size_t i = 0; i < kFunctions; ++i) {
     if (name == kNames[i]) return card().calls[i];
   }
   return -1;
+}
+
+std::map<std::string, int> all_calls() {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  std::map<std::string, int> all;
+  for (std::size_t i = 0; i < kFunctions; ++i) {
+    if (card().calls[i] > 0) all[kNames[i]] = card().calls[i];
+  }
+  return all;
 }
 
 int things_left() {

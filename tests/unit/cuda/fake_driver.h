@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "context.h"
@@ -34,9 +35,14 @@ const Driver& fake_driver();
 KernelImage fake_image();
 /// Puts the card back to its first state. REQUIRES: no device is open.
 void reset_fake(const FakeScript& script = {});
+/// The next call of the function gives `result`.
+void fail_next(const std::string& name, Result result);
 /// Calls of a function since reset_fake().
 int calls_of(const std::string& name);
-/// Device memory and pinned memory that is still allocated, and contexts, streams, events and modules not given back.
+/// The same of all functions that were called and can fail.
+std::map<std::string, int> all_calls();
+/// Device memory and pinned memory that is still allocated, and contexts, streams, events, modules and graphs not given
+/// back.
 int things_left();
 /// As cuGetProcAddress: finds the fake's functions, but for the one named in fake_lacks().
 Result fake_look_up(const char* name, void** function, int version, std::uint64_t flags, int* found);
