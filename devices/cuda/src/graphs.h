@@ -28,9 +28,9 @@
 namespace rondo::devices::cuda {
 
 struct GraphLimits {
-  std::size_t steps = 16384;             // of all graphs together
-  std::uint64_t idle_turns = 16384;      // of the queue, after which a graph may make room for another
-  Bytes free_memory = Bytes{64} << 20U;  // that making a graph leaves alone
+  std::size_t steps = 16384;         // of all graphs together
+  std::uint64_t idle_turns = 16384;  // of the queue, after which a graph may make room for another
+  Bytes free_memory = 128_MiB;       // that making a graph leaves alone
 };
 
 /// What a run's work follows from, and nothing else: equal keys are equal work.

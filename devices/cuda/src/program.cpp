@@ -118,12 +118,11 @@ absl::Status CardProgram::enqueue(const Bindings& bindings, const Surroundings& 
     return absl::OkStatus();
   };
   constexpr std::size_t kMostWords = 256;
-  const std::size_t words = 2 + steps_.roots.size();
+  const std::size_t words = 1 + steps_.roots.size();
   if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) return send();
   std::array<std::uint64_t, kMostWords> key;
-  key[0] = surroundings.workspace;
-  key[1] = surroundings.engine_workspace;
-  std::ranges::transform(steps_.roots, key.begin() + 2, [&](const Place& root) { return run.resolve(root); });
+  key[0] = surroundings.engine != nullptr ? surroundings.engine_workspace : 0;
+  std::ranges::transform(steps_.roots, key.begin() + 1, [&](const Place& root) { return run.resolve(root); });
   return graphs_->run({number_, steps_.steps.size(), {key.data(), words}}, surroundings.turn, send);
 }
 

@@ -288,6 +288,29 @@ TEST_F(CudaGraphs, PastTheirLimit_GiveUpWhatHasNotRunForLong) {
   expect_runs(bindings[2], 3);
 }
 
+/// What may still be running is not given up: that would have to wait for the stream.
+TEST_F(CudaGraphs, PastTheirLimit_NeverWaitForTheStream) {
+  GraphLimits limits;
+  limits.steps = kTallySteps + 1;  // one graph
+  limits.idle_turns = 1;
+  open({}, {nullptr, limits});
+  const OpList list = with_workspace(std::int64_t{1} << 15U);
+  const auto large = compile(list);
+  const auto small = compile(tallies());
+  const Bindings many = bind(list);
+  const Bindings few = bind_tallies();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(run(*large, many), absl::OkStatus());
+  ASSERT_EQ(graphs_made(), 1);
+  const int synchronized = calls_of("cuStreamSynchronize");
+  const auto line = timeline();
+  std::uint64_t value = 0;
+  for (int i = 0; i < 3; ++i) compute().run(*large, many, {}, {line.get(), ++value}, {"large"});
+  for (int i = 0; i < 3; ++i) compute().run(*small, few, {}, {line.get(), ++value}, {"small"});
+  ASSERT_EQ(line->wait(value, patience()), absl::OkStatus());
+  EXPECT_EQ(calls_of("cuStreamSynchronize"), synchronized);
+  expect_runs(few, 3);
+}
+
 TEST_F(CudaGraphs, OnACardWithoutFreeMemory_AreNotMade) {
   GraphLimits limits;
   limits.free_memory = Bytes{1} << 40U;
@@ -385,6 +408,18 @@ TEST_F(CudaGraphsOfProducts, OfALibrary_HoldThemToo) {
   EXPECT_EQ(engine_->runs, 4);  // two of the first run, two that were captured
   EXPECT_EQ(calls_of("cuGraphLaunch"), 4);
   expect_sums(5);
+}
+
+TEST_F(CudaGraphsOfProducts, OfAWorkspaceThatTheLibraryLeft_AreNotLaunched) {
+  const auto program = compile(list_);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(*program, bindings_), absl::OkStatus());
+  const int workspaces = calls_of("cuMemFree");
+  const Buffer in_the_way = *device_->allocate(1U << 20U, MemoryKind::kDevice);
+  const auto larger = compile(with_workspace(64 * kTokens));
+  ASSERT_GT(calls_of("cuMemFree"), workspaces) << "the workspace did not move";
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(*program, bindings_), absl::OkStatus());
+  EXPECT_EQ(graphs_made(), 2);
+  expect_sums(6);
 }
 
 TEST_F(CudaGraphsOfProducts, OfALibraryThatCannotBeCaptured_AreNotMade) {
