@@ -28,7 +28,7 @@
 namespace rondo::devices::cuda {
 
 struct GraphLimits {
-  std::size_t steps = 16384;         // of all graphs together
+  std::size_t steps = 32768;         // of all graphs together
   std::uint64_t idle_turns = 16384;  // of the queue, after which a graph may make room for another
   Bytes free_memory = 128_MiB;       // that making a graph leaves alone
 };

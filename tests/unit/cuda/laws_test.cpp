@@ -2,6 +2,8 @@
 // same bits. Linked once with the fake card and once without, for a real one.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "rondo/devices/cuda/cuda_device.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -29,15 +31,22 @@ class CudaLaws : public testing::TestWithParam<Variant> {
   }
 };
 
-TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
-  const Variant& variant = GetParam();
-  const data::Dataset dataset = random_samples(61, 5, 40, 16);
-  const model::Architecture model =
-      *model::Architecture::make(small_config(variant.tied), variant.lora ? lora(variant.dtype) : full(variant.dtype));
+model::Architecture model_of(const Variant& variant) {
+  return *model::Architecture::make(small_config(variant.tied),
+                                    variant.lora ? lora(variant.dtype) : full(variant.dtype));
+}
+
+Job job_of(const std::vector<std::uint32_t>& microbatches) {
   Job job;
-  job.steps = steps_of(dataset, {3, 2});
+  job.steps = steps_of(random_samples(61, 5, 40, 16), microbatches);
   job.reduction_group = 2;
   job.fill = [](const model::Architecture& filled, offload::ParameterStore& store) { fill_weights(filled, 9, store); };
+  return job;
+}
+
+TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
+  const model::Architecture model = model_of(GetParam());
+  const Job job = job_of({3, 2});
   const Trace reference = trace_of(model, job, {"reference", "cuda:0"});
   ASSERT_EQ(reference.norms.size(), 2U);
   EXPECT_GT(reference.norms[0], 0);
@@ -53,6 +62,21 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
       EXPECT_TRUE(trace.bytes == reference.bytes) << "keep " << static_cast<int>(keep) << ", rounds of " << round;
     }
   }
+}
+
+/// Long enough for runs to recur: what is replayed is what would have been sent step by step.
+TEST_P(CudaLaws, WithGraphsAndWithout_GiveTheSameBits) {
+  const model::Architecture model = model_of(GetParam());
+  const Job job = job_of({3, 3, 3, 3});
+  setenv("RONDO_CUDA_GRAPHS", "off", 1);
+  const Trace without = trace_of(model, job, {"without graphs", "cuda:0"});
+  unsetenv("RONDO_CUDA_GRAPHS");
+  const Trace with = trace_of(model, job, {"with graphs", "cuda:0"});
+  ASSERT_EQ(without.norms.size(), 4U);
+  EXPECT_GT(without.norms[0], 0);
+  EXPECT_EQ(with.loss_sums, without.loss_sums);
+  EXPECT_EQ(with.norms, without.norms);
+  EXPECT_TRUE(with.bytes == without.bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(, CudaLaws,
