@@ -7,9 +7,10 @@
 #                                             and writes one JSON file and a table
 #
 # Parts: the device's own tests, the contract suite, every op against the reference (products by cuBLASLt and by our own
-# kernels), golden runs, the laws, compute-sanitizer (memcheck, racecheck, initcheck) where it is there, benchmarks. A part
-# that cannot run says why; it counts as skipped, never as passed. RONDO_CUBLASLT names cuBLASLt's file where the loader
-# and the usual folders of Python packages do not lead to it. GPU_CHECK_SECONDS (560) bounds the whole.
+# kernels), golden runs, the laws (with graphs and without), compute-sanitizer (memcheck, racecheck, initcheck) where it
+# is there, benchmarks. A part that cannot run says why; it counts as skipped, never as passed. RONDO_CUBLASLT names
+# cuBLASLt's file where the loader and the usual folders of Python packages do not lead to it. GPU_CHECK_SECONDS (560)
+# bounds the whole.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test)
@@ -129,6 +130,7 @@ run() { # run RESULT
   check "ops, own products" 90 env RONDO_CUDA_PRODUCTS=own "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
   check "golden" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/golden_test"
   check "laws" 90 "$bin/cuda_laws_test"
+  check "laws, no graphs" 60 env RONDO_CUDA_GRAPHS=off "$bin/cuda_laws_test" --gtest_filter='*Stages*'
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
       check "compute-sanitizer $tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \

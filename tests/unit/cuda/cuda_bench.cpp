@@ -1,11 +1,13 @@
 // Times on a real card, as one JSON list on the standard output: every op of tests/ops at the sizes of a real model,
-// and products and attention of larger ones. Each figure is the best of kTries rounds of kRuns runs in flight.
+// products and attention of larger ones, and what sending a program costs. Each figure is the best of kTries rounds of
+// kRuns runs in flight.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -25,8 +27,11 @@ class Stopwatch {
  public:
   explicit Stopwatch(Device& device) : device_(device) {}
 
-  absl::StatusOr<double> seconds_of(const OpCase& op_case, std::size_t place) {
-    const OpList list = single_op(op_case.list, place);
+  struct Times {
+    double seconds = 0;
+    double enqueue_seconds = 0;  // the host's, until it can go on to other things
+  };
+  absl::StatusOr<Times> times_of(const OpCase& op_case, const OpList& list) {
     RONDO_ASSIGN_OR_RETURN(const CaseMemory memory, CaseMemory::make(op_case, 1));
     RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Timeline> line, device_.timeline());
     RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, device_.compile(list, plan_arena(list)));
@@ -42,15 +47,19 @@ class Stopwatch {
           .copy(memory.bindings().tensors[id], bindings.tensors[id], {}, {line.get(), ++value}, {"upload"});
     }
     RONDO_RETURN_IF_ERROR(line->wait(value, Clock::now() + std::chrono::seconds(30)));
-    double best = std::numeric_limits<double>::infinity();
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    Times best{kNever, kNever};
     for (int attempt = 0; attempt <= kTries; ++attempt) {
       const auto begin = Clock::now();
       for (std::uint64_t i = 0; i < kRuns; ++i) {
         device_.queue(QueueRole::kCompute).run(*program, bindings, {}, {line.get(), ++value}, {"bench"});
       }
+      const std::chrono::duration<double> enqueued = Clock::now() - begin;
       RONDO_RETURN_IF_ERROR(line->wait(value, Clock::now() + std::chrono::seconds(30)));
       const std::chrono::duration<double> taken = Clock::now() - begin;
-      if (attempt > 0) best = std::min(best, taken.count() / static_cast<double>(kRuns));  // the first one warms up
+      if (attempt == 0) continue;  // it warms up
+      best.seconds = std::min(best.seconds, taken.count() / static_cast<double>(kRuns));
+      best.enqueue_seconds = std::min(best.enqueue_seconds, enqueued.count() / static_cast<double>(kRuns));
     }
     return best;
   }
@@ -59,20 +68,46 @@ class Stopwatch {
   Device& device_;
 };
 
+/// Begins an entry; false when it has ended with an error.
+bool begin_entry(const std::string& name, const absl::Status& status, bool& first) {
+  fmt::print("{}  {{\"name\": \"{}\", ", first ? "" : ",\n", name);
+  first = false;
+  if (status.ok()) return true;
+  fmt::print("\"error\": \"{}\"}}", std::string_view(status.message().data(), status.message().size()));
+  return false;
+}
+
 /// Prints one figure.
 void report(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case, std::size_t place, bool& first) {
-  const absl::StatusOr<double> seconds = stopwatch.seconds_of(op_case, place);
-  const std::string separator = first ? "" : ",\n";
-  first = false;
-  if (!seconds.ok()) {
-    fmt::print("{}  {{\"name\": \"{}\", \"error\": \"{}\"}}", separator, name,
-               std::string_view(seconds.status().message().data(), seconds.status().message().size()));
-    return;
-  }
+  const absl::StatusOr<Stopwatch::Times> times = stopwatch.times_of(op_case, single_op(op_case.list, place));
+  if (!begin_entry(name, times.status(), first)) return;
   const OpCost cost = cost_of(op_case.list, op_case.list.ops[place], op_case.list.tokens);
-  fmt::print(
-      "{}  {{\"name\": \"{}\", \"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}",
-      separator, name, *seconds, cost.flops / *seconds, cost.bytes / *seconds);
+  fmt::print("\"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}", times->seconds,
+             cost.flops / times->seconds, cost.bytes / times->seconds);
+}
+
+/// What sending a program costs: many steps with next to no work in them. One graph, or step by step.
+void report_sending(bool graphs, bool& first) {
+  constexpr int kSteps = 40;
+  CaseBuilder b(DType::kFloat32, 64);
+  const TensorId x = b.input("x", {64, 64});
+  TensorId last = x;
+  for (int i = 0; i < kSteps; ++i) {
+    const TensorId sum = b.output("y", {64, 64});
+    b.op(OpKind::kAdd, {last, x}, {sum}, NoAttributes{});
+    last = sum;
+  }
+  const OpCase additions = b.result();
+  setenv("RONDO_CUDA_GRAPHS", graphs ? "on" : "off", 1);
+  const auto device = cuda::open_cuda({});
+  unsetenv("RONDO_CUDA_GRAPHS");
+  const auto times = [&]() -> absl::StatusOr<Stopwatch::Times> {
+    RONDO_RETURN_IF_ERROR(device.status());
+    return Stopwatch(**device).times_of(additions, additions.list);
+  }();
+  const std::string name = fmt::format("Sending/{} additions/{}", kSteps, graphs ? "graph" : "step by step");
+  if (!begin_entry(name, times.status(), first)) return;
+  fmt::print("\"seconds\": {:.3e}, \"enqueue_seconds\": {:.3e}}}", times->seconds, times->enqueue_seconds);
 }
 
 OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, OpKind kind, DType storage) {
@@ -130,6 +165,8 @@ int run() {
     report(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
            attention(4096, 32, 8, 128), place, first);
   }
+  device->reset();
+  for (const bool graphs : {true, false}) report_sending(graphs, first);
   fmt::print("\n]\n");
   return 0;
 }
