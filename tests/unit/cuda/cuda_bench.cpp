@@ -161,7 +161,7 @@ int run() {
     report(stopwatch, fmt::format("Product/{}/4096x4096x4096/bf16", name_of(kind)),
            product(4096, 4096, 4096, kind, DType::kBfloat16), 0, first);
   }
-  for (const std::size_t place : {0, 1}) {
+  for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
     report(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
            attention(4096, 32, 8, 128), place, first);
   }
