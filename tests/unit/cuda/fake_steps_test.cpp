@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "fake_driver.h"
+#include "rondo/train/generator.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 
@@ -86,6 +88,37 @@ INSTANTIATE_TEST_SUITE_P(, CudaSteps,
                                          Recurring{"lora_one_stage", true, false, 0},
                                          Recurring{"lora_each_layer_a_stage", true, true, 0}),
                          [](const auto& one) { return one.param.name; });
+
+/// Tokens of an answer differ by what lies in their buffers alone.
+TEST(CudaGeneration, OfMoreTokens_IsReplayedByLaunchesOfGraphs) {
+  const model::Architecture model = *model::Architecture::make(small_config(false), full(DType::kBfloat16));
+  Job job;
+  job.steps = steps_of(random_samples(61, 5, 40, 16), {2});
+  job.fill = [](const model::Architecture& filled, offload::ParameterStore& store) { fill_weights(filled, 9, store); };
+  const std::vector<std::int32_t> prompt = {3, 14, 15, 9, 26};
+  train::SamplingOptions options;
+  options.max_new_tokens = 9;
+  std::vector<std::int32_t> expected;
+  for (const char* graphs : {"off", "on"}) {
+    setenv("RONDO_CUDA_GRAPHS", graphs, 1);
+    devices::cuda::testing::reset_fake();
+    auto run = TinyRun::make(model, job, {"generation", "cuda:0"});
+    ASSERT_EQ(run.status(), absl::OkStatus());
+    auto generator = train::Generator::make(model, (*run)->store(), (*run)->device(0), 5, 16);
+    ASSERT_EQ(generator.status(), absl::OkStatus());
+    for (int time = 0; time < 3; ++time) {
+      (*generator)->forget();
+      const int kernels = calls_of("cuLaunchKernel");
+      const auto answer = (*generator)->generate(prompt, options, nullptr);
+      ASSERT_EQ(answer.status(), absl::OkStatus());
+      if (expected.empty()) expected = *answer;
+      EXPECT_EQ(*answer, expected);
+      const bool replayed = std::string_view(graphs) == "on" && time == 2;
+      EXPECT_EQ(calls_of("cuLaunchKernel") == kernels, replayed) << graphs << ", answer " << time + 1;
+    }
+  }
+  unsetenv("RONDO_CUDA_GRAPHS");
+}
 
 }  // namespace
 }  // namespace rondo::tiny
