@@ -1,8 +1,9 @@
 // A driver played by the host: memory is the host's, streams are threads, kernels run as their host emulation.
 //
 // Streams run on their own and events order them, as on a card: what is not ordered by an event really runs at the same
-// time. Everything is kept in rings of fixed size, so that a step that allocates nothing still does not. A case can
-// script failures and read how often a function was called.
+// time. Everything is kept in rings of fixed size, so that a step that allocates nothing still does not. What a stream
+// captures is kept instead and runs at each launch of its graph. A case can script failures and read how often a
+// function was called.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/params.h"
+
 namespace rondo::devices::cuda {
 namespace {
 
@@ -93,6 +95,38 @@ TEST(CudaLower_Product, WithABiasOfAnotherDtype_IsMadeByOurKernel) {
   ASSERT_EQ(steps.status(), absl::OkStatus());
   EXPECT_TRUE(std::holds_alternative<ProductStep>(steps->steps[0]));
   EXPECT_TRUE(engine.shapes[0].has_bias);
+}
+
+/// What a run is known by: each tensor once, wherever in it the steps begin; all scratch by one address.
+TEST(CudaLower_Roots, OfAProgram_NameEveryPlaceOnce) {
+  FakeEngine engine;
+  OpList list = weight_gradient(1100, DType::kBfloat16);
+  auto steps = lower(list, {&engine});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  const auto tensor = [](TensorId id) { return Place{Place::Kind::kTensor, id, 0}; };
+  EXPECT_THAT(steps->roots, ::testing::UnorderedElementsAre(tensor(0), tensor(1), tensor(2)));
+  list.tensors[0].role = TensorRole::kScratch;
+  list.tensors[1].role = TensorRole::kScratch;
+  steps = lower(list, {&engine});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_THAT(steps->roots, ::testing::UnorderedElementsAre(::testing::AnyOf(tensor(0), tensor(1)), tensor(2)));
+}
+
+TEST(CudaLower_Fault, OfAProgramThatMayMeetOne_IsClearedFirst) {
+  OpList list;
+  list.tokens = 8;
+  list.tensors = {{"ids", {8}, DType::kInt32, TensorRole::kBatch, 0},
+                  {"table", {7, 16}, DType::kFloat32, TensorRole::kWeight, 0},
+                  {"x", {8, 16}, DType::kFloat32, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kEmbedding, NoAttributes{}, {0, 1}, {2}}};
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_TRUE(steps->may_fault);
+  const auto* clear = std::get_if<ClearStep>(steps->steps.data());
+  ASSERT_NE(clear, nullptr);
+  EXPECT_EQ(clear->to, (Place{Place::Kind::kFault, 0, 0}));
+  EXPECT_EQ(clear->size, sizeof(Fault));
+  EXPECT_FALSE(lower(weight_gradient(64, DType::kBfloat16), {})->may_fault);
 }
 
 TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
