@@ -55,6 +55,7 @@ class CardDevice final : public Device, private StreamWork {
   absl::Status run(const HostWork& work, const Turn& turn);
   absl::Status copy(const HostWork& work, StreamHandle stream);
   absl::Status clear(const HostWork& work, StreamHandle stream);
+  bool reports(const HostWork& work) const override;
   Context& context() override { return *context_; }
   Mutex& submit_lock() override { return submit_lock_; }
   Standing standing(const Point& point) override;
@@ -192,6 +193,11 @@ absl::Status CardDevice::submit(const HostWork& work, const Turn& turn) {
   return with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
 }
 
+bool CardDevice::reports(const HostWork& work) const {
+  const auto* program = dynamic_cast<const CardProgram*>(work.program);
+  return work.kind == HostWork::Kind::kRun && program != nullptr && program->may_fault();
+}
+
 absl::Status CardDevice::run(const HostWork& work, const Turn& turn) {
   const auto* program = dynamic_cast<const CardProgram*>(work.program);
   if (program == nullptr) return internal_error("the program was compiled by another backend");
@@ -203,7 +209,7 @@ absl::Status CardDevice::run(const HostWork& work, const Turn& turn) {
   RONDO_RETURN_IF_ERROR(
       program->enqueue(*work.bindings, {*context_, engine_.get(), turn, becomes_graphs(turn.stream),
                                         workspace_->address() + engine_bytes, workspace_->address()}));
-  if (!program->may_fault()) return absl::OkStatus();
+  if (!reports(work)) return absl::OkStatus();
   // The next run that may fault clears the record: in the stream, behind this.
   return context_->check(context_->driver().copy_down(turn.reported, turn.fault, sizeof(Fault), turn.stream),
                          "cuMemcpyDtoHAsync");

@@ -192,7 +192,6 @@ absl::Status CardQueue::send(Entry& entry, std::size_t place) {
   }
   // An attempt that has failed is dropped whole: nothing could see what this piece would do.
   if (is_poisoned(entry.signal)) return absl::CancelledError("the attempt had failed before");
-  reported(place) = Fault{};
   RONDO_RETURN_IF_ERROR(work_.submit(entry.work, {stream_, entry.turn, fault_->address(), &reported(place)}));
   return context.check(driver.event_record(entry.event, stream_), "cuEventRecord");
 }
@@ -225,7 +224,8 @@ absl::Status CardQueue::retire(const Entry& entry, std::size_t place) {
   // What this work waited for has ended on the card; its own queue may still have to say so, or may have found a fault.
   Moment ready = std::max(entry.enqueued, last_end_);
   for (std::size_t i = 0; i < entry.wait_count; ++i) RONDO_RETURN_IF_ERROR(await(entry.waits[i], ready));
-  RONDO_RETURN_IF_ERROR(status_of(reported(place)));
+  // Of other work the place holds what a turn before it has left.
+  if (work_.reports(entry.work)) RONDO_RETURN_IF_ERROR(status_of(reported(place)));
   const Moment end = std::chrono::steady_clock::now();
   last_end_ = end;
   if (entry.observer != nullptr) entry.observer->on_work(entry.work.role, entry.work.tag, std::min(ready, end), end);

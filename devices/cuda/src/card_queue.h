@@ -30,6 +30,8 @@ class StreamWork {
   virtual ~StreamWork() = default;
   /// Sends work to the stream. Called under submit_lock(); does not allocate unless it fails.
   virtual absl::Status submit(const HostWork& work, const Turn& turn) = 0;
+  /// Whether submit() leaves a report of this work in its turn. Called by the queue's thread.
+  virtual bool reports(const HostWork& work) const = 0;
   /// The card has done what came to the stream up to this turn. Called by the queue's thread.
   virtual void finished(StreamHandle stream, std::uint64_t turn) = 0;
   virtual Context& context() = 0;

@@ -157,6 +157,21 @@ TEST_F(CudaDevice, AnIdPastTheTable_IsLaidToTheRunThatMetIt) {
   }
 }
 
+TEST_F(CudaDevice, AnIdPastTheTable_IsNotLaidToWhatTakesItsPlaceInTheRing) {
+  open();
+  const OpList list = look_up();
+  const auto program = compile(list);
+  const Bindings bindings = bind(list);
+  put(bindings.tensors[0], std::vector<std::int32_t>(kTokens, 8).data());
+  EXPECT_THAT(message_of(run(*program, bindings)), HasSubstr("has id 8"));
+  const auto line = timeline();
+  for (std::uint64_t i = 1; i <= 300; ++i) {  // more than the ring holds
+    compute().clear(bindings.tensors[0], {}, {line.get(), i}, {"clear"});
+  }
+  EXPECT_EQ(line->wait(300, patience()), absl::OkStatus());
+  EXPECT_EQ(run(*program, bindings), absl::OkStatus());
+}
+
 TEST_F(CudaDevice, WrongBindings_AreRefusedByName) {
   open();
   const OpList list = addition();
