@@ -119,14 +119,15 @@ class CodeChoice {
   absl::Status read_weights(model::LayerIndex layer) {
     const devices::DType dtype = plain_.method().dtype;
     for (std::uint32_t index = 0; index < plain_.layers()[layer].parameters.size(); ++index) {
-      auto& [own, view] = weights_.emplace_back();
+      std::pair<devices::Buffer, devices::BufferView>& weight = weights_.emplace_back();
       const model::Parameter& one = parameter(plain_, layer, index);
       if (parameter(coded_, layer, index).encoding == devices::Encoding::kPlain) {
-        view = store_.published(home_.at(one.name));
+        weight.second = store_.published(home_.at(one.name));
         continue;
       }
-      RONDO_ASSIGN_OR_RETURN(own, devices::allocate_host(one.bytes(dtype), kPurpose));
-      view = own.view();
+      RONDO_ASSIGN_OR_RETURN(weight.first, devices::allocate_host(one.bytes(dtype), kPurpose));
+      const devices::BufferView view = weight.first.view();
+      weight.second = view;
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* tensor, tensor_of(one));
       const auto put = [&](std::uint64_t first, std::span<const float> values) {
         const devices::BufferView part = view.part(first * size_of(dtype), values.size() * size_of(dtype));
