@@ -6,7 +6,8 @@
 //
 // Slots, factors and the constants 2 to 10 are those of matmul.comp, and so are the sums: rising order of K, one chunk
 // a dispatch. The grid: tiles of rows that are near each other, tiles of columns, groups of those tiles of rows; so
-// that a group's rows of A stay in the cache while all columns go by.
+// that a group's rows of A stay in the cache while all columns go by. Groups with a tile less than others have
+// workgroups that do nothing.
 // sizes: end of the rows, N, first row, first column, place of A in the panel or from its tensor's beginning, stride of
 // out, fours of K, first of the list, most of the list, place of B, 0, stride of A and of B in texels.
 #version 460
@@ -43,13 +44,19 @@ uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
 /// One of two by a constant: without a branch, which would keep loops from being unrolled.
 uint pick(uint second, uint two, uint one) { return second * two + (1 - second) * one; }
 uint texel_of(uint64_t address) { return uint((address - push.fetched) >> 4); }
+/// The first tile of rows of a group: groups differ by one tile at most, since a processor gives each of its threads as
+/// many workgroups as any other, one after the other.
+uint group_begin(uint group) {
+  const uint tiles = (push.sizes[0] - push.sizes[2] + kRows - 1) / kRows;
+  return group * tiles / gl_NumWorkGroups.z;
+}
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint row_tile = gl_WorkGroupID.z * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  const uint row_tile = group_begin(gl_WorkGroupID.z) + gl_WorkGroupID.x;
   const uint first_row = push.sizes[2] + row_tile * kRows;
   const uint first_column = push.sizes[3] + gl_WorkGroupID.y * kTile;
-  uint end = push.sizes[0];
+  uint end = row_tile < group_begin(gl_WorkGroupID.z + 1) ? push.sizes[0] : 0;
   if (kListed == 1 || kListed == 2) {
     const uint all = uint(Ints(address(5)).v[0]);
     end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);

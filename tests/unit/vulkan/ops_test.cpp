@@ -91,6 +91,20 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
   expect_products_of_whole_tiles(**device);
 }
 
+/// Nine tiles of rows are dealt to two groups; sums that grow would show a tile that two groups take.
+TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
+  if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const auto device = SharedDevice::get();
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  CaseBuilder b(DType::kFloat32, 260);
+  const TensorId x = b.input("x", {260, 24}), w = b.weight("w", {72, 24}), y = b.output("y", {260, 72});
+  const TensorId wide = b.input("wide", {260, 288}), gradient = b.gradient("gradient", {288, 24});
+  b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{});
+  b.op(OpKind::kMatMulWeightGradient, {wide, x}, {gradient}, MatMulAttributes{});
+  b.result().reduction = 260;
+  expect_reference(**device, b.result());
+}
+
 /// As on cards whose memory no view of texels reaches whole.
 TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
   const auto card = usable_card();
