@@ -64,6 +64,7 @@ class HostMemory final : public Memory {
     account().add(purpose_, size);
   }
   ~HostMemory() override {
+    untie();
     account().remove(purpose_, size());
     if (mapped_ > 0) {
       ::munmap(host(), mapped_);
@@ -96,6 +97,27 @@ Bytes proc_figure(const char* path, std::string_view key) {
 }
 
 }  // namespace
+
+void Memory::tie(const void* owner, std::unique_ptr<Tie> tie) {
+  const MutexLock lock(mutex_);
+  for (const auto& [of, held] : ties_) {
+    if (of == owner) return;
+  }
+  ties_.emplace_back(owner, std::move(tie));
+}
+
+const Memory::Tie* Memory::tied(const void* owner) const {
+  const MutexLock lock(mutex_);
+  for (const auto& [of, held] : ties_) {
+    if (of == owner) return held.get();
+  }
+  return nullptr;
+}
+
+void Memory::untie() {
+  const MutexLock lock(mutex_);
+  ties_.clear();
+}
 
 absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
   const Bytes rounded = round_up(std::max<Bytes>(size, 1), kHostAlignment);

@@ -22,18 +22,20 @@
 namespace rondo::devices::testing {
 namespace {
 
+absl::StatusOr<std::unique_ptr<Device>> open_card(bool card_copies) {
+  RONDO_ASSIGN_OR_RETURN(const auto cards, vulkan::list_cards());
+  vulkan::VulkanOptions options;
+  options.card_copies = card_copies;
+  for (const vulkan::CardInfo& info : cards) {
+    options.index = info.index;
+    if (info.unsuitable.empty()) break;
+  }
+  return vulkan::open_vulkan(options);
+}
+
 /// Opened once; it stays open until the process ends.
 absl::StatusOr<Device*> card() {
-  static const auto* const device =
-      new absl::StatusOr<std::unique_ptr<Device>>([]() -> absl::StatusOr<std::unique_ptr<Device>> {
-        RONDO_ASSIGN_OR_RETURN(const auto cards, vulkan::list_cards());
-        vulkan::VulkanOptions options;
-        for (const vulkan::CardInfo& info : cards) {
-          options.index = info.index;
-          if (info.unsuitable.empty()) break;
-        }
-        return vulkan::open_vulkan(options);
-      }());
+  static const auto* const device = new absl::StatusOr<std::unique_ptr<Device>>(open_card(false));
   if (!device->ok()) return device->status();
   return (*device)->get();
 }
@@ -180,6 +182,39 @@ void time_paired_product(benchmark::State& state) {
       benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+/// 16 MiB of host memory that the card expects copies from, and as much that it does not, in turns: the host leaves the
+/// copying to the card. The time counted is that of what was expected.
+void time_paired_upload(benchmark::State& state) {
+  constexpr Bytes kSize = 16_MiB;
+  const auto device = open_card(true);
+  if (!device.ok()) return state.SkipWithError(std::string(device.status().message()).c_str());
+  const auto expected = allocate_resident_host(kSize, "bench");
+  const auto other = allocate_resident_host(kSize, "bench");
+  const auto there = (*device)->allocate(kSize, MemoryKind::kDevice);
+  const auto timeline = (*device)->timeline();
+  if (!expected.ok() || !other.ok() || !there.ok() || !timeline.ok()) return state.SkipWithError("no memory");
+  (*device)->expect_copies_from(expected->view());
+  absl::Status status;
+  std::uint64_t value = 0;
+  const auto seconds_of = [&](BufferView from) {
+    const auto begin = std::chrono::steady_clock::now();
+    (*device)->queue(QueueRole::kUp).copy(from, there->view(), {}, {timeline->get(), ++value}, {"bench"});
+    status.Update((*timeline)->wait(value, std::chrono::steady_clock::time_point::max()));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  seconds_of(other->view());  // the first is not counted
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double staged = seconds_of(other->view());
+    const double direct = seconds_of(expected->view());
+    ratios.push_back(staged / direct);
+    state.SetIterationTime(direct);
+  }
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  state.counters["of_staged_speed"] = median(std::move(ratios));
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kSize));
+}
+
 const int registered_on_card = [] {
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
@@ -208,6 +243,7 @@ const int registered_on_card = [] {
       ->Args({512, 1536, 576})
       ->Args({512, 576, 16})
       ->UseManualTime();
+  benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
   return 0;
 }();

@@ -218,6 +218,7 @@ void Worker::place_weights(SlotState& state) {
         // Of a unified device: by version.
         views[p] = rows_of(*parts_.model, uses[p], parts_.parameters->published(uses[p].id, buffer));
         if (unified_) continue;
+        device_.expect_copies_from(views[p]);
         views[p] = (stays ? resident_ : weights_[buffer]).view().part(offset, views[p].size);
         offset += device_bytes(*parts_.model, uses[p]);
       }

@@ -138,6 +138,17 @@ void Block::make_resident(Kind kind) {
   if (context_->memory_in_process() && kind != Kind::kTexels && host() != nullptr) std::memset(host(), 0, size_);
 }
 
+VkBufferCreateInfo Context::buffer_info(Bytes size, VkBufferUsageFlags usage) const {
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = size;
+  info.usage = usage;
+  info.sharingMode = families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
+  info.queueFamilyIndexCount = static_cast<std::uint32_t>(families_.size());
+  info.pQueueFamilyIndices = families_.data();
+  return info;
+}
+
 absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& block) {
   const DeviceFunctions& vk = functions_;
   block.size = size;
@@ -145,15 +156,10 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
     return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", name_,
                               format_bytes(size), size, card_.most_bytes_at_once);
   }
-  VkBufferCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = size;
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
-               VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  VkBufferCreateInfo info =
+      buffer_info(size, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                            VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT);
   if (kind == Block::Kind::kTexels) info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
-  info.sharingMode = families_.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
-  info.queueFamilyIndexCount = static_cast<std::uint32_t>(families_.size());
-  info.pQueueFamilyIndices = families_.data();
   RONDO_RETURN_IF_ERROR(check(vk.CreateBuffer(device_, &info, nullptr, &block.buffer), "making a buffer"));
   VkMemoryRequirements needs{};
   vk.GetBufferMemoryRequirements(device_, block.buffer, &needs);
@@ -213,9 +219,9 @@ void Block::release() {
   context_.reset();
 }
 
-absl::StatusOr<std::shared_ptr<Context>> Context::make(std::shared_ptr<Instance> instance, Card card,
-                                                       std::string name) {
-  auto context = std::shared_ptr<Context>(new Context(std::move(instance), std::move(card), std::move(name)));
+absl::StatusOr<std::shared_ptr<Context>> Context::make(std::shared_ptr<Instance> instance, Card card, std::string name,
+                                                       HostAccess access) {
+  auto context = std::shared_ptr<Context>(new Context(std::move(instance), std::move(card), std::move(name), access));
   RONDO_RETURN_IF_ERROR(context->open());
   return context;
 }
@@ -281,11 +287,11 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   info.pNext = &features;
   info.queueCreateInfoCount = static_cast<std::uint32_t>(queues.size());
   info.pQueueCreateInfos = queues.data();
-  const char* extension = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
-  if (card_.has_memory_budget) {
-    info.enabledExtensionCount = 1;
-    info.ppEnabledExtensionNames = &extension;
-  }
+  std::vector<const char*> extensions;
+  if (card_.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (card_.import_grain > 0) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   const InstanceFunctions& vk = instance_->functions();
   if (const VkResult result = vk.CreateDevice(card_.handle, &info, nullptr, &device_); result != VK_SUCCESS) {
     device_ = VK_NULL_HANDLE;
@@ -309,7 +315,7 @@ void Context::choose_memory() {
   if ((flags(mapped) & (kLocal | kMapped)) == (kLocal | kMapped) && heap(mapped) >= heap(device_type_)) {
     device_type_ = mapped;
   }
-  host_writes_ = (flags(device_type_) & kMapped) == kMapped;
+  host_writes_ = (flags(device_type_) & kMapped) == kMapped && access_ == HostAccess::kAsFound;
   host_reads_ = host_writes_ && (flags(device_type_) & kCached) != 0;
   staging_type_ = best_type(card_.memory, kMapped, kCached, kLocal);
 }

@@ -90,7 +90,10 @@ class Block {
 
 class Context {
  public:
-  static absl::StatusOr<std::shared_ptr<Context>> make(std::shared_ptr<Instance> instance, Card card, std::string name);
+  /// What the host does with the card's memory: what it can, or nothing, as if it could not.
+  enum class HostAccess : std::uint8_t { kAsFound, kNone };
+  static absl::StatusOr<std::shared_ptr<Context>> make(std::shared_ptr<Instance> instance, Card card, std::string name,
+                                                       HostAccess access = HostAccess::kAsFound);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -131,10 +134,12 @@ class Context {
 
  private:
   friend class Block;
-  Context(std::shared_ptr<Instance> instance, Card card, std::string name)
-      : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)) {}
+  friend class Imported;
+  Context(std::shared_ptr<Instance> instance, Card card, std::string name, HostAccess access)
+      : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)), access_(access) {}
   absl::Status open();
   void choose_memory();
+  VkBufferCreateInfo buffer_info(Bytes size, VkBufferUsageFlags usage) const;
   absl::Status make_block(Bytes size, Block::Kind kind, DriverBlock& block);
   void free_block(DriverBlock& block);
   absl::Status create_device(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& queues);
@@ -142,6 +147,7 @@ class Context {
   const std::shared_ptr<Instance> instance_;
   const Card card_;
   const std::string name_;
+  const HostAccess access_;
   VkDevice device_ = VK_NULL_HANDLE;
   DeviceFunctions functions_;
   std::vector<std::unique_ptr<HardwareQueue>> queues_;  // the first computes

@@ -213,11 +213,34 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   functions_.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
   std::vector<VkExtensionProperties> extensions(count);
   functions_.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
-  card.has_memory_budget =
-      std::any_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& extension) {
-        return std::strcmp(extension.extensionName, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) == 0;
-      });
+  const auto has = [&extensions](const char* name) {
+    return std::any_of(extensions.begin(), extensions.end(), [name](const VkExtensionProperties& extension) {
+      return std::strcmp(extension.extensionName, name) == 0;
+    });
+  };
+  card.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) card.import_grain = import_grain(handle);
   return card;
+}
+
+/// REQUIRES: the card has VK_EXT_external_memory_host.
+Bytes Instance::import_grain(VkPhysicalDevice handle) const {
+  VkPhysicalDeviceExternalBufferInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO;
+  info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT;
+  info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+  VkExternalBufferProperties buffers{};
+  buffers.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES;
+  functions_.GetPhysicalDeviceExternalBufferProperties(handle, &info, &buffers);
+  const VkExternalMemoryFeatureFlags features = buffers.externalMemoryProperties.externalMemoryFeatures;
+  if ((features & VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT) == 0) return 0;
+  VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{};
+  host.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &host;
+  functions_.GetPhysicalDeviceProperties2(handle, &properties);
+  return host.minImportedHostPointerAlignment;
 }
 
 VkDeviceSize Instance::available_bytes(const Card& card, std::uint32_t heap) const {

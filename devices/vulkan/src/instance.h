@@ -27,6 +27,8 @@ struct Card {
   VkPhysicalDeviceMemoryProperties memory{};
   std::vector<VkQueueFamilyProperties> queue_families;
   bool has_memory_budget = false;
+  /// What imported host memory begins and ends with a multiple of; 0 on cards that cannot copy from it.
+  Bytes import_grain = 0;
   /// A processor whose subgroups hand values round among eight: products go through the panel, see panel.h.
   bool fetches_panels = false;
 };
@@ -48,6 +50,7 @@ class Instance {
   explicit Instance(Complaint complaint) : complaint_(std::move(complaint)) {}
   absl::Status create(const GlobalFunctions& global);
   Card describe(VkPhysicalDevice handle, std::uint32_t index) const;
+  Bytes import_grain(VkPhysicalDevice handle) const;
 
   const Complaint complaint_;
   VkInstance instance_ = VK_NULL_HANDLE;

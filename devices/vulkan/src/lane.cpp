@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "imported.h"
 #include "memory.h"
 #include "rondo/base/status.h"
 
@@ -69,20 +70,33 @@ absl::Status Lane::finish() {
 }
 
 absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
+  return copy_buffers(from.buffer(), from.begin() + from_offset, to, to_offset, size);
+}
+
+absl::Status Lane::copy_buffers(VkBuffer from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
   RONDO_RETURN_IF_ERROR(begin());
-  const VkBufferCopy region{from.begin() + from_offset, to.begin() + to_offset, size};
-  context_->functions().CmdCopyBuffer(commands_.get(), from.buffer(), to.buffer(), 1, &region);
+  const VkBufferCopy region{from_offset, to.begin() + to_offset, size};
+  context_->functions().CmdCopyBuffer(commands_.get(), from, to.buffer(), 1, &region);
   return finish();
 }
 
-absl::Status Lane::upload(const std::byte* from, const Block& to, Bytes offset, Bytes size) {
+absl::Status Lane::upload(BufferView from, const Block& to, Bytes offset) {
+  const Bytes size = from.size;
   if (to.host() != nullptr && context_->host_writes_device()) {
-    std::memcpy(to.host() + offset, from, size);
+    std::memcpy(to.host() + offset, from.host(), size);
     return context_->lost();
+  }
+  if (const Imported* imported = Imported::of(*from.memory, *context_); imported != nullptr) {
+    for (Bytes done = 0; done < size;) {
+      const Imported::Part part = imported->part(from.host() + done, size - done);
+      RONDO_RETURN_IF_ERROR(copy_buffers(part.buffer, part.offset, to, offset + done, part.size));
+      done += part.size;
+    }
+    return absl::OkStatus();
   }
   for (Bytes done = 0; done < size; done += kStaging) {
     const Bytes part = std::min(kStaging, size - done);
-    std::memcpy(staging_.host(), from + done, part);
+    std::memcpy(staging_.host(), from.host() + done, part);
     RONDO_RETURN_IF_ERROR(copy_blocks(staging_, 0, to, offset + done, part));
   }
   return absl::OkStatus();
@@ -111,7 +125,7 @@ absl::Status Lane::copy(BufferView from, BufferView to) {
     if (pinned != nullptr && target->host() == nullptr) {
       return copy_blocks(*pinned, from.offset, *target, to.offset, to.size);
     }
-    return upload(from.host(), *target, to.offset, to.size);
+    return upload(from, *target, to.offset);
   }
   if (source != nullptr && to.host() != nullptr) {
     const Block* pinned = block_of(to, *context_, true);

@@ -32,7 +32,8 @@ class Lane {
   absl::Status prepare();
   absl::Status begin();
   absl::Status finish();
-  absl::Status upload(const std::byte* from, const Block& to, Bytes offset, Bytes size);
+  absl::Status copy_buffers(VkBuffer from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size);
+  absl::Status upload(BufferView from, const Block& to, Bytes offset);
   absl::Status download(const Block& from, Bytes offset, std::byte* to, Bytes size);
 
   const std::shared_ptr<Context> context_;

@@ -62,6 +62,8 @@ absl::Status load_functions(const InstanceFunctions& instance, VkDevice device, 
   if (functions.function == nullptr) return missing(#function);
   RONDO_VULKAN_DEVICE_FUNCTIONS(RONDO_VULKAN_LOAD)
 #undef RONDO_VULKAN_LOAD
+  functions.GetMemoryHostPointerPropertiesEXT = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
+      instance.GetDeviceProcAddr(device, "vkGetMemoryHostPointerPropertiesEXT"));
   return absl::OkStatus();
 }
 

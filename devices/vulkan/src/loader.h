@@ -17,15 +17,16 @@ namespace rondo::devices::vulkan {
   X(EnumerateInstanceLayerProperties)    \
   X(EnumerateInstanceExtensionProperties)
 
-#define RONDO_VULKAN_INSTANCE_FUNCTIONS(X)  \
-  X(DestroyInstance)                        \
-  X(EnumeratePhysicalDevices)               \
-  X(EnumerateDeviceExtensionProperties)     \
-  X(GetPhysicalDeviceProperties2)           \
-  X(GetPhysicalDeviceFeatures2)             \
-  X(GetPhysicalDeviceMemoryProperties2)     \
-  X(GetPhysicalDeviceQueueFamilyProperties) \
-  X(CreateDevice)                           \
+#define RONDO_VULKAN_INSTANCE_FUNCTIONS(X)     \
+  X(DestroyInstance)                           \
+  X(EnumeratePhysicalDevices)                  \
+  X(EnumerateDeviceExtensionProperties)        \
+  X(GetPhysicalDeviceProperties2)              \
+  X(GetPhysicalDeviceFeatures2)                \
+  X(GetPhysicalDeviceMemoryProperties2)        \
+  X(GetPhysicalDeviceExternalBufferProperties) \
+  X(GetPhysicalDeviceQueueFamilyProperties)    \
+  X(CreateDevice)                              \
   X(GetDeviceProcAddr)
 
 #define RONDO_VULKAN_DEVICE_FUNCTIONS(X) \
@@ -89,6 +90,8 @@ struct InstanceFunctions {
 };
 struct DeviceFunctions {
   RONDO_VULKAN_DEVICE_FUNCTIONS(RONDO_VULKAN_DECLARE)
+  // Of VK_EXT_external_memory_host; null on cards without.
+  PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT = nullptr;
 };
 
 /// Opens libvulkan once; it stays open. Errors: Unavailable saying what to install.

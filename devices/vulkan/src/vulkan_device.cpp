@@ -9,6 +9,7 @@
 #include <array>
 
 #include "context.h"
+#include "imported.h"
 #include "lane.h"
 #include "memory.h"
 #include "pipelines.h"
@@ -44,6 +45,7 @@ class VulkanDevice final : public Device, private HostBackend {
 
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
+  void expect_copies_from(BufferView host) override { Imported::import(context_, host); }
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
   Queue& queue(QueueRole role) override {
@@ -107,7 +109,9 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
     return unimplemented("{}: {} ({}) cannot be used: {}", options.name, card.info.name, card.info.driver,
                          card.info.unsuitable);
   }
-  RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::make(std::move(instance), card, options.name));
+  const auto access = options.card_copies ? Context::HostAccess::kNone : Context::HostAccess::kAsFound;
+  RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
+                         Context::make(std::move(instance), card, options.name, access));
   auto device = std::unique_ptr<VulkanDevice>(new VulkanDevice(std::move(context), options));
   RONDO_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));

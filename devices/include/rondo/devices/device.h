@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/base/mutex.h"
 #include "rondo/base/units.h"
 #include "rondo/devices/op.h"
 #include "rondo/devices/tensor.h"
@@ -30,6 +31,12 @@ enum class MemoryKind : std::uint8_t {
 /// A block of memory. Base of what backends allocate; see Buffer for the owner.
 class Memory {
  public:
+  /// What a device holds to reach host memory by itself; ends before the memory does.
+  class Tie {
+   public:
+    virtual ~Tie() = default;
+  };
+
   Memory(Bytes size, std::byte* host) : size_(size), host_(host) {}
   virtual ~Memory() = default;
   Memory(const Memory&) = delete;
@@ -37,10 +44,20 @@ class Memory {
   Bytes size() const { return size_; }
   /// Null when the host cannot address it, or when it stands for memory that does not exist (timed devices).
   std::byte* host() const { return host_; }
+  /// One by `owner` at most: a second is dropped. Thread-safe.
+  void tie(const void* owner, std::unique_ptr<Tie> tie);
+  /// Null when there is none. Thread-safe.
+  const Tie* tied(const void* owner) const;
+
+ protected:
+  /// For destructors, before the bytes go.
+  void untie();
 
  private:
   const Bytes size_;
   std::byte* const host_;
+  mutable Mutex mutex_;
+  std::vector<std::pair<const void*, std::unique_ptr<Tie>>> ties_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// Part of a Memory. Passed by value; dies with its owner.
@@ -165,6 +182,9 @@ class Device {
   virtual const DeviceCaps& caps() const = 0;
   /// Before the run only. Errors: ResourceExhausted with asked, free and total bytes.
   virtual absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) = 0;
+  /// Before the run only. Copies from this host memory will come, which the device may make ready for; they work
+  /// without as well.
+  virtual void expect_copies_from(BufferView /*host*/) {}
   /// Before the run only. Errors: Unimplemented naming the op and why this backend has it not.
   virtual absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) = 0;
   virtual absl::StatusOr<std::unique_ptr<Timeline>> timeline() = 0;

@@ -35,6 +35,7 @@ struct VulkanOptions {
   Bytes memory_limit = 0;        // 0: what the card has to give, less what programs need to work in
   bool single_queue = false;     // compute, up and down share one thread
   bool separate_blocks = false;  // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
+  bool card_copies = false;      // the host leaves the card's memory to the card's own copies, though it reaches it
   /// Switches Khronos's validation layer on and gets its complaints, one call each, from any thread.
   std::function<void(const std::string&)> on_complaint;
 };

@@ -1,0 +1,94 @@
+// Behind imported.h.
+#include "imported.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr VkExternalMemoryHandleTypeFlagBits kHandle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+/// Below that a copy through pinned memory is as good.
+constexpr Bytes kWorthwhile = 64_KiB;
+
+/// Of those allowed one whose content both sides see without more; none where there is no such type.
+std::optional<std::uint32_t> coherent_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed) {
+  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const bool coherent = (memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0;
+    if (coherent && (allowed >> i & 1U) != 0) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
+  const Bytes grain = context->card().import_grain;
+  const auto page = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  // What begins and ends on pages is the memory's own, or shares them with what no copy touches.
+  if (context->host_writes_device() || grain == 0 || page % grain != 0) return;
+  if (context->functions().GetMemoryHostPointerPropertiesEXT == nullptr) return;
+  if (host.host() == nullptr || host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr) return;
+  std::byte* const first = host.memory->host();
+  const Bytes before = reinterpret_cast<std::uintptr_t>(first) % page;
+  const Bytes size = round_up(before + host.memory->size(), page);
+  auto imported = std::unique_ptr<Imported>(new Imported(context, first - before));
+  imported->piece_ = std::min<Bytes>(size, context->card().most_bytes_at_once / page * page);
+  if (imported->piece_ == 0) return;
+  for (Bytes done = 0; done < size; done += imported->piece_) {
+    if (!imported->add(imported->begin_ + done, std::min(imported->piece_, size - done))) return;
+  }
+  host.memory->tie(context.get(), std::move(imported));
+}
+
+const Imported* Imported::of(const Memory& memory, const Context& context) {
+  return static_cast<const Imported*>(memory.tied(&context));
+}
+
+bool Imported::add(std::byte* from, Bytes size) {
+  const DeviceFunctions& vk = context_->functions();
+  const VkDevice device = context_->device();
+  DriverBlock& block = pieces_.emplace_back();
+  block.size = size;
+  VkExternalMemoryBufferCreateInfo external{};
+  external.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
+  external.handleTypes = kHandle;
+  VkBufferCreateInfo info = context_->buffer_info(size, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+  info.pNext = &external;
+  if (vk.CreateBuffer(device, &info, nullptr, &block.buffer) != VK_SUCCESS) return false;
+  VkMemoryRequirements needs{};
+  vk.GetBufferMemoryRequirements(device, block.buffer, &needs);
+  VkMemoryHostPointerPropertiesEXT pages{};
+  pages.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
+  if (vk.GetMemoryHostPointerPropertiesEXT(device, kHandle, from, &pages) != VK_SUCCESS) return false;
+  const auto type = coherent_type(context_->card().memory, needs.memoryTypeBits & pages.memoryTypeBits);
+  if (!type || needs.size > size) return false;
+  VkImportMemoryHostPointerInfoEXT pointer{};
+  pointer.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;
+  pointer.handleType = kHandle;
+  pointer.pHostPointer = from;
+  VkMemoryAllocateInfo allocation{};
+  allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  allocation.pNext = &pointer;
+  allocation.allocationSize = size;
+  allocation.memoryTypeIndex = *type;
+  if (vk.AllocateMemory(device, &allocation, nullptr, &block.memory) != VK_SUCCESS) {
+    block.memory = VK_NULL_HANDLE;
+    return false;
+  }
+  return vk.BindBufferMemory(device, block.buffer, block.memory, 0) == VK_SUCCESS;
+}
+
+Imported::~Imported() {
+  for (DriverBlock& block : pieces_) context_->free_block(block);
+}
+
+Imported::Part Imported::part(const std::byte* from, Bytes size) const {
+  const auto at = static_cast<Bytes>(from - begin_);
+  const Bytes within = at % piece_;
+  return {pieces_[at / piece_].buffer, within, std::min(size, piece_ - within)};
+}
+
+}  // namespace rondo::devices::vulkan
