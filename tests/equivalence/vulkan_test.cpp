@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "rondo/devices/vulkan/vulkan_device.h"
 #include "tiny_model.h"
@@ -53,6 +54,59 @@ TEST_P(VulkanPools, OneCardOrThree_GiveTheSameBits) {
     EXPECT_EQ(trace.loss_sums, one.loss_sums);
     EXPECT_EQ(trace.norms, one.norms);
     EXPECT_TRUE(trace.bytes == one.bytes);
+  }
+}
+
+/// Passes all on, and keeps what copies are expected from.
+class Listening final : public devices::Device {
+ public:
+  Listening(std::unique_ptr<devices::Device> device, std::set<const std::byte*>& expected)
+      : device_(std::move(device)), expected_(expected) {}
+  const devices::DeviceCaps& caps() const override { return device_->caps(); }
+  absl::StatusOr<devices::Buffer> allocate(Bytes size, devices::MemoryKind kind) override {
+    return device_->allocate(size, kind);
+  }
+  void expect_copies_from(devices::BufferView host) override {
+    expected_.insert(host.host());
+    device_->expect_copies_from(host);
+  }
+  absl::StatusOr<std::unique_ptr<devices::Program>> compile(const devices::OpList& list,
+                                                            const devices::ArenaLayout& layout) override {
+    return device_->compile(list, layout);
+  }
+  absl::StatusOr<std::unique_ptr<devices::Timeline>> timeline() override { return device_->timeline(); }
+  devices::Queue& queue(devices::QueueRole role) override { return device_->queue(role); }
+  void observe(devices::WorkObserver* observer) override { device_->observe(observer); }
+  Bytes allocated_bytes() const override { return device_->allocated_bytes(); }
+  Bytes peak_bytes() const override { return device_->peak_bytes(); }
+
+ private:
+  const std::unique_ptr<devices::Device> device_;
+  std::set<const std::byte*>& expected_;
+};
+
+/// Weights that the card fetches from where they lie, streamed and kept.
+TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
+  const Trace near = trace_of(*model_, job_, {"near", card_});
+  for (const std::uint32_t stays : {0U, 2U}) {
+    std::set<const std::byte*> expected;
+    Placement placement{"far", card_};
+    placement.stages = one_layer_each(*model_);
+    placement.stays = stays;
+    placement.change_pool = [this, &expected](std::vector<devices::PoolMember>& pool) {
+      devices::vulkan::VulkanOptions options;
+      options.name = card_;
+      options.index = static_cast<std::uint32_t>(std::stoul(card_.substr(card_.find(':') + 1)));
+      options.card_copies = true;
+      auto far = devices::vulkan::open_vulkan(options);
+      ASSERT_EQ(far.status(), absl::OkStatus());
+      pool[0].device = std::make_unique<Listening>(*std::move(far), expected);
+    };
+    const Trace trace = trace_of(*model_, job_, placement);
+    EXPECT_EQ(trace.loss_sums, near.loss_sums);
+    EXPECT_EQ(trace.norms, near.norms);
+    EXPECT_TRUE(trace.bytes == near.bytes);
+    EXPECT_EQ(expected.size(), model_->parameters().size());
   }
 }
 

@@ -89,6 +89,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   const char* instead = std::getenv("RONDO_TEST_DEVICES");
   const std::string pool = instead != nullptr && placement.devices == "cpu" ? instead : placement.devices;
   RONDO_ASSIGN_OR_RETURN(pool_, devices::open_pool({pool, placement.memory_limit}, *threads_));
+  if (placement.change_pool) placement.change_pool(pool_);
   partition::MachineShape machine;
   machine.host = {8_GiB, 1e10, 1e9, 0};
   machine.host_budget_bytes = 1_GiB;

@@ -60,7 +60,8 @@ struct Placement {
   std::string memory_limit = "";  // "NAME=BYTES"
   std::uint32_t stays = 0;  // of stages written by hand: the weights of every n-th layer stay on their devices; 0: none
   std::size_t trace_spans = 0;
-  bool recover = false;  // go on without devices that are lost
+  std::function<void(std::vector<devices::PoolMember>&)> change_pool = {};  // once it is open
+  bool recover = false;                                                     // go on without devices that are lost
   double hang_seconds = 10;
   bool verify_transfers = false;
   bool ahead = false;  // at staleness 1: trace_of() begins a step before the one before it is finished

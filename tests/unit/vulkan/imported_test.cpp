@@ -66,6 +66,7 @@ TEST_F(ImportedMemory, InPieces_IsCopiedAcrossTheirEnds) {
   const Imported* imported = Imported::of(*host.view().memory, *context);
   ASSERT_NE(imported, nullptr);
   EXPECT_NE(imported->part(host.view().host(), 1).buffer, imported->part(host.view().host() + 9_MiB, 1).buffer);
+  EXPECT_EQ(imported->part(host.view().host() + 4_MiB, 5000).size, 4096U);
   auto budget = std::make_shared<MemoryBudget>("vulkan:0", kSize);
   constexpr Bytes kTaken = 4_MiB;
   ASSERT_EQ(budget->take(kTaken), absl::OkStatus());
