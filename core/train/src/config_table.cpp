@@ -204,7 +204,8 @@ std::vector<Entry> precision_keys() {
             "bits of the frozen base's matrices: 8 (int8), 4 (NF4); 0: as dtype says")
           .to(8),
       Entry(kRun, "quantization_tokens", &Config::quantization_tokens,
-            "tokens of the training data that 4-bit codes are chosen for (GPTQ); 0: nearest codes, as bitsandbytes"),
+            "tokens of the training data that 4-bit codes are chosen for (GPTQ); 0: nearest codes, as bitsandbytes")
+          .to(1 << 20),
       Entry(kRun, "boundary_quantization_bit", &Config::boundary_quantization_bit,
             "bits of activations and gradients between layers: 8, 4 (lossy); 0: as dtype says")
           .to(8),
