@@ -101,6 +101,34 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
 }
 
 /// What drivers hold is most of it. With a cache of its own, so that the first run finds nothing compiled.
+/// A model whose codes take more to choose than its steps take.
+TEST_F(HostMemory, OfCodesThatAreChosen_IsWhatWasAnnounced) {
+  ASSERT_EQ(workspace_
+                .run({"init", "--arch=llama", "--output_dir=broad", "--hidden_size=768", "--intermediate_size=3072",
+                      "--num_hidden_layers=2", "--num_attention_heads=12", "--vocab_size=2000"})
+                .status,
+            0);
+  const auto run = [&](const char* out, const char* tokens, const char* pool) {
+    return workspace_.run({"train", "--model=broad", "--dataset=chats.jsonl", "--quantization_bit=4",
+                           std::string("--quantization_tokens=") + tokens, std::string("--devices=") + pool,
+                           std::string("--output_dir=") + out, "--max_steps=2", "--save_steps=0"});
+  };
+  for (const char* pool : {"cpu", "emulated:rtx4090"}) {
+    const std::string folder = std::string("chosen") + pool;
+    const Outcome outcome = run(folder.c_str(), "4096", pool);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("choosing codes"));
+    const double taken = metrics_of(workspace_, folder).back().at("memory").at("host").get<double>();
+    EXPECT_NEAR(announced_host(outcome.err), taken, 0.05 * taken) << pool;
+  }
+  const Outcome outcome = run("nearest", "0", "cpu");
+  EXPECT_THAT(outcome.err, Not(HasSubstr("choosing codes")));
+  const Outcome refused = workspace_.run({"train", "--model=broad", "--dataset=chats.jsonl", "--quantization_bit=4",
+                                          "--host_memory_limit=60MiB", "--devices=cpu", "--output_dir=never"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("quantization_tokens: 0"));
+}
+
 class HostMemoryOfVulkan : public HostMemory {
  protected:
   void SetUp() override {

@@ -4,19 +4,19 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/train/error_feedback.h"
+#include "rondo/train/session.h"
 #include "rondo/train/weights.h"
 
 namespace rondo::train {
 namespace {
 
 using devices::TensorRole;
-
-constexpr const char* kPurpose = "choosing codes";
 
 /// The model alone: frozen, without an adapter, its boundaries plain.
 absl::StatusOr<model::Architecture> bare(const model::Architecture& model, devices::Encoding encoding) {
@@ -29,9 +29,42 @@ absl::StatusOr<model::Architecture> bare(const model::Architecture& model, devic
 /// A matrix product's input that matrices with codes are multiplied with.
 struct Reading {
   devices::TensorId input = 0;
+  std::int64_t width = 0;
   std::vector<std::uint32_t> weights;  // of the layer's parameters
   devices::Buffer moments;             // fp32 [width, width]
+
+  Bytes moment_bytes() const { return static_cast<Bytes>(width) * static_cast<Bytes>(width) * sizeof(float); }
 };
+
+const model::Parameter& parameter_of(const model::Architecture& model, model::LayerIndex layer, std::uint32_t index) {
+  return model.parameters()[model.layers()[layer].parameters[index].id];
+}
+
+/// Of the plain layer's program, without moments. `coded`: which of its matrices have codes.
+std::vector<Reading> readings_of(const model::Architecture& coded, model::LayerIndex layer,
+                                 const devices::OpList& list) {
+  std::vector<Reading> readings;
+  for (const devices::Op& op : list.ops) {
+    if (op.kind != devices::OpKind::kMatMul) continue;
+    const devices::TensorDesc& weight = list.tensors[op.reads[1]];
+    if (weight.role != TensorRole::kWeight) continue;
+    if (parameter_of(coded, layer, weight.index).encoding == devices::Encoding::kPlain) continue;
+    auto found = std::ranges::find(readings, op.reads[0], &Reading::input);
+    if (found == readings.end()) found = readings.insert(readings.end(), {op.reads[0], weight.shape[1], {}, {}});
+    found->weights.push_back(weight.index);
+  }
+  return readings;
+}
+
+/// Adds to the list what adds to sum `index` of x x^T over the tokens, x being tensor `input`.
+void add_moments(devices::TensorId input, std::size_t index, devices::OpList& list) {
+  const devices::Shape& shape = list.tensors[input].shape;
+  const std::int64_t width = devices::elements_of(shape) / shape[0];
+  const auto sums = static_cast<devices::TensorId>(list.tensors.size());
+  list.tensors.push_back(
+      {"moments", {width, width}, devices::DType::kFloat32, TensorRole::kGradient, static_cast<std::uint32_t>(index)});
+  list.ops.push_back({devices::OpKind::kMatMulWeightGradient, devices::MatMulAttributes{}, {input, input}, {sums}});
+}
 
 class CodeChoice {
  public:
@@ -47,11 +80,12 @@ class CodeChoice {
       piece.real = static_cast<std::uint32_t>(batch.ids.size());
       piece.tokens = devices::token_bucket(piece.real);
       RONDO_ASSIGN_OR_RETURN(piece.batch,
-                             devices::allocate_host(schedule::BatchLayout(piece.tokens).total(), kPurpose));
+                             devices::allocate_host(schedule::BatchLayout(piece.tokens).total(), kChoosingCodes));
       schedule::pack_batch(batch, piece.tokens, piece.batch.view().host());
-      RONDO_ASSIGN_OR_RETURN(piece.activation, devices::allocate_host(plain_.boundary_bytes(piece.tokens), kPurpose));
+      RONDO_ASSIGN_OR_RETURN(piece.activation,
+                             devices::allocate_host(plain_.boundary_bytes(piece.tokens), kChoosingCodes));
       if (piece.activation.size() <= next_.size()) continue;
-      RONDO_ASSIGN_OR_RETURN(next_, devices::allocate_host(piece.activation.size(), kPurpose));
+      RONDO_ASSIGN_OR_RETURN(next_, devices::allocate_host(piece.activation.size(), kChoosingCodes));
     }
     return absl::OkStatus();
   }
@@ -75,18 +109,13 @@ class CodeChoice {
   };
   using Programs = std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<devices::Program>>;
 
-  const model::Parameter& parameter(const model::Architecture& model, model::LayerIndex layer,
-                                    std::uint32_t index) const {
-    return model.parameters()[model.layers()[layer].parameters[index].id];
-  }
-
   /// Replaces each activation by what the layer makes of it, with its codes.
   absl::Status go_on(model::LayerIndex layer) {
     for (Piece& piece : pieces_) {
       const devices::OpList list = coded_.record(layer, model::Phase::kForward, model::Keep::kNothing, piece.tokens);
       RONDO_ASSIGN_OR_RETURN(const devices::Program* program, compile(coded_programs_, coded_, layer, list));
       const auto weight = [&](std::uint32_t index) {
-        return store_.published(home_.at(parameter(coded_, layer, index).name));
+        return store_.published(home_.at(parameter_of(coded_, layer, index).name));
       };
       RONDO_RETURN_IF_ERROR(execute(*program, layer, piece, weight, {}));
       // Padding tokens stay zeros, whatever biases make of them.
@@ -120,12 +149,12 @@ class CodeChoice {
     const devices::DType dtype = plain_.method().dtype;
     for (std::uint32_t index = 0; index < plain_.layers()[layer].parameters.size(); ++index) {
       std::pair<devices::Buffer, devices::BufferView>& weight = weights_.emplace_back();
-      const model::Parameter& one = parameter(plain_, layer, index);
-      if (parameter(coded_, layer, index).encoding == devices::Encoding::kPlain) {
+      const model::Parameter& one = parameter_of(plain_, layer, index);
+      if (parameter_of(coded_, layer, index).encoding == devices::Encoding::kPlain) {
         weight.second = store_.published(home_.at(one.name));
         continue;
       }
-      RONDO_ASSIGN_OR_RETURN(weight.first, devices::allocate_host(one.bytes(dtype), kPurpose));
+      RONDO_ASSIGN_OR_RETURN(weight.first, devices::allocate_host(one.bytes(dtype), kChoosingCodes));
       const devices::BufferView view = weight.first.view();
       weight.second = view;
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* tensor, tensor_of(one));
@@ -135,6 +164,7 @@ class CodeChoice {
         return absl::OkStatus();
       };
       RONDO_RETURN_IF_ERROR(for_pieces(*tensor, put));
+      files_.release(*tensor);
     }
     return absl::OkStatus();
   }
@@ -146,46 +176,20 @@ class CodeChoice {
   }
 
   absl::StatusOr<std::vector<Reading>> find_readings(model::LayerIndex layer, const devices::OpList& list) const {
-    std::vector<Reading> readings;
-    for (const devices::Op& op : list.ops) {
-      if (op.kind != devices::OpKind::kMatMul) continue;
-      const devices::TensorDesc& weight = list.tensors[op.reads[1]];
-      if (weight.role != TensorRole::kWeight) continue;
-      if (parameter(coded_, layer, weight.index).encoding == devices::Encoding::kPlain) continue;
-      auto found = std::ranges::find(readings, op.reads[0], &Reading::input);
-      if (found == readings.end()) {
-        Reading& reading = readings.emplace_back();
-        reading.input = op.reads[0];
-        const Bytes width = static_cast<Bytes>(weight.shape[1]);
-        RONDO_ASSIGN_OR_RETURN(reading.moments, devices::allocate_host(width * width * sizeof(float), kPurpose));
-        found = readings.end() - 1;
-      }
-      found->weights.push_back(weight.index);
+    std::vector<Reading> readings = readings_of(coded_, layer, list);
+    for (Reading& reading : readings) {
+      RONDO_ASSIGN_OR_RETURN(reading.moments, devices::allocate_host(reading.moment_bytes(), kChoosingCodes));
     }
     return readings;
-  }
-
-  /// Adds to the list what adds to sum `index` of x x^T over the tokens, x being tensor `input`.
-  static void add_moments(devices::TensorId input, std::size_t index, devices::OpList& list) {
-    const devices::Shape& shape = list.tensors[input].shape;
-    const std::int64_t width = devices::elements_of(shape) / shape[0];
-    const auto sums = static_cast<devices::TensorId>(list.tensors.size());
-    list.tensors.push_back({"moments",
-                            {width, width},
-                            devices::DType::kFloat32,
-                            TensorRole::kGradient,
-                            static_cast<std::uint32_t>(index)});
-    list.ops.push_back({devices::OpKind::kMatMulWeightGradient, devices::MatMulAttributes{}, {input, input}, {sums}});
   }
 
   absl::Status choose(model::LayerIndex layer, Reading& reading) {
     const std::span<const float> moments(reinterpret_cast<const float*>(reading.moments.view().host()),
                                          reading.moments.size() / sizeof(float));
-    const std::int64_t width = parameter(coded_, layer, reading.weights.front()).shape[1];
-    RONDO_ASSIGN_OR_RETURN(ErrorFeedback feedback, ErrorFeedback::make(executor_, threads_, moments, width));
+    RONDO_ASSIGN_OR_RETURN(ErrorFeedback feedback, ErrorFeedback::make(executor_, threads_, moments, reading.width));
     reading.moments = {};
     for (const std::uint32_t index : reading.weights) {
-      const model::Parameter& one = parameter(coded_, layer, index);
+      const model::Parameter& one = parameter_of(coded_, layer, index);
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* tensor, tensor_of(one));
       const auto read = [tensor](std::uint64_t first, std::span<float> values) {
         model::TensorFiles::read_as_float32(*tensor, first, values);
@@ -204,7 +208,7 @@ class CodeChoice {
     RONDO_RETURN_IF_ERROR(devices::validate(list));
     const devices::ArenaLayout layout = devices::plan_arena(list);
     if (layout.size > scratch_.size()) {
-      RONDO_ASSIGN_OR_RETURN(scratch_, devices::allocate_host(layout.size, kPurpose));
+      RONDO_ASSIGN_OR_RETURN(scratch_, devices::allocate_host(layout.size, kChoosingCodes));
     }
     RONDO_ASSIGN_OR_RETURN(program, executor_.compile(list, layout));
     return program.get();
@@ -272,6 +276,44 @@ std::vector<schedule::Microbatch> first_microbatches(Loader& loader, std::uint64
     }
   }
   return batches;
+}
+
+Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& lengths, std::uint64_t tokens) {
+  const absl::StatusOr<model::Architecture> plain = bare(model, devices::Encoding::kPlain);
+  const absl::StatusOr<model::Architecture> coded = bare(model, model.method().base_encoding);
+  if (!plain.ok() || !coded.ok()) return 0;  // choosing will say why
+  const std::uint32_t bucket = devices::token_bucket(lengths.longest);
+  Bytes most = 0;
+  Bytes scratch = 0;
+  std::set<std::uint32_t> seen;
+  for (model::LayerIndex layer = 1; layer < plain->first_head_layer(); ++layer) {
+    if (!seen.insert(plain->layers()[layer].program_class).second) continue;
+    devices::OpList list = plain->record(layer, model::Phase::kForward, model::Keep::kNothing, bucket);
+    const std::vector<Reading> readings = readings_of(*coded, layer, list);
+    Bytes moments = 0;
+    Bytes weights = 0;
+    for (std::size_t i = 0; i < readings.size(); ++i) {
+      moments += readings[i].moment_bytes();
+      add_moments(readings[i].input, i, list);
+      for (const std::uint32_t index : readings[i].weights) {
+        weights += parameter_of(*plain, layer, index).bytes(plain->method().dtype);
+      }
+    }
+    for (const Reading& reading : readings) {
+      const Bytes factors = ErrorFeedback::factor_bytes(reading.width);
+      most = std::max(most, weights + moments + factors);
+      moments -= reading.moment_bytes();
+      for (const std::uint32_t index : reading.weights) {  // read once more, from pages of its file
+        const Bytes pages =
+            parameter_of(*plain, layer, index).elements() * model::weight_type_size(plain->config().weight_type);
+        most = std::max(most, weights + moments + factors + ErrorFeedback::row_bytes(reading.width) + pages);
+      }
+    }
+    scratch = std::max(scratch, devices::plan_arena(list).size);
+  }
+  const std::uint64_t kept = std::min(tokens + lengths.longest, lengths.data_tokens) / bucket + 1;
+  const Bytes piece = kPieceElements * sizeof(float);  // of a tensor on its way
+  return most + scratch + piece + kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(bucket).total());
 }
 
 absl::Status choose_codes(const model::Architecture& model, const model::TensorFiles& files,

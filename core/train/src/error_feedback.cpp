@@ -43,6 +43,16 @@ absl::StatusOr<std::unique_ptr<devices::Program>> product(devices::cpu::CpuExecu
 ErrorFeedback::ErrorFeedback(devices::cpu::CpuExecutor& executor, devices::ThreadPool& threads, std::int64_t width)
     : executor_(executor), threads_(threads), width_(width), count_((width + kTile - 1) / kTile) {}
 
+Bytes ErrorFeedback::factor_bytes(std::int64_t width) {
+  const std::int64_t count = (width + kTile - 1) / kTile;
+  return static_cast<Bytes>((place_of(0, count) + 2 * count) * kTile * kTile) * sizeof(float);
+}
+
+Bytes ErrorFeedback::row_bytes(std::int64_t width) {
+  const std::int64_t count = (width + kTile - 1) / kTile;
+  return static_cast<Bytes>(kRows * (kTile * (count + 1) + width)) * sizeof(float);
+}
+
 absl::StatusOr<ErrorFeedback> ErrorFeedback::make(devices::cpu::CpuExecutor& executor, devices::ThreadPool& threads,
                                                   std::span<const float> moments, std::int64_t width) {
   ErrorFeedback feedback(executor, threads, width);

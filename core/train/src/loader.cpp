@@ -117,6 +117,10 @@ Loader::Lengths Loader::lengths(std::uint64_t steps) {
   }
   lengths.mean = count > 0 ? sum / static_cast<double>(count) : 0;
   lengths.buckets.assign(buckets.begin(), buckets.end());
+  lengths.data_tokens = 0;
+  for (std::uint32_t sample = 0; sample < dataset_.samples.size(); ++sample) {
+    lengths.data_tokens += dataset_.samples.length(sample);
+  }
   return lengths;
 }
 

@@ -355,6 +355,34 @@ data::Dataset assumed_data(const Config& config) {
   return dataset;
 }
 
+bool chooses_codes(const Config& config) { return config.quantization_bit == 4 && config.quantization_tokens > 0; }
+
+namespace {
+
+/// Choosing codes takes `choice` before there is what the steps take: where that is more, the plan says by how much.
+absl::Status count_choice(Bytes choice, const Machine& machine, PlannedRun& run) {
+  partition::Plan& plan = run.plan;
+  Bytes steps = plan.host_peak_bytes;
+  for (std::size_t i = 0; i < machine.pool.size(); ++i) {
+    if (machine.pool[i].device->caps().memory_in_process) steps += plan.devices[i].peak_bytes;
+  }
+  Bytes before = choice + partition::total_of(partition::host_taken(machine.shape, plan.slots));
+  for (const auto& [purpose, bytes] : plan.host) {
+    const bool is_models = std::ranges::any_of(run.shape.host_bytes,
+                                               [&purpose = purpose](const auto& one) { return one.first == purpose; });
+    if (is_models) before += bytes;
+  }
+  if (before <= steps) return absl::OkStatus();
+  plan.host.emplace_back(kChoosingCodes, before - steps);
+  plan.host_peak_bytes += before - steps;
+  if (plan.host_peak_bytes <= machine.shape.host_budget_bytes) return absl::OkStatus();
+  return resource_exhausted(
+      "host memory: choosing 4-bit codes needs {} and {} may be used: set quantization_tokens: 0 for the nearest codes",
+      format_bytes(plan.host_peak_bytes), format_bytes(machine.shape.host_budget_bytes));
+}
+
+}  // namespace
+
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose) {
   PlannedRun run;
@@ -372,6 +400,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);
   if (config.recompute != "auto") run.request.keep = keep_of(config.recompute);
   RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
+  if (purpose == Purpose::kTrain && chooses_codes(config)) {
+    RONDO_RETURN_IF_ERROR(count_choice(choice_bytes(model, lengths, config.quantization_tokens), machine, run));
+  }
   return run;
 }
 

@@ -66,11 +66,10 @@ absl::Status Trainer::plan() {
 
 absl::Status Trainer::fill_store() {
   const Clock::time_point begin = Clock::now();
-  const bool chooses = config_.quantization_bit == 4 && !machine_.phantom;
+  const bool chooses = chooses_codes(config_) && !machine_.phantom;
   const auto samples = first_microbatches(*loader_, chooses ? config_.quantization_tokens : 0);
   RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan, samples));
   if (samples.empty()) return absl::OkStatus();
-  devices::reset_process_peak();  // what choosing took is no part of the run's peak
   std::size_t sequences = 0;
   std::size_t tokens = 0;
   for (const schedule::Microbatch& one : samples) {

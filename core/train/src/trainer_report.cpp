@@ -149,6 +149,9 @@ RunSummary Trainer::summary() {
     const bool is_there = std::ranges::any_of(host, [&taken](const auto& entry) { return entry.first == taken.first; });
     if (!is_there) host.push_back(taken);
   }
+  for (const auto& entry : planned_.plan.host) {
+    if (entry.first == kChoosingCodes) host.push_back(entry);
+  }
   summary.memory.emplace_back("host", std::move(host));
   if (planned_.plan.disk_bytes > 0) summary.memory.emplace_back("disk", planned_.plan.disk);
   summary.predicted = planned_.plan.predicted;

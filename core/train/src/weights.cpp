@@ -220,11 +220,10 @@ model::WeightType file_type(devices::DType dtype) {
 
 absl::Status for_pieces(const model::TensorView& tensor,
                         const std::function<absl::Status(std::uint64_t, std::span<const float>)>& take) {
-  constexpr std::size_t kPiece = 1U << 20U;  // elements
   const std::uint64_t elements = tensor.elements();
   std::vector<float> values;
-  for (std::uint64_t first = 0; first < elements; first += kPiece) {
-    values.resize(std::min<std::size_t>(kPiece, elements - first));
+  for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
+    values.resize(std::min<std::size_t>(kPieceElements, elements - first));
     model::TensorFiles::read_as_float32(tensor, first, values);
     RONDO_RETURN_IF_ERROR(take(first, values));
   }

@@ -31,6 +31,10 @@ class ErrorFeedback {
   static absl::StatusOr<ErrorFeedback> make(devices::cpu::CpuExecutor& executor, devices::ThreadPool& threads,
                                             std::span<const float> moments, std::int64_t width);
 
+  /// What make() takes beside H, and choose() more than that.
+  static Bytes factor_bytes(std::int64_t width);
+  static Bytes row_bytes(std::int64_t width);
+
   /// Copies `values.size()` weights from element `first` on.
   using ReadWeights = std::function<void(std::uint64_t first, std::span<float> values)>;
   /// Chooses the codes of a matrix [rows, width]. `encoded`: as BlockEncoder has left it, for its scales. The result

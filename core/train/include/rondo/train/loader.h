@@ -42,6 +42,7 @@ class Loader {
     double mean = 0;
     std::vector<std::uint32_t> buckets;  // sorted, each once
     std::uint32_t longest_sequence = 0;
+    std::uint64_t data_tokens = ~std::uint64_t{0};  // of all samples, once; the most there is where no data is known
   };
   Lengths lengths(std::uint64_t steps);
 

@@ -96,6 +96,12 @@ Loader::Lengths assumed_lengths(const Config& config);
 /// The same as samples of token 0, enough for one step.
 data::Dataset assumed_data(const Config& config);
 
+/// The plan's entry of host memory for it: by how much it takes more before the first step than any step.
+inline constexpr const char* kChoosingCodes = "choosing codes";
+
+/// Whether a training run chooses the codes of its frozen base for its data.
+bool chooses_codes(const Config& config);
+
 /// The store, filled from the files (or phantom). `plan`: what of it lies on disk. `samples`: for which the codes of a
 /// frozen base are chosen; none: each is the nearest one.
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,

@@ -16,6 +16,9 @@
 
 namespace rondo::train {
 
+/// Numbers that for_pieces() passes on at a time, at most.
+inline constexpr std::size_t kPieceElements = 1U << 20U;
+
 /// Calls `take(first, values)` for a tensor's numbers as fp32, some at a time, in order: no second copy of it exists.
 /// All pieces but the last hold whole blocks of any encoding.
 absl::Status for_pieces(const model::TensorView& tensor,
