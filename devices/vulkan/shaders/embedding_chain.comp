@@ -18,10 +18,10 @@ void main() {
   int first = 0;
   if (token < end && id >= 0) {
     int before = token - 1;
-    while (before >= 0 && ids.v[before] != id) --before;
+    while (before >= 0 && ids.v[max(before, 0)] != id) --before;
     first = before < 0 ? 1 : 0;
     int after = token + 1;
-    while (after < end && ids.v[after] != id) ++after;
+    while (after < end && ids.v[min(after, end - 1)] != id) ++after;
     if (after < end) next = after;
   }
   Ints(address(2)).v[token] = next;

@@ -18,7 +18,13 @@ void main() {
   Ints next = Ints(address(1));
   for (uint c = gl_LocalInvocationID.x; c < width; c += 64) {
     float sum = 0.0;
-    for (int at = int(token); at >= 0; at = next.v[at]) sum += load(address(2), kType, uint(at) * width + c);
+    int at = int(token);
+    while (at >= 0) {
+      // Never before the first element: drivers may read for invocations that have left the loop.
+      const uint here = uint(max(at, 0));
+      sum += load(address(2), kType, here * width + c);
+      at = next.v[here];
+    }
     Floats(address(3)).v[uint(rank) * width + c] = sum;
   }
 }
