@@ -160,7 +160,10 @@ float exact_reciprocal(float x) {
 /// 1 / (1 + e^-x), and 1 less that without cancellation.
 vec2 logistic(float x) {
   const float e = exact_exp(-clamp(x, -80.0, 80.0));
-  const float s = exact_reciprocal(1.0 + e);
+  precise float sum = 1.0 + e;
+  precise float lost = e > 1.0 ? 1.0 - (sum - e) : e - (sum - 1.0);
+  const float rough = exact_reciprocal(sum);
+  const float s = rough - rough * rough * lost;
   return vec2(s, e * s);
 }
 
@@ -182,17 +185,20 @@ float exact_log(float x) {
   return float(n) * 0.693359375 + (f + tail);
 }
 
-float exact_erf(float x) {
-  const float a = abs(x);
+/// The normal distribution's function, as a sum: its first part is exact, so that what is added to the second before
+/// the first costs no rounding.
+vec2 normal_parts(float x) {
+  const float u = x * 0.707106781;
+  const float a = abs(u);
   if (a < 1.0) {
-    const float z = a * a;
+    const float z = u * u;
     precise float p = 7.88912294e-05 * z - 8.02084222e-04;
     p = p * z + 0.00518953567;
     p = p * z - 0.0268544443;
     p = p * z + 0.112836003;
     p = p * z - 0.376126260;
     p = p * z + 1.12837911;
-    return x * p;
+    return vec2(0.5, 0.5 * u * p);
   }
   const float t = 1.0 / (1.0 + 0.5 * min(a, 9.5));
   precise float p = 0.0706944466 * t - 0.151049584;
@@ -203,8 +209,8 @@ float exact_erf(float x) {
   p = p * t + 0.279998600;
   p = p * t + 0.282298595;
   p = p * t - 8.30119097e-06;
-  const float one_less = 1.0 - p * exact_exp(-a * a);
-  return x < 0.0 ? -one_less : one_less;
+  const float tail = 0.5 * p * exact_exp(-a * a);
+  return x < 0.0 ? vec2(0.0, tail) : vec2(1.0, -tail);
 }
 
 /// Sine and cosine. `quarters` turns out exact enough for |angle| < 2^23: the angle's 24 bits times 2 / pi in 64.

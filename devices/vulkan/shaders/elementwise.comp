@@ -20,12 +20,12 @@ const uint kSilu = 0, kGelu = 1, kGeluTanh = 2;
 vec2 activate(float x) {
   if (kActivation == kSilu) {
     const vec2 sigmoid = logistic(x);
-    return vec2(x * sigmoid.x, sigmoid.x * (1.0 + x * sigmoid.y));
+    return vec2(x * sigmoid.x, sigmoid.x + x * sigmoid.y * sigmoid.x);
   }
   if (kActivation == kGelu) {
-    const float phi = 0.5 + 0.5 * exact_erf(x * 0.707106781);
+    const vec2 phi = normal_parts(x);
     const float density = exact_exp(-0.5 * x * x) * 0.398942280;
-    return vec2(x * phi, phi + x * density);
+    return vec2(x * (phi.x + phi.y), phi.x + (phi.y + x * density));
   }
   // (1 + tanh z) / 2 is the logistic function of 2 z.
   const vec2 sigmoid = logistic(1.59576912 * (x + 0.044715 * x * x * x));
