@@ -35,7 +35,7 @@ absl::Status print_help(const std::vector<std::string>& verbs, std::FILE* out) {
   return put(out, train::help_text(verbs[0]));
 }
 
-absl::Status dispatch(const std::vector<std::string>& arguments, const Streams& streams, const train::StopFlag& stop) {
+absl::Status dispatch(const std::vector<std::string>& arguments, const Streams& streams, train::StopRequest& stop) {
   if (arguments.empty()) {
     return invalid_input("expected a verb, found none; there are {}, and `rondo help` explains them",
                          joined(train::verbs()));
@@ -71,7 +71,7 @@ void print_error(std::FILE* err, std::string_view message) {
   std::fflush(err);
 }
 
-int run_command(const std::vector<std::string>& arguments, const Streams& streams, const train::StopFlag& stop) {
+int run_command(const std::vector<std::string>& arguments, const Streams& streams, train::StopRequest& stop) {
   const absl::Status status = dispatch(arguments, streams, stop);
   // An interrupted run has said so on the screen: it is no error.
   if (!status.ok() && status.code() != absl::StatusCode::kCancelled) {

@@ -1,7 +1,7 @@
 // The `rondo` program: signals and what must not escape.
 //
-// The first SIGINT or SIGTERM asks a training run to save and end, the second ends the process at once; other verbs
-// have nothing to save and end at the first.
+// The first SIGINT or SIGTERM asks a training run to save and end, the second ends the process at once; other verbs,
+// and a run before its first step, have nothing to save and end at the first.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -16,19 +16,18 @@
 
 namespace {
 
-rondo::train::StopFlag stop_requested{false};
+rondo::train::StopRequest stop;
 static_assert(rondo::train::StopFlag::is_always_lock_free, "the handler may only touch what needs no lock");
-volatile std::sig_atomic_t saves_first = 0;
 
 extern "C" void on_signal(int) {
   // Release: what the handler saw happens before what the run does about it; nothing else is shared.
-  if (saves_first == 0 || stop_requested.exchange(true, std::memory_order_acq_rel)) ::_exit(rondo::apps::kInterrupted);
+  const bool heeded = stop.heeded.load(std::memory_order_acquire);
+  if (!heeded || stop.asked.exchange(true, std::memory_order_acq_rel)) ::_exit(rondo::apps::kInterrupted);
   constexpr std::string_view kNote = "\ninterrupted: saving; once more ends at once\n";
   if (::write(STDERR_FILENO, kNote.data(), kNote.size()) < 0) return;  // nowhere to tell it
 }
 
-void install_handlers(bool training) {
-  saves_first = training ? 1 : 0;
+void install_handlers() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -54,8 +53,8 @@ int main(int argc, char** argv) {
   keep_heap_small();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-    install_handlers(!arguments.empty() && arguments[0] == "train");
-    return rondo::apps::run_command(arguments, {}, stop_requested);
+    install_handlers();
+    return rondo::apps::run_command(arguments, {}, stop);
   } catch (const std::bad_alloc&) {
     rondo::apps::print_error(stderr, "main memory: exhausted; take a smaller cutoff_len or model");
   } catch (const std::exception& error) {

@@ -43,12 +43,18 @@ Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log)
     : stream_(stream), kind_(kind), log_path_(std::move(log)) {}
 
 Screen::~Screen() {
-  if (line_is_open_) write_out(stream_, "\n");
+  end_line();
   if (log_ != nullptr) std::fclose(log_);
 }
 
 void Screen::clear_line() {
   if (line_is_open_) write_out(stream_, "\r\x1b[K");
+  line_is_open_ = false;
+}
+
+void Screen::end_line() {
+  if (!line_stays_) return clear_line();
+  if (line_is_open_) write_out(stream_, "\n");
   line_is_open_ = false;
 }
 
@@ -61,9 +67,7 @@ void Screen::log(const std::string& text) {
 }
 
 void Screen::write(const std::string& text) {
-  // The last state of the updating line stays on the screen.
-  if (line_is_open_) write_out(stream_, "\n");
-  line_is_open_ = false;
+  end_line();
   write_out(stream_, text);
   log(text);
 }
@@ -85,6 +89,7 @@ void Screen::on_step(const train::StepReport& report) {
     // The last column stays free: a terminal that wraps there would begin a line of its own.
     write_out(stream_, progress_line(report, terminal_width(stream_) - 1));
     line_is_open_ = true;
+    line_stays_ = true;
   } else {
     write_out(stream_, line);
   }
@@ -99,5 +104,21 @@ void Screen::on_evaluation(const train::EvalReport& report) {
 void Screen::on_checkpoint(const std::string& path) { write(fmt::format("checkpoint {}\n", path)); }
 
 void Screen::on_note(const std::string& text) { write(labelled("note", text)); }
+
+void Screen::on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) {
+  constexpr std::chrono::seconds kBetweenLines(30);
+  const std::string line = of == 0 ? std::string(what) : fmt::format("{} {} of {}", what, done, of);
+  if (kind_.updates) {
+    clear_line();
+    write_out(stream_, line);
+    line_is_open_ = true;
+    line_stays_ = false;
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (now - told_ < kBetweenLines) return;
+  told_ = now;
+  write_out(stream_, line + "\n");
+}
 
 }  // namespace rondo::apps

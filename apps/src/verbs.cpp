@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using train::Config;
 
-absl::Status run_train(const Config& config, const Streams& streams, const train::StopFlag& stop) {
+absl::Status run_train(const Config& config, const Streams& streams, train::StopRequest& stop) {
   // A dry run keeps nothing, so that it has no folder for a log.
   const std::filesystem::path log =
       config.dry_run ? std::filesystem::path() : std::filesystem::path(config.output_dir) / "train.log";
@@ -206,18 +206,17 @@ absl::Status put_text(std::FILE* out, const std::string& text, bool json) {
 
 }  // namespace
 
-absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams,
-                      const train::StopFlag& stop) {
+absl::Status run_verb(const std::string& verb, const Config& config, const Streams& streams, train::StopRequest& stop) {
   if (verb == "train") return run_train(config, streams, stop);
   if (verb == "eval") return run_eval(config, streams);
   if (verb == "generate") return run_generate(config, streams);
   if (verb == "chat") return run_chat(config, streams);
   if (verb == "data") return show_data(config, streams);
   if (!config.sweep.empty() && (verb == "plan" || verb == "profile")) {
-    return show_sweep(config, verb == "profile", streams, stop);
+    return show_sweep(config, verb == "profile", streams, stop.asked);
   }
   if (verb == "plan") return show_plan(config, streams);
-  if (verb == "profile") return show_profile(config, streams, stop);
+  if (verb == "profile") return show_profile(config, streams, stop.asked);
   if (verb == "devices") return show_devices(config, streams);
   if (verb == "init") return make_model(config, streams);
   if (verb == "merge") return merge_adapter(config, streams);

@@ -1,6 +1,9 @@
 // The verbs as scripts use them: JSON on standard output, files of a run, signals.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -289,6 +292,22 @@ TEST(Train, InterruptedOnce_SavesAndExits130ThenGoesOn) {
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("checkpoint-" + checkpoints[0]));
   EXPECT_THAT(resumed.err, HasSubstr("step " + end + "/" + end));
+}
+
+TEST(Train, InterruptedBeforeItsFirstStep_EndsAtOnceAndLeavesNothing) {
+  const Workspace workspace;
+  const std::string data = workspace.path("pipe.jsonl").string();
+  ASSERT_EQ(::mkfifo(data.c_str(), 0600), 0);
+  Process process(train({"--dataset=" + data}), workspace.path().string());
+  // It opens when the run begins to read its data, which never come.
+  const int writer = ::open(data.c_str(), O_WRONLY);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  ASSERT_GE(writer, 0);
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  ::close(writer);
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_FALSE(std::filesystem::exists(workspace.path("out")));
 }
 
 TEST(Train, InterruptedTwice_EndsAtOnce) {

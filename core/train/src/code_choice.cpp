@@ -90,9 +90,10 @@ class CodeChoice {
     return absl::OkStatus();
   }
 
-  absl::Status run() {
+  absl::Status run(const Progress& progress) {
     RONDO_RETURN_IF_ERROR(go_on(0));
     for (model::LayerIndex layer = 1; layer < plain_.first_head_layer(); ++layer) {
+      tell(progress, "choosing 4-bit codes, layer", layer, plain_.first_head_layer() - 1);
       const absl::Status chosen = choose(layer);
       if (!chosen.ok()) return with_context(chosen, plain_.layers()[layer].name);
       if (layer + 1 < plain_.first_head_layer()) RONDO_RETURN_IF_ERROR(go_on(layer));
@@ -318,12 +319,12 @@ Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& leng
 
 absl::Status choose_codes(const model::Architecture& model, const model::TensorFiles& files,
                           const std::vector<schedule::Microbatch>& batches, devices::ThreadPool& threads,
-                          offload::ParameterStore& store) {
+                          offload::ParameterStore& store, const Progress& progress) {
   RONDO_ASSIGN_OR_RETURN(const model::Architecture plain, bare(model, devices::Encoding::kPlain));
   RONDO_ASSIGN_OR_RETURN(const model::Architecture coded, bare(model, model.method().base_encoding));
   CodeChoice choice(plain, coded, files, threads, store);
   RONDO_RETURN_IF_ERROR(choice.open(model.parameters(), batches));
-  return choice.run();
+  return choice.run(progress);
 }
 
 }  // namespace rondo::train

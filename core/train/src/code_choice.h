@@ -16,6 +16,7 @@
 #include "rondo/offload/parameter_store.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/train/loader.h"
+#include "rondo/train/progress.h"
 
 namespace rondo::train {
 
@@ -30,6 +31,6 @@ Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& leng
 /// ResourceExhausted.
 absl::Status choose_codes(const model::Architecture& model, const model::TensorFiles& files,
                           const std::vector<schedule::Microbatch>& batches, devices::ThreadPool& threads,
-                          offload::ParameterStore& store);
+                          offload::ParameterStore& store, const Progress& progress);
 
 }  // namespace rondo::train

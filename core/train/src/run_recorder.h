@@ -21,6 +21,9 @@ class RunRecorder final : public RunObserver {
   void on_evaluation(const EvalReport& report) override;
   void on_checkpoint(const std::string& path) override { next_.on_checkpoint(path); }
   void on_note(const std::string& text) override { next_.on_note(text); }
+  void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) override {
+    next_.on_progress(what, done, of);
+  }
 
   /// How the run ended; nothing is written when it never began.
   void end(const absl::StatusOr<RunOutcome>& outcome);

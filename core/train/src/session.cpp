@@ -408,7 +408,8 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
 
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
                                                    const partition::Plan& plan,
-                                                   const std::vector<schedule::Microbatch>& samples) {
+                                                   const std::vector<schedule::Microbatch>& samples,
+                                                   const Progress& progress) {
   const model::Architecture& architecture = *model.architecture;
   const offload::DiskPlacement disk{config.nvme_path, schedule::parameters_on_disk(architecture, plan)};
   RONDO_ASSIGN_OR_RETURN(
@@ -417,9 +418,9 @@ absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const O
                                     architecture.method().dtype, machine.phantom, disk, 1 + config.staleness));
   if (!machine.phantom) {
     const model::TensorFiles* adapter = model.adapter_files ? &*model.adapter_files : nullptr;
-    RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, store));
+    RONDO_RETURN_IF_ERROR(load_weights(architecture, *model.files, adapter, store, progress));
     if (!samples.empty()) {
-      RONDO_RETURN_IF_ERROR(choose_codes(architecture, *model.files, samples, *machine.threads, store));
+      RONDO_RETURN_IF_ERROR(choose_codes(architecture, *model.files, samples, *machine.threads, store, progress));
     }
     if (adapter == nullptr) RONDO_RETURN_IF_ERROR(init_factors(architecture, config.seed, store));
   }

@@ -29,6 +29,9 @@ class TensorboardReporter final : public RunObserver {
   void on_evaluation(const EvalReport& report) override;
   void on_checkpoint(const std::string& path) override { next_.on_checkpoint(path); }
   void on_note(const std::string& text) override { next_.on_note(text); }
+  void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) override {
+    next_.on_progress(what, done, of);
+  }
 
  private:
   void write(std::uint64_t step, const Scalars& scalars);

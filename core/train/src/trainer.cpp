@@ -57,9 +57,10 @@ absl::StatusOr<RunOutcome> Trainer::run() {
 }
 
 absl::Status Trainer::plan() {
-  const auto tell = [this](const std::string& note) { early_notes_.push_back(note); };
+  const auto note = [this](const std::string& text) { early_notes_.push_back(text); };
+  tell(progress_, "measuring and planning");
   RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths_, text_and_data_, machine_));
-  if (calibrate(*model_.architecture, lengths_, machine_, speeds_, tell)) devices::reset_process_peak();
+  if (calibrate(*model_.architecture, lengths_, machine_, speeds_, note)) devices::reset_process_peak();
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
 }
@@ -68,7 +69,7 @@ absl::Status Trainer::fill_store() {
   const Clock::time_point begin = Clock::now();
   const bool chooses = chooses_codes(config_) && !machine_.phantom;
   const auto samples = first_microbatches(*loader_, chooses ? config_.quantization_tokens : 0);
-  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan, samples));
+  RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, planned_.plan, samples, progress_));
   if (samples.empty()) return absl::OkStatus();
   std::size_t sequences = 0;
   std::size_t tokens = 0;
@@ -88,6 +89,7 @@ absl::Status Trainer::start() {
   if (programs_->watches()) parts.trace_spans = kWatchedPrograms;
   parts.traced = schedule::Traced::kComputing;
   parts.recovery.keep_pace = true;
+  tell(progress_, "compiling programs");
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_course(state_.course);
   if (!config_.dry_run) {
@@ -104,11 +106,12 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   started_ = Clock::now();
   last_end_ = started_;
   computed_ = executor_->compute_seconds();
-  const Watcher watcher(stop_, *executor_);
+  stop_.heeded.store(true, std::memory_order_release);
+  const Watcher watcher(stop_.asked, *executor_);
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
   batches_.emplace(data_.train, loader_options(config_), end);
   while (state_.global_step < end && !is_stopped_early(state_)) {
-    if (stop_.load(std::memory_order_relaxed)) return finish(true);
+    if (stop_.asked.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
     begin_steps(end);
     // As transformers has it: the schedule does not go on with a step that overflowed.
@@ -117,7 +120,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
     begun_.pop_front();
     pass_on_notes();
-    if (!result.ok() && stop_.load(std::memory_order_relaxed)) return finish(true);
+    if (!result.ok() && stop_.asked.load(std::memory_order_relaxed)) return finish(true);
     if (!result.ok()) {
       if (!executor_->last_step().finite) {
         observer_.on_note(describe_not_finite(fmt::format("step {}", step + 1), executor_->last_step().losses,

@@ -11,6 +11,7 @@
 #include "loss_watch.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/train/checkpoint.h"
+#include "rondo/train/progress.h"
 #include "rondo/train/rate.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
@@ -21,7 +22,7 @@ namespace rondo::train {
 
 class Trainer {
  public:
-  Trainer(const Config& config, RunObserver& observer, const StopFlag& stop)
+  Trainer(const Config& config, RunObserver& observer, StopRequest& stop)
       : config_(config), observer_(observer), stop_(stop) {}
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -66,7 +67,10 @@ class Trainer {
 
   Config config_;
   RunObserver& observer_;
-  const StopFlag& stop_;
+  StopRequest& stop_;
+  const Progress progress_ = [this](std::string_view what, std::uint64_t done, std::uint64_t of) {
+    observer_.on_progress(what, done, of);
+  };
 
   std::optional<TextParts> text_;
   RunData data_;

@@ -60,6 +60,7 @@ absl::Status Trainer::open() {
   if (machine_.phantom && config_.dataset.empty()) {
     data_.train = assumed_data(config_);
   } else {
+    tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
   }

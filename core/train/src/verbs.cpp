@@ -20,7 +20,7 @@
 
 namespace rondo::train {
 
-absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop) {
+absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, StopRequest& stop) {
   if (config.dry_run) return Trainer(config, observer, stop).run();
   TensorboardReporter tensorboard(config, observer);
   RunRecorder recorder(config, tensorboard);
@@ -47,7 +47,10 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
-  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
+  const auto progress = [&observer](std::string_view what, std::uint64_t done, std::uint64_t of) {
+    observer.on_progress(what, done, of);
+  };
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine, {}, {}, progress));
   schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
   RONDO_ASSIGN_OR_RETURN(auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;

@@ -245,8 +245,9 @@ absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, 
 }
 
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
-                          const model::TensorFiles* adapter, offload::ParameterStore& store) {
+                          const model::TensorFiles* adapter, offload::ParameterStore& store, const Progress& progress) {
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    tell(progress, "loading weights", id, model.parameters().size());
     const model::Parameter& parameter = model.parameters()[id];
     if (is_factor(parameter) && adapter == nullptr) continue;
     const bool from_adapter = adapter != nullptr && (is_factor(parameter) || parameter.of_adapter);

@@ -97,6 +97,25 @@ TEST_F(ScreenTest, Terminal_UpdatesOneLineAndTheLogStaysPlain) {
   EXPECT_THAT(logged, testing::AllOf(HasSubstr("step 1/2"), HasSubstr("step 2/2")));
 }
 
+TEST_F(ScreenTest, Progress_StandsOnATerminalUntilSomethingElseIsSaid) {
+  {
+    Screen screen(stream_, {true, false}, log());
+    screen.on_progress("loading weights", 3, 40);
+    EXPECT_THAT(slurp(shown()), testing::EndsWith("loading weights 3 of 40"));
+    screen.on_progress("compiling programs", 0, 0);
+    EXPECT_THAT(slurp(shown()), testing::EndsWith("40\r\x1b[Kcompiling programs"));
+    screen.on_start(summary());
+    EXPECT_THAT(slurp(shown()), HasSubstr("programs\r\x1b[K"));
+    EXPECT_EQ(slurp(shown()).find("programs\n"), std::string::npos);
+  }
+  EXPECT_EQ(slurp(log()).find("loading"), std::string::npos);
+}
+
+TEST_F(ScreenTest, ProgressWithoutATerminal_IsSilentForAWhile) {
+  Screen(stream_, {}, log()).on_progress("loading weights", 3, 40);
+  EXPECT_EQ(slurp(shown()), "");
+}
+
 TEST_F(ScreenTest, ResumedRun_AppendsToItsLog) {
   std::ofstream(log()) << "earlier\n";
   train::RunSummary resumed = summary();

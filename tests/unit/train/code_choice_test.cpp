@@ -50,7 +50,14 @@ class CodeChoiceTest : public testing::Test {
   offload::ParameterStore chosen(const model::Architecture& model, std::uint32_t threads) const {
     offload::ParameterStore store = loaded(model);
     devices::ThreadPool pool(threads);
-    EXPECT_EQ(choose_codes(model, files(), batches(), pool, store), absl::OkStatus());
+    std::vector<std::uint64_t> layers;
+    const Progress progress = [&](std::string_view, std::uint64_t done, std::uint64_t of) {
+      layers.push_back(done);
+      EXPECT_EQ(of, model.first_head_layer() - 1);
+    };
+    EXPECT_EQ(choose_codes(model, files(), batches(), pool, store, progress), absl::OkStatus());
+    EXPECT_EQ(layers.size(), model.first_head_layer() - 1);
+    EXPECT_EQ(layers.back(), model.first_head_layer() - 1);
     return store;
   }
   /// Few words: what reads the embedding sees fewer different inputs than it has columns.

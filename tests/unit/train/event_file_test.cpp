@@ -120,6 +120,7 @@ class Silent : public RunObserver {
   void on_evaluation(const EvalReport&) override {}
   void on_checkpoint(const std::string&) override {}
   void on_note(const std::string& text) override { notes.push_back(text); }
+  void on_progress(std::string_view, std::uint64_t, std::uint64_t) override {}
   std::vector<std::string> notes;
 };
 

@@ -36,6 +36,7 @@ class Notes : public RunObserver {
   void on_evaluation(const EvalReport&) override { ++calls; }
   void on_checkpoint(const std::string&) override { ++calls; }
   void on_note(const std::string& text) override { notes.push_back(text); }
+  void on_progress(std::string_view, std::uint64_t, std::uint64_t) override { ++calls; }
   std::vector<std::string> notes;
   int calls = 0;
 };

@@ -24,7 +24,7 @@ int exit_status(const absl::Status& status);
 
 /// Runs `rondo <arguments>`. Errors are told on streams.err as one line; nothing is thrown but what the standard
 /// library throws (std::bad_alloc), which `main` tells likewise.
-int run_command(const std::vector<std::string>& arguments, const Streams& streams, const train::StopFlag& stop);
+int run_command(const std::vector<std::string>& arguments, const Streams& streams, train::StopRequest& stop);
 
 /// "error: " and the message as one line.
 void print_error(std::FILE* err, std::string_view message);

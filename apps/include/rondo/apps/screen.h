@@ -4,6 +4,8 @@
 // Called from one thread.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -37,6 +39,8 @@ class Screen : public train::RunObserver {
   void on_evaluation(const train::EvalReport& report) override;
   void on_checkpoint(const std::string& path) override;
   void on_note(const std::string& text) override;
+  /// On a terminal the updating line; elsewhere a line every half minute.
+  void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) override;
 
   /// Ends the updating line, if there is one, and writes `text` as lines of its own.
   void write(const std::string& text);
@@ -45,6 +49,8 @@ class Screen : public train::RunObserver {
 
  private:
   void clear_line();
+  /// Leaves the last state of a run's updating line on the screen, and of progress nothing.
+  void end_line();
 
   std::FILE* const stream_;
   const TerminalKind kind_;
@@ -53,6 +59,8 @@ class Screen : public train::RunObserver {
   std::string before_log_;    // what was said before the run began and its log was made
   bool started_ = false;
   bool line_is_open_ = false;  // the cursor stands on the updating line
+  bool line_stays_ = false;    // when something else is said
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();  // of progress, elsewhere
 };
 
 }  // namespace rondo::apps

@@ -10,6 +10,6 @@ namespace rondo::apps {
 /// Runs `verb` (one of train::verbs()) with a checked configuration. A status that is not OK has not been told to the
 /// user yet.
 absl::Status run_verb(const std::string& verb, const train::Config& config, const Streams& streams,
-                      const train::StopFlag& stop);
+                      train::StopRequest& stop);
 
 }  // namespace rondo::apps

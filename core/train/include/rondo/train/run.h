@@ -89,12 +89,20 @@ class RunObserver {
   virtual void on_evaluation(const EvalReport& report) = 0;
   virtual void on_checkpoint(const std::string& path) = 0;
   virtual void on_note(const std::string& text) = 0;
+  /// Before on_start(), see progress.h.
+  virtual void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) = 0;
 };
 
-/// Set from a signal handler: the run then abandons an uncommitted step or finishes a committed one, saves and ends.
+/// Set from a signal handler.
 using StopFlag = std::atomic<bool>;
 
-absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, const StopFlag& stop);
+/// What a signal handler and a training run tell each other.
+struct StopRequest {
+  StopFlag asked = false;   // the run then abandons an uncommitted step or finishes a committed one, saves and ends
+  StopFlag heeded = false;  // by the run: from here on. Before, nothing is lost by ending at once
+};
+
+absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, StopRequest& stop);
 
 struct Evaluation {
   double eval_loss = 0;

@@ -23,6 +23,7 @@
 #include "rondo/train/config.h"
 #include "rondo/train/loader.h"
 #include "rondo/train/model_place.h"
+#include "rondo/train/progress.h"
 
 namespace rondo::train {
 
@@ -106,7 +107,8 @@ bool chooses_codes(const Config& config);
 /// frozen base are chosen; none: each is the nearest one.
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,
                                                    const partition::Plan& plan = {},
-                                                   const std::vector<schedule::Microbatch>& samples = {});
+                                                   const std::vector<schedule::Microbatch>& samples = {},
+                                                   const Progress& progress = {});
 
 /// The parts of an executor that follow from these, all of which outlive it. Traces are for the caller to add.
 schedule::ExecutorParts executor_parts(const OpenModel& model, const Machine& machine, const PlannedRun& run,

@@ -13,6 +13,7 @@
 #include "rondo/model/architecture.h"
 #include "rondo/model/safetensors.h"
 #include "rondo/offload/parameter_store.h"
+#include "rondo/train/progress.h"
 
 namespace rondo::train {
 
@@ -32,7 +33,8 @@ absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, 
 /// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Errors:
 /// InvalidArgument naming file and tensor of a number that is not finite, or that fp16 cannot hold.
 absl::Status load_weights(const model::Architecture& model, const model::TensorFiles& files,
-                          const model::TensorFiles* adapter, offload::ParameterStore& store);
+                          const model::TensorFiles* adapter, offload::ParameterStore& store,
+                          const Progress& progress = {});
 
 /// Factors without an adapter start as PEFT's: A Kaiming-uniform with a = sqrt 5, i.e. uniform within 1 / sqrt(in), by
 /// counter-based numbers of (seed, name, element); B zero; magnitudes the lengths of the weight's rows as the store has
