@@ -22,10 +22,8 @@
 namespace rondo::devices::testing {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Device>> open_card(bool card_copies) {
+absl::StatusOr<std::unique_ptr<Device>> open_card(vulkan::VulkanOptions options) {
   RONDO_ASSIGN_OR_RETURN(const auto cards, vulkan::list_cards());
-  vulkan::VulkanOptions options;
-  options.card_copies = card_copies;
   for (const vulkan::CardInfo& info : cards) {
     options.index = info.index;
     if (info.unsuitable.empty()) break;
@@ -35,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Device>> open_card(bool card_copies) {
 
 /// Opened once; it stays open until the process ends.
 absl::StatusOr<Device*> card() {
-  static const auto* const device = new absl::StatusOr<std::unique_ptr<Device>>(open_card(false));
+  static const auto* const device = new absl::StatusOr<std::unique_ptr<Device>>(open_card({}));
   if (!device->ok()) return device->status();
   return (*device)->get();
 }
@@ -149,17 +147,23 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// C [M, N] = A [M, K] B [N, K]^T in fp32. The time counted is the card's.
-void time_paired_product(benchmark::State& state) {
+/// C [M, N] = A [M, K] B [N, K]^T for the benchmark's M, K and N.
+OpList product(const benchmark::State& state, DType dtype) {
   const std::int64_t rows = state.range(0);
   const std::int64_t depth = state.range(1);
   const std::int64_t columns = state.range(2);
   OpList list;
   list.tokens = static_cast<std::uint32_t>(rows);
-  list.tensors.push_back({"a", {rows, depth}, DType::kFloat32, TensorRole::kInput, 0});
-  list.tensors.push_back({"b", {columns, depth}, DType::kFloat32, TensorRole::kInput, 0});
-  list.tensors.push_back({"c", {rows, columns}, DType::kFloat32, TensorRole::kOutput, 0});
+  list.tensors.push_back({"a", {rows, depth}, dtype, TensorRole::kInput, 0});
+  list.tensors.push_back({"b", {columns, depth}, dtype, TensorRole::kInput, 0});
+  list.tensors.push_back({"c", {rows, columns}, dtype, TensorRole::kOutput, 0});
   list.ops.push_back({OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}});
+  return list;
+}
+
+/// In fp32. The time counted is the card's.
+void time_paired_product(benchmark::State& state) {
+  const OpList list = product(state, DType::kFloat32);
   auto on_card = OnCard::make(card(), list, nullptr);
   auto on_processor = OnCard::make(processor(), list, nullptr);
   if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
@@ -182,11 +186,36 @@ void time_paired_product(benchmark::State& state) {
       benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+/// In fp16 on the card with and without its matrix units, in turns. The time counted is that with them.
+void time_paired_matrix_units(benchmark::State& state) {
+  const OpList list = product(state, DType::kFloat16);
+  const auto with = open_card({.matrix_units = vulkan::MatrixUnitsUse::kAlways});
+  const auto without = open_card({.matrix_units = vulkan::MatrixUnitsUse::kNever});
+  if (!with.ok() || !without.ok()) return state.SkipWithError("no card");
+  if (!(*with)->caps().matrix_units) return state.SkipWithError("the driver has no cooperative matrices");
+  auto units = OnCard::make(with->get(), list, nullptr);
+  auto plain = OnCard::make(without->get(), list, nullptr);
+  if (!units.ok() || !plain.ok()) return state.SkipWithError("no memory");
+  absl::Status status = (*units)->run();  // the first runs are not counted
+  status.Update((*plain)->run());
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const Spent on_plain = spent(**plain, status);
+    const Spent on_units = spent(**units, status);
+    ratios.push_back(on_plain.seconds / on_units.seconds);
+    state.SetIterationTime(on_units.seconds);
+  }
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  state.counters["of_speed_without"] = median(std::move(ratios));
+  state.counters["FLOP/s"] =
+      benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
 /// 16 MiB of host memory that the card expects copies from, and as much that it does not, in turns: the host leaves the
 /// copying to the card. The time counted is that of what was expected.
 void time_paired_upload(benchmark::State& state) {
   constexpr Bytes kSize = 16_MiB;
-  const auto device = open_card(true);
+  const auto device = open_card({.card_copies = true});
   if (!device.ok()) return state.SkipWithError(std::string(device.status().message()).c_str());
   const auto expected = allocate_resident_host(kSize, "bench");
   const auto other = allocate_resident_host(kSize, "bench");
@@ -242,6 +271,10 @@ const int registered_on_card = [] {
       ->Args({2048, 576, 1536})
       ->Args({512, 1536, 576})
       ->Args({512, 576, 16})
+      ->UseManualTime();
+  benchmark::RegisterBenchmark("PairedMatrixUnits", time_paired_matrix_units)
+      ->Args({2048, 576, 1536})
+      ->Args({2048, 4096, 4096})
       ->UseManualTime();
   benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();

@@ -46,13 +46,15 @@ std::vector<vulkan::CardInfo> vulkan_card() {
   return {};
 }
 
-absl::StatusOr<std::unique_ptr<Device>> open_vulkan(std::uint32_t index, bool single_queue, bool validated,
-                                                    bool card_copies = false) {
+absl::StatusOr<std::unique_ptr<Device>> open_vulkan(
+    std::uint32_t index, bool single_queue, bool validated, bool card_copies = false,
+    vulkan::MatrixUnitsUse matrix_units = vulkan::MatrixUnitsUse::kNever) {
   vulkan::VulkanOptions options;
   options.index = index;
   options.memory_limit = kMemory;
   options.single_queue = single_queue;
   options.card_copies = card_copies;
+  options.matrix_units = matrix_units;
   if (validated) options.on_complaint = [](const std::string& message) { ADD_FAILURE() << message; };
   return vulkan::open_vulkan(options);
 }
@@ -79,6 +81,10 @@ std::vector<Backend> all_backends() {
     all.push_back({"vulkan_validated", [index](ThreadPool&) { return open_vulkan(index, false, true); }});
     all.push_back(
         {"vulkan_validated_card_copies", [index](ThreadPool&) { return open_vulkan(index, false, true, true); }});
+    if (!found.matrix_units) continue;
+    all.push_back({"vulkan_validated_matrix_units", [index](ThreadPool&) {
+                     return open_vulkan(index, false, true, false, vulkan::MatrixUnitsUse::kAlways);
+                   }});
   }
   return all;
 }

@@ -16,12 +16,12 @@ namespace {
 using devices::DType;
 using devices::Encoding;
 
-/// "vulkan:N" of the first card that can be used.
-std::optional<std::string> usable_card() {
+/// The first card that can be used.
+std::optional<devices::vulkan::CardInfo> usable_card() {
   const auto cards = devices::vulkan::list_cards();
   if (!cards.ok()) return std::nullopt;
   for (const devices::vulkan::CardInfo& card : *cards) {
-    if (card.unsuitable.empty()) return "vulkan:" + std::to_string(card.index);
+    if (card.unsuitable.empty()) return card;
   }
   return std::nullopt;
 }
@@ -29,8 +29,11 @@ std::optional<std::string> usable_card() {
 class VulkanPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-    card_ = *usable_card();
+    const auto card = usable_card();
+    if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    index_ = card->index;
+    card_ = "vulkan:" + std::to_string(index_);
+    matrix_units_ = card->matrix_units;
     const data::Dataset dataset = random_samples(61, 5, 32, 24);
     model_.emplace(model_of(GetParam()));
     job_.steps = steps_of(dataset, {5, 5, 3});
@@ -39,6 +42,8 @@ class VulkanPools : public testing::TestWithParam<Variant> {
   }
 
   std::string card_;
+  std::uint32_t index_ = 0;
+  bool matrix_units_ = false;
   std::optional<model::Architecture> model_;
   Job job_;
 };
@@ -96,7 +101,7 @@ TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
     placement.change_pool = [this, &expected](std::vector<devices::PoolMember>& pool) {
       devices::vulkan::VulkanOptions options;
       options.name = card_;
-      options.index = static_cast<std::uint32_t>(std::stoul(card_.substr(card_.find(':') + 1)));
+      options.index = index_;
       options.card_copies = true;
       auto far = devices::vulkan::open_vulkan(options);
       ASSERT_EQ(far.status(), absl::OkStatus());
@@ -126,6 +131,38 @@ TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
     for (std::size_t step = 0; step < expected.loss_sums.size(); ++step) {
       EXPECT_NEAR(trace.loss_sums[step], expected.loss_sums[step], allowed * expected.loss_sums[step]) << step;
     }
+  }
+}
+
+/// On processors that pose as cards too.
+TEST_P(VulkanPools, WithMatrixUnits_FollowTheCpusLossesAndGiveTheSameBits) {
+  if (!matrix_units_) GTEST_SKIP() << "the driver has no cooperative matrices";
+  if (GetParam().dtype == DType::kFloat32) GTEST_SKIP() << "matrix units multiply 16 bits";
+  const auto trace_on = [&](const std::string& pool) {
+    Placement placement{pool, pool};
+    placement.stages = one_layer_each(*model_);
+    placement.change_pool = [&](std::vector<devices::PoolMember>& members) {
+      for (devices::PoolMember& member : members) {
+        devices::vulkan::VulkanOptions options;
+        options.name = member.device->caps().name;
+        options.index = index_;
+        options.matrix_units = devices::vulkan::MatrixUnitsUse::kAlways;
+        auto device = devices::vulkan::open_vulkan(options);
+        ASSERT_EQ(device.status(), absl::OkStatus());
+        EXPECT_TRUE((*device)->caps().matrix_units);
+        member.device = *std::move(device);
+      }
+    };
+    return trace_of(*model_, job_, placement);
+  };
+  const Trace one = trace_on(card_);
+  const Trace two = trace_on(card_ + "*2");
+  EXPECT_EQ(two.loss_sums, one.loss_sums);
+  EXPECT_TRUE(two.bytes == one.bytes);
+  const Trace expected = trace_of(*model_, job_, {"cpu", "cpu"});
+  const double allowed = GetParam().boundaries != Encoding::kPlain ? 5e-3 : 2e-3;  // as above
+  for (std::size_t step = 0; step < expected.loss_sums.size(); ++step) {
+    EXPECT_NEAR(one.loss_sums[step], expected.loss_sums[step], allowed * expected.loss_sums[step]) << step;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "find_units.h"
 #include "panel_size.h"
 #include "rondo/base/status.h"
 
@@ -282,14 +283,19 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &features11;
   features.features.shaderInt64 = VK_TRUE;
+  UnitFeatures units(card_.matrix_units);
+  features12.shaderFloat16 = card_.matrix_units.there() ? VK_TRUE : VK_FALSE;
+  features12.vulkanMemoryModel = features12.shaderFloat16;
+  features12.vulkanMemoryModelDeviceScope = features12.shaderFloat16;  // barriers of other kernels
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-  info.pNext = &features;
+  info.pNext = units.before(&features);
   info.queueCreateInfoCount = static_cast<std::uint32_t>(queues.size());
   info.pQueueCreateInfos = queues.data();
   std::vector<const char*> extensions;
   if (card_.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (card_.import_grain > 0) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  units.add_extensions(extensions);
   info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   const InstanceFunctions& vk = instance_->functions();

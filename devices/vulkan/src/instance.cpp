@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "find_units.h"
 #include "panel_size.h"
 #include "rondo/base/status.h"
 
@@ -218,6 +219,8 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
       return std::strcmp(extension.extensionName, name) == 0;
     });
   };
+  card.matrix_units = find_matrix_units(functions_, handle, has);
+  card.info.matrix_units = card.matrix_units.there();
   card.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) card.import_grain = import_grain(handle);
   return card;

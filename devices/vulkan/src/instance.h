@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "loader.h"
+#include "matrix_units.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
 
 namespace rondo::devices::vulkan {
@@ -31,6 +32,7 @@ struct Card {
   Bytes import_grain = 0;
   /// A processor whose subgroups hand values round among eight: products go through the panel, see panel.h.
   bool fetches_panels = false;
+  MatrixUnits matrix_units;
 };
 
 class Instance {

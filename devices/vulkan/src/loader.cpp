@@ -53,6 +53,12 @@ absl::Status load_functions(const GlobalFunctions& global, VkInstance instance, 
       global.GetInstanceProcAddr(instance, "vkCreateDebugUtilsMessengerEXT"));
   functions.DestroyDebugUtilsMessengerEXT = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(
       global.GetInstanceProcAddr(instance, "vkDestroyDebugUtilsMessengerEXT"));
+  functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR =
+      reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+          global.GetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV =
+      reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV>(
+          global.GetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV"));
   return absl::OkStatus();
 }
 

@@ -3,11 +3,9 @@
 // Three tables by what they are looked up with: nothing, an instance, a device.
 #pragma once
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "vulkan_headers.h"
 
 namespace rondo::devices::vulkan {
 
@@ -87,6 +85,9 @@ struct InstanceFunctions {
   // Of VK_EXT_debug_utils; null unless validating.
   PFN_vkCreateDebugUtilsMessengerEXT CreateDebugUtilsMessengerEXT = nullptr;
   PFN_vkDestroyDebugUtilsMessengerEXT DestroyDebugUtilsMessengerEXT = nullptr;
+  // Null where no card has these extensions.
+  PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR GetPhysicalDeviceCooperativeMatrixPropertiesKHR = nullptr;
+  PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV GetPhysicalDeviceCooperativeMatrixPropertiesNV = nullptr;
 };
 struct DeviceFunctions {
   RONDO_VULKAN_DEVICE_FUNCTIONS(RONDO_VULKAN_DECLARE)

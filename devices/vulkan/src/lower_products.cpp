@@ -197,7 +197,38 @@ bool add_narrow(OpLowering& op, const Product& p) {
   return true;
 }
 
+/// Of operands of 16 bits, on cards with units for them. False where the product does not go that way.
+bool add_cooperative(OpLowering& op, const Product& p) {
+  constexpr std::int64_t kWorthwhile = 16;
+  constexpr std::uint32_t kSubgroups = 4;
+  const MatrixUnits& units = op.units();
+  if (p.type_a != p.type_b || p.type_a == kFloat32Storage) return false;
+  const MatrixUnits::Shape shape = p.type_a == kBfloat16Storage ? units.bfloat16 : units.float16;
+  if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
+  const auto flag = [](bool on) { return on ? 1U : 0U; };
+  const std::uint32_t tiles_m = p.rows <= 2 * std::int64_t{shape.m} ? 1 : 2;
+  const std::uint32_t tiles_n = p.columns <= 2 * std::int64_t{shape.n} ? 1 : 2;
+  // Where the inner extent lies in a row and begins and ends with a word.
+  const bool pairs_a = !p.transposed_a && p.depth % 2 == 0 && p.stride_a % 2 == 0;
+  const bool pairs_b = p.transposed_b && p.depth % 2 == 0 && p.stride_b % 2 == 0;
+  Dispatch& dispatch =
+      op.add(Shader::kMatMulCooperative,
+             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, flag(p.transposed_a), flag(p.transposed_b),
+              flag(p.has_bias), flag(p.has_addend), flag(p.accumulate), static_cast<std::uint32_t>(p.listed), shape.m,
+              shape.n, shape.k, tiles_m, tiles_n, flag(pairs_a), flag(pairs_b), kSubgroups * units.subgroup_size},
+             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+              p.listed == Product::Listed::kNone ? p.a : p.list},
+             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
+              p.first_listed, p.most_listed},
+             1);
+  dispatch.push.factors[0] = p.alpha;
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 2 * tiles_n * std::int64_t{shape.n})),
+                     static_cast<std::uint32_t>(parts_of(p.rows, 2 * tiles_m * std::int64_t{shape.m})), 1};
+  return true;
+}
+
 void add_product(OpLowering& op, const Product& p) {
+  if (add_cooperative(op, p)) return;
   if (add_narrow(op, p) || add_by_panels(op, p)) return;
   const std::uint32_t rows_each = each_of(p.rows);
   const std::uint32_t columns_each = each_of(p.columns);

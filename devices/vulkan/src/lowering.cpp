@@ -90,7 +90,8 @@ bool attends(OpKind kind) {
 }  // namespace
 
 std::uint32_t storage_of(const TensorDesc& tensor) {
-  return tensor.dtype == DType::kBfloat16 ? 1 : tensor.dtype == DType::kFloat16 ? 2 : 0;
+  if (tensor.dtype == DType::kBfloat16) return kBfloat16Storage;
+  return tensor.dtype == DType::kFloat16 ? kFloat16Storage : kFloat32Storage;
 }
 
 absl::Status Lowering::check(const Op& op) const {

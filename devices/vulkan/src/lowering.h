@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "matrix_units.h"
 #include "pipelines.h"
 #include "rondo/devices/op.h"
 
@@ -37,8 +38,9 @@ inline constexpr std::uint32_t kConstantMark = 0x80000000;
 class Lowering {
  public:
   /// `panel`: large products go through the panel, see panel.h. `fetches_all`: kernels fetch texels of any tensor.
-  Lowering(const OpList& list, bool panel, bool fetches_all)
-      : list_(list), panel_(panel), fetches_all_(fetches_all), fetched_(list.tensors.size(), false) {}
+  /// `units`: what products of 16 bits use.
+  Lowering(const OpList& list, bool panel, bool fetches_all, const MatrixUnits& units)
+      : list_(list), panel_(panel), fetches_all_(fetches_all), units_(units), fetched_(list.tensors.size(), false) {}
 
   /// Errors: Unimplemented naming the op and what of it the cards cannot do.
   absl::Status lower_all();
@@ -62,6 +64,7 @@ class Lowering {
   const OpList& list_;
   const bool panel_;
   const bool fetches_all_;
+  const MatrixUnits units_;
   std::vector<bool> fetched_;
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
@@ -78,6 +81,7 @@ class OpLowering {
 
   bool panel() const { return all_.panel_; }
   bool fetches_all() const { return all_.fetches_all_; }
+  const MatrixUnits& units() const { return all_.units_; }
   /// Kernels fetch what lies in this slot by texels.
   void fetch(std::uint32_t slot) {
     if (slot < kWorkspaceMark) all_.fetched_[slot - kFirstTensorSlot] = true;

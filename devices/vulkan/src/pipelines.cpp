@@ -1,6 +1,7 @@
 // Behind pipelines.h.
 #include "pipelines.h"
 
+#include "cooperative_code.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -72,7 +73,13 @@ void Pipelines::bind_panel(VkCommandBuffer commands) const {
 
 absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& constants) {
   const DeviceFunctions& vk = context_->functions();
-  const std::span<const std::uint32_t> code = code_of(shader);
+  const MatrixUnits& units = context_->card().matrix_units;
+  std::span<const std::uint32_t> code = code_of(shader);
+  std::vector<std::uint32_t> translated;
+  if (shader == Shader::kMatMulCooperative && units.api == MatrixUnits::Api::kKhr) {
+    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, constants[0] == kBfloat16Storage));
+    code = translated;
+  }
   VkShaderModuleCreateInfo module_info{};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = code.size_bytes();
@@ -94,6 +101,13 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   info.stage.module = module;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &special;
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT required{};
+  required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT;
+  required.requiredSubgroupSize = units.subgroup_size;
+  if (shader == Shader::kMatMulCooperative) {
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
+    info.stage.pNext = &required;
+  }
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult result = vk.CreateComputePipelines(context_->device(), cache_->handle(), 1, &info, nullptr, &pipeline);

@@ -31,6 +31,7 @@ enum class Shader : std::uint8_t {
   kEmbeddingRows,
   kSelectLast,
   kMatMul,
+  kMatMulCooperative,
   kMatMulPanels,
   kMatMulNarrow,
   kPanel,
@@ -69,6 +70,11 @@ static_assert(sizeof(Push) <= 128, "what every card takes");
 
 /// Values of constant_id 0, 1, ...
 using Constants = std::vector<std::uint32_t>;
+
+/// How a tensor is stored, for constants: as in shaders/common.glsl.
+inline constexpr std::uint32_t kFloat32Storage = 0;
+inline constexpr std::uint32_t kBfloat16Storage = 1;
+inline constexpr std::uint32_t kFloat16Storage = 2;
 
 class Pipelines {
  public:

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_p
 
 absl::Status VulkanProgram::prepare() {
   const Panel* panel = pipelines_->panel();
-  Lowering lowering(list_, panel != nullptr, panel != nullptr && panel->fetches_all());
+  Lowering lowering(list_, panel != nullptr, panel != nullptr && panel->fetches_all(), context_->card().matrix_units);
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);
   for (const Op& op : list_.ops) {

@@ -21,6 +21,7 @@ namespace {
   X(embedding_rows)             \
   X(select_last)                \
   X(matmul)                     \
+  X(matmul_cooperative)         \
   X(matmul_panels)              \
   X(matmul_narrow)              \
   X(panel)                      \

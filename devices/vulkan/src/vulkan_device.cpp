@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 
 #include "context.h"
 #include "imported.h"
@@ -34,6 +36,14 @@ Bytes usable_bytes(const Instance& instance, const Card& card, std::uint32_t hea
   const Bytes free = instance.available_bytes(card, heap);
   if (card.info.software || card.info.integrated) return std::min<Bytes>(free, available_memory()) / 2;
   return free - std::min(free, std::max(kReserve, free / 16));
+}
+
+bool uses_matrix_units(const VulkanOptions& options, const Card& card) {
+  const char* const wanted = std::getenv("RONDO_VULKAN_MATRIX_UNITS");
+  if (wanted != nullptr && std::string_view(wanted) == "off") return false;
+  if (wanted != nullptr && std::string_view(wanted) == "on") return true;
+  if (options.matrix_units != MatrixUnitsUse::kAsFound) return options.matrix_units == MatrixUnitsUse::kAlways;
+  return !card.info.software;
 }
 
 class VulkanDevice final : public Device, private HostBackend {
@@ -94,7 +104,9 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   // For drivers that compile late in spite of Pipelines::translate(): a minute. lavapipe's compiler takes over ten
   // seconds on a machine that has much else to do.
   caps_.first_use_seconds = 60;
-  caps_.numerics_class = fmt::format("vulkan{}-{}", kKernelSet, card.numerics_name);
+  caps_.matrix_units = card.matrix_units.there();
+  caps_.numerics_class =
+      fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_units ? "-matrix" : "", card.numerics_name);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& options) {
@@ -104,14 +116,15 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
     return invalid_input("{}: no such card; this machine has {} Vulkan device(s), from vulkan:0 to vulkan:{}",
                          options.name, cards.size(), cards.size() - 1);
   }
-  const Card& card = cards[options.index];
+  Card card = cards[options.index];
   if (!card.info.unsuitable.empty()) {
     return unimplemented("{}: {} ({}) cannot be used: {}", options.name, card.info.name, card.info.driver,
                          card.info.unsuitable);
   }
+  if (!uses_matrix_units(options, card)) card.matrix_units = {};
   const auto access = options.card_copies ? Context::HostAccess::kNone : Context::HostAccess::kAsFound;
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
-                         Context::make(std::move(instance), card, options.name, access));
+                         Context::make(std::move(instance), std::move(card), options.name, access));
   auto device = std::unique_ptr<VulkanDevice>(new VulkanDevice(std::move(context), options));
   RONDO_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));

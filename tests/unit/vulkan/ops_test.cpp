@@ -2,6 +2,7 @@
 // validation layer; and the same bits twice.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "comparison.h"
@@ -15,17 +16,26 @@ namespace {
 /// One for all cases: the layer takes longer to start than most of them. Closed while its driver is still there.
 class SharedDevice : public ::testing::Environment {
  public:
-  static absl::StatusOr<Device*> get() {
-    if (opened().ok() && *opened() == nullptr) opened() = open_card(*usable_card(), true);
-    if (!opened().ok()) return opened().status();
-    return opened()->get();
+  /// `matrix_units`: one whose products use them; whether it has any, its capabilities say.
+  static absl::StatusOr<Device*> get(bool matrix_units = false) {
+    absl::StatusOr<std::unique_ptr<Device>>& device = opened(matrix_units);
+    if (device.ok() && *device == nullptr) {
+      using vulkan::MatrixUnitsUse;
+      device = open_card(*usable_card(), true,
+                         {.matrix_units = matrix_units ? MatrixUnitsUse::kAlways : MatrixUnitsUse::kNever});
+    }
+    if (!device.ok()) return device.status();
+    return device->get();
   }
-  void TearDown() override { opened() = nullptr; }
+  void TearDown() override {
+    opened(false) = nullptr;
+    opened(true) = nullptr;
+  }
 
  private:
-  static absl::StatusOr<std::unique_ptr<Device>>& opened() {
-    static absl::StatusOr<std::unique_ptr<Device>> opened = nullptr;
-    return opened;
+  static absl::StatusOr<std::unique_ptr<Device>>& opened(bool matrix_units) {
+    static std::array<absl::StatusOr<std::unique_ptr<Device>>, 2> opened = {nullptr, nullptr};
+    return opened[matrix_units ? 1 : 0];
   }
 };
 const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
@@ -72,6 +82,40 @@ TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 
+/// On a processor that poses as a card too, whose products do without otherwise.
+class ProductsByMatrixUnits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!usable_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    const auto device = SharedDevice::get(true);
+    ASSERT_EQ(device.status(), absl::OkStatus());
+    device_ = *device;
+    if (!device_->caps().matrix_units) GTEST_SKIP() << "the driver has no cooperative matrices";
+  }
+
+  Device* device_ = nullptr;
+};
+
+TEST_F(ProductsByMatrixUnits, OfEveryOp_AgreeWithTheReference) {
+  std::size_t cases = 0;
+  for (const OpDescription& description : op_descriptions()) {
+    for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
+      for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+        const OpCase op_case = description.make(storage, scale);
+        const OpKind kind = op_case.list.ops[0].kind;
+        const bool product = kind == OpKind::kMatMul || kind == OpKind::kMatMulInputGradient ||
+                             kind == OpKind::kMatMulWeightGradient || kind == OpKind::kVocabularyLoss;
+        const bool small = scale == Scale::kOdd || std::string_view(description.name) == "MatMul_LowRankOut";
+        if (!product || !small) continue;
+        SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
+        expect_reference(*device_, op_case);
+        ++cases;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 18U);  // eight descriptions in odd sizes, one in those of a model; two types
+}
+
 /// Whole tiles and fours: other kernels, or other ways through them, than odd sizes take.
 void expect_products_of_whole_tiles(Device& device) {
   for (const OpDescription& description : op_descriptions()) {
@@ -109,7 +153,7 @@ TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
 TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
   const auto card = usable_card();
   if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = open_card(*card, true, true);
+  const auto device = open_card(*card, true, {.separate_blocks = true});
   ASSERT_EQ(device.status(), absl::OkStatus());
   expect_products_of_whole_tiles(**device);
 }

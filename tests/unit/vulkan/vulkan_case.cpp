@@ -37,10 +37,9 @@ std::optional<vulkan::CardInfo> usable_card() {
   return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> open_card(const vulkan::CardInfo& card, bool validated, bool separate_blocks) {
-  vulkan::VulkanOptions options;
+absl::StatusOr<std::unique_ptr<Device>> open_card(const vulkan::CardInfo& card, bool validated,
+                                                  vulkan::VulkanOptions options) {
   options.index = card.index;
-  options.separate_blocks = separate_blocks;
   if (validated) options.on_complaint = [](const std::string& message) { ADD_FAILURE() << message; };
   return vulkan::open_vulkan(options);
 }

@@ -13,9 +13,9 @@ namespace rondo::devices::testing {
 /// The first card that can be used; none on machines, and in builds, without: then the tests are skipped.
 std::optional<vulkan::CardInfo> usable_card();
 
-/// Opens it. `validated`: any complaint of the validation layer fails the test. `separate_blocks`: see VulkanOptions.
+/// Opens it. `validated`: any complaint of the validation layer fails the test.
 absl::StatusOr<std::unique_ptr<Device>> open_card(const vulkan::CardInfo& card, bool validated,
-                                                  bool separate_blocks = false);
+                                                  vulkan::VulkanOptions options = {});
 
 /// Runs `list` on tensors that start as `memory` has them, and brings them all back into it.
 absl::Status run_on_card(Device& device, const OpList& list, const CaseMemory& memory);

@@ -4,6 +4,7 @@
 // so does a build that was made without Vulkan's headers and shader compiler.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,18 +17,26 @@ namespace rondo::devices::vulkan {
 
 /// What the driver says of a card, before it is opened.
 struct CardInfo {
-  std::uint32_t index = 0;  // of vulkan:N
-  std::string name;         // "llvmpipe (LLVM 15.0.6, 256 bits)"
-  std::string driver;       // "llvmpipe Mesa 22.3.6"
-  Bytes memory_bytes = 0;   // of its largest device-local heap
-  bool software = false;    // computed by the processor: `auto` leaves it out
-  bool integrated = false;  // its memory is the host's
-  std::string unsuitable;   // why it cannot be opened, "" when it can
+  std::uint32_t index = 0;    // of vulkan:N
+  std::string name;           // "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string driver;         // "llvmpipe Mesa 22.3.6"
+  Bytes memory_bytes = 0;     // of its largest device-local heap
+  bool software = false;      // computed by the processor: `auto` leaves it out
+  bool integrated = false;    // its memory is the host's
+  bool matrix_units = false;  // cooperative matrices that products of 16 bits can use
+  std::string unsuitable;     // why it cannot be opened, "" when it can
 };
 
 /// Every Vulkan device of this machine in the driver's order. Errors: Unimplemented when this build has no Vulkan,
 /// Unavailable when the machine has no loader or no driver; both say what to install.
 absl::StatusOr<std::vector<CardInfo>> list_cards();
+
+/// Whether products of 16 bits are made by cooperative matrices, where the card has them.
+enum class MatrixUnitsUse : std::uint8_t {
+  kAsFound,  // yes, unless a processor poses as the card: it is faster without
+  kAlways,
+  kNever
+};
 
 struct VulkanOptions {
   std::string name = "vulkan:0";
@@ -36,8 +45,9 @@ struct VulkanOptions {
   bool single_queue = false;     // compute, up and down share one thread
   bool separate_blocks = false;  // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   bool card_copies = false;      // the host leaves the card's memory to the card's own copies, though it reaches it
+  MatrixUnitsUse matrix_units = MatrixUnitsUse::kAsFound;  // RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it
   /// Switches Khronos's validation layer on and gets its complaints, one call each, from any thread.
-  std::function<void(const std::string&)> on_complaint;
+  std::function<void(const std::string&)> on_complaint = {};
 };
 
 /// Errors: those of list_cards(); InvalidArgument when there is no such card; Unimplemented naming the features that

@@ -1,0 +1,54 @@
+// What the products by tiles share: the operands, rows that are those of a list, and where results go.
+//
+// slots: A, B, out, bias, addend, rows (the list of kernel targets.comp).
+// sizes: M, N, K, stride of A, stride of B, stride of out, chunk of K, first of the rows, most rows.
+// factors: alpha.
+layout(constant_id = 0) const uint kTypeA = 0;
+layout(constant_id = 1) const uint kTypeB = 0;
+layout(constant_id = 2) const uint kTypeOut = 0;
+layout(constant_id = 3) const uint kTypeBias = 0;
+layout(constant_id = 4) const uint kTypeAddend = 0;
+layout(constant_id = 5) const bool kTransposedA = false;  // A(m, k) lies at k * stride + m
+layout(constant_id = 6) const bool kTransposedB = false;  // B(k, n) lies at n * stride + k
+layout(constant_id = 7) const bool kBias = false;
+layout(constant_id = 8) const bool kAddend = false;
+layout(constant_id = 9) const bool kAccumulate = false;
+layout(constant_id = 10) const uint kListed = 0;  // which rows are those of the list: of A (1), of out (2), of B (3)
+
+uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
+
+/// Where the elements lie in their tensors.
+uint place_in_a(uint m, uint k) {
+  const uint row = kListed == 1 ? listed(m) : m;
+  return kTransposedA ? k * push.sizes[3] + row : row * push.sizes[3] + k;
+}
+uint place_in_b(uint k, uint n) {
+  const uint row = kListed == 3 ? listed(k) : k;
+  return kTransposedB ? n * push.sizes[4] + row : row * push.sizes[4] + n;
+}
+
+/// The rows and the inner extent, one of which may end with the list.
+void find_extents(out uint rows, out uint depth) {
+  rows = push.sizes[0];
+  depth = push.sizes[2];
+  if (kListed == 0) return;
+  const uint all = uint(Ints(address(5)).v[0]);
+  const uint present = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
+  if (kListed == 3) {
+    depth = present;
+  } else {
+    rows = present;
+  }
+}
+
+/// The result's element from its sum over a chunk of K.
+void put(uint m, uint n, uint rows, float sum) {
+  if (m >= rows || n >= push.sizes[1]) return;
+  const uint64_t to = address(2);
+  const uint at = (kListed == 2 ? listed(m) : m) * push.sizes[5] + n;
+  float value = push.factors[0] * sum;
+  if (kBias) value += load(address(3), kTypeBias, n);
+  if (kAddend) value += load(address(4), kTypeAddend, at);
+  if (kAccumulate) value += load(to, kTypeOut, at);
+  store(to, kTypeOut, at, value);
+}

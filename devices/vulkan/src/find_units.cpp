@@ -1,0 +1,209 @@
+// Behind find_units.h.
+#include "find_units.h"
+
+#include <algorithm>
+
+namespace rondo::devices::vulkan {
+namespace {
+
+// As in matmul_cooperative.comp.
+constexpr std::uint32_t kDepth = 32;
+constexpr std::uint32_t kStride = kDepth / 2 + 4;  // words
+constexpr std::uint32_t kParts = 4;                // of most tiles: 2 x 2 of each subgroup
+constexpr std::uint32_t kSubgroups = 4;
+
+struct Limits {
+  std::uint32_t shared_bytes = 0;
+  std::uint32_t subgroup_size = 0;
+};
+
+/// A kind of product that the driver lists, as both extensions have it.
+struct Listed {
+  MatrixUnits::Shape shape;
+  std::uint32_t a = 0, b = 0, sum = 0, result = 0;  // VkComponentTypeKHR, of which NV's are the first
+  bool in_subgroup = false;
+};
+
+bool suits(const MatrixUnits::Shape& shape, std::uint32_t shared_bytes) {
+  if (shape.k == 0 || kDepth % shape.k != 0 || shape.k % 8 != 0) return false;  // loads begin with 16 bytes
+  const std::uint64_t rows = kParts * shape.m;
+  const std::uint64_t columns = kParts * shape.n;
+  return rows * columns > 0 && 4 * ((rows + columns) * kStride + rows * columns) <= shared_bytes;
+}
+
+/// The largest for operands of `type`.
+MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, std::uint32_t shared_bytes) {
+  const auto size = [](const MatrixUnits::Shape& shape) { return shape.m * shape.n * shape.k; };
+  MatrixUnits::Shape found;
+  for (const Listed& one : all) {
+    const bool sums = one.sum == VK_COMPONENT_TYPE_FLOAT32_KHR && one.result == VK_COMPONENT_TYPE_FLOAT32_KHR;
+    if (one.a != type || one.b != type || !sums || !one.in_subgroup || !suits(one.shape, shared_bytes)) continue;
+    if (size(one.shape) > size(found)) found = one.shape;
+  }
+  return found;
+}
+
+std::vector<Listed> listed_khr(const InstanceFunctions& functions, VkPhysicalDevice card) {
+  const auto list = functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR;
+  std::uint32_t count = 0;
+  if (list == nullptr || list(card, &count, nullptr) != VK_SUCCESS) return {};
+  VkCooperativeMatrixPropertiesKHR empty{};
+  empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+  std::vector<VkCooperativeMatrixPropertiesKHR> properties(count, empty);
+  if (list(card, &count, properties.data()) != VK_SUCCESS) return {};
+  std::vector<Listed> all;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const VkCooperativeMatrixPropertiesKHR& one = properties[i];
+    all.push_back({{one.MSize, one.NSize, one.KSize},
+                   static_cast<std::uint32_t>(one.AType),
+                   static_cast<std::uint32_t>(one.BType),
+                   static_cast<std::uint32_t>(one.CType),
+                   static_cast<std::uint32_t>(one.ResultType),
+                   one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE});
+  }
+  return all;
+}
+
+std::vector<Listed> listed_nv(const InstanceFunctions& functions, VkPhysicalDevice card) {
+  const auto list = functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV;
+  std::uint32_t count = 0;
+  if (list == nullptr || list(card, &count, nullptr) != VK_SUCCESS) return {};
+  VkCooperativeMatrixPropertiesNV empty{};
+  empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV;
+  std::vector<VkCooperativeMatrixPropertiesNV> properties(count, empty);
+  if (list(card, &count, properties.data()) != VK_SUCCESS) return {};
+  std::vector<Listed> all;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const VkCooperativeMatrixPropertiesNV& one = properties[i];
+    all.push_back({{one.MSize, one.NSize, one.KSize},
+                   static_cast<std::uint32_t>(one.AType),
+                   static_cast<std::uint32_t>(one.BType),
+                   static_cast<std::uint32_t>(one.CType),
+                   static_cast<std::uint32_t>(one.DType),
+                   one.scope == VK_SCOPE_SUBGROUP_NV});
+  }
+  return all;
+}
+
+/// What the driver says it has of all that may be asked for here. `bfloat16` and `khr` or `nv` are only asked for where
+/// their extensions are there.
+struct Found {
+  bool base = false;  // fp16, memory model, subgroups
+  bool khr = false;
+  bool nv = false;
+  bool bfloat16 = false;
+};
+
+Found ask(const InstanceFunctions& functions, VkPhysicalDevice card, const HasExtension& has) {
+  VkPhysicalDeviceVulkan12Features features12{};
+  features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  VkPhysicalDeviceSubgroupSizeControlFeaturesEXT sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT;
+  sizes.pNext = &features12;
+  void* next = &sizes;
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR khr{};
+  khr.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+  if (has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
+    khr.pNext = next;
+    next = &khr;
+  }
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV nv{};
+  nv.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV;
+  if (has(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
+    nv.pNext = next;
+    next = &nv;
+  }
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
+  bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
+  if (has(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME)) {
+    bfloat16.pNext = next;
+    next = &bfloat16;
+  }
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = next;
+  functions.GetPhysicalDeviceFeatures2(card, &features);
+  Found found;
+  found.base = features12.shaderFloat16 == VK_TRUE && features12.vulkanMemoryModel == VK_TRUE &&
+               features12.vulkanMemoryModelDeviceScope == VK_TRUE && sizes.subgroupSizeControl == VK_TRUE &&
+               sizes.computeFullSubgroups == VK_TRUE;
+  found.khr = khr.cooperativeMatrix == VK_TRUE;
+  found.nv = nv.cooperativeMatrix == VK_TRUE;
+  found.bfloat16 = bfloat16.shaderBFloat16Type == VK_TRUE && bfloat16.shaderBFloat16CooperativeMatrix == VK_TRUE;
+  return found;
+}
+
+/// The smallest subgroups are those that drivers with several sizes multiply matrices with. 0 in size where four of
+/// them do not make a workgroup.
+Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
+  VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &sizes;
+  functions.GetPhysicalDeviceProperties2(card, &properties);
+  const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+  const std::uint32_t size = sizes.minSubgroupSize;
+  const bool fits =
+      kSubgroups * size <= std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]) &&
+      kSubgroups <= sizes.maxComputeWorkgroupSubgroups &&
+      (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  return {limits.maxComputeSharedMemorySize, fits ? size : 0};
+}
+
+}  // namespace
+
+MatrixUnits find_matrix_units(const InstanceFunctions& functions, VkPhysicalDevice card, const HasExtension& has) {
+  if (!has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
+  const Found found = ask(functions, card, has);
+  const Limits limits = limits_of(functions, card);
+  if (!found.base || !(found.khr || found.nv) || limits.subgroup_size == 0) return {};
+  MatrixUnits units;
+  units.api = found.khr ? MatrixUnits::Api::kKhr : MatrixUnits::Api::kNv;
+  units.subgroup_size = limits.subgroup_size;
+  const std::vector<Listed> all = found.khr ? listed_khr(functions, card) : listed_nv(functions, card);
+  units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, limits.shared_bytes);
+  if (found.khr && found.bfloat16) {
+    units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), limits.shared_bytes);
+  }
+  return units.float16.there() || units.bfloat16.there() ? units : MatrixUnits{};
+}
+
+UnitFeatures::UnitFeatures(const MatrixUnits& units) : units_(units) {
+  khr_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+  khr_.cooperativeMatrix = VK_TRUE;
+  nv_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV;
+  nv_.cooperativeMatrix = VK_TRUE;
+  bfloat16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
+  bfloat16_.shaderBFloat16Type = VK_TRUE;
+  bfloat16_.shaderBFloat16CooperativeMatrix = VK_TRUE;
+  sizes_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT;
+  sizes_.subgroupSizeControl = VK_TRUE;
+  sizes_.computeFullSubgroups = VK_TRUE;
+}
+
+void* UnitFeatures::before(void* next) {
+  if (!units_.there()) return next;
+  sizes_.pNext = next;
+  next = &sizes_;
+  if (units_.bfloat16.there()) {
+    bfloat16_.pNext = next;
+    next = &bfloat16_;
+  }
+  if (units_.api == MatrixUnits::Api::kKhr) {
+    khr_.pNext = next;
+    return &khr_;
+  }
+  nv_.pNext = next;
+  return &nv_;
+}
+
+void UnitFeatures::add_extensions(std::vector<const char*>& extensions) const {
+  if (!units_.there()) return;
+  extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (units_.bfloat16.there()) extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+  extensions.push_back(units_.api == MatrixUnits::Api::kKhr ? VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME
+                                                            : VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+}
+
+}  // namespace rondo::devices::vulkan

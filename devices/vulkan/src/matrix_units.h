@@ -1,0 +1,27 @@
+// What a card's matrix units can multiply, as products are lowered for them.
+#pragma once
+
+#include <cstdint>
+
+namespace rondo::devices::vulkan {
+
+/// Products of cooperative matrices by the subgroups of a workgroup, sums in fp32.
+struct MatrixUnits {
+  enum class Api : std::uint8_t { kNone, kKhr, kNv };  // VK_KHR_cooperative_matrix, VK_NV_cooperative_matrix
+  /// A [m, k] times B [k, n].
+  struct Shape {
+    std::uint32_t m = 0;
+    std::uint32_t n = 0;
+    std::uint32_t k = 0;
+    bool there() const { return m != 0; }
+  };
+
+  Api api = Api::kNone;
+  Shape float16;   // of operands of that type; the card may lack one of the two
+  Shape bfloat16;  // VK_KHR_shader_bfloat16
+  std::uint32_t subgroup_size = 0;
+
+  bool there() const { return api != Api::kNone; }
+};
+
+}  // namespace rondo::devices::vulkan
