@@ -119,7 +119,10 @@ void Memory::untie() {
   ties_.clear();
 }
 
-absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
+namespace {
+
+/// `map_from`: from so many bytes on as pages of its own.
+absl::StatusOr<Buffer> allocate(Bytes size, const char* purpose, Bytes map_from) {
   const Bytes rounded = round_up(std::max<Bytes>(size, 1), kHostAlignment);
   // The kernel promises more than it has; a refusal now is worth more than being killed later.
   if (size >= kAskKernelFrom) {
@@ -130,7 +133,7 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
           format_bytes(size), size, format_bytes(available));
     }
   }
-  if (rounded >= kMapFrom) {
+  if (rounded >= map_from) {
     void* data = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
       return resource_exhausted("host memory for {}: {} asked ({} bytes), {} available: {}", purpose,
@@ -145,6 +148,16 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) {
   }
   std::memset(data, 0, rounded);
   return Buffer(std::make_unique<HostMemory>(size, static_cast<std::byte*>(data), 0, purpose));
+}
+
+}  // namespace
+
+absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) { return allocate(size, purpose, kMapFrom); }
+
+absl::StatusOr<Buffer> allocate_host_pages(Bytes size, const char* purpose) { return allocate(size, purpose, 0); }
+
+absl::Status Device::use_in_place(BufferView /*host*/) {
+  return unimplemented("{} reads no weights in main memory", caps().name);
 }
 
 absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose) {

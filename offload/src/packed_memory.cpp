@@ -31,7 +31,7 @@ absl::Status PackedMemory::allocate(const char* purpose, bool phantom) {
       buffers_.push_back(devices::phantom_host(size));
       continue;
     }
-    RONDO_ASSIGN_OR_RETURN(buffers_.emplace_back(), devices::allocate_host(size, purpose));
+    RONDO_ASSIGN_OR_RETURN(buffers_.emplace_back(), devices::allocate_host_pages(size, purpose));
   }
   return absl::OkStatus();
 }

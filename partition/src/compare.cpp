@@ -100,7 +100,8 @@ class Row {
       if (schedule.device_of_stage[stage] != device) continue;
       for (LayerIndex i = layers[stage].first; i <= layers[stage].last; ++i) {
         const LayerShape& layer = model_.layers[i];
-        bytes += layer.weight_bytes + layer.gradient_bytes + layer.row_gradient_bytes;
+        if (!machine_.devices[device].weights_in_place) bytes += layer.weight_bytes;
+        bytes += layer.gradient_bytes + layer.row_gradient_bytes;
         workspace = std::max(workspace, layer.scratch_bytes + layer.saved_bytes[0] + 4 * work_.boundary_bytes +
                                             layer.saved_bytes[static_cast<std::size_t>(Keep::kAll)]);
       }

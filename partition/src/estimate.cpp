@@ -29,6 +29,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const DeviceShape& device = machine.devices[i];
     on_host_.push_back(device.on_host);
+    fetches_weights_.push_back(device.fetches_weights());
     if (device.unified_memory) continue;
     // Somewhere between everybody copying at once and nobody else; the same whoever else is in the pool.
     const double part = device.profile.root.empty() || bound_ ? 1.0 : 1.5;
@@ -73,8 +74,9 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   const bool sends = slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
   const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
   // Weights may stay on the device: then a visit brings none.
-  const double weights =
-      bound_ ? 0 : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
+  const double weights = bound_ || !fetches_weights_[slot.device]
+                             ? 0
+                             : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
   const double updated = on_host_[slot.device] ? all_updated_ : updated_[slot.last_layer];
   const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated);
   device.up_free = arrived + (bound_ ? 0 : count * in);

@@ -67,6 +67,7 @@ class StepEstimate {
   std::vector<double> updated_;    // by layer: when its weights are published
   double all_updated_ = 0;
   std::vector<bool> on_host_;  // by device
+  std::vector<bool> fetches_weights_;
   std::vector<bool> has_backward_;
   const std::size_t cuts_;             // of a round
   std::vector<std::uint32_t> covers_;  // by round and cut: index of the forward visit that gives it out

@@ -87,9 +87,10 @@ void EventSimulator::describe(const Plan& plan) {
         continue;
       }
       const auto resident = to_bring[slot.device].find(layer);
-      visit.weight_bytes.push_back(resident != to_bring[slot.device].end()
-                                       ? std::exchange(resident->second, 0.0)
-                                       : static_cast<double>(model_.layers[layer].weight_bytes));
+      const double streamed =
+          machine_.devices[slot.device].fetches_weights() ? static_cast<double>(model_.layers[layer].weight_bytes) : 0;
+      visit.weight_bytes.push_back(resident != to_bring[slot.device].end() ? std::exchange(resident->second, 0.0)
+                                                                           : streamed);
       visit.offsets.push_back(before);
       // On the way back the parts of a head are not passed through, and in a fused visit they begin together.
       if (slot.phase == SlotPhase::kForward || !model_.layers[layer].head_part) {

@@ -138,7 +138,7 @@ class Explainer {
       for (LayerIndex i = slot.first_layer; i <= slot.last_layer; ++i) {
         const LayerShape& layer = model_.layers[i];
         const bool stays = std::ranges::binary_search(resident, i);
-        if (!catching_up) {
+        if (!catching_up && machine_.devices[slot.device].fetches_weights()) {
           traffic.weights += static_cast<double>(stays ? layer.trained_weight_bytes : layer.weight_bytes);
         }
         if (sums_up) traffic.gradients += static_cast<double>(layer.gradient_bytes) * groups;

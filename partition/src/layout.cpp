@@ -238,7 +238,8 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     Bytes weights = 0;
     Bytes gradients = 0;
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
-      const bool streams = !catches_up(slot) && !std::ranges::binary_search(resident, layer);
+      const bool streams =
+          device.fetches_weights() && !catches_up(slot) && !std::ranges::binary_search(resident, layer);
       if (streams) weights += model.layers[layer].weight_bytes;
       if (slot.phase != SlotPhase::kForward) gradients += model.layers[layer].gradient_bytes;
     }

@@ -169,8 +169,9 @@ bool alike(const DeviceShape& a, const DeviceShape& b) {
   return one.flops == other.flops && one.efficiency == other.efficiency &&
          one.memory_bandwidth == other.memory_bandwidth && one.link_up == other.link_up &&
          one.link_down == other.link_down && one.link_latency_seconds == other.link_latency_seconds &&
-         a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory && a.on_host == b.on_host &&
-         a.fixed_bytes == b.fixed_bytes && a.rates == b.rates;
+         a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory &&
+         a.weights_in_place == b.weights_in_place && a.on_host == b.on_host && a.fixed_bytes == b.fixed_bytes &&
+         a.rates == b.rates;
 }
 
 TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep,

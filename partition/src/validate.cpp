@@ -158,8 +158,8 @@ absl::Status check_residents(const Plan& plan, const ModelShape& model, const Ma
   for (DeviceIndex i = 0; i < plan.resident.size(); ++i) {
     const std::vector<LayerIndex>& layers = plan.resident[i];
     if (layers.empty()) continue;
-    if (i >= machine.devices.size() || machine.devices[i].unified_memory) {
-      return invalid_input("plan: weights are to stay on device {}, which has no memory of its own", i);
+    if (i >= machine.devices.size() || !machine.devices[i].fetches_weights()) {
+      return invalid_input("plan: weights are to stay on device {}, which reads them in main memory", i);
     }
     if (layers.back() >= model.layers.size() || !std::ranges::is_sorted(layers, std::ranges::less_equal())) {
       return invalid_input("plan: the layers that stay on {} are not in rising order", machine.devices[i].name);

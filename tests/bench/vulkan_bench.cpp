@@ -189,8 +189,8 @@ void time_paired_product(benchmark::State& state) {
 /// In fp16 on the card with and without its matrix units, in turns. The time counted is that with them.
 void time_paired_matrix_units(benchmark::State& state) {
   const OpList list = product(state, DType::kFloat16);
-  const auto with = open_card({.matrix_units = vulkan::MatrixUnitsUse::kAlways});
-  const auto without = open_card({.matrix_units = vulkan::MatrixUnitsUse::kNever});
+  const auto with = open_card({.matrix_units = vulkan::Use::kAlways});
+  const auto without = open_card({.matrix_units = vulkan::Use::kNever});
   if (!with.ok() || !without.ok()) return state.SkipWithError("no card");
   if (!(*with)->caps().matrix_units) return state.SkipWithError("the driver has no cooperative matrices");
   auto units = OnCard::make(with->get(), list, nullptr);

@@ -46,15 +46,8 @@ std::vector<vulkan::CardInfo> vulkan_card() {
   return {};
 }
 
-absl::StatusOr<std::unique_ptr<Device>> open_vulkan(
-    std::uint32_t index, bool single_queue, bool validated, bool card_copies = false,
-    vulkan::MatrixUnitsUse matrix_units = vulkan::MatrixUnitsUse::kNever) {
-  vulkan::VulkanOptions options;
-  options.index = index;
+absl::StatusOr<std::unique_ptr<Device>> open_vulkan(vulkan::VulkanOptions options, bool validated) {
   options.memory_limit = kMemory;
-  options.single_queue = single_queue;
-  options.card_copies = card_copies;
-  options.matrix_units = matrix_units;
   if (validated) options.on_complaint = [](const std::string& message) { ADD_FAILURE() << message; };
   return vulkan::open_vulkan(options);
 }
@@ -76,15 +69,16 @@ std::vector<Backend> all_backends() {
   };
   for (const vulkan::CardInfo& found : vulkan_card()) {
     const std::uint32_t index = found.index;
-    all.push_back({"vulkan", [index](ThreadPool&) { return open_vulkan(index, false, false); }});
-    all.push_back({"vulkan_one_queue", [index](ThreadPool&) { return open_vulkan(index, true, false); }});
-    all.push_back({"vulkan_validated", [index](ThreadPool&) { return open_vulkan(index, false, true); }});
-    all.push_back(
-        {"vulkan_validated_card_copies", [index](ThreadPool&) { return open_vulkan(index, false, true, true); }});
-    if (!found.matrix_units) continue;
-    all.push_back({"vulkan_validated_matrix_units", [index](ThreadPool&) {
-                     return open_vulkan(index, false, true, false, vulkan::MatrixUnitsUse::kAlways);
-                   }});
+    const auto add = [&all](const char* name, const vulkan::VulkanOptions& options, bool validated) {
+      all.push_back({name, [options, validated](ThreadPool&) { return open_vulkan(options, validated); }});
+    };
+    using vulkan::Use;
+    add("vulkan", {.index = index}, false);
+    add("vulkan_one_queue", {.index = index, .single_queue = true}, false);
+    add("vulkan_validated", {.index = index}, true);
+    add("vulkan_validated_card_copies", {.index = index, .card_copies = true}, true);
+    add("vulkan_validated_weights_in_place", {.index = index, .weights_in_place = Use::kAlways}, true);
+    if (found.matrix_units) add("vulkan_validated_matrix_units", {.index = index, .matrix_units = Use::kAlways}, true);
   }
   return all;
 }

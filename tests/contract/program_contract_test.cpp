@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "allocation_count.h"
 #include "contract_fixture.h"
@@ -41,8 +42,9 @@ struct Bound {
 
 class ProgramContract : public Contract {
  protected:
-  absl::Status build(int adds) {
+  absl::Status build(int adds, TensorRole role_of_x = TensorRole::kInput) {
     list_ = times(adds);
+    list_.tensors.front().role = role_of_x;
     layout_ = plan_arena(list_);
     auto compiled = device().compile(list_, layout_);
     if (!compiled.ok()) return compiled.status();
@@ -185,6 +187,36 @@ PROGRAM_TEST(Run_BoundToHostMemory_FollowsTheCapability) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'x'"));
   }
+}
+
+PROGRAM_TEST(Run_WithWeightsInPlace_ReadsWhatLiesThereThen) {
+  const Buffer weights = *allocate_host_pages(3 * kTensor, "contract");
+  const BufferView x = weights.view().part(kTensor, kTensor);
+  if (!device().caps().weights_in_place) {
+    EXPECT_EQ(device().use_in_place(x).code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  ASSERT_TRUE(build(1, TensorRole::kWeight).ok());
+  Bound bound = bind();
+  const auto line = timeline();
+  const auto run = [&](BufferView view, std::uint64_t value) {
+    bound.bindings.tensors.front() = view;
+    compute().run(*program_, bound.bindings, {}, {line.get(), value}, {"contract"});
+    return line->wait(value, patience());
+  };
+  ASSERT_TRUE(device().use_in_place(x).ok());
+  ASSERT_TRUE(device().use_in_place(weights.view()).ok());
+  for (std::uint64_t value = 1; value < 4; ++value) {
+    const Buffer now = numbers(static_cast<float>(value));
+    std::memcpy(x.host(), now.view().host(), kTensor);
+    const absl::Status status = run(x, value);
+    ASSERT_TRUE(status.ok()) << status;
+    expect_contents(bound.y.view(), numbers(static_cast<float>(value), 2).view());
+  }
+  const Buffer other = *allocate_host_pages(kTensor, "contract");
+  const absl::Status status = run(other.view(), 4);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'x'"));
 }
 
 PROGRAM_TEST(Run_AfterAFailedAttempt_IsUntouchedByIt) {

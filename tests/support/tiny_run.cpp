@@ -96,7 +96,8 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   schedule::ExecutorParts parts;
   for (const devices::PoolMember& member : pool_) {
     const devices::DeviceCaps& caps = member.device->caps();
-    machine.devices.push_back({caps.name, member.profile, caps.memory_bytes, caps.unified_memory, 0});
+    machine.devices.push_back(
+        {caps.name, member.profile, caps.memory_bytes, caps.unified_memory, caps.weights_in_place, false});
     parts.devices.push_back({member.device.get(), member.profile});
   }
   shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer);
@@ -178,7 +179,7 @@ absl::Status TinyRun::make_plan(const Placement& placement, const partition::Mac
       const bool visits = std::ranges::any_of(plan_.slots, [&](const Slot& slot) {
         return slot.device == i && slot.first_layer <= layer && layer <= slot.last_layer;
       });
-      if (visits && layer % placement.stays == 0 && !machine.devices[i].unified_memory) layers.push_back(layer);
+      if (visits && layer % placement.stays == 0 && machine.devices[i].fetches_weights()) layers.push_back(layer);
     }
   }
   return partition::validate(plan_, shape_, work_, machine);

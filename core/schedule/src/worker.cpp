@@ -36,6 +36,7 @@ Worker::Worker(SharedState& shared, Assignment assignment)
       assignment_(std::move(assignment)),
       device_(*shared.parts->devices[assignment_.device].device),
       unified_(device_.caps().unified_memory),
+      weights_in_place_(unified_ || device_.caps().weights_in_place),
       programs_(device_, *shared.parts->model, shared.parts->work.sequence_length),
       publisher_(shared) {}
 
@@ -70,9 +71,9 @@ absl::Status Worker::prepare() {
   if (!unified_) RONDO_RETURN_IF_ERROR(prepare_links());
   {
     const MutexLock lock(mutex_);
-    threads_running_ = unified_ ? 3 : 4;
+    threads_running_ = weights_in_place_ ? 3 : 4;
   }
-  if (!unified_) threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
+  if (!weights_in_place_) threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::feed_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::retire_loop); });
   threads_.emplace_back([this] { run_loop(&Worker::gradient_loop); });
@@ -118,6 +119,7 @@ absl::Status Worker::allocate() {
   device.name = device_.caps().name;
   device.profile = parts_.devices[assignment_.device].profile;
   device.unified_memory = unified_;
+  device.weights_in_place = device_.caps().weights_in_place;
   // The layout asks whose a slot is: exactly those of the assignment.
   std::vector<partition::Slot> slots = plan_.slots;
   for (partition::Slot& slot : slots) slot.device = ~partition::DeviceIndex{0};
@@ -193,17 +195,17 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
     RONDO_ASSIGN_OR_RETURN(row_staging_, host_memory(parts_.shape->layers[0].row_gradient_bytes, "gradient staging",
                                                      parts_.parameters->phantom()));
   }
-  place_weights(state);
+  RONDO_RETURN_IF_ERROR(place_weights(state));
   if (state.computes_gradients) place_gradients(state);
   RONDO_RETURN_IF_ERROR(compile(state));
   slots_.push_back(std::move(state));
   return absl::OkStatus();
 }
 
-void Worker::place_weights(SlotState& state) {
+absl::Status Worker::place_weights(SlotState& state) {
   const std::vector<partition::LayerIndex> resident = resident_layers();
   for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
-    state.resident.push_back(!unified_ && std::ranges::binary_search(resident, layer));
+    state.resident.push_back(!weights_in_place_ && std::ranges::binary_search(resident, layer));
     state.travel.push_back(frozen_first(*parts_.model, layer));
   }
   for (std::size_t buffer = 0; buffer < 2; ++buffer) {
@@ -215,15 +217,20 @@ void Worker::place_weights(SlotState& state) {
       const std::vector<model::ParameterUse>& uses = parts_.model->layers()[layer].parameters;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back(uses.size());
       for (const std::size_t p : state.travel[layer - state.slot.first_layer]) {
-        // Of a unified device: by version.
+        // Where they are read at home: by version.
         views[p] = rows_of(*parts_.model, uses[p], parts_.parameters->published(uses[p].id, buffer));
         if (unified_) continue;
+        if (weights_in_place_) {
+          RONDO_RETURN_IF_ERROR(device_.use_in_place(views[p]));
+          continue;
+        }
         device_.expect_copies_from(views[p]);
         views[p] = (stays ? resident_ : weights_[buffer]).view().part(offset, views[p].size);
         offset += device_bytes(*parts_.model, uses[p]);
       }
     }
   }
+  return absl::OkStatus();
 }
 
 void Worker::place_gradients(SlotState& state) {
@@ -356,7 +363,7 @@ void Worker::wait_until_done(std::uint32_t ahead, const std::atomic<bool>& inter
   const JobEnd& end = job_ends_[(number - 1) % kMostJobs];
   while (!stopping_ && !interrupted.load(std::memory_order_acquire) &&
          (jobs_fed_ < number || microbatches_retired_ < end.microbatches || errands_done_ < end.errands ||
-          (!unified_ && jobs_prefetched_ < number))) {
+          (!weights_in_place_ && jobs_prefetched_ < number))) {
     changed(Waiter::kOutside).wait(mutex_);
   }
 }

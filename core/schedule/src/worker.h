@@ -219,7 +219,7 @@ class Worker {
   bool threads_have_left(bool hung);
   std::chrono::steady_clock::time_point end_of_patience() const;
   absl::Status prepare_slot(std::uint32_t slot_index);
-  void place_weights(SlotState& state);
+  absl::Status place_weights(SlotState& state);
   void place_gradients(SlotState& state);
   absl::Status compile(const SlotState& state);
 
@@ -238,7 +238,7 @@ class Worker {
   std::uint32_t last_to_feed(const StepJob& job, const SlotState& slot) const;
   absl::Status send_inputs(const SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory,
                            Arrival& arrival);
-  absl::Status follow_inputs(const SlotState& slot, const ChainLink& first, Arrival& arrival);
+  absl::Status follow_inputs(const StepJob& job, const SlotState& slot, const ChainLink& first, Arrival& arrival);
   absl::Status land(Arrival& arrival);
   void let_go_of_inputs();
   bool weights_are_ready(std::size_t layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -246,6 +246,8 @@ class Worker {
   offload::ReadOrder read_order(const StepJob& job, const partition::BoundaryReaders& readers,
                                 std::uint32_t round_microbatch) const;
   absl::Status wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer);
+  /// Whether a layer's weights are at home in the job's version.
+  bool are_published(const StepJob& job, model::LayerIndex layer) const;
   absl::Status prefetch_visit(const StepJob& job, const SlotState& slot);
   absl::Status wait_for_readers(model::LayerIndex layer);
   absl::Status submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
@@ -301,6 +303,7 @@ class Worker {
   const Assignment assignment_;
   devices::Device& device_;
   const bool unified_;
+  const bool weights_in_place_;  // programs read them at home
   ProgramCache programs_;
   std::unique_ptr<transfer::TransferEngine> engine_;
   std::unique_ptr<devices::Timeline> compute_;

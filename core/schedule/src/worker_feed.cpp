@@ -165,7 +165,7 @@ bool Worker::weights_are_ready(std::size_t layer) const {
 }
 
 absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer) {
-  if (unified_) {
+  if (weights_in_place_) {
     for (const model::ParameterUse& use : parts_.model->layers()[slot.slot.first_layer + layer].parameters) {
       const model::ParameterId id = use.id;
       if (!parts_.model->parameters()[id].trained) continue;
@@ -178,6 +178,12 @@ absl::Status Worker::wait_for_weights(const StepJob& job, const SlotState& slot,
   const bool ready =
       wait_for(Waiter::kFeeding, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return weights_are_ready(layer); });
   return ready ? absl::OkStatus() : stopped_error();
+}
+
+bool Worker::are_published(const StepJob& job, model::LayerIndex layer) const {
+  return std::ranges::all_of(parts_.model->layers()[layer].parameters, [&](const model::ParameterUse& use) {
+    return !parts_.model->parameters()[use.id].trained || parts_.parameters->version(use.id) >= job.version;
+  });
 }
 
 Worker::Inputs Worker::inputs_of(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const {
@@ -263,10 +269,15 @@ void Worker::let_go_of_inputs() {
 
 /// For the first link of a chain to follow what send_inputs() has sent: the host need not see it arrive. But what waits
 /// for something else meanwhile must not hold boundaries in memory.
-absl::Status Worker::follow_inputs(const SlotState& slot, const ChainLink& first, Arrival& arrival) {
+absl::Status Worker::follow_inputs(const StepJob& job, const SlotState& slot, const ChainLink& first,
+                                   Arrival& arrival) {
   if (unified_) return absl::OkStatus();
   bool at_once = !first.writes_rows && first.layer >= slot.slot.first_layer;
-  if (at_once) {
+  if (at_once && weights_in_place_) {
+    for (model::LayerIndex layer = first.layer; layer <= first.last_layer && at_once; ++layer) {
+      at_once = are_published(job, layer);
+    }
+  } else if (at_once) {
     const MutexLock lock(mutex_);
     at_once = weights_are_ready(first.last_layer - slot.slot.first_layer);
   }
@@ -336,10 +347,10 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   memory.held = slot.layout.held.empty() ? devices::BufferView() : left_.view().part(slot.left_at, left_bytes_);
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
-  memory.weights = &slot.weights[(unified_ ? job.version : visit) % 2];
+  memory.weights = &slot.weights[(weights_in_place_ ? job.version : visit) % 2];
   memory.gradients = slot.computes_gradients ? &slot.gradients[errand.gradient_buffer] : nullptr;
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
-  RONDO_RETURN_IF_ERROR(follow_inputs(slot, chain.front(), arrival));
+  RONDO_RETURN_IF_ERROR(follow_inputs(job, slot, chain.front(), arrival));
   const Clock::time_point begun = Clock::now();
   RONDO_RETURN_IF_ERROR(enqueue_chain(slot, errand, fed, memory, arrival));
   const MutexLock lock(mutex_);

@@ -188,6 +188,10 @@ class Generator::Impl {
       const devices::BufferView home = parameters_.published(id);
       weights_[id] = home;
       if (unified_) continue;
+      if (device_.caps().weights_in_place) {
+        RONDO_RETURN_IF_ERROR(device_.use_in_place(home));
+        continue;
+      }
       RONDO_ASSIGN_OR_RETURN(devices::Buffer buffer, device_.allocate(home.size, devices::MemoryKind::kDevice));
       RONDO_RETURN_IF_ERROR(copy(devices::QueueRole::kUp, home, buffer.view()));
       weights_[id] = buffer.view();

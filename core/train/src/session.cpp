@@ -297,6 +297,7 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     shape.name = caps.name;
     shape.budget_bytes = caps.memory_bytes;
     shape.unified_memory = caps.unified_memory;
+    shape.weights_in_place = caps.weights_in_place;
     shape.on_host = member.on_host();
     machine.shape.devices.push_back(std::move(shape));
     machine.set_profile(machine.shape.devices.size() - 1, member.profile);

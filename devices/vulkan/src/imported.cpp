@@ -6,12 +6,18 @@
 #include <algorithm>
 #include <optional>
 
+#include "rondo/base/status.h"
+
 namespace rondo::devices::vulkan {
 namespace {
 
 constexpr VkExternalMemoryHandleTypeFlagBits kHandle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
 /// Below that a copy through pinned memory is as good.
 constexpr Bytes kWorthwhile = 64_KiB;
+
+constexpr VkBufferUsageFlags kKernels = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+
+Bytes page_size() { return static_cast<Bytes>(::sysconf(_SC_PAGESIZE)); }
 
 /// Of those allowed one whose content both sides see without more; none where there is no such type.
 std::optional<std::uint32_t> coherent_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed) {
@@ -24,30 +30,55 @@ std::optional<std::uint32_t> coherent_type(const VkPhysicalDeviceMemoryPropertie
 
 }  // namespace
 
-void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
+std::unique_ptr<Imported> Imported::make(const std::shared_ptr<Context>& context, const Memory& memory, Bytes piece,
+                                         VkBufferUsageFlags usage) {
   const Bytes grain = context->card().import_grain;
-  const auto page = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-  // What begins and ends on pages is the memory's own, or shares them with what no copy touches.
-  if (context->host_writes_device() || grain == 0 || page % grain != 0) return;
-  if (context->functions().GetMemoryHostPointerPropertiesEXT == nullptr) return;
-  if (host.host() == nullptr || host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr) return;
-  std::byte* const first = host.memory->host();
+  const Bytes page = page_size();
+  // What begins and ends on pages is the memory's own, or shares them with what nobody touches by it.
+  if (grain == 0 || page % grain != 0 || memory.host() == nullptr || piece < page) return nullptr;
+  if (context->functions().GetMemoryHostPointerPropertiesEXT == nullptr) return nullptr;
+  std::byte* const first = memory.host();
   const Bytes before = reinterpret_cast<std::uintptr_t>(first) % page;
-  const Bytes size = round_up(before + host.memory->size(), page);
+  const Bytes size = round_up(before + memory.size(), page);
   auto imported = std::unique_ptr<Imported>(new Imported(context, first - before));
-  imported->piece_ = std::min<Bytes>(size, context->card().most_bytes_at_once / page * page);
-  if (imported->piece_ == 0) return;
+  imported->piece_ = std::min<Bytes>(size, piece / page * page);
   for (Bytes done = 0; done < size; done += imported->piece_) {
-    if (!imported->add(imported->begin_ + done, std::min(imported->piece_, size - done))) return;
+    if (!imported->add(imported->begin_ + done, std::min(imported->piece_, size - done), usage)) return nullptr;
+  }
+  return imported;
+}
+
+void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
+  if (context->host_writes_device() || host.host() == nullptr) return;
+  if (host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr) return;
+  auto imported = make(context, *host.memory, context->card().most_bytes_at_once, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+  if (imported != nullptr) host.memory->tie(context.get(), std::move(imported));
+}
+
+absl::Status Imported::import_for_kernels(const std::shared_ptr<Context>& context, BufferView host) {
+  if (of(*host.memory, *context) != nullptr) return absl::OkStatus();
+  auto imported = make(context, *host.memory, context->card().most_bytes_at_once, kKernels);
+  // A kernel addresses a tensor as one: it may not lie in two buffers.
+  if (imported == nullptr || imported->pieces_.size() > 1) {
+    return resource_exhausted(
+        "{}: the driver does not let kernels read {} of main memory in place; RONDO_VULKAN_WEIGHTS_IN_PLACE=off copies "
+        "weights",
+        context->name(), format_bytes(host.memory->size()));
   }
   host.memory->tie(context.get(), std::move(imported));
+  return absl::OkStatus();
+}
+
+bool Imported::kernels_reach(const std::shared_ptr<Context>& context) {
+  const auto page = allocate_host_pages(page_size(), "probing");
+  return page.ok() && make(context, *page->view().memory, page_size(), kKernels) != nullptr;
 }
 
 const Imported* Imported::of(const Memory& memory, const Context& context) {
   return static_cast<const Imported*>(memory.tied(&context));
 }
 
-bool Imported::add(std::byte* from, Bytes size) {
+bool Imported::add(std::byte* from, Bytes size, VkBufferUsageFlags usage) {
   const DeviceFunctions& vk = context_->functions();
   const VkDevice device = context_->device();
   DriverBlock& block = pieces_.emplace_back();
@@ -55,7 +86,7 @@ bool Imported::add(std::byte* from, Bytes size) {
   VkExternalMemoryBufferCreateInfo external{};
   external.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
   external.handleTypes = kHandle;
-  VkBufferCreateInfo info = context_->buffer_info(size, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+  VkBufferCreateInfo info = context_->buffer_info(size, usage);
   info.pNext = &external;
   if (vk.CreateBuffer(device, &info, nullptr, &block.buffer) != VK_SUCCESS) return false;
   VkMemoryRequirements needs{};
@@ -69,6 +100,11 @@ bool Imported::add(std::byte* from, Bytes size) {
   pointer.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;
   pointer.handleType = kHandle;
   pointer.pHostPointer = from;
+  const bool addressed = (usage & VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT) != 0;
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  if (addressed) pointer.pNext = &flags;
   VkMemoryAllocateInfo allocation{};
   allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocation.pNext = &pointer;
@@ -78,7 +114,13 @@ bool Imported::add(std::byte* from, Bytes size) {
     block.memory = VK_NULL_HANDLE;
     return false;
   }
-  return vk.BindBufferMemory(device, block.buffer, block.memory, 0) == VK_SUCCESS;
+  if (vk.BindBufferMemory(device, block.buffer, block.memory, 0) != VK_SUCCESS) return false;
+  if (!addressed) return true;
+  VkBufferDeviceAddressInfo asked{};
+  asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  asked.buffer = block.buffer;
+  block.address = vk.GetBufferDeviceAddress(device, &asked);
+  return true;
 }
 
 Imported::~Imported() {

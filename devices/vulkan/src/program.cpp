@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "imported.h"
 #include "lane.h"
 #include "memory.h"
 #include "rondo/base/status.h"
@@ -102,6 +103,14 @@ absl::Status VulkanProgram::record(const Lowering& lowering) {
   return recorded_.end(kWhat);
 }
 
+/// Where kernels find a tensor; 0 when they do not.
+VkDeviceAddress VulkanProgram::address_of(const TensorDesc& tensor, const BufferView& view) const {
+  if (const Block* block = block_of(view, *context_); block != nullptr) return block->address() + view.offset;
+  if (tensor.role != TensorRole::kWeight || view.memory == nullptr) return 0;
+  const Imported* const imported = Imported::of(*view.memory, *context_);
+  return imported == nullptr || !imported->for_kernels() ? 0 : imported->address_of(view.host());
+}
+
 absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress workspace) const {
   if (bindings.tensors.size() < list_.tensors.size()) {
     return internal_error("{} tensors bound, the program has {}", bindings.tensors.size(), list_.tensors.size());
@@ -123,12 +132,11 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
       continue;
     }
     const BufferView& view = bindings.tensors[id];
-    const Block* block = block_of(view, *context_);
-    if (block == nullptr || view.size < tensor.bytes()) {
+    entry = address_of(tensor, view);
+    if (entry == 0 || view.size < tensor.bytes()) {
       return internal_error("tensor '{}' is bound to {} bytes, not {} of this card's memory", tensor.name, view.size,
                             tensor.bytes());
     }
-    entry = block->address() + view.offset;
     Bytes grain = tensor.encoding == Encoding::kPlain ? size_of(tensor.dtype) : 4;  // codes are read in words
     if (fetched_[id]) grain = kTexelBytes;
     if (entry % grain != 0) {

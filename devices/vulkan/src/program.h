@@ -40,6 +40,7 @@ class VulkanProgram final : public Program {
   absl::Status place_constants(const Lowering& lowering);
   absl::Status record(const Lowering& lowering);
   absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace) const;
+  VkDeviceAddress address_of(const TensorDesc& tensor, const BufferView& view) const;
   absl::Status report() const;
 
   const std::shared_ptr<Context> context_;

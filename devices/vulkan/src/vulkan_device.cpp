@@ -38,12 +38,12 @@ Bytes usable_bytes(const Instance& instance, const Card& card, std::uint32_t hea
   return free - std::min(free, std::max(kReserve, free / 16));
 }
 
-bool uses_matrix_units(const VulkanOptions& options, const Card& card) {
-  const char* const wanted = std::getenv("RONDO_VULKAN_MATRIX_UNITS");
-  if (wanted != nullptr && std::string_view(wanted) == "off") return false;
-  if (wanted != nullptr && std::string_view(wanted) == "on") return true;
-  if (options.matrix_units != MatrixUnitsUse::kAsFound) return options.matrix_units == MatrixUnitsUse::kAlways;
-  return !card.info.software;
+/// What the environment says, else the option, else `as_found`.
+bool wanted(Use use, const char* variable, bool as_found) {
+  const char* const text = std::getenv(variable);
+  if (text != nullptr && std::string_view(text) == "off") return false;
+  if (text != nullptr && std::string_view(text) == "on") return true;
+  return use == Use::kAsFound ? as_found : use == Use::kAlways;
 }
 
 class VulkanDevice final : public Device, private HostBackend {
@@ -56,6 +56,9 @@ class VulkanDevice final : public Device, private HostBackend {
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
   void expect_copies_from(BufferView host) override { Imported::import(context_, host); }
+  absl::Status use_in_place(BufferView host) override {
+    return caps_.weights_in_place ? Imported::import_for_kernels(context_, host) : Device::use_in_place(host);
+  }
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
   Queue& queue(QueueRole role) override {
@@ -75,11 +78,11 @@ class VulkanDevice final : public Device, private HostBackend {
   absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override;
   absl::Status perform(const HostWork& work);
 
-  const bool separate_blocks_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Pipelines> pipelines_;
   std::shared_ptr<MemoryBudget> budget_;
   DeviceCaps caps_;
+  bool separate_blocks_ = false;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // by role
   Mutex running_;                               // held while a program runs
   Block workspace_ ABSL_GUARDED_BY(running_);
@@ -87,9 +90,7 @@ class VulkanDevice final : public Device, private HostBackend {
 };
 
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
-    : separate_blocks_(options.separate_blocks),
-      context_(std::move(context)),
-      pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())) {
+    : context_(std::move(context)), pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())) {
   const Card& card = context_->card();
   caps_.name = options.name;
   caps_.backend = "vulkan";
@@ -105,6 +106,10 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   // seconds on a machine that has much else to do.
   caps_.first_use_seconds = 60;
   caps_.matrix_units = card.matrix_units.there();
+  caps_.weights_in_place =
+      wanted(options.weights_in_place, "RONDO_VULKAN_WEIGHTS_IN_PLACE", card.info.integrated && !card.info.software) &&
+      Imported::kernels_reach(context_);
+  separate_blocks_ = options.separate_blocks || caps_.weights_in_place;
   caps_.numerics_class =
       fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_units ? "-matrix" : "", card.numerics_name);
 }
@@ -121,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
     return unimplemented("{}: {} ({}) cannot be used: {}", options.name, card.info.name, card.info.driver,
                          card.info.unsuitable);
   }
-  if (!uses_matrix_units(options, card)) card.matrix_units = {};
+  if (!wanted(options.matrix_units, "RONDO_VULKAN_MATRIX_UNITS", !card.info.software)) card.matrix_units = {};
   const auto access = options.card_copies ? Context::HostAccess::kNone : Context::HostAccess::kAsFound;
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
                          Context::make(std::move(instance), std::move(card), options.name, access));

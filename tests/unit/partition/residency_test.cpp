@@ -100,6 +100,20 @@ TEST_F(Residency, UnifiedDevice_KeepsNothingApart) {
   EXPECT_THAT(chosen(), IsEmpty());
 }
 
+TEST_F(Residency, WeightsInPlace_NeedNotStayAndAreNotCarried) {
+  prepare(5);
+  for (Slot& slot : plan_.slots) slot.seconds = 1e-6;
+  scene_.machine.devices[0].profile.link_up = 1e9;
+  const double streamed = step_seconds();
+  scene_.machine.devices[0].weights_in_place = true;
+  EXPECT_THAT(chosen(), IsEmpty());
+  // Seven visits of 2 MiB, of which the last carries the head's for forward and back.
+  EXPECT_NEAR(streamed - step_seconds(), 6 * 2.0 * kMiB / 1e9, 0.5 * kMiB / 1e9);
+  plan_.resident = {{1}};
+  EXPECT_THAT(std::string(validate(plan_, scene_.model, scene_.work, scene_.machine).message()),
+              HasSubstr("reads them in main memory"));
+}
+
 TEST_F(Residency, Simulate_ResidentWeightsAreNotCarriedAgain) {
   prepare(5);
   for (Slot& slot : plan_.slots) slot.seconds = 1e-6;

@@ -232,6 +232,7 @@ TEST_P(RandomPools, AddingADevice_NeverLengthensTheStep) {
     profile.link_up = profile.link_down = 3e9 * std::pow(10.0, exponent(random));
     profile.link_latency_seconds = 1e-5;
     if (coin(random) == 0) scene.machine.devices.back().unified_memory = true;
+    if (coin(random) == 0) scene.machine.devices.back().weights_in_place = true;
     const auto plan = make_plan(scene.model, scene.work, scene.machine, {});
     ASSERT_TRUE(plan.ok()) << plan.status();
     for (DeviceIndex device = 0; device < plan->devices.size(); ++device) {

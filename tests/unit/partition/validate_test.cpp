@@ -165,6 +165,19 @@ TEST_F(Validate, DeviceLayout_SumsUpToItsTable) {
   EXPECT_EQ(layout.gradient_buffers, 2U);
 }
 
+TEST_F(Validate, LayoutWithWeightsInPlace_LacksThemAlone) {
+  const auto layout = [this] {
+    return layout_device(scene_.model, scene_.work, scene_.machine.devices[0], 0, plan_.slots, Keep::kNothing);
+  };
+  const DeviceLayout copied = layout();
+  scene_.machine.devices[0].weights_in_place = true;
+  const DeviceLayout in_place = layout();
+  EXPECT_EQ(in_place.weight_buffers, 0U);
+  EXPECT_EQ(in_place.weights, 0U);
+  EXPECT_EQ(in_place.total(), copied.total() - copied.weights * copied.weight_buffers);
+  EXPECT_EQ(in_place.total(), total_of(in_place.table()));
+}
+
 TEST_F(Validate, UnifiedDeviceLayout_HoldsNoCopies) {
   scene_.machine.devices[0].unified_memory = true;
   const DeviceLayout layout =

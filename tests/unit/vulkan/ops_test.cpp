@@ -20,9 +20,8 @@ class SharedDevice : public ::testing::Environment {
   static absl::StatusOr<Device*> get(bool matrix_units = false) {
     absl::StatusOr<std::unique_ptr<Device>>& device = opened(matrix_units);
     if (device.ok() && *device == nullptr) {
-      using vulkan::MatrixUnitsUse;
-      device = open_card(*usable_card(), true,
-                         {.matrix_units = matrix_units ? MatrixUnitsUse::kAlways : MatrixUnitsUse::kNever});
+      using vulkan::Use;
+      device = open_card(*usable_card(), true, {.matrix_units = matrix_units ? Use::kAlways : Use::kNever});
     }
     if (!device.ok()) return device.status();
     return device->get();

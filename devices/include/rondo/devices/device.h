@@ -86,7 +86,9 @@ class Buffer {
 /// Plain host memory, 64-byte aligned, zeroed; counted by `purpose` in the host's account (host_memory.h).
 /// Errors: ResourceExhausted with the numbers.
 absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose);
-/// The same for what stands for page-locked memory or a card's own: all of it is resident from the start.
+/// The same on pages that nothing else lies on, however small.
+absl::StatusOr<Buffer> allocate_host_pages(Bytes size, const char* purpose);
+/// As allocate_host() for what stands for page-locked memory or a card's own: all of it is resident from the start.
 absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose);
 /// Stands for host memory of that size without having any: for pools that take time but do no arithmetic.
 Buffer phantom_host(Bytes size);
@@ -161,7 +163,9 @@ struct DeviceCaps {
   std::string backend;      // "cpu", "emulated", "timed", "null"; for people, never to branch on
   std::string description;  // "AMD EPYC, 2 threads, AVX2"
   Bytes memory_bytes = 0;
-  bool unified_memory = false;     // programs may be bound to host memory in place: nothing need be copied
+  bool unified_memory = false;  // programs may be bound to host memory in place: nothing need be copied
+  /// Programs read weights where they lie in main memory, see use_in_place(); everything else is copied.
+  bool weights_in_place = false;
   bool memory_in_process = false;  // its memory is this process's: resident memory counts it
   bool does_arithmetic = true;     // timed devices: false; their memory may be phantom
   std::vector<DType> compute_dtypes;
@@ -185,6 +189,9 @@ class Device {
   /// Before the run only. Copies from this host memory will come, which the device may make ready for; they work
   /// without as well.
   virtual void expect_copies_from(BufferView /*host*/) {}
+  /// Before the run only. Programs are going to be bound to views of this host memory as weights, which they only read.
+  /// REQUIRES: caps().weights_in_place. Errors: ResourceExhausted when the driver does not take it.
+  virtual absl::Status use_in_place(BufferView host);
   /// Before the run only. Errors: Unimplemented naming the op and why this backend has it not.
   virtual absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) = 0;
   virtual absl::StatusOr<std::unique_ptr<Timeline>> timeline() = 0;

@@ -101,10 +101,11 @@ struct ModelShape {
 struct DeviceShape {
   std::string name;
   devices::DeviceProfile profile;
-  Bytes budget_bytes = 0;       // what the plan may use of it
-  bool unified_memory = false;  // programs work on host memory in place: no copies, no buffers for them
-  bool on_host = false;         // computes with the processor that the optimizer needs: first the updates, then a step
-  Bytes fixed_bytes = 0;        // what the backend itself holds (kernel scratch)
+  Bytes budget_bytes = 0;         // what the plan may use of it
+  bool unified_memory = false;    // programs work on host memory in place: no copies, no buffers for them
+  bool weights_in_place = false;  // they read weights in host memory: these alone are not copied and have no buffers
+  bool on_host = false;   // computes with the processor that the optimizer needs: first the updates, then a step
+  Bytes fixed_bytes = 0;  // what the backend itself holds (kernel scratch)
   /// Of host memory, where it has slots: pieces that its transfers pass through, by direction (up, down), each of so
   /// many bytes if there is a transfer that long.
   std::array<std::uint32_t, 2> staging_pieces = {0, 0};
@@ -114,6 +115,8 @@ struct DeviceShape {
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
   /// thousand.
   std::shared_ptr<const OpRates> rates = nullptr;
+
+  bool fetches_weights() const { return !unified_memory && !weights_in_place; }
 };
 
 struct MachineShape {

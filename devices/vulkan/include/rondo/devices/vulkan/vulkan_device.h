@@ -31,12 +31,8 @@ struct CardInfo {
 /// Unavailable when the machine has no loader or no driver; both say what to install.
 absl::StatusOr<std::vector<CardInfo>> list_cards();
 
-/// Whether products of 16 bits are made by cooperative matrices, where the card has them.
-enum class MatrixUnitsUse : std::uint8_t {
-  kAsFound,  // yes, unless a processor poses as the card: it is faster without
-  kAlways,
-  kNever
-};
+/// Of something that a card has or has not.
+enum class Use : std::uint8_t { kAsFound, kAlways, kNever };
 
 struct VulkanOptions {
   std::string name = "vulkan:0";
@@ -45,7 +41,12 @@ struct VulkanOptions {
   bool single_queue = false;     // compute, up and down share one thread
   bool separate_blocks = false;  // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   bool card_copies = false;      // the host leaves the card's memory to the card's own copies, though it reaches it
-  MatrixUnitsUse matrix_units = MatrixUnitsUse::kAsFound;  // RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it
+  /// Cooperative matrices for products of 16 bits. As found: yes, unless a processor poses as the card, which is faster
+  /// without. RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it.
+  Use matrix_units = Use::kAsFound;
+  /// Kernels read weights where they lie in main memory. As found: on cards whose memory that is, unless a processor
+  /// poses as the card. Where they do, `separate_blocks` holds. RONDO_VULKAN_WEIGHTS_IN_PLACE (on, off) overrides it.
+  Use weights_in_place = Use::kAsFound;
   /// Switches Khronos's validation layer on and gets its complaints, one call each, from any thread.
   std::function<void(const std::string&)> on_complaint = {};
 };
