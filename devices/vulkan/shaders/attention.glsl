@@ -15,7 +15,7 @@ layout(constant_id = 3) const bool kCached = false;  // keys are a cache's rows,
 const uint kLanes = 64 / kTile;
 const uint kFours = (kWidth + 3) / 4;
 const uint kPitch = kFours + 1;
-const uint kEach = (kFours + kLanes - 1) / kLanes;   // fours of a lane
+const uint kEach = (kFours + kLanes - 1) / kLanes;    // fours of a lane
 const uint kColumns = (kTile + kLanes - 1) / kLanes;  // columns of scores of a lane
 
 /// Four channels of a tensor [tokens, heads, kWidth] from channel 4 * four on.

@@ -1,5 +1,5 @@
-// matmul.comp's products of operands of 16 bits by the card's matrix units: a workgroup of four subgroups computes 2 x 2
-// parts of kTilesM x kTilesN tiles of kM x kN, whose operands come through shared memory, kDepth of K at a time. Sums
+// matmul.comp's products of operands of 16 bits by the card's matrix units: a workgroup of four subgroups computes 2 x
+// 2 parts of kTilesM x kTilesN tiles of kM x kN, whose operands come through shared memory, kDepth of K at a time. Sums
 // are fp32, in rising order of K between pieces of kK; within a piece in the card's own order.
 //
 // Compiled as SPV_NV_cooperative_matrix, which cooperative_code.cpp turns into what the card has: the operands' type
