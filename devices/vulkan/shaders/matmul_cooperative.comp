@@ -3,7 +3,7 @@
 // are fp32, in rising order of K between pieces of kK; within a piece in the card's own order.
 //
 // Compiled as SPV_NV_cooperative_matrix, which cooperative_code.cpp turns into what the card has: the operands' type
-// too, so that this kernel moves words of 16 bits and knows nothing of what they are.
+// too, so that this kernel moves words of 16 bits and does not compute with them.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
 #version 460
@@ -35,6 +35,8 @@ shared uint tile_b[kColumns * kStride];  // [n][k]
 shared float results[kRows * kColumns];
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
+/// Of A, which may be fp32: then it is rounded to B's type.
+uint word_in_a(uint64_t a, uint i) { return kTypeA == kFloat32 ? narrowed(kTypeB, Floats(a).v[i]) : word_at(a, i); }
 
 void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
   const uint64_t a = address(0);
@@ -50,8 +52,8 @@ void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k)
       if (kPairsA) {
         word = Uints(a).v[at / 2];
       } else {
-        word = word_at(a, at);
-        if (k + 1 < end_k) word |= word_at(a, place_in_a(first_m + m, k + 1)) << 16;
+        word = word_in_a(a, at);
+        if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
       }
     }
     tile_a[m * kStride + pair] = word;

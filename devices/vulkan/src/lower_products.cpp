@@ -15,6 +15,7 @@ struct Product {
   std::int64_t stride_a = 0, stride_b = 0;
   bool transposed_a = false, transposed_b = false;
   float alpha = 1.0F;
+  bool narrows_a = false;   // A may be rounded to B's type
   bool accumulate = false;  // in chunks of kTokenChunk of the depth
   bool has_bias = false, has_addend = false;
   std::uint32_t bias = 0, addend = 0;
@@ -197,19 +198,20 @@ bool add_narrow(OpLowering& op, const Product& p) {
   return true;
 }
 
-/// Of operands of 16 bits, on cards with units for them. False where the product does not go that way.
+/// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
+/// not go that way.
 bool add_cooperative(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 16;
   constexpr std::uint32_t kSubgroups = 4;
   const MatrixUnits& units = op.units();
-  if (p.type_a != p.type_b || p.type_a == kFloat32Storage) return false;
-  const MatrixUnits::Shape shape = p.type_a == kBfloat16Storage ? units.bfloat16 : units.float16;
+  if (p.type_b == kFloat32Storage || (p.type_a != p.type_b && !p.narrows_a)) return false;
+  const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage ? units.bfloat16 : units.float16;
   if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
   const auto flag = [](bool on) { return on ? 1U : 0U; };
   const std::uint32_t tiles_m = p.rows <= 2 * std::int64_t{shape.m} ? 1 : 2;
   const std::uint32_t tiles_n = p.columns <= 2 * std::int64_t{shape.n} ? 1 : 2;
   // Where the inner extent lies in a row and begins and ends with a word.
-  const bool pairs_a = !p.transposed_a && p.depth % 2 == 0 && p.stride_a % 2 == 0;
+  const bool pairs_a = p.type_a == p.type_b && !p.transposed_a && p.depth % 2 == 0 && p.stride_a % 2 == 0;
   const bool pairs_b = p.transposed_b && p.depth % 2 == 0 && p.stride_b % 2 == 0;
   Dispatch& dispatch =
       op.add(Shader::kMatMulCooperative,
@@ -392,6 +394,7 @@ class Vocabulary {
   void add_gradients(std::uint32_t part, std::int64_t first) {
     Product p = product(part, first);  // dx += gradient w
     p.a = logits_[part];
+    p.narrows_a = narrows_gradients();
     p.stride_a = p.depth = rows_of(op_.in(2 + part));
     p.columns = width_;
     p.listed = Product::Listed::kOut;
@@ -402,6 +405,7 @@ class Vocabulary {
     if (!attributes_.has_weight_gradient) return;
     p = product(part, first);  // dw += gradient^T x
     p.a = logits_[part];
+    p.narrows_a = narrows_gradients();
     p.stride_a = p.rows = rows_of(op_.in(2 + part));
     p.transposed_a = true;
     p.listed = Product::Listed::kB;
@@ -413,6 +417,9 @@ class Vocabulary {
     p.accumulate = true;
     add_product(op_, p);
   }
+
+  /// For matrix units, as the CPU does. A gradient that is scaled by 65536 may be more than fp16 holds.
+  bool narrows_gradients() const { return op_.in(0).dtype == DType::kBfloat16 || !attributes_.has_loss_scale; }
 
   Product product(std::uint32_t part, std::int64_t first) const {
     Product p;

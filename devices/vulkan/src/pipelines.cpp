@@ -77,7 +77,7 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   std::span<const std::uint32_t> code = code_of(shader);
   std::vector<std::uint32_t> translated;
   if (shader == Shader::kMatMulCooperative && units.api == MatrixUnits::Api::kKhr) {
-    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, constants[0] == kBfloat16Storage));
+    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, constants[1] == kBfloat16Storage));
     code = translated;
   }
   VkShaderModuleCreateInfo module_info{};

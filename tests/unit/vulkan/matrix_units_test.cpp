@@ -8,6 +8,7 @@
 
 #include "cooperative_code.h"
 #include "lowering.h"
+#include "op_case.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -139,7 +140,7 @@ TEST(CooperativeCode, ThatIsMalformed_IsRefused) {
   for (const auto& [why, code] : modules) {
     const auto result = khr_cooperative_code(code, false);
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << why;
-    EXPECT_THAT(std::string(result.status().message()), testing::HasSubstr(why));
+    EXPECT_THAT(std::string(result.status().message()), ::testing::HasSubstr(why));
   }
   // The layout is that of a variable.
   const Code types = {kTypeNv, 13, 2, 1, 1, 1};
@@ -152,7 +153,7 @@ TEST(CooperativeCode, ThatIsMalformed_IsRefused) {
                                                    {kLoadNv, 23, 24, 8, 9, 10},
                                                    {5361, 23, 7, 4, 14, 24}}),
                                            false);
-  EXPECT_THAT(std::string(result.status().message()), testing::HasSubstr("a layout is no constant"));
+  EXPECT_THAT(std::string(result.status().message()), ::testing::HasSubstr("a layout is no constant"));
 }
 
 /// One product of `storage`, lowered.
@@ -186,6 +187,32 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   EXPECT_EQ(slim.groups, (std::array<std::uint32_t, 3>{1, 2, 1}));  // of 16 columns
   units.bfloat16 = {16, 16, 16};
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMulCooperative);
+}
+
+/// Products of a head's loss and its two gradients.
+std::ptrdiff_t products_on_units(const char* name, DType storage) {
+  MatrixUnits units;
+  units.api = MatrixUnits::Api::kKhr;
+  units.float16 = units.bfloat16 = {16, 16, 16};
+  units.subgroup_size = 32;
+  for (const testing::OpDescription& description : testing::op_descriptions()) {
+    if (std::string(description.name) != name) continue;
+    const testing::OpCase op_case = description.make(storage, testing::Scale::kOdd);
+    Lowering lowering(op_case.list, false, false, units);
+    EXPECT_TRUE(lowering.lower_all().ok());
+    return std::ranges::count(lowering.dispatches(), Shader::kMatMulCooperative, &Dispatch::shader);
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+/// Their gradients come as fp32, which scaled for fp16 may be more than it holds.
+TEST(MatrixUnitsLowering, GradientsOfLogits_AreRoundedWhereTheTypeHoldsThem) {
+  EXPECT_EQ(products_on_units("CrossEntropy", DType::kBfloat16), 3);
+  EXPECT_EQ(products_on_units("CrossEntropy", DType::kFloat16), 3);
+  EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kBfloat16), 3);
+  EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kFloat16), 1);
+  EXPECT_EQ(products_on_units("CrossEntropy", DType::kFloat32), 0);
 }
 
 }  // namespace
