@@ -27,11 +27,12 @@ layout(constant_id = 17) const bool kPairsB = false;
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
-const uint kStride = kPairs + 4;  // words of a row in shared memory: multiples of 16 bytes that differ in their banks
+const uint kStride = kPairs / 4 + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
 const uint kRows = 2 * kTilesM * kM;
 const uint kColumns = 2 * kTilesN * kN;
-shared uint tile_a[kRows * kStride];     // [m][k]
-shared uint tile_b[kColumns * kStride];  // [n][k]
+// In pieces of 16 bytes, which matrices begin with.
+shared uvec4 tile_a[kRows * kStride];     // [m][k]
+shared uvec4 tile_b[kColumns * kStride];  // [n][k]
 shared float results[kRows * kColumns];
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
@@ -56,7 +57,7 @@ void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k)
         if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
       }
     }
-    tile_a[m * kStride + pair] = word;
+    tile_a[m * kStride + pair / 4][pair % 4] = word;
   }
   for (uint i = gl_LocalInvocationIndex; i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
@@ -72,7 +73,7 @@ void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k)
         if (k + 1 < end_k) word |= word_at(b, place_in_b(k + 1, first_n + n)) << 16;
       }
     }
-    tile_b[n * kStride + pair] = word;
+    tile_b[n * kStride + pair / 4][pair % 4] = word;
   }
 }
 
@@ -95,11 +96,11 @@ void main() {
       [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
         fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> a[kTilesM];
         [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-          coopMatLoadNV(a[i], tile_a, (part_m + i * kM) * kStride + k / 2, kStride, false);
+          coopMatLoadNV(a[i], tile_a, (part_m + i * kM) * kStride + k / 8, kStride, false);
         }
         [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
           fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> b;
-          coopMatLoadNV(b, tile_b, (part_n + j * kN) * kStride + k / 2, kStride, true);
+          coopMatLoadNV(b, tile_b, (part_n + j * kN) * kStride + k / 8, kStride, true);
           [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
             sums[i * kTilesN + j] = coopMatMulAddNV(a[i], b, sums[i * kTilesN + j]);
           }

@@ -25,7 +25,8 @@ struct Listed {
 };
 
 bool suits(const MatrixUnits::Shape& shape, std::uint32_t shared_bytes) {
-  if (shape.k == 0 || kDepth % shape.k != 0 || shape.k % 8 != 0) return false;  // loads begin with 16 bytes
+  // In shared memory matrices begin with 16 bytes.
+  if (shape.k == 0 || kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
   const std::uint64_t rows = kParts * shape.m;
   const std::uint64_t columns = kParts * shape.n;
   return rows * columns > 0 && 4 * ((rows + columns) * kStride + rows * columns) <= shared_bytes;
