@@ -15,6 +15,8 @@ namespace {
 
 using devices::DType;
 using devices::Encoding;
+using devices::vulkan::Use;
+using devices::vulkan::VulkanOptions;
 
 /// The first card that can be used.
 std::optional<devices::vulkan::CardInfo> usable_card() {
@@ -41,10 +43,28 @@ class VulkanPools : public testing::TestWithParam<Variant> {
     job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 9, store); };
   }
 
+  /// The pool's cards opened with `options`, one layer a stage. What the last one can do is then in caps_.
+  Placement opened(const std::string& pool, VulkanOptions options) {
+    Placement placement{pool, pool};
+    placement.stages = one_layer_each(*model_);
+    options.index = index_;
+    placement.change_pool = [this, options](std::vector<devices::PoolMember>& members) {
+      for (devices::PoolMember& member : members) {
+        VulkanOptions own = options;
+        own.name = member.device->caps().name;
+        auto device = devices::vulkan::open_vulkan(own);
+        ASSERT_EQ(device.status(), absl::OkStatus());
+        caps_ = (*device)->caps();
+        member.device = *std::move(device);
+      }
+    };
+    return placement;
+  }
+
   std::string card_;
   std::uint32_t index_ = 0;
   bool matrix_units_ = false;
-  bool in_place_ = false;  // of the last card opened
+  devices::DeviceCaps caps_;
   std::optional<model::Architecture> model_;
   Job job_;
 };
@@ -100,7 +120,7 @@ TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
     placement.stages = one_layer_each(*model_);
     placement.stays = stays;
     placement.change_pool = [this, &expected](std::vector<devices::PoolMember>& pool) {
-      devices::vulkan::VulkanOptions options;
+      VulkanOptions options;
       options.name = card_;
       options.index = index_;
       options.card_copies = true;
@@ -138,32 +158,17 @@ TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
 /// On processors that pose as cards too. Kept where they would be copied, weights give the same; and an optimizer that
 /// is a step ahead writes another version.
 TEST_P(VulkanPools, WeightsInPlace_GiveTheSameBits) {
-  const auto trace_on = [&](const std::string& pool, devices::vulkan::Use in_place) {
-    Placement placement{pool, pool};
-    placement.stages = one_layer_each(*model_);
-    placement.change_pool = [&](std::vector<devices::PoolMember>& members) {
-      for (devices::PoolMember& member : members) {
-        devices::vulkan::VulkanOptions options;
-        options.name = member.device->caps().name;
-        options.index = index_;
-        options.separate_blocks = true;
-        options.weights_in_place = in_place;
-        auto device = devices::vulkan::open_vulkan(options);
-        ASSERT_EQ(device.status(), absl::OkStatus());
-        in_place_ = (*device)->caps().weights_in_place;
-        member.device = *std::move(device);
-      }
-    };
-    return trace_of(*model_, job_, placement);
+  const auto trace_on = [&](const std::string& pool, Use in_place) {
+    return trace_of(*model_, job_, opened(pool, {.separate_blocks = true, .weights_in_place = in_place}));
   };
   for (const std::uint32_t staleness : {0U, 1U}) {
     SCOPED_TRACE(staleness);
     job_.staleness = staleness;
-    const Trace copied = trace_on(card_, devices::vulkan::Use::kNever);
-    EXPECT_FALSE(in_place_);
+    const Trace copied = trace_on(card_, Use::kNever);
+    EXPECT_FALSE(caps_.weights_in_place);
     for (const std::string& pool : {card_, card_ + "*2"}) {
-      const Trace trace = trace_on(pool, devices::vulkan::Use::kAlways);
-      if (!in_place_) GTEST_SKIP() << "the card has no VK_EXT_external_memory_host";
+      const Trace trace = trace_on(pool, Use::kAlways);
+      if (!caps_.weights_in_place) GTEST_SKIP() << "the card has no VK_EXT_external_memory_host";
       EXPECT_EQ(trace.loss_sums, copied.loss_sums);
       EXPECT_EQ(trace.norms, copied.norms);
       EXPECT_TRUE(trace.bytes == copied.bytes);
@@ -176,21 +181,9 @@ TEST_P(VulkanPools, WithMatrixUnits_FollowTheCpusLossesAndGiveTheSameBits) {
   if (!matrix_units_) GTEST_SKIP() << "the driver has no cooperative matrices";
   if (GetParam().dtype == DType::kFloat32) GTEST_SKIP() << "matrix units multiply 16 bits";
   const auto trace_on = [&](const std::string& pool) {
-    Placement placement{pool, pool};
-    placement.stages = one_layer_each(*model_);
-    placement.change_pool = [&](std::vector<devices::PoolMember>& members) {
-      for (devices::PoolMember& member : members) {
-        devices::vulkan::VulkanOptions options;
-        options.name = member.device->caps().name;
-        options.index = index_;
-        options.matrix_units = devices::vulkan::Use::kAlways;
-        auto device = devices::vulkan::open_vulkan(options);
-        ASSERT_EQ(device.status(), absl::OkStatus());
-        EXPECT_TRUE((*device)->caps().matrix_units);
-        member.device = *std::move(device);
-      }
-    };
-    return trace_of(*model_, job_, placement);
+    const Trace trace = trace_of(*model_, job_, opened(pool, {.matrix_units = Use::kAlways}));
+    EXPECT_TRUE(caps_.matrix_units);
+    return trace;
   };
   const Trace one = trace_on(card_);
   const Trace two = trace_on(card_ + "*2");
