@@ -138,6 +138,7 @@ std::vector<DeviceProfile> built_in_cards() {
     card.link_down = row.link;
     card.efficiency = row.efficiency;
     card.source = row.source;
+    card.weights_in_place = card.source == kIntegrated;
     cards.push_back(card);
   }
   return cards;

@@ -78,6 +78,12 @@ class Entry {
     complain(fmt::format("'{}' must be a word", key));
     return "";
   }
+  bool flag(const std::string& key) {
+    const YAML::Node value = node_[key];
+    bool flag = false;
+    if (value && !YAML::convert<bool>::decode(value, flag)) complain(fmt::format("'{}' must be true or false", key));
+    return flag;
+  }
   std::map<DType, double> flops() {
     std::map<DType, double> found;
     const YAML::Node value = node_["flops"];
@@ -142,7 +148,7 @@ absl::StatusOr<Entry> open_entry(const std::string& reference) {
 absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
   entry.allow_only({"flops", "memory_bytes", "memory_bandwidth", "link_up", "link_down", "link_latency", "efficiency",
-                    "jitter", "root", "fail_at", "slow_at", "source"});
+                    "jitter", "weights_in_place", "root", "fail_at", "slow_at", "source"});
   DeviceProfile card;
   card.name = reference.substr(reference.rfind('#') + 1);
   card.flops = entry.flops();
@@ -153,6 +159,7 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   card.link_latency_seconds = entry.number("link_latency", kFromZero, 3600, &card.link_latency_seconds);
   card.efficiency = entry.number("efficiency", 0, 1, &card.efficiency);
   card.jitter = entry.number("jitter", kFromZero, 1, &card.jitter);
+  card.weights_in_place = entry.flag("weights_in_place");
   card.root = entry.text("root");
   card.fail_at = entry.text("fail_at");
   card.slow_at = entry.text("slow_at");

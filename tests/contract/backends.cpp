@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Device>> open_cpu(ThreadPool& threads, bool singl
 }
 
 /// Quick enough that a case takes milliseconds.
-emulated::CardOptions card(const char* name, bool single_queue) {
+emulated::CardOptions card(const char* name, bool single_queue, bool weights_in_place = false) {
   emulated::CardOptions options;
   options.name = name;
   options.profile.name = "card";
@@ -29,6 +29,7 @@ emulated::CardOptions card(const char* name, bool single_queue) {
   options.profile.memory_bandwidth = 1e12;
   options.profile.link_up = 2e10;
   options.profile.link_down = 2e10;
+  options.profile.weights_in_place = weights_in_place;
   options.single_queue = single_queue;
   return options;
 }
@@ -64,6 +65,8 @@ std::vector<Backend> all_backends() {
        [](ThreadPool& threads) { return emulated::open_emulated(card("emulated:card:0", false), threads); }},
       {"emulated_one_queue",
        [](ThreadPool& threads) { return emulated::open_emulated(card("emulated:card:0", true), threads); }},
+      {"emulated_weights_in_place",
+       [](ThreadPool& threads) { return emulated::open_emulated(card("emulated:card:0", false, true), threads); }},
       {"timed", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", false)); }},
       {"timed_one_queue", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", true)); }},
   };

@@ -39,18 +39,20 @@ class Fault : public testing::Test {
     job_.fill = [](const model::Architecture& model, offload::ParameterStore& store) { fill_weights(model, 2, store); };
   }
 
-  /// Cards that fail as told, one after the other, then `whole` ones that do not.
-  static Placement pool(const std::vector<std::string>& fail_at, int whole) {
+  /// Cards that fail as told, one after the other, then `whole` ones that do not. `in_place`: they read weights in main
+  /// memory.
+  static Placement pool(const std::vector<std::string>& fail_at, int whole, bool in_place = false) {
     std::string cards;
     std::string devices;
     std::string name;
     for (std::size_t i = 0; i < fail_at.size(); ++i) {
-      cards += card_entry("bad" + std::to_string(i), 4, 4, fail_at[i]);
+      cards += card_entry("bad" + std::to_string(i), 4, 4, fail_at[i], in_place);
       name += fail_at[i] + " ";
     }
+    if (in_place) cards += card_entry("whole", 4, 4, "", true);
     const std::string file = card_file(cards).string();
     for (std::size_t i = 0; i < fail_at.size(); ++i) devices += "emulated:" + file + "#bad" + std::to_string(i) + ",";
-    if (whole > 0) devices += "emulated:" + file + "#fast*" + std::to_string(whole);
+    if (whole > 0) devices += "emulated:" + file + (in_place ? "#whole*" : "#fast*") + std::to_string(whole);
     if (whole == 0 && !devices.empty()) devices.pop_back();
     Placement placement{name + "and " + std::to_string(whole) + " whole", devices};
     placement.stages = Stages{{0, 2, 3}, 6, {4, 1}};

@@ -39,7 +39,7 @@ TEST_P(Injection, AtAnyMoment_EndsWithTheSameBits) {
         const std::uint64_t key = devices::mix64(static_cast<std::uint64_t>(i * kBadCards + card) * 977 + 13);
         fail_at.push_back(fmt::format("{}@{}:{}", kind.what, kind.queue, 1 + key % kind.most));
       }
-      Placement placement = pool(fail_at, 1);
+      Placement placement = pool(fail_at, 1, i % 3 == 2);
       placement.verify_transfers = std::string(kind.what) == "corrupt";
       if (i % 2 == 1) placement.boundaries_on_disk = 0;
       SCOPED_TRACE(placement.name);

@@ -182,11 +182,12 @@ std::string first_difference(const model::Architecture& model, offload::Paramete
   return a.size() == b.size() ? "" : "(another model)";
 }
 
-std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at) {
+std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at,
+                       bool weights_in_place) {
   return fmt::format(
       "{}: {{flops: {{fp32: {}, bf16: {}}}, memory_bytes: 1e9, memory_bandwidth: {}, link_up: {}, link_down: {}, "
-      "link_latency: 0, jitter: 0{}}}\n",
-      name, compute * 1e16, compute * 1e16, speed * 1e16, speed * 1e13, speed * 1e13,
+      "link_latency: 0, jitter: 0, weights_in_place: {}{}}}\n",
+      name, compute * 1e16, compute * 1e16, speed * 1e16, speed * 1e13, speed * 1e13, weights_in_place,
       fail_at.empty() ? "" : ", fail_at: '" + fail_at + "'");
 }
 

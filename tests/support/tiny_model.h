@@ -42,7 +42,8 @@ std::string first_difference(const model::Architecture& model, offload::Paramete
                              const std::string& b);
 
 /// A card of a YAML file, its links and memory `speed` and its arithmetic `compute` times too quick to be waited for.
-std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at = "");
+std::string card_entry(const std::string& name, double speed, double compute, const std::string& fail_at = "",
+                       bool weights_in_place = false);
 /// A file of the cards `fast`, `slow` (a quarter of its speed) and `extra`; one for each process and content.
 std::filesystem::path card_file(const std::string& extra = "");
 /// `count` emulated cards `fast`, or `slow`, as a pool.

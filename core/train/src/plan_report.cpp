@@ -130,6 +130,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
                   {"description", caps.description},
                   {"memory_bytes", caps.memory_bytes},
                   {"dtypes", std::move(dtypes)}};
+    if (caps.weights_in_place) entry["weights_in_place"] = true;
     entry.update(speeds_json(profile));
     if (!member.described) entry["calibration"] = calibration_json(store.find(devices::DeviceKey::of(*member.device)));
     list.push_back(std::move(entry));
@@ -141,6 +142,7 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
     Json entry = {{"name", card.name}, {"memory_bytes", card.memory_bytes}};
     entry.update(speeds_json(card));
     entry["efficiency"] = card.efficiency;
+    if (card.weights_in_place) entry["weights_in_place"] = true;
     entry["source"] = card.source;
     cards.push_back(std::move(entry));
   }

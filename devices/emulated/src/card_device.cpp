@@ -57,6 +57,7 @@ class CardDevice final : public Device, private HostBackend {
 
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
+  absl::Status use_in_place(BufferView host) override;
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override {
     return std::unique_ptr<Timeline>(std::make_unique<HostTimeline>());
@@ -109,6 +110,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.description = timed() ? fmt::format("{}, its time only", profile.name)
                               : fmt::format("{}, computed by {}", profile.name, executor_->description());
   caps_.memory_bytes = budget_->limit();
+  caps_.weights_in_place = profile.weights_in_place;
   caps_.memory_in_process = !timed();
   caps_.does_arithmetic = !timed();
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
@@ -134,6 +136,12 @@ absl::StatusOr<Buffer> CardDevice::allocate(Bytes size, MemoryKind kind) {
     storage = *std::move(host);
   }
   return Buffer(std::make_unique<OwnMemory>(size, std::move(storage), this, budget_));
+}
+
+absl::Status CardDevice::use_in_place(BufferView host) {
+  if (!caps_.weights_in_place) return Device::use_in_place(host);
+  host.memory->tie(this, std::make_unique<Memory::Tie>());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list, const ArenaLayout& layout) {

@@ -96,7 +96,10 @@ double CardProgram::seconds(const Bindings& bindings) const {
 absl::Status CardProgram::check(const Bindings& bindings, const void* owner) const {
   for (const TensorId id : bound_) {
     const TensorDesc& tensor = list_.tensors[id];
-    if (id >= bindings.tensors.size() || !is_own(bindings.tensors[id], owner)) {
+    const bool bound = id < bindings.tensors.size() &&
+                       (is_own(bindings.tensors[id], owner) ||
+                        (tensor.role == TensorRole::kWeight && is_in_place(bindings.tensors[id], owner)));
+    if (!bound) {
       return internal_error("tensor '{}' is not bound to memory of this card", tensor.name);
     }
     if (bindings.tensors[id].size < tensor.bytes()) {
@@ -118,6 +121,10 @@ TensorId CardProgram::first_written() const {
     }
   }
   return 0;
+}
+
+bool is_in_place(const BufferView& view, const void* owner) {
+  return view.memory != nullptr && view.memory->tied(owner) != nullptr;
 }
 
 bool is_own(const BufferView& view, const void* owner) {

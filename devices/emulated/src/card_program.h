@@ -51,6 +51,8 @@ class CardMemory : public Memory {
   const void* const owner_;
 };
 
+/// Whether the view is of host memory that `owner` was told of, see Device::use_in_place().
+bool is_in_place(const BufferView& view, const void* owner);
 /// Whether the view lies within memory of `owner`.
 bool is_own(const BufferView& view, const void* owner);
 

@@ -26,7 +26,8 @@ std::string yaml_file(const std::string& contents) {
 
 constexpr const char* kFast =
     "fast: {flops: {bf16: 1.65e+14, fp32: 82e12}, memory_bytes: 24e9, memory_bandwidth: 1.0e12, link_up: 25e9,\n"
-    "       link_down: 20e9, link_latency: 2e-5, efficiency: 0.5, jitter: 0, root: a, fail_at: 'error@compute:17'}\n";
+    "       link_down: 20e9, link_latency: 2e-5, efficiency: 0.5, jitter: 0, weights_in_place: true, root: a, fail_at: "
+    "'error@compute:17'}\n";
 
 template <typename T>
 std::string message(const absl::StatusOr<T>& result) {
@@ -56,6 +57,8 @@ TEST(FindCard, KnownName_HasTheVendorsFigures) {
   ASSERT_TRUE(card.ok()) << card.status();
   EXPECT_EQ(card->flops.at(DType::kBfloat16), 165.2e12);
   EXPECT_EQ(card->memory_bytes, 24_GiB);
+  EXPECT_FALSE(card->weights_in_place);
+  EXPECT_TRUE(find_card("radeon-8060s")->weights_in_place);
 }
 
 TEST(FindCard, UnknownName_SuggestsTheNearest) {
@@ -80,6 +83,7 @@ TEST(FindCard, File_IsReadKeyByKey) {
   EXPECT_EQ(card->link_down, 20e9);
   EXPECT_EQ(card->link_latency_seconds, 2e-5);
   EXPECT_EQ(card->jitter, 0.0);
+  EXPECT_TRUE(card->weights_in_place);
   EXPECT_EQ(card->root, "a");
   EXPECT_EQ(card->fail_at, "error@compute:17");
 }
@@ -99,6 +103,7 @@ TEST(FindCard, FileWithFaults_NamesFileEntryAndKey) {
   EXPECT_THAT(changed("25e9", "quick"), AllOf(HasSubstr("'link_up'"), HasSubstr("'quick'")));
   EXPECT_THAT(changed("25e9", "-1"), HasSubstr("'link_up'"));
   EXPECT_THAT(changed("0.5", "1.5"), HasSubstr("'efficiency'"));
+  EXPECT_THAT(changed("true", "1"), AllOf(HasSubstr("'weights_in_place'"), HasSubstr("true or false")));
   EXPECT_THAT(changed("bf16:", "bf17:"), HasSubstr("'bf17'"));
   EXPECT_THAT(changed("@compute", "@copy"), AllOf(HasSubstr("fail_at"), HasSubstr("compute, up or down")));
   EXPECT_THAT(changed("{flops", "[flops"), HasSubstr("line"));

@@ -24,11 +24,12 @@ struct DeviceProfile {
   double link_down = 0;         // bytes/s, device to host
   double link_latency_seconds = 1e-5;
   double efficiency = 1.0;
-  double jitter = 0.02;  // share of an op's time, on timed devices
-  std::string root;      // cards of one root complex share its bandwidth; empty: alone
-  std::string fail_at;   // see FailurePlan; empty: never
-  std::string slow_at;   // see Slowdown; empty: never
-  std::string source;    // where the figures are from
+  double jitter = 0.02;           // share of an op's time, on timed devices
+  bool weights_in_place = false;  // its memory is the host's: programs read weights there
+  std::string root;               // cards of one root complex share its bandwidth; empty: alone
+  std::string fail_at;            // see FailurePlan; empty: never
+  std::string slow_at;            // see Slowdown; empty: never
+  std::string source;             // where the figures are from
 
   /// FLOP/s times efficiency; that of fp32 when `dtype` is not listed, 0 when neither is.
   double speed(DType dtype) const;
