@@ -270,6 +270,7 @@ const int registered_on_card = [] {
   benchmark::RegisterBenchmark("PairedProduct", time_paired_product)
       ->Args({2048, 576, 1536})
       ->Args({512, 1536, 576})
+      ->Args({1024, 2048, 2048})
       ->Args({512, 576, 16})
       ->UseManualTime();
   benchmark::RegisterBenchmark("PairedMatrixUnits", time_paired_matrix_units)
