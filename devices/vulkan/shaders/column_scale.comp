@@ -9,13 +9,23 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const bool kBias = false;
 layout(constant_id = 2) const bool kAddend = false;
+layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
+layout(constant_id = 4) const uint kStep = 1;  // elements of a step; 2: the number of columns is even
 
 void main() {
-  const uint i = group_place() * 256 + gl_LocalInvocationID.x;
-  if (i >= push.sizes[0]) return;
-  const uint column = i % push.sizes[1];
-  precise float y = load(address(0), kType, i) * Floats(address(1)).v[column];
-  if (kBias) y = y + load(address(2), kType, column);
-  if (kAddend) y = y + load(address(3), kType, i);
-  store(address(4), kType, i, y);
+  const uint64_t x = address(0);
+  const uint64_t scale = address(1);
+  const uint64_t bias = kBias ? address(2) : 0ul;
+  const uint64_t addend = kAddend ? address(3) : 0ul;
+  const uint64_t to = address(4);
+  const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
+  for (uint e = 0; e < kEach; ++e) {
+    const uint i = (first + e * 256) * kStep;
+    if (i >= push.sizes[0]) break;
+    const uint column = i % push.sizes[1];
+    precise vec2 y = load_some(x, kType, kStep, i) * load_some(scale, kFloat32, kStep, column);
+    if (kBias) y = y + load_some(bias, kType, kStep, column);
+    if (kAddend) y = y + load_some(addend, kType, kStep, i);
+    store_some(to, kType, kStep, i, y);
+  }
 }

@@ -6,8 +6,10 @@
 #include "common.glsl"
 
 const uint kThreads = 64;
+const uint kAtOnce = 4;  // steps for which an element of b is read once
 layout(local_size_x = kThreads) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kStep = 1;  // elements of a step; 2: the width is even
 #include "reduce.glsl"
 
 void main() {
@@ -18,14 +20,25 @@ void main() {
   const uint64_t w = address(0);
   const uint64_t a = address(1);
   const uint64_t b = address(2);
-  float sum = 0.0;
-  for (uint d = gl_LocalInvocationID.x; d < width; d += kThreads) {
-    float low = 0.0;
-    for (uint r = 0; r < rank; ++r) low += load(b, kType, row * rank + r) * load(a, kType, r * width + d);
-    const float value = load(w, kType, row * width + d) + push.factors[0] * low;
-    sum += value * value;
+  vec2 sums = vec2(0.0);
+  for (uint first = gl_LocalInvocationID.x * kStep; first < width; first += kAtOnce * kThreads * kStep) {
+    vec2 low[kAtOnce];
+    [[unroll]] for (uint j = 0; j < kAtOnce; ++j) low[j] = vec2(0.0);
+    for (uint r = 0; r < rank; ++r) {
+      const float factor = load(b, kType, row * rank + r);
+      [[unroll]] for (uint j = 0; j < kAtOnce; ++j) {
+        const uint d = first + j * kThreads * kStep;
+        if (d < width) low[j] += factor * load_some(a, kType, kStep, r * width + d);
+      }
+    }
+    [[unroll]] for (uint j = 0; j < kAtOnce; ++j) {
+      const uint d = first + j * kThreads * kStep;
+      if (d >= width) continue;
+      const vec2 value = load_some(w, kType, kStep, row * width + d) + push.factors[0] * low[j];
+      sums += value * value;
+    }
   }
-  const float squares = sum_over_group(sum);
+  const float squares = sum_over_group(sums.x + sums.y);
   if (gl_LocalInvocationID.x != 0) return;
   const float inverse = squares == 0.0 ? 0.0 : exact_inverse_root(squares);
   Floats(address(4)).v[row] = Floats(address(3)).v[row] * inverse;

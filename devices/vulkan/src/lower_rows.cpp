@@ -185,8 +185,10 @@ void lower_rope(OpLowering& op) {
 
 void lower_embedding(OpLowering& op) {
   const std::int64_t n = op.out(0).elements();
-  op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0))}, {op.read(0), op.read(1), op.write(0)},
-         {n, columns_of(op.in(1)), rows_of(op.in(1))}, parts_of(n, kElementsOfGroup));
+  const std::int64_t width = columns_of(op.in(1));
+  op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each_of(op), step_of(width)},
+         {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))},
+         parts_of(n, kElementsOfGroup * each_of(op) * step_of(width)));
 }
 
 void lower_embedding_backward(OpLowering& op) {
@@ -203,27 +205,34 @@ void lower_embedding_backward(OpLowering& op) {
 
 void lower_magnitude_scale(OpLowering& op) {
   const TensorDesc& w = op.in(0);
-  Dispatch& dispatch = op.add(Shader::kMagnitude, {storage_of(w)},
+  Dispatch& dispatch = op.add(Shader::kMagnitude, {storage_of(w), step_of(w.shape[1])},
                               {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)},
                               {w.shape[1], w.shape[0], op.in(1).shape[0]}, w.shape[0]);
   dispatch.push.factors[0] = op.attributes<MagnitudeAttributes>().alpha;
 }
 
+namespace {
+
+void add_column_scale(OpLowering& op, const TensorDesc& x, bool has_bias, bool has_addend,
+                      std::initializer_list<std::uint32_t> slots) {
+  const std::uint32_t step = step_of(columns_of(x));
+  op.add(Shader::kColumnScale, {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step}, slots,
+         {x.elements(), columns_of(x)}, parts_of(x.elements(), kElementsOfGroup * each_of(op) * step));
+}
+
+}  // namespace
+
 void lower_column_scale(OpLowering& op) {
   const auto& scale = op.attributes<ColumnScaleAttributes>();
-  const std::int64_t n = op.in(0).elements();
-  op.add(Shader::kColumnScale, {storage_of(op.in(0)), scale.has_bias ? 1U : 0U, scale.has_addend ? 1U : 0U},
-         {op.read(0), op.read(1), op.read(scale.has_bias ? 2 : 0), op.read(scale.has_addend ? op.reads() - 1 : 0),
-          op.write(0)},
-         {n, columns_of(op.in(0))}, parts_of(n, kElementsOfGroup));
+  add_column_scale(op, op.in(0), scale.has_bias, scale.has_addend,
+                   {op.read(0), op.read(1), op.read(scale.has_bias ? 2 : 0),
+                    op.read(scale.has_addend ? op.reads() - 1 : 0), op.write(0)});
 }
 
 void lower_column_scale_backward(OpLowering& op) {
   const TensorDesc& dy = op.in(3);
-  const std::int64_t n = dy.elements();
-  if (n == 0) return;
-  op.add(Shader::kColumnScale, {storage_of(dy), 0, 0}, {op.read(3), op.read(1), op.read(0), op.read(0), op.write(0)},
-         {n, columns_of(dy)}, parts_of(n, kElementsOfGroup));
+  if (dy.elements() == 0) return;
+  add_column_scale(op, dy, false, false, {op.read(3), op.read(1), op.read(0), op.read(0), op.write(0)});
   add_column_sums(op, storage_of(dy), op.read(3), op.read(0), op.read(2), Term::kScaled, op.write(1), rows_of(dy),
                   columns_of(dy), 1);
 }
