@@ -21,6 +21,8 @@ shared float tile_b[kDepth * kStride];
 float sums[kRowsEach * kColumnsEach];
 
 void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
+  const uint64_t a = address(0);
+  const uint64_t b = address(1);
   const uint tile_rows = 8 * kRowsEach;
   const uint tile_columns = 8 * kColumnsEach;
   for (uint i = gl_LocalInvocationIndex; i < tile_rows * kDepth; i += 64) {
@@ -28,7 +30,7 @@ void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k)
     const uint m = kTransposedA ? i % tile_rows : i / kDepth;
     float value = 0.0;
     if (first_m + m < rows && first_k + k < end_k) {
-      value = load(address(0), kTypeA, place_in_a(first_m + m, first_k + k));
+      value = load(a, kTypeA, place_in_a(first_m + m, first_k + k));
     }
     tile_a[k * kStride + m] = value;
   }
@@ -37,7 +39,7 @@ void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k)
     const uint n = kTransposedB ? i / kDepth : i % tile_columns;
     float value = 0.0;
     if (first_n + n < push.sizes[1] && first_k + k < end_k) {
-      value = load(address(1), kTypeB, place_in_b(first_k + k, first_n + n));
+      value = load(b, kTypeB, place_in_b(first_k + k, first_n + n));
     }
     tile_b[k * kStride + n] = value;
   }
@@ -56,9 +58,10 @@ void multiply_tiles(uint y, uint x) {
 }
 
 void store_sums(uint first_m, uint first_n, uint rows) {
+  const Results results = find_results();
   [[unroll]] for (uint i = 0; i < kRowsEach; ++i) {
     [[unroll]] for (uint j = 0; j < kColumnsEach; ++j) {
-      put(first_m + 8 * i, first_n + 8 * j, rows, sums[i * kColumnsEach + j]);
+      put(results, first_m + 8 * i, first_n + 8 * j, rows, sums[i * kColumnsEach + j]);
       sums[i * kColumnsEach + j] = 0.0;
     }
   }

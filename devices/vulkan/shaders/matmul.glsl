@@ -41,14 +41,19 @@ void find_extents(out uint rows, out uint depth) {
   }
 }
 
+/// Where results go and what is added to them.
+struct Results {
+  uint64_t to, bias, addend;
+};
+Results find_results() { return Results(address(2), kBias ? address(3) : 0ul, kAddend ? address(4) : 0ul); }
+
 /// The result's element from its sum over a chunk of K.
-void put(uint m, uint n, uint rows, float sum) {
+void put(Results results, uint m, uint n, uint rows, float sum) {
   if (m >= rows || n >= push.sizes[1]) return;
-  const uint64_t to = address(2);
   const uint at = (kListed == 2 ? listed(m) : m) * push.sizes[5] + n;
   float value = push.factors[0] * sum;
-  if (kBias) value += load(address(3), kTypeBias, n);
-  if (kAddend) value += load(address(4), kTypeAddend, at);
-  if (kAccumulate) value += load(to, kTypeOut, at);
-  store(to, kTypeOut, at, value);
+  if (kBias) value += load(results.bias, kTypeBias, n);
+  if (kAddend) value += load(results.addend, kTypeAddend, at);
+  if (kAccumulate) value += load(results.to, kTypeOut, at);
+  store(results.to, kTypeOut, at, value);
 }

@@ -33,7 +33,7 @@ const uint kColumns = 2 * kTilesN * kN;
 // In pieces of 16 bytes, which matrices begin with.
 shared uvec4 tile_a[kRows * kStride];     // [m][k]
 shared uvec4 tile_b[kColumns * kStride];  // [n][k]
-shared float results[kRows * kColumns];
+shared float by_row[kRows * kColumns];
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
@@ -86,6 +86,7 @@ void main() {
   uint depth;
   find_extents(rows, depth);
   if (first_m >= rows) return;
+  const Results results = find_results();
   fcoopmatNV<32, gl_ScopeSubgroup, kM, kN> sums[kTilesM * kTilesN];
   for (uint chunk = 0; chunk < depth; chunk += push.sizes[6]) {
     const uint end_k = min(chunk + push.sizes[6], depth);
@@ -110,12 +111,12 @@ void main() {
     }
     [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
       [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-        coopMatStoreNV(sums[i * kTilesN + j], results, (part_m + i * kM) * kColumns + part_n + j * kN, kColumns, false);
+        coopMatStoreNV(sums[i * kTilesN + j], by_row, (part_m + i * kM) * kColumns + part_n + j * kN, kColumns, false);
       }
     }
     barrier();
     for (uint i = gl_LocalInvocationIndex; i < kRows * kColumns; i += gl_WorkGroupSize.x) {
-      put(first_m + i / kColumns, first_n + i % kColumns, rows, results[i]);
+      put(results, first_m + i / kColumns, first_n + i % kColumns, rows, by_row[i]);
     }
     barrier();
   }

@@ -1,40 +1,32 @@
 // Products with sixteen columns or fewer (adapters of low rank) for processors that pose as cards, from fp32 tensors
 // where they lie: A's rows are read once, sixteen inner elements of two rows a fetch, and handed round; an invocation
-// keeps two columns of 32 rows. Nothing is laid out: it would take longer than the product.
+// keeps two columns of 32 rows. Nothing is laid out: it would take longer than the product. A B that is not transposed
+// has 16 columns.
 //
-// Slots, factors and the constants 2 to 10 are those of matmul.comp, and so are the sums.
+// Slots, factors and the constants 2 to 10: matmul.glsl. Sums are those of matmul.comp.
 // sizes: M, N, fours of K, stride of A in texels, stride of B in texels, stride of out, 0, first of the list, most of
 // the list.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
+#include "matmul.glsl"
 
 layout(local_size_x = 8) in;
-layout(constant_id = 2) const uint kTypeOut = 0;
-layout(constant_id = 3) const uint kTypeBias = 0;
-layout(constant_id = 4) const uint kTypeAddend = 0;
-layout(constant_id = 6) const bool kTransposedB = false;  // else N is 16
-layout(constant_id = 7) const bool kBias = false;
-layout(constant_id = 8) const bool kAddend = false;
-layout(constant_id = 10) const uint kListed = 0;
 layout(set = 0, binding = 1) uniform samplerBuffer memory;
 
 const uint kRows = 32;
 const uint kDepth = 16;  // of a step
 
-uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
 uint texel_of(uint64_t address) { return uint((address - push.fetched) >> 4); }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
   const uint first_row = group_place() * kRows;
-  uint end = push.sizes[0];
-  if (kListed == 2) {
-    const uint all = uint(Ints(address(5)).v[0]);
-    end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
-  }
-  const uint fours = first_row < end ? push.sizes[2] : 0;
+  uint rows;
+  uint fours;
+  find_extents(rows, fours);
+  if (first_row >= rows) fours = 0;
   // Variables for the compiler, see matmul_panels.comp.
   uint from[8];
   [[unroll]] for (uint i = 0; i < 8; ++i) from[i] = i + push.sizes[6];
@@ -80,21 +72,8 @@ void main() {
     at_a += 4;
     at_b += kTransposedB ? 4 : 4 * kDepth;
   }
-  const uint64_t to = address(2);
-  const uint64_t bias = kBias ? address(3) : 0ul;
-  const uint64_t addend = kAddend ? address(4) : 0ul;
+  const Results results = find_results();
   [[unroll]] for (uint i = 0; i < kRows; ++i) {
-    const uint m = first_row + i;
-    const uint row = m < end ? (kListed == 2 ? listed(m) : m) : 0;
-    [[unroll]] for (uint j = 0; j < 2; ++j) {
-      const uint n = column + j * apart;
-      if (m < end && n < push.sizes[1]) {
-        const uint at = row * push.sizes[5] + n;
-        float value = push.factors[0] * sums[i * 2 + j];
-        if (kBias) value += load(bias, kTypeBias, n);
-        if (kAddend) value += load(addend, kTypeAddend, at);
-        store(to, kTypeOut, at, value);
-      }
-    }
+    [[unroll]] for (uint j = 0; j < 2; ++j) put(results, first_row + i, column + j * apart, rows, sums[i * 2 + j]);
   }
 }

@@ -4,7 +4,7 @@
 // many multiplications. A larger tile's loop no longer fits the processor's cache of instructions, and takes half as
 // long again.
 //
-// Slots, factors and the constants 2 to 10 are those of matmul.comp, and so are the sums: rising order of K, one chunk
+// Slots, factors and the constants 2 to 10 are those of matmul.glsl, and so are the sums: rising order of K, one chunk
 // a dispatch. The grid: tiles of rows that are near each other, tiles of columns, groups of those tiles of rows; so
 // that a group's rows of A stay in the cache while all columns go by. Groups with a tile less than others have
 // workgroups that do nothing.
