@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "find_units.h"
+#include "find_matrix_units.h"
 #include "panel_size.h"
 #include "rondo/base/status.h"
 
@@ -181,16 +181,20 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
                               card_.memory.memoryHeaps[heap].size);
   }
   RONDO_RETURN_IF_ERROR(check(vk.BindBufferMemory(device_, block.buffer, block.memory, 0), "binding memory"));
-  VkBufferDeviceAddressInfo asked{};
-  asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  asked.buffer = block.buffer;
-  block.address = vk.GetBufferDeviceAddress(device_, &asked);
+  block.address = address_of(block.buffer);
   if (kind == Block::Kind::kStaging || host_writes_) {
     void* mapped = nullptr;
     RONDO_RETURN_IF_ERROR(check(vk.MapMemory(device_, block.memory, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory"));
     block.host = static_cast<std::byte*>(mapped);
   }
   return absl::OkStatus();
+}
+
+VkDeviceAddress Context::address_of(VkBuffer buffer) const {
+  VkBufferDeviceAddressInfo asked{};
+  asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  asked.buffer = buffer;
+  return functions_.GetBufferDeviceAddress(device_, &asked);
 }
 
 void Context::free_block(DriverBlock& block) {

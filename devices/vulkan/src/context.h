@@ -142,6 +142,7 @@ class Context {
   VkBufferCreateInfo buffer_info(Bytes size, VkBufferUsageFlags usage) const;
   absl::Status make_block(Bytes size, Block::Kind kind, DriverBlock& block);
   void free_block(DriverBlock& block);
+  VkDeviceAddress address_of(VkBuffer buffer) const;
   absl::Status create_device(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& queues);
 
   const std::shared_ptr<Instance> instance_;

@@ -115,11 +115,7 @@ bool Imported::add(std::byte* from, Bytes size, VkBufferUsageFlags usage) {
     return false;
   }
   if (vk.BindBufferMemory(device, block.buffer, block.memory, 0) != VK_SUCCESS) return false;
-  if (!addressed) return true;
-  VkBufferDeviceAddressInfo asked{};
-  asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  asked.buffer = block.buffer;
-  block.address = vk.GetBufferDeviceAddress(device, &asked);
+  if (addressed) block.address = context_->address_of(block.buffer);
   return true;
 }
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "find_units.h"
+#include "find_matrix_units.h"
 #include "panel_size.h"
 #include "rondo/base/status.h"
 

@@ -52,10 +52,9 @@ struct Fetched {
 };
 Fetched fetched_of(const OpLowering& op, const Product& p) {
   constexpr std::int64_t kOfTexel = 4;
-  constexpr std::uint32_t kFloat32 = 0;
   if (!op.fetches_all() || p.depth % kOfTexel != 0 || p.listed == Product::Listed::kB) return {};
-  return {p.type_a == kFloat32 && p.stride_a % kOfTexel == 0 && p.transposed_a,
-          p.type_b == kFloat32 && p.stride_b % kOfTexel == 0 && !p.transposed_b};
+  return {p.type_a == kFloat32Storage && p.stride_a % kOfTexel == 0 && p.transposed_a,
+          p.type_b == kFloat32Storage && p.stride_b % kOfTexel == 0 && !p.transposed_b};
 }
 
 /// All of them where they fit or are fetched, none where a tile does not, or where so few are there that laying out
@@ -92,7 +91,7 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   const std::int64_t stride = of_b ? p.stride_b : p.stride_a;
   const bool fours_lie_together = (strides ? outer_extent : end) % 4 == 0 && stride % 4 == 0 && begin % 4 == 0;
   const bool by_fours = fours_lie_together && p.listed == Product::Listed::kNone;
-  const bool fetched = by_fours && op.fetches_all() && end % 4 == 0 && (of_b ? p.type_b : p.type_a) == 0;
+  const bool fetched = by_fours && op.fetches_all() && end % 4 == 0 && (of_b ? p.type_b : p.type_a) == kFloat32Storage;
   if (fetched) op.fetch(of_b ? p.b : p.a);
   constexpr std::int64_t kInvocations = 64;
   op.add(Shader::kPanel,
@@ -120,8 +119,8 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t tile = panel_columns(p);
   const std::int64_t fours = parts_of(end - begin, 4);
   const bool whole_texels = op.fetches_all() && p.columns % 4 == 0;
-  const bool four_out = whole_texels && p.accumulate && p.type_out == 0;
-  const bool four_addend = whole_texels && p.has_addend && p.type_addend == 0;
+  const bool four_out = whole_texels && p.accumulate && p.type_out == kFloat32Storage;
+  const bool four_addend = whole_texels && p.has_addend && p.type_addend == kFloat32Storage;
   if (fetched.a) op.fetch(p.a);
   if (fetched.b) op.fetch(p.b);
   if (four_out) op.fetch(p.out);
@@ -179,9 +178,8 @@ bool add_narrow(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 8;
   constexpr std::int64_t kRows = 32;
   if (!op.fetches_all() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.columns > kNarrow) return false;
-  if (p.type_a != 0 || p.type_b != 0 || p.transposed_a || p.accumulate || (!p.transposed_b && p.columns != kNarrow)) {
-    return false;
-  }
+  if (p.type_a != kFloat32Storage || p.type_b != kFloat32Storage || p.transposed_a || p.accumulate) return false;
+  if (!p.transposed_b && p.columns != kNarrow) return false;
   if (p.depth == 0 || p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
   if (p.listed == Product::Listed::kA || p.listed == Product::Listed::kB) return false;
   op.fetch(p.a);
@@ -202,7 +200,6 @@ bool add_narrow(OpLowering& op, const Product& p) {
 /// not go that way.
 bool add_cooperative(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 16;
-  constexpr std::uint32_t kSubgroups = 4;
   const MatrixUnits& units = op.units();
   if (p.type_b == kFloat32Storage || (p.type_a != p.type_b && !p.narrows_a)) return false;
   const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage ? units.bfloat16 : units.float16;
@@ -213,16 +210,16 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   // Where the inner extent lies in a row and begins and ends with a word.
   const bool pairs_a = p.type_a == p.type_b && !p.transposed_a && p.depth % 2 == 0 && p.stride_a % 2 == 0;
   const bool pairs_b = p.transposed_b && p.depth % 2 == 0 && p.stride_b % 2 == 0;
-  Dispatch& dispatch =
-      op.add(Shader::kMatMulCooperative,
-             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, flag(p.transposed_a), flag(p.transposed_b),
-              flag(p.has_bias), flag(p.has_addend), flag(p.accumulate), static_cast<std::uint32_t>(p.listed), shape.m,
-              shape.n, shape.k, tiles_m, tiles_n, flag(pairs_a), flag(pairs_b), kSubgroups * units.subgroup_size},
-             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-              p.listed == Product::Listed::kNone ? p.a : p.list},
-             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
-              p.first_listed, p.most_listed},
-             1);
+  Dispatch& dispatch = op.add(
+      Shader::kMatMulCooperative,
+      {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, flag(p.transposed_a), flag(p.transposed_b),
+       flag(p.has_bias), flag(p.has_addend), flag(p.accumulate), static_cast<std::uint32_t>(p.listed), shape.m, shape.n,
+       shape.k, tiles_m, tiles_n, flag(pairs_a), flag(pairs_b), MatrixUnits::kSubgroups * units.subgroup_size},
+      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+       p.listed == Product::Listed::kNone ? p.a : p.list},
+      {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
+       p.first_listed, p.most_listed},
+      1);
   dispatch.push.factors[0] = p.alpha;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 2 * tiles_n * std::int64_t{shape.n})),
                      static_cast<std::uint32_t>(parts_of(p.rows, 2 * tiles_m * std::int64_t{shape.m})), 1};

@@ -59,12 +59,17 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
 /// Steps of an invocation of elementwise.comp: processors that pose as cards look tensors up a lane at a time.
 std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
 
+/// Workgroups for n elements, of which an invocation takes `step` in each of its steps.
+std::int64_t groups_of(const OpLowering& op, std::int64_t n, std::uint32_t step) {
+  return parts_of(n, kElementsOfGroup * each_of(op) * step);
+}
+
 /// elementwise.comp on n elements.
 Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std::uint32_t activation,
                           std::initializer_list<std::uint32_t> slots, std::initializer_list<std::int64_t> sizes,
                           std::int64_t n) {
   return op.add(Shader::kElementwise, {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_of(n)},
-                slots, sizes, parts_of(n, kElementsOfGroup * each_of(op) * step_of(n)));
+                slots, sizes, groups_of(op, n, step_of(n)));
 }
 
 /// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
@@ -187,8 +192,7 @@ void lower_embedding(OpLowering& op) {
   const std::int64_t n = op.out(0).elements();
   const std::int64_t width = columns_of(op.in(1));
   op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each_of(op), step_of(width)},
-         {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))},
-         parts_of(n, kElementsOfGroup * each_of(op) * step_of(width)));
+         {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))}, groups_of(op, n, step_of(width)));
 }
 
 void lower_embedding_backward(OpLowering& op) {
@@ -217,7 +221,7 @@ void add_column_scale(OpLowering& op, const TensorDesc& x, bool has_bias, bool h
                       std::initializer_list<std::uint32_t> slots) {
   const std::uint32_t step = step_of(columns_of(x));
   op.add(Shader::kColumnScale, {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step}, slots,
-         {x.elements(), columns_of(x)}, parts_of(x.elements(), kElementsOfGroup * each_of(op) * step));
+         {x.elements(), columns_of(x)}, groups_of(op, x.elements(), step));
 }
 
 }  // namespace

@@ -106,9 +106,8 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   // seconds on a machine that has much else to do.
   caps_.first_use_seconds = 60;
   caps_.matrix_units = card.matrix_units.there();
-  caps_.weights_in_place =
-      wanted(options.weights_in_place, "RONDO_VULKAN_WEIGHTS_IN_PLACE", card.info.integrated && !card.info.software) &&
-      Imported::kernels_reach(context_);
+  caps_.weights_in_place = wanted(options.weights_in_place, "RONDO_VULKAN_WEIGHTS_IN_PLACE", card.info.integrated) &&
+                           Imported::kernels_reach(context_);
   separate_blocks_ = options.separate_blocks || caps_.weights_in_place;
   caps_.numerics_class =
       fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_units ? "-matrix" : "", card.numerics_name);

@@ -1,5 +1,5 @@
-// Behind find_units.h.
-#include "find_units.h"
+// Behind find_matrix_units.h.
+#include "find_matrix_units.h"
 
 #include <algorithm>
 
@@ -10,7 +10,6 @@ namespace {
 constexpr std::uint32_t kDepth = 32;
 constexpr std::uint32_t kStride = kDepth / 2 + 4;  // words
 constexpr std::uint32_t kParts = 4;                // of most tiles: 2 x 2 of each subgroup
-constexpr std::uint32_t kSubgroups = 4;
 
 struct Limits {
   std::uint32_t shared_bytes = 0;
@@ -44,45 +43,34 @@ MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, std:
   return found;
 }
 
-std::vector<Listed> listed_khr(const InstanceFunctions& functions, VkPhysicalDevice card) {
-  const auto list = functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR;
-  std::uint32_t count = 0;
-  if (list == nullptr || list(card, &count, nullptr) != VK_SUCCESS) return {};
-  VkCooperativeMatrixPropertiesKHR empty{};
-  empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-  std::vector<VkCooperativeMatrixPropertiesKHR> properties(count, empty);
-  if (list(card, &count, properties.data()) != VK_SUCCESS) return {};
-  std::vector<Listed> all;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const VkCooperativeMatrixPropertiesKHR& one = properties[i];
-    all.push_back({{one.MSize, one.NSize, one.KSize},
-                   static_cast<std::uint32_t>(one.AType),
-                   static_cast<std::uint32_t>(one.BType),
-                   static_cast<std::uint32_t>(one.CType),
-                   static_cast<std::uint32_t>(one.ResultType),
-                   one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE});
-  }
-  return all;
+Listed listed(const VkCooperativeMatrixPropertiesKHR& one) {
+  return {{one.MSize, one.NSize, one.KSize},
+          static_cast<std::uint32_t>(one.AType),
+          static_cast<std::uint32_t>(one.BType),
+          static_cast<std::uint32_t>(one.CType),
+          static_cast<std::uint32_t>(one.ResultType),
+          one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE};
 }
 
-std::vector<Listed> listed_nv(const InstanceFunctions& functions, VkPhysicalDevice card) {
-  const auto list = functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV;
+Listed listed(const VkCooperativeMatrixPropertiesNV& one) {
+  return {{one.MSize, one.NSize, one.KSize},     static_cast<std::uint32_t>(one.AType),
+          static_cast<std::uint32_t>(one.BType), static_cast<std::uint32_t>(one.CType),
+          static_cast<std::uint32_t>(one.DType), one.scope == VK_SCOPE_SUBGROUP_NV};
+}
+
+/// All that the driver lists by `list`, an extension's function, in structures of `type`.
+template <typename Properties>
+std::vector<Listed> all_listed(VkResult (*list)(VkPhysicalDevice, std::uint32_t*, Properties*), VkStructureType type,
+                               VkPhysicalDevice card) {
   std::uint32_t count = 0;
   if (list == nullptr || list(card, &count, nullptr) != VK_SUCCESS) return {};
-  VkCooperativeMatrixPropertiesNV empty{};
-  empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV;
-  std::vector<VkCooperativeMatrixPropertiesNV> properties(count, empty);
+  Properties empty{};
+  empty.sType = type;
+  std::vector<Properties> properties(count, empty);
   if (list(card, &count, properties.data()) != VK_SUCCESS) return {};
+  properties.resize(count);
   std::vector<Listed> all;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const VkCooperativeMatrixPropertiesNV& one = properties[i];
-    all.push_back({{one.MSize, one.NSize, one.KSize},
-                   static_cast<std::uint32_t>(one.AType),
-                   static_cast<std::uint32_t>(one.BType),
-                   static_cast<std::uint32_t>(one.CType),
-                   static_cast<std::uint32_t>(one.DType),
-                   one.scope == VK_SCOPE_SUBGROUP_NV});
-  }
+  for (const Properties& one : properties) all.push_back(listed(one));
   return all;
 }
 
@@ -145,10 +133,10 @@ Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   functions.GetPhysicalDeviceProperties2(card, &properties);
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   const std::uint32_t size = sizes.minSubgroupSize;
-  const bool fits =
-      kSubgroups * size <= std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]) &&
-      kSubgroups <= sizes.maxComputeWorkgroupSubgroups &&
-      (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  const bool fits = MatrixUnits::kSubgroups * size <=
+                        std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]) &&
+                    MatrixUnits::kSubgroups <= sizes.maxComputeWorkgroupSubgroups &&
+                    (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   return {limits.maxComputeSharedMemorySize, fits ? size : 0};
 }
 
@@ -162,7 +150,10 @@ MatrixUnits find_matrix_units(const InstanceFunctions& functions, VkPhysicalDevi
   MatrixUnits units;
   units.api = found.khr ? MatrixUnits::Api::kKhr : MatrixUnits::Api::kNv;
   units.subgroup_size = limits.subgroup_size;
-  const std::vector<Listed> all = found.khr ? listed_khr(functions, card) : listed_nv(functions, card);
+  const std::vector<Listed> all = found.khr ? all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
+                                                         VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, card)
+                                            : all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV,
+                                                         VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, card);
   units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, limits.shared_bytes);
   if (found.khr && found.bfloat16) {
     units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), limits.shared_bytes);
