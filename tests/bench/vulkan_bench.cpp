@@ -18,16 +18,15 @@
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/reference/reference.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
+#include "vulkan_card.h"
 
 namespace rondo::devices::testing {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Device>> open_card(vulkan::VulkanOptions options) {
-  RONDO_ASSIGN_OR_RETURN(const auto cards, vulkan::list_cards());
-  for (const vulkan::CardInfo& info : cards) {
-    options.index = info.index;
-    if (info.unsuitable.empty()) break;
-  }
+  const auto card = test::usable_vulkan_card();
+  if (!card) return invalid_input("no Vulkan card that can be used");
+  options.index = card->index;
   return vulkan::open_vulkan(options);
 }
 
@@ -161,54 +160,44 @@ OpList product(const benchmark::State& state, DType dtype) {
   return list;
 }
 
-/// In fp32. The time counted is the card's.
-void time_paired_product(benchmark::State& state) {
-  const OpList list = product(state, DType::kFloat32);
-  auto on_card = OnCard::make(card(), list, nullptr);
-  auto on_processor = OnCard::make(processor(), list, nullptr);
-  if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
-  if (!on_processor.ok()) return state.SkipWithError(std::string(on_processor.status().message()).c_str());
-  absl::Status status = (*on_card)->run();  // the first runs are not counted
-  status.Update((*on_processor)->run());
+/// Runs `list` on both in turns; the time counted is that of `measured`.
+void time_in_turns(benchmark::State& state, const OpList& list, absl::StatusOr<Device*> measured,
+                   absl::StatusOr<Device*> other, const char* ratio) {
+  const auto on_measured = OnCard::make(std::move(measured), list, nullptr);
+  const auto on_other = OnCard::make(std::move(other), list, nullptr);
+  for (const absl::Status& status : {on_measured.status(), on_other.status()}) {
+    if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  }
+  absl::Status status = (*on_measured)->run();  // the first runs are not counted
+  status.Update((*on_other)->run());
   std::vector<double> ratios;
   std::vector<double> processor_ratios;
   for (auto _ : state) {
-    const Spent on_cpu = spent(**on_processor, status);
-    const Spent on_vulkan = spent(**on_card, status);
-    ratios.push_back(on_cpu.seconds / on_vulkan.seconds);
-    processor_ratios.push_back(on_cpu.processor_seconds / on_vulkan.processor_seconds);
-    state.SetIterationTime(on_vulkan.seconds);
+    const Spent others = spent(**on_other, status);
+    const Spent own = spent(**on_measured, status);
+    ratios.push_back(others.seconds / own.seconds);
+    processor_ratios.push_back(others.processor_seconds / own.processor_seconds);
+    state.SetIterationTime(own.seconds);
   }
   if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
-  state.counters["of_cpu_speed"] = median(std::move(ratios));
+  state.counters[ratio] = median(std::move(ratios));
   state.counters["by_processor_time"] = median(std::move(processor_ratios));
   state.counters["FLOP/s"] =
       benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// In fp16 on the card with and without its matrix units, in turns. The time counted is that with them.
+/// In fp32 on the card and on the CPU backend.
+void time_paired_product(benchmark::State& state) {
+  time_in_turns(state, product(state, DType::kFloat32), card(), processor(), "of_cpu_speed");
+}
+
+/// In fp16 on the card with and without its matrix units.
 void time_paired_matrix_units(benchmark::State& state) {
-  const OpList list = product(state, DType::kFloat16);
   const auto with = open_card({.matrix_units = vulkan::Use::kAlways});
   const auto without = open_card({.matrix_units = vulkan::Use::kNever});
   if (!with.ok() || !without.ok()) return state.SkipWithError("no card");
   if (!(*with)->caps().matrix_units) return state.SkipWithError("the driver has no cooperative matrices");
-  auto units = OnCard::make(with->get(), list, nullptr);
-  auto plain = OnCard::make(without->get(), list, nullptr);
-  if (!units.ok() || !plain.ok()) return state.SkipWithError("no memory");
-  absl::Status status = (*units)->run();  // the first runs are not counted
-  status.Update((*plain)->run());
-  std::vector<double> ratios;
-  for (auto _ : state) {
-    const Spent on_plain = spent(**plain, status);
-    const Spent on_units = spent(**units, status);
-    ratios.push_back(on_plain.seconds / on_units.seconds);
-    state.SetIterationTime(on_units.seconds);
-  }
-  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
-  state.counters["of_speed_without"] = median(std::move(ratios));
-  state.counters["FLOP/s"] =
-      benchmark::Counter(cost_of(list, list.tokens).flops, benchmark::Counter::kIsIterationInvariantRate);
+  time_in_turns(state, product(state, DType::kFloat16), with->get(), without->get(), "of_speed_without");
 }
 
 /// 16 MiB of host memory that the card expects copies from, and as much that it does not, in turns: the host leaves the

@@ -7,6 +7,7 @@
 #include "rondo/devices/emulated/emulated_device.h"
 #include "rondo/devices/null/null_device.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
+#include "vulkan_card.h"
 
 namespace rondo::devices::contract {
 namespace {
@@ -34,17 +35,11 @@ emulated::CardOptions card(const char* name, bool single_queue, bool weights_in_
   return options;
 }
 
-/// The first Vulkan card that can be used; none on machines, and in builds, without.
-std::vector<vulkan::CardInfo> vulkan_card() {
+std::optional<vulkan::CardInfo> vulkan_card() {
 #ifdef __SANITIZE_THREAD__
-  return {};  // the sanitizer cannot see how a driver's threads lock
+  return std::nullopt;  // the sanitizer cannot see how a driver's threads lock
 #endif
-  const auto cards = vulkan::list_cards();
-  if (!cards.ok()) return {};
-  for (const vulkan::CardInfo& card : *cards) {
-    if (card.unsuitable.empty()) return {card};
-  }
-  return {};
+  return test::usable_vulkan_card();
 }
 
 absl::StatusOr<std::unique_ptr<Device>> open_vulkan(vulkan::VulkanOptions options, bool validated) {
@@ -70,8 +65,8 @@ std::vector<Backend> all_backends() {
       {"timed", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", false)); }},
       {"timed_one_queue", [](ThreadPool&) { return emulated::open_timed(card("timed:card:0", true)); }},
   };
-  for (const vulkan::CardInfo& found : vulkan_card()) {
-    const std::uint32_t index = found.index;
+  if (const auto found = vulkan_card(); found) {
+    const std::uint32_t index = found->index;
     const auto add = [&all](const char* name, const vulkan::VulkanOptions& options, bool validated) {
       all.push_back({name, [options, validated](ThreadPool&) { return open_vulkan(options, validated); }});
     };
@@ -81,7 +76,7 @@ std::vector<Backend> all_backends() {
     add("vulkan_validated", {.index = index}, true);
     add("vulkan_validated_card_copies", {.index = index, .card_copies = true}, true);
     add("vulkan_validated_weights_in_place", {.index = index, .weights_in_place = Use::kAlways}, true);
-    if (found.matrix_units) add("vulkan_validated_matrix_units", {.index = index, .matrix_units = Use::kAlways}, true);
+    if (found->matrix_units) add("vulkan_validated_matrix_units", {.index = index, .matrix_units = Use::kAlways}, true);
   }
   return all;
 }

@@ -10,6 +10,7 @@
 #include "tiny_model.h"
 #include "tiny_run.h"
 #include "variant.h"
+#include "vulkan_card.h"
 
 namespace rondo::tiny {
 namespace {
@@ -19,12 +20,8 @@ using schedule::RunCourse;
 using schedule::StepResult;
 
 std::string first_card() {
-  const auto cards = devices::vulkan::list_cards();
-  if (!cards.ok()) return "";
-  for (const devices::vulkan::CardInfo& card : *cards) {
-    if (card.unsuitable.empty()) return "vulkan:" + std::to_string(card.index);
-  }
-  return "";
+  const auto card = test::usable_vulkan_card();
+  return card ? "vulkan:" + std::to_string(card->index) : "";
 }
 
 class LossScale : public testing::TestWithParam<Variant> {

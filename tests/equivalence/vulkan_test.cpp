@@ -9,6 +9,7 @@
 #include "tiny_model.h"
 #include "tiny_run.h"
 #include "variant.h"
+#include "vulkan_card.h"
 
 namespace rondo::tiny {
 namespace {
@@ -18,20 +19,10 @@ using devices::Encoding;
 using devices::vulkan::Use;
 using devices::vulkan::VulkanOptions;
 
-/// The first card that can be used.
-std::optional<devices::vulkan::CardInfo> usable_card() {
-  const auto cards = devices::vulkan::list_cards();
-  if (!cards.ok()) return std::nullopt;
-  for (const devices::vulkan::CardInfo& card : *cards) {
-    if (card.unsuitable.empty()) return card;
-  }
-  return std::nullopt;
-}
-
 class VulkanPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const auto card = usable_card();
+    const auto card = test::usable_vulkan_card();
     if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
     index_ = card->index;
     card_ = "vulkan:" + std::to_string(index_);

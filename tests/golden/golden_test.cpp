@@ -17,6 +17,7 @@
 #include "rondo/train/generator.h"
 #include "rondo/train/weights.h"
 #include "tiny_model.h"
+#include "vulkan_card.h"
 
 namespace rondo::golden {
 namespace {
@@ -62,13 +63,7 @@ std::vector<std::string> devices_under_test() {
   std::vector<std::string> names = {"cpu"};
   // Another pool takes the CPU's place (tests/support): what runs beside it has been run already.
   if (std::getenv("RONDO_TEST_DEVICES") != nullptr) return names;
-  const auto cards = devices::vulkan::list_cards();
-  if (!cards.ok()) return names;
-  for (const devices::vulkan::CardInfo& card : *cards) {
-    if (!card.unsuitable.empty()) continue;
-    names.push_back("vulkan:" + std::to_string(card.index));
-    break;
-  }
+  if (const auto card = test::usable_vulkan_card(); card) names.push_back("vulkan:" + std::to_string(card->index));
   return names;
 }
 

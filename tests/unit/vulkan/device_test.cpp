@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class VulkanDevice : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto card = usable_card();
+    const auto card = test::usable_vulkan_card();
     if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
     auto device = open_card(*card, true);
     ASSERT_EQ(device.status(), absl::OkStatus());
@@ -109,7 +109,7 @@ TEST_F(VulkanDevice, CardThatIsNotThere_IsRefusedWithThoseThatAre) {
 }
 
 TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
-  auto other = open_card(*usable_card(), true);
+  auto other = open_card(*test::usable_vulkan_card(), true);
   ASSERT_EQ(other.status(), absl::OkStatus());
   const auto mine = device_->allocate(64, MemoryKind::kDevice);
   const auto theirs = (*other)->allocate(64, MemoryKind::kDevice);
@@ -125,7 +125,7 @@ TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
 /// process's, and all there before the first run.
 TEST_F(VulkanDevice, FirstRun_TakesNoMemoryThatWasNotThereBefore) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the process's";
-  auto opened = open_card(*usable_card(), false);
+  auto opened = open_card(*test::usable_vulkan_card(), false);
   ASSERT_EQ(opened.status(), absl::OkStatus());
   Device& device = **opened;
   if (!device.caps().memory_in_process) GTEST_SKIP() << "the card has memory of its own";
@@ -166,7 +166,7 @@ std::vector<std::string> names_in_pool(const std::string& devices) {
 }
 
 TEST_F(VulkanDevice, InAPool_BearsItsNumber) {
-  const std::string name = "vulkan:" + std::to_string(usable_card()->index);
+  const std::string name = "vulkan:" + std::to_string(test::usable_vulkan_card()->index);
   EXPECT_THAT(names_in_pool("cpu," + name + "*2"), ::testing::ElementsAre("cpu:0", name, name + ":1"));
   EXPECT_THAT(names_in_pool("all"), ::testing::IsSupersetOf({std::string("cpu:0"), name}));
 }

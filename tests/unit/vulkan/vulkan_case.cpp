@@ -28,15 +28,6 @@ class OneByOne {
 
 }  // namespace
 
-std::optional<vulkan::CardInfo> usable_card() {
-  const auto cards = vulkan::list_cards();
-  if (!cards.ok()) return std::nullopt;
-  for (const vulkan::CardInfo& card : *cards) {
-    if (card.unsuitable.empty()) return card;
-  }
-  return std::nullopt;
-}
-
 absl::StatusOr<std::unique_ptr<Device>> open_card(const vulkan::CardInfo& card, bool validated,
                                                   vulkan::VulkanOptions options) {
   options.index = card.index;

@@ -2,18 +2,15 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "op_case.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
+#include "vulkan_card.h"
 
 namespace rondo::devices::testing {
 
-/// The first card that can be used; none on machines, and in builds, without: then the tests are skipped.
-std::optional<vulkan::CardInfo> usable_card();
-
-/// Opens it. `validated`: any complaint of the validation layer fails the test.
+/// `validated`: any complaint of the validation layer fails the test.
 absl::StatusOr<std::unique_ptr<Device>> open_card(const vulkan::CardInfo& card, bool validated,
                                                   vulkan::VulkanOptions options = {});
 
