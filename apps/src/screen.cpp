@@ -52,6 +52,13 @@ void Screen::clear_line() {
   line_is_open_ = false;
 }
 
+void Screen::update_line(const std::string& text, bool stays) {
+  clear_line();
+  write_out(stream_, text);
+  line_is_open_ = true;
+  line_stays_ = stays;
+}
+
 void Screen::end_line() {
   if (!line_stays_) return clear_line();
   if (line_is_open_) write_out(stream_, "\n");
@@ -85,11 +92,8 @@ void Screen::on_start(const train::RunSummary& summary) {
 void Screen::on_step(const train::StepReport& report) {
   const std::string line = progress_line(report, 0) + "\n";
   if (kind_.updates) {
-    clear_line();
     // The last column stays free: a terminal that wraps there would begin a line of its own.
-    write_out(stream_, progress_line(report, terminal_width(stream_) - 1));
-    line_is_open_ = true;
-    line_stays_ = true;
+    update_line(progress_line(report, terminal_width(stream_) - 1), true);
   } else {
     write_out(stream_, line);
   }
@@ -109,10 +113,7 @@ void Screen::on_progress(std::string_view what, std::uint64_t done, std::uint64_
   constexpr std::chrono::seconds kBetweenLines(30);
   const std::string line = of == 0 ? std::string(what) : fmt::format("{} {} of {}", what, done, of);
   if (kind_.updates) {
-    clear_line();
-    write_out(stream_, line);
-    line_is_open_ = true;
-    line_stays_ = false;
+    update_line(line, false);
     return;
   }
   const auto now = std::chrono::steady_clock::now();

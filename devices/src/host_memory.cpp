@@ -156,10 +156,6 @@ absl::StatusOr<Buffer> allocate_host(Bytes size, const char* purpose) { return a
 
 absl::StatusOr<Buffer> allocate_host_pages(Bytes size, const char* purpose) { return allocate(size, purpose, 0); }
 
-absl::Status Device::use_in_place(BufferView /*host*/) {
-  return unimplemented("{} reads no weights in main memory", caps().name);
-}
-
 absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose) {
   RONDO_ASSIGN_OR_RETURN(Buffer buffer, allocate_host(size, purpose));
   std::memset(buffer.view().host(), 0, size);

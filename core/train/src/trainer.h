@@ -68,9 +68,7 @@ class Trainer {
   Config config_;
   RunObserver& observer_;
   StopRequest& stop_;
-  const Progress progress_ = [this](std::string_view what, std::uint64_t done, std::uint64_t of) {
-    observer_.on_progress(what, done, of);
-  };
+  const Progress progress_ = progress_to(observer_);
 
   std::optional<TextParts> text_;
   RunData data_;

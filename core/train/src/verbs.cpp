@@ -47,10 +47,8 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
-  const auto progress = [&observer](std::string_view what, std::uint64_t done, std::uint64_t of) {
-    observer.on_progress(what, done, of);
-  };
-  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine, {}, {}, progress));
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
+                         open_store(config, open, machine, {}, {}, progress_to(observer)));
   schedule::ExecutorParts parts = executor_parts(open, machine, planned, store);
   RONDO_ASSIGN_OR_RETURN(auto executor, schedule::StepExecutor::make(parts));
   Evaluation evaluation;

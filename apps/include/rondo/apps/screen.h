@@ -49,6 +49,8 @@ class Screen : public train::RunObserver {
 
  private:
   void clear_line();
+  /// `stays`: when something else is said.
+  void update_line(const std::string& text, bool stays);
   /// Leaves the last state of a run's updating line on the screen, and of progress nothing.
   void end_line();
 

@@ -191,7 +191,9 @@ class Device {
   virtual void expect_copies_from(BufferView /*host*/) {}
   /// Before the run only. Programs are going to be bound to views of this host memory as weights, which they only read.
   /// REQUIRES: caps().weights_in_place. Errors: ResourceExhausted when the driver does not take it.
-  virtual absl::Status use_in_place(BufferView host);
+  virtual absl::Status use_in_place(BufferView /*host*/) {
+    return absl::UnimplementedError(caps().name + " reads no weights in main memory");
+  }
   /// Before the run only. Errors: Unimplemented naming the op and why this backend has it not.
   virtual absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) = 0;
   virtual absl::StatusOr<std::unique_ptr<Timeline>> timeline() = 0;

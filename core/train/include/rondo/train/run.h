@@ -18,6 +18,7 @@
 #include "rondo/partition/plan.h"
 #include "rondo/partition/schedules.h"
 #include "rondo/train/config.h"
+#include "rondo/train/progress.h"
 #include "rondo/train/run_history.h"
 
 namespace rondo::train {
@@ -92,6 +93,13 @@ class RunObserver {
   /// Before on_start(), see progress.h.
   virtual void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) = 0;
 };
+
+/// What tells `observer` of progress, as long as it is there.
+inline Progress progress_to(RunObserver& observer) {
+  return [&observer](std::string_view what, std::uint64_t done, std::uint64_t of) {
+    observer.on_progress(what, done, of);
+  };
+}
 
 /// Set from a signal handler.
 using StopFlag = std::atomic<bool>;
