@@ -17,6 +17,7 @@ struct Compared {
   const OpCase& op_case;
   const Op& op;
   bool narrow_products;
+  bool narrow_attention = false;  // see narrow_softmax()
 };
 
 /// Of what kEncode wrote: the elements that it stands for.
@@ -31,6 +32,13 @@ inline void expect_close_codes(const TensorDesc& desc, const std::byte* got, con
   }
 }
 
+/// Of the elements `begin` to `end` of a tensor.
+inline double rms_of(const CaseMemory& memory, TensorId id, std::int64_t begin, std::int64_t end) {
+  double squares = 0;
+  for (std::int64_t i = begin; i < end; ++i) squares += memory.get(id, i) * memory.get(id, i);
+  return std::sqrt(squares / static_cast<double>(end - begin));
+}
+
 inline void expect_close(const Compared& compared, TensorId id, const CaseMemory& got, const CaseMemory& want) {
   const TensorDesc& desc = compared.op_case.list.tensors[id];
   if (is_hadamard(desc.encoding)) return expect_close_codes(desc, got.data(id), want.data(id));
@@ -38,25 +46,28 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
     EXPECT_EQ(std::memcmp(got.data(id), want.data(id), desc.bytes()), 0) << desc.name;
     return;
   }
-  double squares = 0;
-  for (std::int64_t i = 0; i < desc.elements(); ++i) squares += want.get(id, i) * want.get(id, i);
-  const double rms = std::sqrt(squares / static_cast<double>(desc.elements()));
+  const double rms = rms_of(want, id, 0, desc.elements());
   double absolute = units_of(compared.op) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
   const OpKind kind = compared.op.kind;
   const bool entropy = kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
-  if (entropy && compared.narrow_products) {
-    absolute += narrow_entropy_gradient(compared.op_case.list.tensors[compared.op.reads[0]].dtype);
-  }
+  const DType operands = compared.op_case.list.tensors[compared.op.reads[0]].dtype;
+  if (entropy && compared.narrow_products) absolute += narrow_entropy_gradient(operands);
   if (kind == OpKind::kVocabularyLoss && desc.dtype != DType::kFloat64) {
     absolute +=
         (std::get<VocabularyAttributes>(compared.op.attributes).parts - 1) * kSumSoFar * rounding_of(desc.dtype);
   }
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double allowed =
+    double allowed =
         std::max(rounding_of(desc.dtype) * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) + absolute * rms;
+    if (compared.narrow_attention && desc.dtype == operands) {
+      // By the head's own numbers: early keys are seen by many queries, and get sums of many more terms than late ones.
+      const std::int64_t head_dim = desc.shape.back();
+      const std::int64_t begin = i / head_dim * head_dim;
+      allowed += narrow_softmax(operands) * rms_of(want, id, begin, begin + head_dim);
+    }
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
-        << ", expected " << want.get(id, i) << ", rms " << rms;
+        << ", expected " << want.get(id, i) << " +- " << allowed << ", rms " << rms;
   }
 }
 

@@ -94,10 +94,15 @@ inline constexpr double kHadamardCodes = 4;
 /// so far may differ, which is six standard deviations at most.
 inline constexpr double kSumSoFar = 6;
 
-/// Devices that multiply bf16 themselves read softmax - onehot as bf16: each term errs by 2^-9 / sqrt(3) of itself, so
-/// the sum by as much of its rms; six standard deviations. Of fp16 the same with 2^-12.
-inline double narrow_entropy_gradient(DType operands) {
-  return 6 * (operands == DType::kFloat16 ? 0x1.0p-12 : 0x1.0p-9) / 1.7320508;
-}
+/// A term that is read as bf16 or fp16 errs by at most this much of itself, by 1 / sqrt(3) of it rms.
+inline double narrow_rounding(DType operands) { return operands == DType::kFloat16 ? 0x1.0p-12 : 0x1.0p-9; }
+
+/// Devices that multiply bf16 themselves read softmax - onehot as such: the sum errs by as much of its rms as a term
+/// does of itself; six standard deviations.
+inline double narrow_entropy_gradient(DType operands) { return 6 * narrow_rounding(operands) / 1.7320508; }
+
+/// Where attention is such products they read softmax and its gradient so. Some sums are of two terms (a query's first
+/// keys), whose rms is that of the sum's row over sqrt(2); each may be 4.5 times that and err by all that it can.
+inline double narrow_softmax(DType operands) { return 4.5 * 1.4142136 * narrow_rounding(operands); }
 
 }  // namespace rondo::devices::testing

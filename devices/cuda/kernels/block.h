@@ -75,6 +75,13 @@ class DeviceBlock {
     phase(static_cast<int>(threadIdx.x));
   }
   __device__ __forceinline__ void barrier() const { __syncthreads(); }
+  /// A barrier behind which everything is there that copy_16() was to copy.
+  __device__ __forceinline__ void wait_copies() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncthreads();
+  }
   /// c += a b by the matrix units, a warp each; the arguments give a thread's fragments.
   template <bool kBfloat, typename C, typename A, typename B>
   __device__ __forceinline__ void multiply(C c_of, A a_of, B b_of) const {
@@ -169,6 +176,7 @@ class HostBlock {
     each(phase);
   }
   void barrier() const {}
+  void wait_copies() const {}
   template <bool kBfloat, typename C, typename A, typename B>
   void multiply(C c_of, A a_of, B b_of) const {
     for (int warp = 0; warp < threads_; warp += kWarp) multiply_warp<kBfloat>(warp, c_of, a_of, b_of);

@@ -25,17 +25,19 @@ struct MatrixAttention {
     typename Block::template Own<Array<FragmentA, Tiles::kSteps>> queries;
     typename Block::template Own<Array<FragmentC, Tiles::kSlices>> sums;
     typename Block::template Own<Array<FragmentC, kColumns8>> scores;
-    typename Block::template Own<Array<FragmentA, kParts>> three;
+    typename Block::template Own<typename Tiles::Neighbours> b;
+    typename Block::template Own<FragmentA> weights;
     typename Block::template Own<Array<float, 2>> maximum;
     typename Block::template Own<Array<float, 2>> largest;
     typename Block::template Own<Array<float, 2>> total;  // of a thread's own columns until the end
-    block.each([&](int thread) {
+    block.local([&](int thread) {
       if (thread < kMatrixRows) {
         const std::int32_t token = query + thread;
         first[thread] = token < real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
       }
       Tiles::fetch(keys, p.q, p.heads, head, query, kMatrixRows, end, thread);
     });
+    block.wait_copies();
     block.each([&](int thread) {
       RONDO_UNROLL
       for (int step = 0; step < Tiles::kSteps; ++step) {
@@ -45,38 +47,57 @@ struct MatrixAttention {
       for (int slice = 0; slice < Tiles::kSlices; ++slice) sums[thread][slice] = FragmentC{};
       RONDO_UNROLL
       for (int i = 0; i < 2; ++i) {
-        maximum[thread][i] = kLowest;
+        maximum[thread][i] = -INFINITY;
         total[thread][i] = 0;
       }
     });
-    // First keys never fall from one query to the next: those of the first query come first of all.
-    for (std::int32_t key = query < real ? first[0] : end; key < end; key += kForwardKeys) {
-      block.each([&](int thread) {
-        Tiles::fetch(keys, p.k, p.kv_heads, kv_head, key, kForwardKeys, end, thread);
-        Tiles::fetch(values, p.v, p.kv_heads, kv_head, key, kForwardKeys, end, thread);
-      });
+    // First keys never fall from one query to the next: those of the first query come first of all. Values are on their
+    // way while scores are computed, the next keys while values are added up.
+    std::int32_t key = query < real ? first[0] : end;
+    const auto fetch_keys = [&](int thread) {
+      Tiles::fetch(keys, p.k, p.kv_heads, kv_head, key, kForwardKeys, end, thread);
+    };
+    if (key < end) block.local(fetch_keys);
+    while (key < end) {
+      block.wait_copies();  // and all are through with the values before
+      block.local([&](int thread) { Tiles::fetch(values, p.v, p.kv_heads, kv_head, key, kForwardKeys, end, thread); });
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; ++n) {
         block.local([&](int thread) { scores[thread][n] = FragmentC{}; });
         RONDO_UNROLL
-        for (int step = 0; step < Tiles::kSteps; ++step) {
-          block.template multiply<Tiles::kBfloat>(
-              [&](int thread) -> FragmentC& { return scores[thread][n]; },
-              [&](int thread) -> FragmentA& { return queries[thread][step]; },
-              [&](int thread) { return Tiles::columns(keys, 8 * n, step, thread); });
+        for (int step = 0; step < Tiles::kSteps; step += 2) {
+          block.local([&](int thread) { b[thread] = Tiles::columns(keys, 8 * n, step, thread); });
+          RONDO_UNROLL
+          for (int next = 0; next < 2; ++next) {
+            block.template multiply<Tiles::kBfloat>(
+                [&](int thread) -> FragmentC& { return scores[thread][n]; },
+                [&](int thread) -> FragmentA& { return queries[thread][step + next]; },
+                [&](int thread) -> FragmentB& { return b[thread][next]; });
+          }
         }
       }
-      block.local([&](int thread) { mask(p, first, query, key, thread, scores[thread], largest[thread]); });
+      // Whether every query sees every key of the tile; padding sees none.
+      const bool whole = key + kForwardKeys - 1 <= query && first[kMatrixRows - 1] <= key;
+      block.local([&](int thread) {
+        const float factor = p.scale * kLog2E;
+        if (whole) {
+          scale<true>(factor, first, query, key, thread, scores[thread], largest[thread]);
+        } else {
+          scale<false>(factor, first, query, key, thread, scores[thread], largest[thread]);
+        }
+      });
       block.quad_max([&](int thread) -> float& { return largest[thread][0]; });
       block.quad_max([&](int thread) -> float& { return largest[thread][1]; });
       block.local(
           [&](int thread) { weigh(scores[thread], sums[thread], maximum[thread], largest[thread], total[thread]); });
+      block.wait_copies();  // and all are through with the keys
+      key += kForwardKeys;
+      if (key < end) block.local(fetch_keys);
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; n += 2) {
-        block.local([&](int thread) { three[thread] = Tiles::parts(scores[thread][n], scores[thread][n + 1]); });
-        Tiles::add_product(block, sums, three, values, 8 * n);
+        block.local([&](int thread) { weights[thread] = Tiles::narrowed(scores[thread][n], scores[thread][n + 1]); });
+        Tiles::add_product(block, sums, weights, values, 8 * n);
       }
-      block.barrier();  // the tiles are fetched anew
     }
     block.quad_sum([&](int thread) -> float& { return total[thread][0]; });
     block.quad_sum([&](int thread) -> float& { return total[thread][1]; });
@@ -87,43 +108,46 @@ struct MatrixAttention {
       for (int i = 0; i < 2; ++i) {
         const std::int64_t token = query + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
         if (thread % 4 != 0 || token >= p.tokens) continue;
-        p.lse[token * p.heads + head] = total[thread][i] > 0 ? maximum[thread][i] + logf(total[thread][i]) : 0.0F;
+        p.lse[token * p.heads + head] =
+            total[thread][i] > 0 ? maximum[thread][i] * kLn2 + logf(total[thread][i]) : 0.0F;
       }
     });
   }
 
  private:
-  /// Scales the scores that are seen, takes the others out, and finds each row's largest among a thread's.
-  RONDO_KERNEL static void mask(const AttentionParams& p, const std::int32_t* first, std::int32_t query,
-                                std::int32_t key, int thread, Array<FragmentC, kColumns8>& scores,
-                                Array<float, 2>& largest) {
+  /// Scores times `factor`, minus infinity where a query does not see the key, and each row's largest among a thread's.
+  template <bool kAllSeen>
+  RONDO_KERNEL static void scale(float factor, const std::int32_t* first, std::int32_t query, std::int32_t key,
+                                 int thread, Array<FragmentC, kColumns8>& scores, Array<float, 2>& largest) {
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int row = thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
-      largest[i] = kLowest;
+      const std::int32_t from = first[row];
+      largest[i] = -INFINITY;
       RONDO_UNROLL
       for (int n = 0; n < 2 * kColumns8; ++n) {
         const std::int32_t at = key + n / 2 * 8 + 2 * (thread % 4) + n % 2;
         float& score = scores[n / 2].x[2 * i + n % 2];
-        score = at >= first[row] && at <= query + row ? score * p.scale : kLowest;
+        score = kAllSeen || (at >= from && at <= query + row) ? score * factor : -INFINITY;
         largest[i] = fmaxf(largest[i], score);
       }
     }
   }
 
-  /// Scores become weights relative to the new maximum, sums so far are brought to it.
+  /// Scores become weights 2^(score - maximum) by the new maximum, sums so far are brought to it.
   RONDO_KERNEL static void weigh(Array<FragmentC, kColumns8>& scores, Array<FragmentC, Tiles::kSlices>& sums,
                                  Array<float, 2>& maximum, Array<float, 2>& largest, Array<float, 2>& total) {
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {
       const float now = fmaxf(maximum[i], largest[i]);
-      const float correction = expf(maximum[i] - now);
+      const float from = now == -INFINITY ? 0.0F : now;  // nothing is seen so far: all weights are 0
+      const float correction = power_of_two(maximum[i] - from);
       maximum[i] = now;
       float sum = 0;
       RONDO_UNROLL
       for (int n = 0; n < 2 * kColumns8; ++n) {
         float& score = scores[n / 2].x[2 * i + n % 2];
-        score = score > kLowest ? expf(score - now) : 0.0F;
+        score = power_of_two(score - from);
         sum += score;
       }
       total[i] = total[i] * correction + sum;

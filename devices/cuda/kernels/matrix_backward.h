@@ -11,12 +11,16 @@ namespace rondo::devices::cuda {
 template <typename T, int kHead, bool kKeys>
 struct MatrixBackward {
   using Tiles = MatrixTiles<T, kHead>;
+  static constexpr int kColumns = backward_columns(kHead);
+  static constexpr int kColumns8 = kColumns / 8;
+  template <typename Fragment>
+  using ByEight = Array<Fragment, static_cast<std::size_t>(kColumns8)>;  // columns
 
   struct Shared {
     std::uint16_t* rows[2];     // keys: k, v; queries: q, do
     std::uint16_t* columns[2];  // keys: q, do; queries: k, v
     std::int32_t* first;        // [kMatrixRows] of the queries, at hand
-    float* lse;
+    float* lse;                 // to the base of two
     float* delta;
 
     RONDO_KERNEL explicit Shared(unsigned char* memory) {
@@ -27,7 +31,7 @@ struct MatrixBackward {
       }
       for (std::uint16_t*& tile : columns) {
         tile = at;
-        at += kBackwardColumns * Tiles::kStride;
+        at += kColumns * Tiles::kStride;
       }
       first = reinterpret_cast<std::int32_t*>(at);
       lse = reinterpret_cast<float*>(first + kMatrixRows);
@@ -45,7 +49,7 @@ struct MatrixBackward {
     const std::int32_t row_end = row + kMatrixRows < real ? row + kMatrixRows : real;
     typename Block::template Own<Array<FragmentC, Tiles::kSlices>> first_sums;               // dk or dq
     typename Block::template Own<Array<FragmentC, kKeys ? Tiles::kSlices : 1>> second_sums;  // dv
-    block.each([&](int thread) {
+    block.local([&](int thread) {
       RONDO_UNROLL
       for (int slice = 0; slice < Tiles::kSlices; ++slice) {
         first_sums[thread][slice] = FragmentC{};
@@ -56,12 +60,14 @@ struct MatrixBackward {
       Tiles::fetch(shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kMatrixRows, row_end, thread);
       if (!kKeys) fetch_queries(p, shared, row, kMatrixRows, own_head, row_end, thread);
     });
+    block.wait_copies();
     if (row < real) {
       const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
       const std::int32_t head_end = kKeys ? (own_head + 1) * group : own_head + 1;
       for (std::int32_t head = kKeys ? own_head * group : own_head; head < head_end; ++head) {
-        for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kBackwardColumns) {
-          block.each([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
+        for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kColumns) {
+          block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
+          block.wait_copies();
           add_pairs(block, p, shared, row, column, end, first_sums, second_sums);
           block.barrier();  // the columns are fetched anew
         }
@@ -90,7 +96,7 @@ struct MatrixBackward {
     const std::int32_t token = query + thread;
     const bool real = token < end;
     shared.first[thread] = real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
-    shared.lse[thread] = real ? p.lse[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
+    shared.lse[thread] = real ? p.lse[static_cast<std::int64_t>(token) * p.heads + head] * kLog2E : 0.0F;
     shared.delta[thread] = real ? p.delta[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
   }
 
@@ -98,9 +104,9 @@ struct MatrixBackward {
                                          std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
     const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
     const std::int32_t from_head = kKeys ? head : head / group;
-    Tiles::fetch(shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kBackwardColumns, end, thread);
-    Tiles::fetch(shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kBackwardColumns, end, thread);
-    if (kKeys) fetch_queries(p, shared, column, kBackwardColumns, head, end, thread);
+    Tiles::fetch(shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kColumns, end, thread);
+    Tiles::fetch(shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kColumns, end, thread);
+    if (kKeys) fetch_queries(p, shared, column, kColumns, head, end, thread);
   }
 
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
@@ -108,11 +114,10 @@ struct MatrixBackward {
   RONDO_KERNEL static void add_pairs(Block& block, const AttentionParams& p, const Shared& shared, std::int32_t row,
                                      std::int32_t column, std::int32_t end, First& first_sums,
                                      [[maybe_unused]] Second& second_sums) {
-    constexpr int kColumns8 = kBackwardColumns / 8;
-    typename Block::template Own<Array<FragmentC, kColumns8>> weights;
-    typename Block::template Own<Array<FragmentC, kColumns8>> gradients;
-    typename Block::template Own<Array<FragmentA, kParts>> three;
+    typename Block::template Own<ByEight<FragmentC>> weights;
+    typename Block::template Own<ByEight<FragmentC>> gradients;
     typename Block::template Own<FragmentA> a;
+    typename Block::template Own<ByEight<typename Tiles::Neighbours>> b;
     block.local([&](int thread) {
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; ++n) {
@@ -125,35 +130,42 @@ struct MatrixBackward {
     for (int which = 0; which < 2; ++which) {
       RONDO_UNROLL
       for (int step = 0; step < Tiles::kSteps; ++step) {
-        block.local(
-            [&](int thread) { a[thread] = Tiles::rows(shared.rows[which], thread / kWarp * 16, step, thread); });
+        block.local([&](int thread) {
+          a[thread] = Tiles::rows(shared.rows[which], thread / kWarp * 16, step, thread);
+          RONDO_UNROLL
+          for (int n = 0; n < kColumns8 && step % 2 == 0; ++n) {
+            b[thread][n] = Tiles::columns(shared.columns[which], 8 * n, step, thread);
+          }
+        });
         RONDO_UNROLL
         for (int n = 0; n < kColumns8; ++n) {
           block.template multiply<Tiles::kBfloat>(
               [&](int thread) -> FragmentC& { return which == 0 ? weights[thread][n] : gradients[thread][n]; },
               [&](int thread) -> FragmentA& { return a[thread]; },
-              [&](int thread) { return Tiles::columns(shared.columns[which], 8 * n, step, thread); });
+              [&](int thread) -> FragmentB& { return b[thread][n][step % 2]; });
         }
       }
     }
-    block.local([&](int thread) {
-      differentiate(p, shared, row, column, end, thread, weights[thread], gradients[thread]);
-      three[thread] = Tiles::parts(gradients[thread][0], gradients[thread][1]);
-    });
-    Tiles::add_product(block, first_sums, three, shared.columns[0], 0);
-    if constexpr (kKeys) {
-      block.local([&](int thread) { three[thread] = Tiles::parts(weights[thread][0], weights[thread][1]); });
-      Tiles::add_product(block, second_sums, three, shared.columns[1], 0);
+    block.local(
+        [&](int thread) { differentiate(p, shared, row, column, end, thread, weights[thread], gradients[thread]); });
+    RONDO_UNROLL
+    for (int n = 0; n < kColumns8; n += 2) {
+      block.local([&](int thread) { a[thread] = Tiles::narrowed(gradients[thread][n], gradients[thread][n + 1]); });
+      Tiles::add_product(block, first_sums, a, shared.columns[0], 8 * n);
+      if constexpr (kKeys) {
+        block.local([&](int thread) { a[thread] = Tiles::narrowed(weights[thread][n], weights[thread][n + 1]); });
+        Tiles::add_product(block, second_sums, a, shared.columns[1], 8 * n);
+      }
     }
   }
 
-  /// Scores become weights e^(score - lse); do . v becomes scale weight (do . v - delta).
+  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta).
   RONDO_KERNEL static void differentiate(const AttentionParams& p, const Shared& shared, std::int32_t row,
-                                         std::int32_t column, std::int32_t end, int thread,
-                                         Array<FragmentC, kBackwardColumns / 8>& weights,
-                                         Array<FragmentC, kBackwardColumns / 8>& gradients) {
+                                         std::int32_t column, std::int32_t end, int thread, ByEight<FragmentC>& weights,
+                                         ByEight<FragmentC>& gradients) {
+    const float factor = p.scale * kLog2E;
     RONDO_UNROLL
-    for (int n = 0; n < kBackwardColumns / 8; ++n) {
+    for (int n = 0; n < kColumns8; ++n) {
       RONDO_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int at_row = thread / kWarp * 16 + thread % kWarp / 4 + 8 * (i / 2);
@@ -162,7 +174,7 @@ struct MatrixBackward {
         const std::int32_t query_token = kKeys ? column + at_column : row + at_row;
         const std::int32_t key_token = kKeys ? row + at_row : column + at_column;
         const bool seen = query_token < end && key_token >= shared.first[query] && key_token <= query_token;
-        const float weight = seen ? expf(weights[n].x[i] * p.scale - shared.lse[query]) : 0.0F;
+        const float weight = seen ? power_of_two(weights[n].x[i] * factor - shared.lse[query]) : 0.0F;
         gradients[n].x[i] = seen ? p.scale * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
         weights[n].x[i] = weight;
       }

@@ -1,9 +1,8 @@
-// What attention and its gradient by the matrix units share: tiles of rows, fragments of them, products in parts.
+// What attention and its gradient by the matrix units share: tiles of rows, fragments of them, products.
 //
-// Products of stored numbers are exact in fp32. What the softmax and its gradient give is fp32, of which a two-byte
-// number holds a third: it is multiplied in three parts, each what the parts before it left over, so that the result is
-// that of fp32 arithmetic. A block has four warps of 16 rows each. No atomics: the gradient goes twice over the pairs,
-// by keys and by queries.
+// Products have fp32 sums. What the softmax and its gradient give is rounded to the tensors' type before it is
+// multiplied, as transformers and FlashAttention do. A block has four warps of 16 rows each. No atomics: the gradient
+// goes twice over the pairs, by keys and by queries.
 #pragma once
 
 #include "attention.h"
@@ -12,27 +11,19 @@ namespace rondo::devices::cuda {
 
 inline constexpr int kMatrixRows = 64;  // of a block: four warps' 16
 inline constexpr int kMatrixThreads = 128;
-inline constexpr int kForwardKeys = 64;      // of a tile of the forward
-inline constexpr int kBackwardColumns = 16;  // streamed past the block's rows by the gradient
-inline constexpr int kParts = 3;
+inline constexpr int kForwardKeys = 64;  // of a tile of the forward
+
+/// Streamed past the block's rows by the gradient: as many as leave room for two blocks on a consumer card.
+constexpr int backward_columns(int head_dim) { return head_dim <= 64 ? 32 : 16; }
 
 /// Bytes of shared memory of the forward and of the gradient kernels.
 constexpr int matrix_forward_shared(int head_dim) { return 2 * kForwardKeys * (head_dim + 8) * 2 + kMatrixRows * 4; }
 constexpr int matrix_backward_shared(int head_dim) {
-  return 2 * (kMatrixRows + kBackwardColumns) * (head_dim + 8) * 2 + 3 * kMatrixRows * 4;
+  return 2 * (kMatrixRows + backward_columns(head_dim)) * (head_dim + 8) * 2 + 3 * kMatrixRows * 4;
 }
 static_assert(matrix_forward_shared(128) <= 48 * 1024 && matrix_backward_shared(128) <= 48 * 1024);
 
-/// Two numbers that lie side by side; the address is a multiple of four.
-RONDO_KERNEL std::uint32_t load_pair(const std::uint16_t* at) {
-#ifdef __CUDACC__
-  return *reinterpret_cast<const std::uint32_t*>(at);
-#else
-  std::uint32_t pair = 0;
-  std::memcpy(&pair, at, sizeof(pair));
-  return pair;
-#endif
-}
+/// Two numbers side by side; the address is a multiple of four.
 RONDO_KERNEL void store_pair(std::uint16_t* at, std::uint32_t pair) {
 #ifdef __CUDACC__
   *reinterpret_cast<std::uint32_t*>(at) = pair;
@@ -42,13 +33,74 @@ RONDO_KERNEL void store_pair(std::uint16_t* at, std::uint32_t pair) {
 }
 RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { return low | (high << 16U); }
 
-/// Takes what T holds of x off it.
+inline constexpr float kLog2E = 1.44269504F;
+inline constexpr float kLn2 = 0.69314718F;
+
+/// 2^x with an error of 2^-22 of itself at most (PTX ISA, "ex2"), for what is rounded to two bytes anyway.
+RONDO_KERNEL float power_of_two(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
 template <typename T>
-RONDO_KERNEL std::uint32_t take_part(float& x) {
-  T part;
-  store(&part, x);
-  x -= load(&part);
-  return part.bits;
+RONDO_KERNEL std::uint32_t narrowed_pair(float low, float high) {
+  T pair[2];
+  store(&pair[0], low);
+  store(&pair[1], high);
+  return pair_of(pair[0].bits, pair[1].bits);
+}
+
+/// Sixteen bytes to shared memory, zeros unless `real`: there once Block::wait_copies() has been passed. Both addresses
+/// are multiples of 16.
+RONDO_KERNEL void copy_16(std::uint16_t* to, const std::uint16_t* from, bool real) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  const int bytes = real ? 16 : 0;  // to be read; the rest is filled with zeros
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(shared), "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+#elif defined(__CUDACC__)
+  __trap();  // never launched on such cards
+#else
+  std::memset(to, 0, 16);
+  if (real) std::memcpy(to, from, 16);
+#endif
+}
+
+/// What one ldmatrix of four 8 x 8 matrices of two-byte numbers gives a lane (PTX ISA, "ldmatrix"): number j holds of
+/// matrix j's row lane / 4 the elements 2 (lane % 4) and the next; kTransposed: of its column lane / 4. row_at(j, r):
+/// where row r of matrix j begins in shared memory, a multiple of 16 bytes.
+template <bool kTransposed, typename RowAt>
+RONDO_KERNEL Array<std::uint32_t, 4> load_matrices(int thread, RowAt row_at) {
+  const int lane = thread % kWarp;
+  Array<std::uint32_t, 4> x;
+#ifdef __CUDACC__
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row_at(lane / 8, lane % 8)));
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.values[0]), "=r"(x.values[1]), "=r"(x.values[2]), "=r"(x.values[3])
+                 : "r"(at)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.values[0]), "=r"(x.values[1]), "=r"(x.values[2]), "=r"(x.values[3])
+                 : "r"(at)
+                 : "memory");
+  }
+#else
+  const int first = 2 * (lane % 4);
+  for (int j = 0; j < 4; ++j) {
+    x[j] = kTransposed ? pair_of(row_at(j, first)[lane / 4], row_at(j, first + 1)[lane / 4])
+                       : pair_of(row_at(j, lane / 4)[first], row_at(j, lane / 4)[first + 1]);
+  }
+#endif
+  return x;
 }
 
 /// Tiles of rows of a head in shared memory. Rows are 8 numbers longer than the head: lanes meet different banks.
@@ -59,76 +111,63 @@ struct MatrixTiles {
   static constexpr int kSteps = kHead / 16;  // of a product along the head
   static constexpr int kSlices = kHead / 8;  // of a product's result across the head
 
-  /// `count` rows from token `first` on; zero from `end` on.
+  /// Two fragments of neighbours: 16 numbers along the head after the other, or eight columns after the other.
+  using Neighbours = Array<FragmentB, 2>;
+
+  /// `count` rows from token `first` on; zero from `end` on. There once Block::wait_copies() has been passed.
   RONDO_KERNEL static void fetch(std::uint16_t* to, const void* from, std::int64_t heads, std::int64_t head,
                                  std::int32_t first, int count, std::int32_t end, int thread) {
-    for (int e = thread; e < count * (kHead / 2); e += kMatrixThreads) {
-      const int row = e / (kHead / 2);
-      const int column = e % (kHead / 2) * 2;
+    constexpr int kPieces = kHead / 8;  // of 16 bytes, of a row
+    for (int e = thread; e < count * kPieces; e += kMatrixThreads) {
+      const int row = e / kPieces;
+      const int column = e % kPieces * 8;
       const std::int64_t token = first + row;
       const auto* at = static_cast<const std::uint16_t*>(from) + (token * heads + head) * kHead + column;
-      store_pair(to + row * kStride + column, token < end ? load_pair(at) : 0U);
+      copy_16(to + row * kStride + column, at, token < end);
     }
   }
 
   /// A: rows `row` ..., numbers 16 step ... .
   RONDO_KERNEL static FragmentA rows(const std::uint16_t* tile, int row, int step, int thread) {
-    const int g = thread % kWarp / 4;
-    const int q = thread % 4;
+    auto x = load_matrices<false>(
+        thread, [&](int j, int r) { return tile + (row + 8 * (j % 2) + r) * kStride + 16 * step + 8 * (j / 2); });
+    return {{x[0], x[1], x[2], x[3]}};
+  }
+  /// B of a product with the rows transposed: its columns are the rows `row` ..., its rows the numbers 16 step ... and,
+  /// of the neighbour, 16 (step + 1) ... .
+  RONDO_KERNEL static Neighbours columns(const std::uint16_t* tile, int row, int step, int thread) {
+    auto x = load_matrices<false>(thread, [&](int j, int r) { return tile + (row + r) * kStride + 16 * step + 8 * j; });
+    return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
+  }
+  /// B of a product with the rows as they are: its rows are the rows `row` ..., its columns the numbers 8 slice ...
+  /// and, of the neighbour, 8 (slice + 1) ... .
+  RONDO_KERNEL static Neighbours across(const std::uint16_t* tile, int row, int slice, int thread) {
+    auto x = load_matrices<true>(
+        thread, [&](int j, int r) { return tile + (row + 8 * (j % 2) + r) * kStride + 8 * (slice + j / 2); });
+    return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
+  }
+  /// Two neighbouring tiles of C as an A: what was 16 rows by 8 and 8 columns is 16 by 16.
+  RONDO_KERNEL static FragmentA narrowed(const FragmentC& left, const FragmentC& right) {
     FragmentA a;
     RONDO_UNROLL
     for (int r = 0; r < 4; ++r) {
-      a.x[r] = load_pair(tile + (row + g + 8 * (r % 2)) * kStride + 16 * step + 2 * q + 8 * (r / 2));
+      const FragmentC& from = r / 2 == 0 ? left : right;
+      a.x[r] = narrowed_pair<T>(from.x[2 * (r % 2)], from.x[2 * (r % 2) + 1]);
     }
     return a;
   }
-  /// B of a product with the rows transposed: its columns are the rows `row` ..., its rows the numbers 16 step ... .
-  RONDO_KERNEL static FragmentB columns(const std::uint16_t* tile, int row, int step, int thread) {
-    FragmentB b;
+  /// sums [16, kHead] += A times 16 rows of a tile from `row` on.
+  template <typename Block, typename Sums, typename A>
+  RONDO_KERNEL static void add_product(Block& block, Sums& sums, A& a, const std::uint16_t* tile, int row) {
     RONDO_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      b.x[r] = load_pair(tile + (row + thread % kWarp / 4) * kStride + 16 * step + 2 * (thread % 4) + 8 * r);
-    }
-    return b;
-  }
-  /// B of a product with the rows as they are: its rows are the rows `row` ..., its columns the numbers 8 slice ... .
-  RONDO_KERNEL static FragmentB across(const std::uint16_t* tile, int row, int slice, int thread) {
-    FragmentB b;
-    RONDO_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const std::uint16_t* at = tile + (row + 2 * (thread % 4) + 8 * r) * kStride + 8 * slice + thread % kWarp / 4;
-      b.x[r] = pair_of(at[0], at[kStride]);
-    }
-    return b;
-  }
-  /// Two neighbouring tiles of C as an A of three parts: what was 16 rows by 8 and 8 columns is 16 by 16.
-  RONDO_KERNEL static Array<FragmentA, kParts> parts(const FragmentC& left, const FragmentC& right) {
-    Array<FragmentA, kParts> result;
-    RONDO_UNROLL
-    for (int r = 0; r < 4; ++r) {
-      const FragmentC& from = r / 2 == 0 ? left : right;
-      float low = from.x[2 * (r % 2)];
-      float high = from.x[2 * (r % 2) + 1];
-      RONDO_UNROLL
-      for (int part = 0; part < kParts; ++part) {
-        const std::uint32_t low_bits = take_part<T>(low);
-        result[part].x[r] = pair_of(low_bits, take_part<T>(high));
-      }
-    }
-    return result;
-  }
-  /// sums [16, kHead] += A of three parts times the rows of a tile.
-  template <typename Block, typename Sums, typename Parts>
-  RONDO_KERNEL static void add_product(Block& block, Sums& sums, Parts& three, const std::uint16_t* tile, int row) {
-    RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; ++slice) {
-      typename Block::template Own<FragmentB> b;
+    for (int slice = 0; slice < kSlices; slice += 2) {
+      typename Block::template Own<Neighbours> b;
       block.local([&](int thread) { b[thread] = across(tile, row, slice, thread); });
       RONDO_UNROLL
-      for (int part = kParts - 1; part >= 0; --part) {  // the small ones first
-        block.template multiply<kBfloat>([&](int thread) -> FragmentC& { return sums[thread][slice]; },
-                                         [&](int thread) -> FragmentA& { return three[thread][part]; },
-                                         [&](int thread) -> FragmentB& { return b[thread]; });
+      for (int next = 0; next < 2; ++next) {
+        block.template multiply<kBfloat>([&](int thread) -> FragmentC& { return sums[thread][slice + next]; },
+                                         [&](int thread) -> FragmentA& { return a[thread]; },
+                                         [&](int thread) -> FragmentB& { return b[thread][next]; });
       }
     }
   }
@@ -142,11 +181,8 @@ struct MatrixTiles {
       for (int i = 0; i < 2; ++i) {
         const std::int64_t token = first + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
         if (token >= tokens) continue;
-        float low = sums[slice].x[2 * i] * factor(i);
-        float high = sums[slice].x[2 * i + 1] * factor(i);
         auto* at = static_cast<std::uint16_t*>(to) + (token * heads + head) * kHead + 8 * slice + 2 * (thread % 4);
-        const std::uint32_t low_bits = take_part<T>(low);
-        store_pair(at, pair_of(low_bits, take_part<T>(high)));
+        store_pair(at, narrowed_pair<T>(sums[slice].x[2 * i] * factor(i), sums[slice].x[2 * i + 1] * factor(i)));
       }
     }
   }

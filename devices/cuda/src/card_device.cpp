@@ -22,7 +22,7 @@ constexpr Bytes kLeastReserve = 128_MiB;
 constexpr Bytes kMostReserve = 768_MiB;
 
 /// Changes with every change of a kernel that changes bits.
-constexpr int kKernelSet = 1;
+constexpr int kKernelSet = 2;
 
 class CardDevice final : public Device, private StreamWork {
  public:

@@ -64,8 +64,8 @@ class Loaded {
   std::uint64_t value_ = 0;
 };
 
-/// Every op of the case alone, on the reference's own inputs.
-void check_case(Device& device, const OpCase& op_case) {
+/// Every op of the case alone, on the reference's own inputs. `narrow_attention`: see Compared.
+void check_case(Device& device, const OpCase& op_case, bool narrow_attention = false) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
@@ -79,7 +79,7 @@ void check_case(Device& device, const OpCase& op_case) {
     ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32};
+    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32, narrow_attention};
     for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
@@ -175,9 +175,10 @@ OpCase case_of(const HeadsCase& c) {
 
 const std::vector<HeadsCase>& heads_cases() {
   static const auto* const all = new std::vector<HeadsCase>{
-      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},     {"Head64_Window", 160, {150}, 2, 2, 64, 21},
-      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},     {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
-      {"Head128_Window", 208, {200}, 2, 1, 128, 70},
+      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},          {"Head64_Window", 160, {150}, 2, 2, 64, 21},
+      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},          {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
+      {"Head128_Window", 208, {200}, 2, 1, 128, 70},      {"Head64_Long", 192, {2, 190}, 2, 1, 64, 0},
+      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150},
   };
   return *all;
 }
@@ -188,7 +189,7 @@ TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
   cuda::testing::reset_fake();
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam()));
+  check_case(**device, case_of(GetParam()), true);
 }
 
 TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) {
@@ -223,7 +224,7 @@ class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterfac
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const HeadsCase& heads_case : heads_cases()) {
     SCOPED_TRACE(heads_case.name);
-    check_case(*device_, case_of(heads_case));
+    check_case(*device_, case_of(heads_case), true);
   }
 }
 
