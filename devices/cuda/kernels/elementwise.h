@@ -1,22 +1,23 @@
-// Addition, gated activations, dropout: a thread takes kPerThread elements, a block's width apart.
+// Addition, gated activations, dropout: a thread takes eight elements in a row.
 #pragma once
 
 #include "params.h"
 #include "rondo/devices/random.h"
+#include "vectors.h"
 
 namespace rondo::devices::cuda {
 
-inline constexpr int kPerThread = 4;
-inline constexpr int kElementsOfBlock = kMostThreads * kPerThread;
+inline constexpr int kElementsOfBlock = kMostThreads * kVector;
 
-/// Runs `body(i)` for the block's elements.
+/// Runs body(Vector, first) for the block's elements: by the eight, and by one where the last are fewer.
 template <typename Block, typename Body>
 RONDO_KERNEL void for_elements(Block& block, std::int64_t elements, Body body) {
   block.each([&](int thread) {
-    RONDO_UNROLL
-    for (int part = 0; part < kPerThread; ++part) {
-      const std::int64_t i = block.x() * kElementsOfBlock + part * block.threads() + thread;
-      if (i < elements) body(i);
+    const std::int64_t first = block.x() * kElementsOfBlock + static_cast<std::int64_t>(thread) * kVector;
+    if (first + kVector <= elements) {
+      body(Vector<kVector>{}, first);
+    } else {
+      for (std::int64_t i = first; i < elements; ++i) body(Vector<1>{}, i);
     }
   });
 }
@@ -73,9 +74,13 @@ template <typename T>
 struct Add {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ElementwiseParams& p) {
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      const float sum = load(static_cast<const T*>(p.a) + i) + load(static_cast<const T*>(p.b) + i);
-      store(static_cast<T*>(p.y) + i, sum);
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto sum = load_vector<kCount>(static_cast<const T*>(p.a) + first);
+      auto b = load_vector<kCount>(static_cast<const T*>(p.b) + first);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) sum[i] += b[i];
+      store_vector<kCount>(static_cast<T*>(p.y) + first, sum);
     });
   }
 };
@@ -85,10 +90,16 @@ struct Gated {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ElementwiseParams& p) {
     using Real = typename WideOf<T>::Type;
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      const auto gate = static_cast<Real>(load(static_cast<const T*>(p.a) + i));
-      const auto up = static_cast<Real>(load(static_cast<const T*>(p.b) + i));
-      store(static_cast<T*>(p.y) + i, static_cast<float>(activate(p.activation, gate).value * up));
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto gate = load_vector<kCount>(static_cast<const T*>(p.a) + first);
+      auto up = load_vector<kCount>(static_cast<const T*>(p.b) + first);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        const Real activated = activate(p.activation, static_cast<Real>(gate[i])).value;
+        gate[i] = static_cast<float>(activated * static_cast<Real>(up[i]));
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, gate);
     });
   }
 };
@@ -98,28 +109,54 @@ struct GatedBackward {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ElementwiseParams& p) {
     using Real = typename WideOf<T>::Type;
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      const auto gate = static_cast<Real>(load(static_cast<const T*>(p.a) + i));
-      const auto up = static_cast<Real>(load(static_cast<const T*>(p.b) + i));
-      const auto dy = static_cast<Real>(load(static_cast<const T*>(p.c) + i));
-      const Activated<Real> activated = activate(p.activation, gate);
-      store(static_cast<T*>(p.y) + i, static_cast<float>(dy * up * activated.slope));
-      store(static_cast<T*>(p.z) + i, static_cast<float>(dy * activated.value));
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto gate = load_vector<kCount>(static_cast<const T*>(p.a) + first);
+      auto up = load_vector<kCount>(static_cast<const T*>(p.b) + first);
+      auto dy = load_vector<kCount>(static_cast<const T*>(p.c) + first);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        const auto gradient = static_cast<Real>(dy[i]);
+        const Activated<Real> activated = activate(p.activation, static_cast<Real>(gate[i]));
+        gate[i] = static_cast<float>(gradient * static_cast<Real>(up[i]) * activated.slope);
+        up[i] = static_cast<float>(gradient * activated.value);
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, gate);
+      store_vector<kCount>(static_cast<T*>(p.z) + first, up);
     });
   }
+};
+
+/// Walks through the rows and columns of elements in a row: one division for all.
+struct RowColumn {
+  RONDO_KERNEL RowColumn(std::int64_t first, std::int64_t width)
+      : columns(width), row(first / width), column(first % width) {}
+  RONDO_KERNEL void next() {
+    if (++column < columns) return;
+    column = 0;
+    ++row;
+  }
+  std::int64_t columns, row, column;
 };
 
 template <typename T>
 struct Dropout {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const DropoutParams& p) {
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      const bool keep = dropout_keeps(p.keys[i / p.columns], p.layer, p.site, static_cast<std::uint64_t>(i % p.columns),
-                                      p.probability);
-      const float x = load(static_cast<const T*>(p.x) + i);
-      // A dropped number leaves no trace, even one that is not finite.
-      const float lost = p.dropped == 0.0F ? 0.0F : x * p.dropped;
-      store(static_cast<T*>(p.y) + i, keep ? x * p.kept : lost);
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto x = load_vector<kCount>(static_cast<const T*>(p.x) + first);
+      RowColumn at(first, p.columns);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        const bool keep =
+            dropout_keeps(p.keys[at.row], p.layer, p.site, static_cast<std::uint64_t>(at.column), p.probability);
+        // A dropped number leaves no trace, even one that is not finite.
+        const float lost = p.dropped == 0.0F ? 0.0F : x[i] * p.dropped;
+        x[i] = keep ? x[i] * p.kept : lost;
+        at.next();
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, x);
     });
   }
 };

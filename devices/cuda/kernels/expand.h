@@ -1,5 +1,5 @@
-// Encoded weights to numbers, see rondo/devices/encoding.h: a thread takes elements as elementwise.h gives them out. So
-// a warp's elements lie in one block, and what they share is read once for all.
+// Encoded weights to numbers, see rondo/devices/encoding.h: a thread takes elements as elementwise.h gives them out,
+// eights that lie in one block of codes.
 #pragma once
 
 #include "elementwise.h"
@@ -26,8 +26,13 @@ template <typename T>
 struct ExpandInt8 {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ExpandInt8Params& p) {
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      store(static_cast<T*>(p.y) + i, rounded_product(static_cast<float>(p.codes[i]), p.scales[i / kBlockElements]));
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      const float scale = p.scales[first / kBlockElements];
+      Numbers<kCount> y;
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) y[i] = rounded_product(static_cast<float>(p.codes[first + i]), scale);
+      store_vector<kCount>(static_cast<T*>(p.y) + first, y);
     });
   }
 };
@@ -42,12 +47,18 @@ struct ExpandNf4 {
       if (thread < kNf4Codes) values[thread] = p.values[thread];
     });
     const float offset = *p.offset;
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      const std::int64_t place = i / kBlockElements;
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      const std::int64_t place = first / kBlockElements;
       const float scaled = rounded_product(p.map[p.block_codes[place]], p.block_scales[place / kBlocksOfScale]);
-      const std::uint32_t pair = p.codes[i / 2];
-      const std::uint32_t code = i % 2 == 0 ? pair >> 4U : pair & 15U;
-      store(static_cast<T*>(p.y) + i, rounded_product(values[code], rounded_sum(scaled, offset)));
+      const float scale = rounded_sum(scaled, offset);
+      Numbers<kCount> y;
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        const std::uint32_t pair = p.codes[(first + i) / 2];
+        y[i] = rounded_product(values[(first + i) % 2 == 0 ? pair >> 4U : pair & 15U], scale);
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, y);
     });
   }
 };

@@ -36,11 +36,22 @@ template <typename T>
 struct ColumnScale {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ColumnScaleParams& p) {
-    for_elements(block, p.elements, [&](std::int64_t i) {
-      float y = load(static_cast<const T*>(p.x) + i) * p.scale[i % p.columns];
-      if (p.bias != nullptr) y += load(static_cast<const T*>(p.bias) + i % p.columns);
-      if (p.addend != nullptr) y += load(static_cast<const T*>(p.addend) + i);
-      store(static_cast<T*>(p.y) + i, y);
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto y = load_vector<kCount>(static_cast<const T*>(p.x) + first);
+      RowColumn at(first, p.columns);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        y[i] *= p.scale[at.column];
+        if (p.bias != nullptr) y[i] += load(static_cast<const T*>(p.bias) + at.column);
+        at.next();
+      }
+      if (p.addend != nullptr) {
+        auto addend = load_vector<kCount>(static_cast<const T*>(p.addend) + first);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) y[i] += addend[i];
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, y);
     });
   }
 };

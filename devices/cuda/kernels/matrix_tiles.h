@@ -31,8 +31,6 @@ RONDO_KERNEL void store_pair(std::uint16_t* at, std::uint32_t pair) {
   std::memcpy(at, &pair, sizeof(pair));
 #endif
 }
-RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { return low | (high << 16U); }
-
 inline constexpr float kLog2E = 1.44269504F;
 inline constexpr float kLn2 = 0.69314718F;
 
@@ -45,14 +43,6 @@ RONDO_KERNEL float power_of_two(float x) {
 #else
   return std::exp2(x);
 #endif
-}
-
-template <typename T>
-RONDO_KERNEL std::uint32_t narrowed_pair(float low, float high) {
-  T pair[2];
-  store(&pair[0], low);
-  store(&pair[1], high);
-  return pair_of(pair[0].bits, pair[1].bits);
 }
 
 /// Sixteen bytes to shared memory, zeros unless `real`: there once Block::wait_copies() has been passed. Both addresses

@@ -3,6 +3,7 @@
 
 #include "params.h"
 #include "sequences.h"
+#include "vectors.h"
 
 namespace rondo::devices::cuda {
 
@@ -36,16 +37,34 @@ struct Rope {
     });
     const std::int64_t from = block.x() * p.heads * 2 * p.half;
     block.each([&](int thread) {
-      for (std::int64_t i = thread; i < p.heads * p.half; i += block.threads()) {
-        const std::int64_t left = from + i / p.half * 2 * p.half + i % p.half;
-        const std::int64_t right = left + p.half;
-        const float a = load(static_cast<const T*>(p.x) + left);
-        const float b = load(static_cast<const T*>(p.x) + right);
-        const auto pair = static_cast<int>(i % p.half);
-        store(static_cast<T*>(p.y) + left, a * cosines[pair] - b * sines[pair]);
-        store(static_cast<T*>(p.y) + right, b * cosines[pair] + a * sines[pair]);
+      if (p.half % kVector == 0) {
+        for (std::int64_t i = thread; i < p.heads * p.half / kVector; i += block.threads()) {
+          turn<kVector>(p, from, i * kVector, cosines, sines);
+        }
+      } else {
+        for (std::int64_t i = thread; i < p.heads * p.half; i += block.threads()) turn<1>(p, from, i, cosines, sines);
       }
     });
+  }
+
+ private:
+  /// kCount pairs of the token that begins `from`, the `first` of all heads on; within one head.
+  template <int kCount>
+  RONDO_KERNEL static void turn(const RopeParams& p, std::int64_t from, std::int64_t first, const float* cosines,
+                                const float* sines) {
+    const std::int64_t left = from + first / p.half * 2 * p.half + first % p.half;
+    const std::int64_t right = left + p.half;
+    const auto pair = static_cast<int>(first % p.half);
+    auto a = load_vector<kCount>(static_cast<const T*>(p.x) + left);
+    auto b = load_vector<kCount>(static_cast<const T*>(p.x) + right);
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      const float turned = a[i] * cosines[pair + i] - b[i] * sines[pair + i];
+      b[i] = b[i] * cosines[pair + i] + a[i] * sines[pair + i];
+      a[i] = turned;
+    }
+    store_vector<kCount>(static_cast<T*>(p.y) + left, a);
+    store_vector<kCount>(static_cast<T*>(p.y) + right, b);
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "params.h"
+#include "vectors.h"
 
 namespace rondo::devices::cuda {
 
@@ -17,14 +18,24 @@ struct Norm {
     typename Block::template Own<float> squares;
     block.each([&](int thread) {
       float sum = 0;
-      for (std::int64_t d = thread; d < p.width; d += block.threads()) sum += load(x + d) * load(x + d);
+      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(x + d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) sum += some[i] * some[i];
+      });
       squares[thread] = sum;
     });
     const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(p.width) + p.epsilon);
     block.each([&](int thread) {
-      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
-        store(y + d, load(x + d) * scale * load_any(p.w, p.weight_storage, d));
-      }
+      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(x + d);
+        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) some[i] = some[i] * scale * weights[i];
+        store_vector<kCount>(y + d, some);
+      });
     });
   }
 };
@@ -44,11 +55,17 @@ struct NormBackward {
     block.each([&](int thread) {
       float square = 0;
       float product = 0;
-      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
-        const float value = load(x + d);
-        square += value * value;
-        product += value * load_any(p.w, p.weight_storage, d) * load(dy + d);
-      }
+      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(x + d);
+        auto gradients = load_vector<kCount>(dy + d);
+        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) {
+          square += some[i] * some[i];
+          product += some[i] * weights[i] * gradients[i];
+        }
+      });
       squares[thread] = square;
       products[thread] = product;
     });
@@ -57,11 +74,20 @@ struct NormBackward {
     const float mean = scale * block.sum(products) / width;
     block.each([&](int thread) {
       if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
-      for (std::int64_t d = thread; d < p.width; d += block.threads()) {
-        const float weighted = load_any(p.w, p.weight_storage, d) * load(dy + d);
-        const float gradient = scale * (weighted - load(x + d) * scale * mean);
-        store(dx + d, addend == nullptr ? gradient : gradient + load(addend + d));
-      }
+      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(x + d);
+        auto gradients = load_vector<kCount>(dy + d);
+        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) some[i] = scale * (weights[i] * gradients[i] - some[i] * scale * mean);
+        if (addend != nullptr) {
+          auto more = load_vector<kCount>(addend + d);
+          RONDO_UNROLL
+          for (int i = 0; i < kCount; ++i) some[i] += more[i];
+        }
+        store_vector<kCount>(dx + d, some);
+      });
     });
   }
 };

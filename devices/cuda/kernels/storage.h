@@ -94,6 +94,16 @@ RONDO_KERNEL void store(Fp16* at, float x) {
 #endif
 }
 
+/// Two numbers of two bytes side by side.
+RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { return low | (high << 16U); }
+template <typename T>
+RONDO_KERNEL std::uint32_t narrowed_pair(float low, float high) {
+  T pair[2];
+  store(&pair[0], low);
+  store(&pair[1], high);
+  return pair_of(pair[0].bits, pair[1].bits);
+}
+
 #ifndef __CUDACC__
 template <bool kBfloat>
 float HostBlock::half_of(std::uint32_t pair, int half) {

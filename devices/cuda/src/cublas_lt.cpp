@@ -149,7 +149,7 @@ absl::Status Plan::describe() {
 absl::Status Plan::choose(cublasLtHandle_t handle, cublasLtMatmulPreference_t preference) {
   const std::uint64_t workspace = kWorkspace;
   const std::uint32_t no_split_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
-  const auto alignment = static_cast<std::uint32_t>(kProductAlignment);
+  const auto alignment = static_cast<std::uint32_t>(kTensorAlignment);
   RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace));
   RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, no_split_sums));
   for (const auto attribute :

@@ -16,6 +16,9 @@ int threads_for(std::int64_t width) {
   return static_cast<int>(std::clamp<std::int64_t>(divide_up(width, kWarp) * kWarp, kWarp, kMostThreads));
 }
 
+/// The same where they are read by the eight, see kernels/vectors.h.
+int threads_for_vectors(std::int64_t width) { return threads_for(width % kVector == 0 ? width / kVector : width); }
+
 /// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `x` and both scales may be null.
 void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales,
                  const Place& column_scales, std::int64_t rows, std::int64_t columns, std::int64_t chunk,
@@ -85,7 +88,7 @@ absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments,
   if (attributes.has_weight_gradient) scales = op.workspace(static_cast<Bytes>(rows) * sizeof(float));
   arguments.at(&NormParams::dy, op.read(2)).at(&NormParams::scales, scales);
   if (attributes.has_addend) arguments.at(&NormParams::addend, op.read(3));
-  op.launch(of_storage(KernelId::k_norm_backward_fp32, storage), {rows, 1, threads_for(width), 0}, arguments);
+  op.launch(of_storage(KernelId::k_norm_backward_fp32, storage), {rows, 1, threads_for_vectors(width), 0}, arguments);
   if (!attributes.has_weight_gradient) return absl::OkStatus();
   // Chunks of kTokenChunk tokens, each with as many rows as it has heads.
   const std::int64_t rows_of_token = rows / std::max<std::int64_t>(op.in(0).shape[0], 1);
@@ -235,7 +238,7 @@ absl::Status lower_norm(Lowering& op) {
   arguments.params.weight_storage = Lowering::storage_of(op.in(1));
   arguments.at(&NormParams::x, op.read(0)).at(&NormParams::w, op.read(1)).at(&NormParams::y, op.write(0));
   if (op.op().kind == OpKind::kRmsNormBackward) return lower_norm_backward(op, arguments, rows);
-  op.launch(of_storage(KernelId::k_norm_fp32, Lowering::storage_of(op.in(0))), {rows, 1, threads_for(width), 0},
+  op.launch(of_storage(KernelId::k_norm_fp32, Lowering::storage_of(op.in(0))), {rows, 1, threads_for_vectors(width), 0},
             arguments);
   return absl::OkStatus();
 }
@@ -259,7 +262,9 @@ absl::Status lower_rope(Lowering& op) {
   arguments.at(&RopeParams::x, op.read(0)).at(&RopeParams::positions, op.read(1));
   arguments.at(&RopeParams::bounds, op.read(2)).at(&RopeParams::y, op.write(0));
   op.launch(of_storage(KernelId::k_rope_fp32, Lowering::storage_of(op.in(0))),
-            {op.tokens(), 1, threads_for(p.heads * p.half), 2 * p.half * 4}, arguments);
+            {op.tokens(), 1, threads_for(p.half % kVector == 0 ? p.heads * p.half / kVector : p.heads * p.half),
+             2 * p.half * 4},
+            arguments);
   return absl::OkStatus();
 }
 

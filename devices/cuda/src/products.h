@@ -34,9 +34,6 @@ class ProductEngine {
   virtual std::string name() const = 0;
 };
 
-/// Pointers that a product is given must be multiples of this.
-inline constexpr Bytes kProductAlignment = 16;
-
 /// cuBLASLt, found at run time for the current context. Errors: Unimplemented saying what is missing.
 absl::StatusOr<std::unique_ptr<ProductEngine>> open_cublas_lt();
 

@@ -8,6 +8,14 @@
 #include "rondo/base/status.h"
 
 namespace rondo::devices::cuda {
+namespace {
+
+/// Of the types that kernels read by 16 bytes.
+bool has_numbers(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+}
+
+}  // namespace
 
 /// One replay.
 class CardProgram::Run {
@@ -40,11 +48,6 @@ class CardProgram::Run {
   }
 
   absl::Status operator()(const ProductStep& step) const {
-    for (const Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c}) {
-      if (resolve(*place) % kProductAlignment == 0) continue;
-      return internal_error("tensor '{}' lies at an address that is no multiple of {}",
-                            program_.list_.tensors[place->tensor].name, kProductAlignment);
-    }
     return around_.engine->run(
         step.plan,
         {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.c), step.alpha},
@@ -97,8 +100,11 @@ absl::Status CardProgram::check(const Bindings& bindings, const Context& context
     const TensorDesc& tensor = list_.tensors[id];
     if (tensor.role == TensorRole::kScratch) continue;
     const BufferView& view = bindings.tensors[id];
-    const absl::Status status = address_of(view, context).status();
-    if (!status.ok()) return with_context(status, fmt::format("tensor '{}'", tensor.name));
+    const absl::StatusOr<DevicePointer> address = address_of(view, context);
+    if (!address.ok()) return with_context(address.status(), fmt::format("tensor '{}'", tensor.name));
+    if (has_numbers(tensor.dtype) && *address % kTensorAlignment != 0) {
+      return internal_error("tensor '{}' lies at an address that is no multiple of {}", tensor.name, kTensorAlignment);
+    }
     if (view.size < tensor.bytes()) {
       return internal_error("tensor '{}' is bound to {} bytes, it needs {}", tensor.name, view.size, tensor.bytes());
     }

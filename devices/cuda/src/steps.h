@@ -77,6 +77,9 @@ struct ProductStep {
 
 using Step = std::variant<LaunchStep, ClearStep, ProductStep>;
 
+/// Numbers begin at multiples of this: kernels and cuBLASLt read 16 bytes at a time.
+inline constexpr Bytes kTensorAlignment = 16;
+
 /// Most bytes of a kernel's parameters.
 inline constexpr std::size_t kMostParams = 2048;
 

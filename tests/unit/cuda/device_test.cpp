@@ -188,6 +188,12 @@ TEST_F(CudaDevice, WrongBindings_AreRefusedByName) {
   bindings.tensors[1] = good.part(0, good.size - 4);
   compute().run(*program, bindings, {}, {too_small.get(), 1}, {"run"});
   EXPECT_THAT(message_of(too_small->wait(1, patience())), AllOf(HasSubstr("'b'"), HasSubstr("5120")));
+  auto longer = device_->allocate(good.size + 4, MemoryKind::kDevice);
+  ASSERT_EQ(longer.status(), absl::OkStatus());
+  const auto crooked = timeline();
+  bindings.tensors[1] = longer->view().part(4, good.size);
+  compute().run(*program, bindings, {}, {crooked.get(), 1}, {"run"});
+  EXPECT_THAT(message_of(crooked->wait(1, patience())), AllOf(HasSubstr("'b'"), HasSubstr("multiple of 16")));
   EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
 }
 
