@@ -113,4 +113,14 @@ absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::st
   return absl::OkStatus();
 }
 
+absl::Status refuse_fp8(const OpList& list) {
+  for (const Op& op : list.ops) {
+    const auto* product = std::get_if<MatMulAttributes>(&op.attributes);
+    if (product == nullptr || !product->fp8) continue;
+    return unimplemented("op {}: '{}' is to be multiplied in fp8, which this backend does not", name_of(op.kind),
+                         list.tensors[op.reads[1]].name);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace rondo::devices

@@ -99,6 +99,7 @@ const std::vector<Exclusion>& exclusions() {
       {Kind::kNever, "null", "Run_ManyTimes_AllocatesNothing", kNoArithmetic},
       {Kind::kNever, "null", "Run_BoundToHostMemory_FollowsTheCapability", kNoArithmetic},
       {Kind::kNever, "null", "Run_AfterAFailedAttempt_IsUntouchedByIt", kNoArithmetic},
+      {Kind::kNever, "null", "Compile_OfAProductInFp8_IsRefusedByNameWhereThereIsNone", kNoArithmetic},
       {Kind::kNever, "null", "Run_UploadComputeDownload_OrderedByPointsAlone", kNoArithmetic},
       {Kind::kNever, "timed", "Copy_UpAndDown_KeepsEveryByte", kNoBytes},
       {Kind::kNever, "timed", "Copy_FromMemoryThatWasExpected_BringsWhatLiesThereThen", kNoBytes},

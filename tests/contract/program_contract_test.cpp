@@ -219,6 +219,22 @@ PROGRAM_TEST(Run_WithWeightsInPlace_ReadsWhatLiesThereThen) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'x'"));
 }
 
+PROGRAM_TEST(Compile_OfAProductInFp8_IsRefusedByNameWhereThereIsNone) {
+  OpList list;
+  list.tokens = 16;
+  list.tensors = {{"x", {16, 32}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"w", {48, 32}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"y", {16, 48}, DType::kBfloat16, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{.fp8 = true}, {0, 1}, {2}}};
+  const absl::Status status = device().compile(list, plan_arena(list)).status();
+  if (device().caps().fp8) {
+    EXPECT_TRUE(status.ok()) << status;
+  } else {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'w'"));
+  }
+}
+
 PROGRAM_TEST(Run_AfterAFailedAttempt_IsUntouchedByIt) {
   ASSERT_TRUE(build(2).ok());
   const Bound lost = bind();

@@ -6,6 +6,7 @@
 #include "cross_entropy.h"
 #include "elementwise.h"
 #include "expand.h"
+#include "fp8.h"
 #include "hadamard.h"
 #include "magnitude.h"
 #include "matrix_attention.h"

@@ -33,6 +33,28 @@ struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward
   std::int32_t activation;  // ActivationKind
 };
 
+struct Fp8Params {   // a matrix to codes, by rows or by columns
+  const void* from;  // [rows, columns]
+  E4m3* codes;       // the same, or [columns, rows]
+  float* scales;     // [rows] or [columns]
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+struct Fp8ResultParams {
+  const float* sums;           // [rows, columns]
+  const float* row_scales;     // [rows]
+  const float* column_scales;  // [columns]
+  const void* bias;            // [columns], or null
+  const void* addend;          // [rows, columns], or null
+  void* y;
+  std::int64_t elements;
+  std::int64_t columns;
+  float alpha;
+  Storage bias_storage;
+  Storage addend_storage;
+};
+
 struct DropoutParams {
   const void* x;
   const std::uint64_t* keys;

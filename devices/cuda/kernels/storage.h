@@ -12,9 +12,9 @@
 
 namespace rondo::devices::cuda {
 
-/// Storage of a tensor, for kernels that take it as an argument.
-enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16 };
-inline constexpr int kStorages = 3;
+/// Storage of a tensor, for kernels that take it as an argument. No tensor is kE4m3, only operands of a product.
+enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16, kE4m3 };
+inline constexpr int kStorages = 3;  // of tensors
 
 struct Bf16 {
   static constexpr bool kIsBfloat = true;
@@ -23,6 +23,9 @@ struct Bf16 {
 struct Fp16 {
   static constexpr bool kIsBfloat = false;
   std::uint16_t bits;
+};
+struct E4m3 {  // see rondo/devices/fp8.h
+  std::uint8_t bits;
 };
 
 RONDO_KERNEL std::uint32_t bits_of(float x) {
@@ -92,6 +95,32 @@ RONDO_KERNEL void store(Fp16* at, float x) {
   }
   at->bits = static_cast<std::uint16_t>(sign | result);
 #endif
+}
+
+RONDO_KERNEL float load(const E4m3* at) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x80U) << 24U;
+  const std::uint32_t exponent = (at->bits >> 3U) & 0xFU;
+  const std::uint32_t fraction = at->bits & 7U;
+  if ((at->bits & 0x7FU) == 0x7FU) return float_of(sign | 0x7FC00000U);
+  if (exponent != 0) return float_of(sign | ((exponent + 120) << 23U) | (fraction << 20U));
+  const float small = static_cast<float>(fraction) * 0x1.0p-9F;  // subnormal or zero: exact
+  return sign != 0 ? -small : small;
+}
+
+/// NaN above 464 and for what is not finite.
+RONDO_KERNEL void store(E4m3* at, float x) {
+  const std::uint32_t bits = bits_of(x);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t result = 0;
+  if (magnitude > 0x43E80000U) {
+    result = 0x7FU;
+  } else if (magnitude >= 0x3C800000U) {  // normal: 2^-6 and more
+    const std::uint32_t rounded = magnitude + 0x7FFFFU + ((magnitude >> 20U) & 1U);
+    result = (rounded >> 20U) - (120U << 3U);
+  } else {  // adding 2^14 leaves the fraction in units of 2^-9, rounded to nearest even
+    result = bits_of(float_of(magnitude) + 16384.0F) - bits_of(16384.0F);
+  }
+  at->bits = static_cast<std::uint8_t>(((bits >> 24U) & 0x80U) | result);
 }
 
 /// Two numbers of two bytes side by side.

@@ -94,6 +94,7 @@ void CardDevice::describe(const CudaOptions& options) {
   // cuBLASLt multiplies bf16 from sm_80 on; our own kernels everywhere.
   if (facts.major >= 8 || engine_ == nullptr) caps_.compute_dtypes.push_back(DType::kBfloat16);
   caps_.matrix_units = engine_ != nullptr;
+  caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);
   caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
   caps_.hardware_queues = options.single_queue ? 1 : 3;
   // The number of multiprocessors decides which algorithm cuBLASLt takes.
@@ -139,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   }
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), context_->facts().major >= 8}));
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), context_->facts().major >= 8, caps_.fp8}));
   const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {

@@ -71,6 +71,8 @@ cudaDataType_t type_of(Storage storage) {
       return CUDA_R_16BF;
     case Storage::kFloat16:
       return CUDA_R_16F;
+    case Storage::kE4m3:
+      return CUDA_R_8F_E4M3;
     case Storage::kFloat32:
       break;
   }

@@ -11,6 +11,7 @@ namespace rondo::devices::cuda {
 struct LowerOptions {
   ProductEngine* engine = nullptr;  // null: products by our own kernel alone
   bool matrix_units = false;        // m16n8k16 products of bf16 and fp16: sm_80 and later
+  bool fp8 = false;                 // products of E4M3: sm_89 and later
 };
 
 /// REQUIRES: validate(list). Errors: Unimplemented naming the op, the tensor and what there is.

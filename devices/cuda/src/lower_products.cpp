@@ -1,4 +1,5 @@
 // Steps of matrix products.
+#include "kernels/fp8.h"
 #include "lowering.h"
 
 namespace rondo::devices::cuda {
@@ -23,6 +24,64 @@ absl::Status lower_weight_gradient(Lowering& op) {
     product.b = op.read(1).past(static_cast<Bytes>(first * product.shape.columns) * element);
     RONDO_RETURN_IF_ERROR(op.product(product));
   }
+  return absl::OkStatus();
+}
+
+/// Codes of a matrix and the powers of two of its rows along the extent that is summed over.
+struct Codes {
+  Place codes;
+  Place scales;
+};
+/// `by_columns`: that extent is the matrix's first; the codes are transposed.
+Codes encode(Lowering& op, std::size_t operand, bool by_columns) {
+  const TensorDesc& desc = op.in(operand);
+  Arguments<Fp8Params> arguments;
+  Fp8Params& p = arguments.params;
+  p.rows = desc.shape[0];
+  p.columns = Lowering::columns_of(desc);
+  const Codes to{op.workspace(static_cast<Bytes>(desc.elements())),
+                 op.workspace(static_cast<Bytes>(by_columns ? p.columns : p.rows) * sizeof(float))};
+  arguments.at(&Fp8Params::from, op.read(operand)).at(&Fp8Params::codes, to.codes).at(&Fp8Params::scales, to.scales);
+  const Storage storage = Lowering::storage_of(desc);
+  if (by_columns) {
+    op.launch(of_storage(KernelId::k_fp8_columns_fp32, storage),
+              {divide_up(p.columns, kFp8Columns), 1, kMostThreads, kFp8Shared}, arguments);
+  } else {
+    op.launch(of_storage(KernelId::k_fp8_rows_fp32, storage), {p.rows, 1, kMostThreads, 0}, arguments);
+  }
+  return to;
+}
+
+/// Sums of products of codes, in fp32, then what a product is of them.
+absl::Status lower_fp8(Lowering& op, const Lowering::Product& product) {
+  if (!op.options().fp8) {
+    return unimplemented("op {}: '{}' is to be multiplied in fp8, which takes compute capability 8.9",
+                         name_of(op.op().kind), op.in(1).name);
+  }
+  const std::int64_t elements = product.shape.rows * product.shape.columns;
+  const Codes left = encode(op, 0, false);
+  const Codes right = encode(op, 1, !product.shape.b_transposed);
+  Lowering::Product sums;
+  sums.shape = product.shape;
+  sums.shape.b_transposed = true;
+  sums.shape.operands = Storage::kE4m3;
+  sums.shape.result = Storage::kFloat32;
+  sums.a = left.codes;
+  sums.b = right.codes;
+  sums.c = op.workspace(static_cast<Bytes>(elements) * sizeof(float));
+  RONDO_RETURN_IF_ERROR(op.product(sums));
+  Arguments<Fp8ResultParams> arguments;
+  Fp8ResultParams& p = arguments.params;
+  p.elements = elements;
+  p.columns = product.shape.columns;
+  p.alpha = product.alpha;
+  p.bias_storage = product.bias_storage;
+  p.addend_storage = product.addend_storage;
+  using P = Fp8ResultParams;
+  arguments.at(&P::sums, sums.c).at(&P::row_scales, left.scales).at(&P::column_scales, right.scales);
+  arguments.at(&P::bias, product.bias).at(&P::addend, product.addend).at(&P::y, product.c);
+  op.launch(of_storage(KernelId::k_fp8_result_fp32, product.shape.result),
+            {divide_up(elements, kElementsOfBlock), 1, kMostThreads, 0}, arguments);
   return absl::OkStatus();
 }
 
@@ -53,7 +112,7 @@ absl::Status lower_product(Lowering& op) {
     product.addend = op.read(op.op().reads.size() - 1);
     product.addend_storage = Lowering::storage_of(op.in(op.op().reads.size() - 1));
   }
-  return op.product(product);
+  return attributes.fp8 ? lower_fp8(op, product) : op.product(product);
 }
 
 }  // namespace rondo::devices::cuda

@@ -146,6 +146,7 @@ absl::Status CardDevice::use_in_place(BufferView host) {
 
 absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list, const ArenaLayout& layout) {
   RONDO_RETURN_IF_ERROR(validate(list));
+  RONDO_RETURN_IF_ERROR(refuse_fp8(list));
   std::unique_ptr<Program> inner;
   if (!timed()) {
     RONDO_ASSIGN_OR_RETURN(inner, executor_->compile(list, layout));

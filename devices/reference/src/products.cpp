@@ -1,21 +1,62 @@
 // Matrix products and what is summed over tokens.
 //
 // Sums over tokens run in double here, so that the chunks in which kernels add them make no difference.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "rondo/devices/fp8.h"
 #include "values.h"
 
 namespace rondo::devices::reference {
 
+namespace {
+
+/// An operand of a product as it is multiplied: element i of row r along the extent that is summed over.
+class Operand {
+ public:
+  /// `columns`: that extent is the tensor's first.
+  Operand(const Values& values, std::int64_t rows, std::int64_t inner, bool columns, bool fp8)
+      : inner_(inner), numbers_(static_cast<std::size_t>(rows * inner)) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float largest = 0;
+      for (std::int64_t i = 0; i < inner; ++i) {
+        const double number = values[columns ? i * rows + r : r * inner + i];
+        at(r, i) = number;
+        const float magnitude = std::abs(static_cast<float>(number));
+        largest = std::isfinite(magnitude) ? std::max(largest, magnitude) : std::numeric_limits<float>::infinity();
+      }
+      const float scale = fp8_scale(largest);
+      for (std::int64_t i = 0; i < inner && fp8; ++i) {
+        const float rounded = e4m3_rounded(static_cast<float>(at(r, i)) / scale);
+        at(r, i) = static_cast<double>(rounded) * static_cast<double>(scale);
+      }
+    }
+  }
+  double operator()(std::int64_t r, std::int64_t i) const { return numbers_[static_cast<std::size_t>(r * inner_ + i)]; }
+
+ private:
+  double& at(std::int64_t r, std::int64_t i) { return numbers_[static_cast<std::size_t>(r * inner_ + i)]; }
+
+  std::int64_t inner_;
+  std::vector<double> numbers_;
+};
+
+}  // namespace
+
 void matmul(const Call& call) {
   const auto& attributes = call.attributes<MatMulAttributes>();
-  const Values x = call.in(0);
-  const Values w = call.in(1);
+  const std::int64_t rows = call.in(0).rows();
+  const std::int64_t inner = call.in(1).extent(1);
+  const std::int64_t columns = call.in(1).extent(0);
+  const Operand x(call.in(0), rows, inner, false, attributes.fp8);
+  const Operand w(call.in(1), columns, inner, false, attributes.fp8);
   Values y = call.out(0);
-  const std::int64_t inner = w.extent(1);
-  const std::int64_t columns = w.extent(0);
-  for (std::int64_t t = 0; t < x.rows(); ++t) {
+  for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t n = 0; n < columns; ++n) {
       double sum = 0;
-      for (std::int64_t k = 0; k < inner; ++k) sum += x[t * inner + k] * w[n * inner + k];
+      for (std::int64_t k = 0; k < inner; ++k) sum += x(t, k) * w(n, k);
       sum *= static_cast<double>(attributes.alpha);
       if (attributes.has_bias) sum += call.in(2)[n];
       if (attributes.has_addend) sum += call.at(call.op.reads.back())[t * columns + n];
@@ -26,15 +67,16 @@ void matmul(const Call& call) {
 
 void matmul_input_gradient(const Call& call) {
   const auto& attributes = call.attributes<MatMulAttributes>();
-  const Values dy = call.in(0);
-  const Values w = call.in(1);
+  const std::int64_t rows = call.in(0).rows();
+  const std::int64_t inner = call.in(1).extent(0);
+  const std::int64_t columns = call.in(1).extent(1);
+  const Operand dy(call.in(0), rows, inner, false, attributes.fp8);
+  const Operand w(call.in(1), columns, inner, true, attributes.fp8);
   Values dx = call.out(0);
-  const std::int64_t inner = w.extent(0);
-  const std::int64_t columns = w.extent(1);
-  for (std::int64_t t = 0; t < dy.rows(); ++t) {
+  for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t k = 0; k < columns; ++k) {
       double sum = 0;
-      for (std::int64_t n = 0; n < inner; ++n) sum += dy[t * inner + n] * w[n * columns + k];
+      for (std::int64_t n = 0; n < inner; ++n) sum += dy(t, n) * w(k, n);
       sum *= static_cast<double>(attributes.alpha);
       if (attributes.has_addend) sum += call.in(2)[t * columns + k];
       dx.set(t * columns + k, sum);

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_p
                                                                    std::shared_ptr<Pipelines> pipelines,
                                                                    const OpList& list, const ArenaLayout& layout) {
   RONDO_RETURN_IF_ERROR(validate(list));
+  RONDO_RETURN_IF_ERROR(refuse_fp8(list));
   auto program =
       std::unique_ptr<VulkanProgram>(new VulkanProgram(std::move(context), std::move(pipelines), list, layout));
   RONDO_RETURN_IF_ERROR(program->prepare());

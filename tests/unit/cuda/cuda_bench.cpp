@@ -110,13 +110,15 @@ void report_sending(bool graphs, bool& first) {
   fmt::print("\"seconds\": {:.3e}, \"enqueue_seconds\": {:.3e}}}", times->seconds, times->enqueue_seconds);
 }
 
-OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, OpKind kind, DType storage) {
+OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, OpKind kind, DType storage,
+               bool fp8 = false) {
   CaseBuilder b(storage, tokens);
   const TensorId x = b.input("x", {tokens, inputs});
   const TensorId dy = b.input("dy", {tokens, outputs});
   const TensorId w = b.weight("w", {outputs, inputs}, 0.05);
-  if (kind == OpKind::kMatMul) b.op(kind, {x, w}, {b.output("y", {tokens, outputs})}, MatMulAttributes{});
-  if (kind == OpKind::kMatMulInputGradient) b.op(kind, {dy, w}, {b.output("dx", {tokens, inputs})}, MatMulAttributes{});
+  if (kind == OpKind::kMatMul) b.op(kind, {x, w}, {b.output("y", {tokens, outputs})}, MatMulAttributes{.fp8 = fp8});
+  if (kind == OpKind::kMatMulInputGradient)
+    b.op(kind, {dy, w}, {b.output("dx", {tokens, inputs})}, MatMulAttributes{.fp8 = fp8});
   if (kind == OpKind::kMatMulWeightGradient) {
     b.op(kind, {dy, x}, {b.gradient("dw", {outputs, inputs})}, MatMulAttributes{});
   }
@@ -160,6 +162,9 @@ int run() {
   for (const OpKind kind : {OpKind::kMatMul, OpKind::kMatMulInputGradient, OpKind::kMatMulWeightGradient}) {
     report(stopwatch, fmt::format("Product/{}/4096x4096x4096/bf16", name_of(kind)),
            product(4096, 4096, 4096, kind, DType::kBfloat16), 0, first);
+    if (kind == OpKind::kMatMulWeightGradient || !(*device)->caps().fp8) continue;
+    report(stopwatch, fmt::format("Product/{}/4096x4096x4096/fp8", name_of(kind)),
+           product(4096, 4096, 4096, kind, DType::kBfloat16, true), 0, first);
   }
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
     report(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),

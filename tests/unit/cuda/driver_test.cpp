@@ -128,7 +128,7 @@ TEST_F(CudaOpening, OfAGoodCard_TellsWhatItIs) {
   EXPECT_EQ(caps.backend, "cuda");
   EXPECT_FALSE(caps.unified_memory);
   EXPECT_EQ(caps.hardware_queues, 3U);
-  EXPECT_THAT(caps.numerics_class, AllOf(HasSubstr("sm86"), HasSubstr("own")));
+  EXPECT_THAT(caps.numerics_class, AllOf(HasSubstr("sm89"), HasSubstr("own")));
   EXPECT_GT(profile.speed(DType::kBfloat16), profile.speed(DType::kFloat32));
   EXPECT_GT(profile.memory_bandwidth, 0);
 }

@@ -20,7 +20,7 @@ struct FakeScript {
   int driver_version = 13000;
   int cards = 1;
   int major = 8;
-  int minor = 6;
+  int minor = 9;
   std::size_t memory = std::size_t{192} << 20U;
   /// The call number `fail_at` (from 1) of the function `fail_call` gives `fail_result`.
   std::string fail_call;

@@ -2,6 +2,7 @@
 // card where there is one.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -147,6 +148,65 @@ TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {
   expand_all(**device);
 }
 
+/// Products of eight bits on a card of 8.9: y = x w^T and dx = dy w, with what is added to them.
+struct Fp8Case {
+  const char* name;
+  std::uint32_t tokens;
+  std::int64_t outputs, inputs;
+  bool bias, addend;
+};
+OpCase case_of(const Fp8Case& c, DType storage) {
+  CaseBuilder b(storage, c.tokens);
+  const TensorId x = b.input("x", {c.tokens, c.inputs});
+  const TensorId w = b.weight("w", {c.outputs, c.inputs});
+  const TensorId dy = b.input("dy", {c.tokens, c.outputs});
+  std::vector<TensorId> reads = {x, w};
+  std::vector<TensorId> backward_reads = {dy, w};
+  if (c.bias) reads.push_back(b.weight("bias", {c.outputs}));
+  if (c.addend) {
+    reads.push_back(b.input("residual", {c.tokens, c.outputs}));
+    backward_reads.push_back(b.input("dz", {c.tokens, c.inputs}));
+  }
+  b.op(OpKind::kMatMul, reads, {b.output("y", {c.tokens, c.outputs})}, MatMulAttributes{0.5F, c.bias, c.addend, true});
+  b.op(OpKind::kMatMulInputGradient, backward_reads, {b.output("dx", {c.tokens, c.inputs})},
+       MatMulAttributes{2.0F, false, c.addend, true});
+  b.result().reduction = std::max({c.inputs, c.outputs});
+  return b.result();
+}
+constexpr std::array kFp8Cases = {Fp8Case{"Odd", 7, 37, 61, false, false}, Fp8Case{"Whole", 16, 96, 160, false, false},
+                                  Fp8Case{"Bias", 5, 40, 24, true, false}, Fp8Case{"All", 33, 70, 130, true, true}};
+
+void check_fp8(Device& device) {
+  for (const Fp8Case& one : kFp8Cases) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      SCOPED_TRACE(std::string(one.name) + " " + name_of(storage));
+      check_case(device, case_of(one, storage));
+    }
+  }
+}
+
+TEST(CudaFp8, OnTheFakeCard_AgreesWithTheReference) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  ASSERT_TRUE((*device)->caps().fp8);
+  check_fp8(**device);
+}
+
+TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
+  cuda::testing::FakeScript script;
+  script.major = 8;
+  script.minor = 6;
+  cuda::testing::reset_fake(script);
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  EXPECT_FALSE((*device)->caps().fp8);
+  const OpList list = case_of(kFp8Cases[0], DType::kBfloat16).list;
+  const absl::Status status = (*device)->compile(list, plan_arena(list)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("'w'"), std::string::npos) << status;
+}
+
 /// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
 struct HeadsCase {
   const char* name;
@@ -219,6 +279,7 @@ class OnHardware : public ::testing::Test {
 };
 class CudaHeadsOnHardware : public OnHardware {};
 class CudaEncodedWeightsOnHardware : public OnHardware {};
+class CudaFp8OnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
@@ -226,6 +287,11 @@ TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
     SCOPED_TRACE(heads_case.name);
     check_case(*device_, case_of(heads_case), true);
   }
+}
+
+TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
+  if (!device_->caps().fp8) GTEST_SKIP() << "the card is of an earlier compute capability than 8.9";
+  check_fp8(*device_);
 }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }

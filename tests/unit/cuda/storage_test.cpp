@@ -5,6 +5,11 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
+
+#include "kernels/fp8.h"
+#include "rondo/devices/fp8.h"
 
 namespace rondo::devices::cuda {
 namespace {
@@ -67,6 +72,65 @@ TEST(CudaStorage_Bf16, EveryPattern_ReadsBackAndRoundsToEven) {
   Bf16 stored{};
   store(&stored, std::numeric_limits<float>::quiet_NaN());
   EXPECT_TRUE(std::isnan(load(&stored)));
+}
+
+TEST(CudaStorage_E4m3, EveryFinitePattern_ReadsBackAndIsWhatTheReferenceRoundsTo) {
+  std::set<float> values;
+  for (unsigned bits = 0; bits < 0x100; ++bits) {
+    const E4m3 stored{static_cast<std::uint8_t>(bits)};
+    if ((bits & 0x7FU) == 0x7FU) {
+      ASSERT_TRUE(std::isnan(load(&stored)));
+      continue;
+    }
+    E4m3 again{};
+    store(&again, load(&stored));
+    ASSERT_EQ(again.bits, stored.bits) << bits;
+    ASSERT_EQ(e4m3_rounded(load(&stored)), load(&stored));
+    values.insert(load(&stored));
+  }
+  EXPECT_EQ(values.size(), 253U);  // two patterns are NaN, two are zero
+  EXPECT_EQ(*values.rbegin(), 448.0F);
+  EXPECT_EQ(*values.upper_bound(0.0F), 0x1.0p-9F);
+}
+
+TEST(CudaStorage_E4m3, AnyNumber_BecomesWhatTheReferenceRoundsTo) {
+  for (std::uint32_t bits = 0; bits < 0x43F00000U; bits += 9973) {  // to 480
+    for (const float x : {float_of(bits), -float_of(bits)}) {
+      E4m3 stored{};
+      store(&stored, x);
+      const float expected = e4m3_rounded(x);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(load(&stored))) << x;
+      } else {
+        ASSERT_EQ(load(&stored), expected) << x;
+      }
+    }
+  }
+  // Ties, and where numbers end.
+  for (const auto& [x, expected] : {std::pair(17.0F, 16.0F), std::pair(19.0F, 20.0F), std::pair(0x1.8p-9F, 0x1.0p-8F),
+                                    std::pair(0x1.0p-10F, 0.0F), std::pair(464.0F, 448.0F)}) {
+    E4m3 stored{};
+    store(&stored, x);
+    EXPECT_EQ(load(&stored), expected);
+    EXPECT_EQ(e4m3_rounded(x), expected);
+  }
+  for (const float x : {464.1F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    E4m3 stored{};
+    store(&stored, x);
+    EXPECT_TRUE(std::isnan(load(&stored)));
+    EXPECT_TRUE(std::isnan(e4m3_rounded(x)));
+  }
+}
+
+TEST(CudaFp8, PowersOfTwo_AreTheReferences) {
+  for (std::uint32_t bits = 0; bits <= 0x7F800000U; bits += 65537) {
+    ASSERT_EQ(fp8_power(float_of(bits)), fp8_scale(float_of(bits))) << bits;
+  }
+  EXPECT_EQ(fp8_scale(1.0F), 0x1.0p-7F);
+  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::max()), 0x1.0p120F);
+  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::denorm_min()), 0x1.0p-126F);
+  EXPECT_EQ(fp8_scale(0.0F), 1.0F);
+  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::infinity()), 1.0F);
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ struct MatMulAttributes {
   float alpha = 1.0F;
   bool has_bias = false;
   bool has_addend = false;
+  bool fp8 = false;  // kMatMul, kMatMulInputGradient: numbers of eight bits are multiplied, see fp8.h
 };
 /// Angles: position * frequencies[i] for the pair (i, i + D/2). For dynamic scaling the frequencies depend on the
 /// length of the sequence at hand: past `dynamic_from` tokens they follow transformers' formula with theta and factor.
@@ -195,6 +196,9 @@ OpCost cost_of(const OpList& list, std::uint32_t sequence_length);
 /// Every op reads what is bound or was written before, the shapes and dtypes agree with OpKind's comments, nothing is
 /// written twice (gradients excepted). Errors: Internal naming op and tensor: a recorder's mistake.
 absl::Status validate(const OpList& list);
+
+/// For backends that have no products of eight bits. Errors: Unimplemented naming the first op that asks for one.
+absl::Status refuse_fp8(const OpList& list);
 
 /// For backends whose kernels know fp32, bf16 and fp16, and of an op's floating operands one of these, unless it
 /// `mixes` them. Errors: Unimplemented naming op and tensors, "on `backend`".

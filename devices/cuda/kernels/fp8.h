@@ -1,0 +1,126 @@
+// Products of eight bits, see rondo/devices/fp8.h: operands to codes and powers of two, and sums back to numbers.
+#pragma once
+
+#include "elementwise.h"
+
+namespace rondo::devices::cuda {
+
+inline constexpr int kFp8Columns = 32;                        // of a block of Fp8Columns
+inline constexpr int kFp8Lanes = kMostThreads / kFp8Columns;  // its rows at a time
+inline constexpr int kFp8Rows = 64;                           // of a tile of codes
+inline constexpr int kFp8Stride = kFp8Rows + 4;               // of a column of the tile
+inline constexpr int kFp8Shared = kMostThreads * 4 + kFp8Columns * (4 + kFp8Stride);
+
+/// As fp8_scale(): the power of two that leaves `largest` in [128, 256).
+RONDO_KERNEL float fp8_power(float largest) {
+  const std::uint32_t exponent = bits_of(largest) >> 23U;
+  if (!(largest > 0.0F) || exponent == 0xFFU) return 1.0F;
+  return float_of((exponent > 8U ? exponent - 7U : 1U) << 23U);
+}
+
+/// What is not finite counts as infinite: maxima of a block do not see a NaN.
+RONDO_KERNEL float fp8_magnitude(float x) {
+  const std::uint32_t magnitude = bits_of(x) & 0x7FFFFFFFU;
+  return float_of(magnitude < 0x7F800000U ? magnitude : 0x7F800000U);
+}
+
+/// A block a row of [rows, columns].
+template <typename T>
+struct Fp8Rows {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const Fp8Params& p) {
+    const T* from = static_cast<const T*>(p.from) + block.x() * p.columns;
+    typename Block::template Own<float> largest;
+    block.each([&](int thread) {
+      float most = 0;
+      for_row(p.columns, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(from + d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) most = fmaxf(most, fp8_magnitude(some[i]));
+      });
+      largest[thread] = most;
+    });
+    const float scale = fp8_power(block.max(largest));
+    block.each([&](int thread) {
+      if (thread == 0) p.scales[block.x()] = scale;
+      const float factor = 1.0F / scale;
+      for_row(p.columns, thread, block.threads(), [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto some = load_vector<kCount>(from + d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) store(p.codes + block.x() * p.columns + d + i, some[i] * factor);
+      });
+    });
+  }
+};
+
+/// A block 32 columns of [rows, columns], whose codes become rows: [columns, rows].
+template <typename T>
+struct Fp8Columns {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const Fp8Params& p) {
+    auto* lanes = reinterpret_cast<float*>(block.shared());  // [kFp8Lanes, kFp8Columns]
+    float* factors = lanes + kMostThreads;                   // [kFp8Columns]
+    auto* tile = reinterpret_cast<E4m3*>(factors + kFp8Columns);
+    const std::int64_t first = block.x() * kFp8Columns;
+    const T* from = static_cast<const T*>(p.from);
+    block.each([&](int thread) {
+      const std::int64_t column = first + thread % kFp8Columns;
+      float most = 0;
+      for (std::int64_t row = thread / kFp8Columns; row < p.rows && column < p.columns; row += kFp8Lanes) {
+        most = fmaxf(most, fp8_magnitude(load(from + row * p.columns + column)));
+      }
+      lanes[thread] = most;
+    });
+    block.each([&](int thread) {
+      if (thread >= kFp8Columns || first + thread >= p.columns) return;
+      float most = 0;
+      for (int lane = 0; lane < kFp8Lanes; ++lane) most = fmaxf(most, lanes[lane * kFp8Columns + thread]);
+      const float scale = fp8_power(most);
+      p.scales[first + thread] = scale;
+      factors[thread] = 1.0F / scale;
+    });
+    for (std::int64_t begin = 0; begin < p.rows; begin += kFp8Rows) {
+      block.each([&](int thread) {
+        const int column = thread % kFp8Columns;
+        if (first + column >= p.columns) return;
+        for (int row = thread / kFp8Columns; row < kFp8Rows && begin + row < p.rows; row += kFp8Lanes) {
+          const float x = load(from + (begin + row) * p.columns + first + column);
+          store(tile + column * kFp8Stride + row, x * factors[column]);
+        }
+      });
+      block.each([&](int thread) {
+        for (int e = thread; e < kFp8Columns * kFp8Rows; e += block.threads()) {
+          const std::int64_t column = first + e / kFp8Rows;
+          const std::int64_t row = begin + e % kFp8Rows;
+          if (column >= p.columns || row >= p.rows) continue;
+          p.codes[column * p.rows + row] = tile[e / kFp8Rows * kFp8Stride + e % kFp8Rows];
+        }
+      });
+    }
+  }
+};
+
+/// y = alpha sums times both powers (+ bias) (+ addend), [rows, columns].
+template <typename T>
+struct Fp8Result {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const Fp8ResultParams& p) {
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto y = load_vector<kCount>(p.sums + first);
+      RowColumn at(first, p.columns);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        y[i] *= p.alpha * p.row_scales[at.row] * p.column_scales[at.column];
+        if (p.bias != nullptr) y[i] += load_any(p.bias, p.bias_storage, at.column);
+        if (p.addend != nullptr) y[i] += load_any(p.addend, p.addend_storage, first + i);
+        at.next();
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, y);
+    });
+  }
+};
+
+}  // namespace rondo::devices::cuda
