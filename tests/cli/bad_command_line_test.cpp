@@ -51,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(
         command("BatchTimesLengthTooLarge", train({"--batch_size=65536", "--cutoff_len=1000000"}), {"cutoff_len"}),
         command("NoBoolean", train({"--shuffle=maybe"}), {"--shuffle", "'maybe'"}),
         command("UnknownMethod", train({"--finetuning_type=qlora"}), {"--finetuning_type", "lora, full or freeze"}),
+        command("Fp8OnTheCpu", train({"--fp8", "--dtype=bf16"}), {"fp8", "cpu:0", "8.9"}),
+        command("Fp8BesideFp32", train({"--fp8", "--dtype=fp32"}), {"--fp8", "dtype fp32", "bf16"}),
         command("UnknownDtype", train({"--dtype=fp8"}), {"--dtype", "'fp8'"}),
         command("UnknownSchedulerType", train({"--lr_scheduler_type=step"}), {"--lr_scheduler_type", "'step'"}),
         command("NoLeastRate", train({"--lr_scheduler_type=cosine_with_min_lr"}),

@@ -87,6 +87,13 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
   return absl::OkStatus();
 }
 
+/// In bf16 the sums that eight bits give are rounded without leaving its range.
+absl::Status check_fp8(const Config& config, const Origins& origins) {
+  if (!config.fp8 || config.dtype == "bf16") return absl::OkStatus();
+  return invalid_input("{}: expected false beside dtype {}, found true; set dtype: bf16", place(origins, "fp8"),
+                       config.dtype);
+}
+
 absl::Status check_rate(const Config& config, const Origins& origins) {
   RateSchedule schedule;
   schedule.kind = config.lr_scheduler_type;
@@ -226,6 +233,7 @@ absl::Status check_together(const std::string& verb, const Config& config, const
   RONDO_RETURN_IF_ERROR(check_data(config, origins));
   const bool trains = (verb_bit(verb) & (kTrain | kPlan | kProfile)) != 0;
   RONDO_RETURN_IF_ERROR(check_quantization(config, origins, trains));
+  RONDO_RETURN_IF_ERROR(check_fp8(config, origins));
   switch (verb_bit(verb)) {
     case kTrain:
       return check_train(config, origins);

@@ -249,6 +249,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     }
     method.trained_blocks = config.freeze_trainable_layers;
   }
+  method.fp8 = training && config.fp8;
   if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
   if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (training && config.boundary_quantization_bit == 8) method.boundary_encoding = devices::Encoding::kHadamard8;
@@ -291,6 +292,11 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     if (std::ranges::count(caps.compute_dtypes, dtype) == 0) {
       return invalid_input("dtype: {} does not compute in {}, set dtype: {} or fp32", caps.name, config.dtype,
                            dtype == devices::DType::kBfloat16 ? "fp16" : "bf16");
+    }
+    if (config.fp8 && !caps.fp8) {
+      return invalid_input(
+          "fp8: {} multiplies no numbers of 8 bits; NVIDIA cards from compute capability 8.9 on do (devices: cuda:0)",
+          caps.name);
     }
     machine.phantom = machine.phantom || !caps.does_arithmetic;
     partition::DeviceShape shape;

@@ -16,6 +16,7 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"use_dora", config.use_dora},
           {"loraplus_lr_ratio", config.loraplus_lr_ratio},
           {"dtype", config.dtype},
+          {"fp8", config.fp8},
           {"quantization_bit", config.quantization_bit},
           {"quantization_tokens", config.quantization_tokens},
           {"boundary_quantization_bit", config.boundary_quantization_bit},

@@ -76,12 +76,12 @@ TensorId record_dora(Recorder& recorder, WeightSource& weights, const MethodSpec
   if (method.train_lora && method.lora->dropout > 0.0) {
     input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
     const TensorId rest = recorder.dropout(x, method.lora->dropout, use.site, word + ".rest", true);
-    addend = recorder.matmul(rest, w, bias, addend, 1.0, shape, word + ".undropped");
+    addend = recorder.matmul(rest, w, bias, addend, 1.0, shape, word + ".undropped", method.fp8);
     bias.reset();
   }
   const TensorId a = weights.get(*use.lora_a);
   const TensorId b = weights.get(*use.lora_b);
-  const TensorId base = recorder.matmul(input, w, {}, {}, 1.0, shape, word);
+  const TensorId base = recorder.matmul(input, w, {}, {}, 1.0, shape, word, method.fp8);
   const TensorId low = recorder.matmul(input, a, {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
   const TensorId direction = recorder.matmul(low, b, {}, base, use.scale, shape, word + ".adapted");
   const TensorId scale = recorder.magnitude_scale(weights.get(*use.magnitude), w, a, b, use.scale, word);
@@ -95,7 +95,7 @@ TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSp
   const std::string word = use.module.substr(use.module.rfind('.') + 1);
   std::optional<TensorId> bias;
   if (use.bias) bias = weights.get(*use.bias);
-  TensorId y = recorder.matmul(x, weights.get(*use.weight), bias, addend, 1.0, shape, word);
+  TensorId y = recorder.matmul(x, weights.get(*use.weight), bias, addend, 1.0, shape, word, method.fp8);
   if (!use.lora_a) return y;
   TensorId input = x;
   if (method.train_lora && method.lora->dropout > 0.0) {

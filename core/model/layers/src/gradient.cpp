@@ -157,7 +157,7 @@ class GradientPass {
     const TensorId numbers = recorder_.expanded(w);
     const TensorId dx = fresh(x);
     Op& back = recorder_.append(OpKind::kMatMulInputGradient,
-                                devices::MatMulAttributes{attributes.alpha, false, addend.has_value()});
+                                devices::MatMulAttributes{attributes.alpha, false, addend.has_value(), attributes.fp8});
     back.reads = {dy, numbers};
     if (addend) back.reads.push_back(*addend);
     back.writes = {dx};

@@ -73,11 +73,11 @@ TensorId Recorder::rms_norm(TensorId x, TensorId weight, double epsilon, const s
 }
 
 TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend,
-                          double alpha, Shape shape, const std::string& name) {
+                          double alpha, Shape shape, const std::string& name, bool fp8) {
   w = expanded(w);
   const TensorId y = activation(name, std::move(shape));
   Op& op = append(OpKind::kMatMul,
-                  devices::MatMulAttributes{static_cast<float>(alpha), bias.has_value(), addend.has_value()});
+                  devices::MatMulAttributes{static_cast<float>(alpha), bias.has_value(), addend.has_value(), fp8});
   op.reads = {x, w};
   if (bias) op.reads.push_back(*bias);
   if (addend) op.reads.push_back(*addend);

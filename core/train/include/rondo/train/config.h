@@ -74,6 +74,7 @@ struct Config {
   std::uint32_t staleness = 0;
   // Precision and memory.
   std::string dtype = "bf16";
+  bool fp8 = false;
   std::string recompute = "auto";  // full, selective, none
   std::uint32_t quantization_bit = 0;
   std::uint32_t quantization_tokens = 4096;  // with 4 bits; 0: the nearest codes

@@ -35,6 +35,9 @@ struct MethodSpec {
   double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B and, as PEFT has it, magnitudes
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
+  /// Products of the blocks' matrices, but not of an adapter's factors, take eight bits (devices/fp8.h): forward and
+  /// for the gradient of their input, not for that of their weights.
+  bool fp8 = false;
   /// Of activations and their gradients between layers, those on one device too; generation does without.
   devices::Encoding boundary_encoding = devices::Encoding::kPlain;
   /// About so many rows of the vocabulary are a part of the head; 0: the head is one layer. With encoded boundaries it
