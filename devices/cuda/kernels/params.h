@@ -37,6 +37,7 @@ struct Fp8Params {   // a matrix to codes, by rows or by columns
   const void* from;  // [rows, columns]
   E4m3* codes;       // the same, or [columns, rows]
   float* scales;     // [rows] or [columns]
+  float* largest;    // by columns: [chunks of rows, columns]
   std::int64_t rows;
   std::int64_t columns;
 };

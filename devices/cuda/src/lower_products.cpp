@@ -43,12 +43,17 @@ Codes encode(Lowering& op, std::size_t operand, bool by_columns) {
                  op.workspace(static_cast<Bytes>(by_columns ? p.columns : p.rows) * sizeof(float))};
   arguments.at(&Fp8Params::from, op.read(operand)).at(&Fp8Params::codes, to.codes).at(&Fp8Params::scales, to.scales);
   const Storage storage = Lowering::storage_of(desc);
-  if (by_columns) {
-    op.launch(of_storage(KernelId::k_fp8_columns_fp32, storage),
-              {divide_up(p.columns, kFp8Columns), 1, kMostThreads, kFp8Shared}, arguments);
-  } else {
+  if (!by_columns) {
     op.launch(of_storage(KernelId::k_fp8_rows_fp32, storage), {p.rows, 1, kMostThreads, 0}, arguments);
+    return to;
   }
+  const std::int64_t chunks = divide_up(p.rows, kFp8Chunk);
+  const std::int64_t groups = divide_up(p.columns, kFp8Columns);
+  arguments.at(&Fp8Params::largest, op.workspace(static_cast<Bytes>(chunks * p.columns) * sizeof(float)));
+  op.launch(of_storage(KernelId::k_fp8_largest_fp32, storage), {groups, chunks, kMostThreads, kFp8LargestShared},
+            arguments);
+  op.launch(of_storage(KernelId::k_fp8_columns_fp32, storage),
+            {groups, divide_up(p.rows, kFp8Rows), kMostThreads, kFp8ColumnsShared}, arguments);
   return to;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,13 +66,16 @@ class Loaded {
   std::uint64_t value_ = 0;
 };
 
-/// Every op of the case alone, on the reference's own inputs. `narrow_attention`: see Compared.
-void check_case(Device& device, const OpCase& op_case, bool narrow_attention = false) {
+/// Every op of the case alone, on the reference's own inputs, which `change` may make others of. `narrow_attention`:
+/// see Compared.
+void check_case(Device& device, const OpCase& op_case, bool narrow_attention = false,
+                const std::function<void(CaseMemory&)>& change = nullptr) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   ASSERT_EQ(want.status(), absl::OkStatus());
   ASSERT_EQ(got.status(), absl::OkStatus());
+  if (change) change(*want);
   Loaded loaded(device, op_case.list);
   for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
     const OpList list = single_op(op_case.list, place);
@@ -174,7 +178,8 @@ OpCase case_of(const Fp8Case& c, DType storage) {
   return b.result();
 }
 constexpr std::array kFp8Cases = {Fp8Case{"Odd", 7, 37, 61, false, false}, Fp8Case{"Whole", 16, 96, 160, false, false},
-                                  Fp8Case{"Bias", 5, 40, 24, true, false}, Fp8Case{"All", 33, 70, 130, true, true}};
+                                  Fp8Case{"Bias", 5, 40, 24, true, false}, Fp8Case{"All", 33, 70, 130, true, true},
+                                  Fp8Case{"Chunks", 3, 1100, 40, false, false}};
 
 void check_fp8(Device& device) {
   for (const Fp8Case& one : kFp8Cases) {
@@ -191,6 +196,27 @@ TEST(CudaFp8, OnTheFakeCard_AgreesWithTheReference) {
   ASSERT_EQ(device.status(), absl::OkStatus());
   ASSERT_TRUE((*device)->caps().fp8);
   check_fp8(**device);
+}
+
+/// A power of two that was another row's, or of some of its numbers only, would leave others past the largest code.
+TEST(CudaFp8, RowsAndColumnsOfUnlikeSizes_HavePowersOfTheirOwn) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  const Fp8Case one{"Unlike", 8, 1100, 40, false, false};
+  const OpCase op_case = case_of(one, DType::kFloat32);
+  check_case(**device, op_case, false, [&](CaseMemory& memory) {
+    const auto scale = [&](TensorId id, std::int64_t i, int power) {
+      memory.set(id, i, std::ldexp(memory.get(id, i), power));
+    };
+    const TensorId x = op_case.list.ops[0].reads[0];
+    const TensorId w = op_case.list.ops[0].reads[1];
+    for (std::int64_t i = 0; i < 8 * one.inputs; ++i) scale(x, i, static_cast<int>(3 * (i / one.inputs)));
+    for (std::int64_t i = 0; i < one.inputs; ++i) {
+      scale(w, (one.outputs - 1) * one.inputs + i, 12 + static_cast<int>(i % 5));  // the last row of the last chunk
+      memory.set(x, 2 * one.inputs + i, 0.0);
+    }
+  });
 }
 
 TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
