@@ -200,7 +200,7 @@ std::vector<Entry> precision_keys() {
           .written({{"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}}),
       Entry(
           kRun, "fp8", &Config::fp8,
-          "products of the blocks' matrices in 8 bits (E4M3), gradients of weights but not: NVIDIA cards from 8.9 on"),
+          "products of the blocks' matrices, but for gradients of weights, in 8 bits (E4M3): NVIDIA cards from 8.9 on"),
       Entry(kRun, "recompute", &Config::recompute, "what the backward pass computes again instead of keeping it")
           .one_of({"auto", "full", "selective", "none"}),
       Entry(kOfModel, "quantization_bit", &Config::quantization_bit,
