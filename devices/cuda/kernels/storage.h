@@ -125,6 +125,8 @@ RONDO_KERNEL void store(E4m3* at, float x) {
 
 /// Two numbers of two bytes side by side.
 RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { return low | (high << 16U); }
+
+/// Two numbers as T, side by side.
 template <typename T>
 RONDO_KERNEL std::uint32_t narrowed_pair(float low, float high) {
   T pair[2];

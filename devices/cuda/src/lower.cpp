@@ -95,6 +95,12 @@ absl::Status Lowering::product(Product product) {
   if (options_.engine != nullptr && plain) {
     const absl::StatusOr<std::uint32_t> plan = options_.engine->plan(shape);
     if (plan.ok()) {
+      // Tensors themselves are looked at when they are bound.
+      for (const Place* place : {&product.a, &product.b, &product.bias, &product.addend, &product.c}) {
+        if (place->offset % kTensorAlignment == 0) continue;
+        return internal_error("op {}: a part of '{}' begins at byte {}, no multiple of {}", name_of(op_.kind),
+                              list_.tensors[place->tensor].name, place->offset, kTensorAlignment);
+      }
       steps_.steps.emplace_back(
           ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c});
       return absl::OkStatus();

@@ -90,8 +90,11 @@ absl::Status CardProgram::check(const Bindings& bindings, const Context& context
     return internal_error("{} tensors bound, the program has {}", bindings.tensors.size(), list_.tensors.size());
   }
   if (layout_.size > 0) {
-    const absl::Status scratch = address_of(bindings.scratch, context).status();
-    if (!scratch.ok()) return with_context(scratch, "scratch");
+    const absl::StatusOr<DevicePointer> scratch = address_of(bindings.scratch, context);
+    if (!scratch.ok()) return with_context(scratch.status(), "scratch");
+    if (*scratch % kTensorAlignment != 0) {
+      return internal_error("scratch lies at an address that is no multiple of {}", kTensorAlignment);
+    }
     if (bindings.scratch.size < layout_.size) {
       return internal_error("scratch of {} bytes bound, the program needs {}", bindings.scratch.size, layout_.size);
     }
