@@ -56,15 +56,14 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
     absolute +=
         (std::get<VocabularyAttributes>(compared.op.attributes).parts - 1) * kSumSoFar * rounding_of(desc.dtype);
   }
+  // What softmax gives is judged by the head's own numbers: early keys are seen by many queries, and get sums of many
+  // more terms than late ones.
+  const bool narrow_attention = compared.narrow_attention && desc.dtype == operands;
+  double of_head = 0;
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    double allowed =
-        std::max(rounding_of(desc.dtype) * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) + absolute * rms;
-    if (compared.narrow_attention && desc.dtype == operands) {
-      // By the head's own numbers: early keys are seen by many queries, and get sums of many more terms than late ones.
-      const std::int64_t head_dim = desc.shape.back();
-      const std::int64_t begin = i / head_dim * head_dim;
-      allowed += narrow_softmax(operands) * rms_of(want, id, begin, begin + head_dim);
-    }
+    if (narrow_attention && i % desc.shape.back() == 0) of_head = rms_of(want, id, i, i + desc.shape.back());
+    const double allowed = std::max(rounding_of(desc.dtype) * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) +
+                           absolute * rms + narrow_softmax(operands) * of_head;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
         << ", expected " << want.get(id, i) << " +- " << allowed << ", rms " << rms;

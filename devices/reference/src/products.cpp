@@ -20,23 +20,25 @@ class Operand {
   Operand(const Values& values, std::int64_t rows, std::int64_t inner, bool columns, bool fp8)
       : inner_(inner), numbers_(static_cast<std::size_t>(rows * inner)) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      float largest = 0;
-      for (std::int64_t i = 0; i < inner; ++i) {
-        const double number = values[columns ? i * rows + r : r * inner + i];
-        at(r, i) = number;
-        const float magnitude = std::abs(static_cast<float>(number));
-        largest = std::isfinite(magnitude) ? std::max(largest, magnitude) : std::numeric_limits<float>::infinity();
-      }
-      const float scale = fp8_scale(largest);
-      for (std::int64_t i = 0; i < inner && fp8; ++i) {
-        const float rounded = e4m3_rounded(static_cast<float>(at(r, i)) / scale);
-        at(r, i) = static_cast<double>(rounded) * static_cast<double>(scale);
-      }
+      for (std::int64_t i = 0; i < inner; ++i) at(r, i) = values[columns ? i * rows + r : r * inner + i];
+      if (fp8) round(r);
     }
   }
   double operator()(std::int64_t r, std::int64_t i) const { return numbers_[static_cast<std::size_t>(r * inner_ + i)]; }
 
  private:
+  void round(std::int64_t r) {
+    float largest = 0;
+    for (std::int64_t i = 0; i < inner_; ++i) {
+      const float magnitude = std::abs(static_cast<float>(at(r, i)));
+      largest = std::isfinite(magnitude) ? std::max(largest, magnitude) : std::numeric_limits<float>::infinity();
+    }
+    const float scale = fp8_scale(largest);
+    for (std::int64_t i = 0; i < inner_; ++i) {
+      const float rounded = e4m3_rounded(static_cast<float>(at(r, i)) / scale);
+      at(r, i) = static_cast<double>(rounded) * static_cast<double>(scale);
+    }
+  }
   double& at(std::int64_t r, std::int64_t i) { return numbers_[static_cast<std::size_t>(r * inner_ + i)]; }
 
   std::int64_t inner_;
