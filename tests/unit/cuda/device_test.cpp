@@ -197,6 +197,26 @@ TEST_F(CudaDevice, WrongBindings_AreRefusedByName) {
   EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
 }
 
+TEST_F(CudaDevice, ScratchAtACrookedAddress_IsRefused) {
+  open();
+  OpList list = addition();
+  list.tensors.push_back({"sum", list.tensors[2].shape, DType::kFloat32, TensorRole::kScratch, 0});
+  list.ops = {{OpKind::kAdd, NoAttributes{}, {0, 1}, {3}}, {OpKind::kAdd, NoAttributes{}, {3, 1}, {2}}};
+  const auto program = compile(list);
+  Bindings bindings = bind(list);
+  const Bytes size = plan_arena(list).size;
+  auto scratch = device_->allocate(size + 4, MemoryKind::kDevice);
+  ASSERT_EQ(scratch.status(), absl::OkStatus());
+  const auto straight = timeline();
+  const auto crooked = timeline();
+  bindings.scratch = scratch->view().part(0, size);
+  compute().run(*program, bindings, {}, {straight.get(), 1}, {"run"});
+  EXPECT_EQ(straight->wait(1, patience()), absl::OkStatus());
+  bindings.scratch = scratch->view().part(4, size);
+  compute().run(*program, bindings, {}, {crooked.get(), 1}, {"run"});
+  EXPECT_THAT(message_of(crooked->wait(1, patience())), AllOf(HasSubstr("scratch"), HasSubstr("multiple of 16")));
+}
+
 TEST_F(CudaDevice, MemoryOfAnotherCard_IsRefused) {
   open();
   auto other = open_fake({});
