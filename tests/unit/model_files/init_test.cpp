@@ -43,6 +43,25 @@ TEST(InitModel, SameSeed_GivesTheSameBytes) {
   EXPECT_NE(weights("a"), weights("c"));
 }
 
+TEST(InitModel, LargeTensor_DrawnInPartsHasTheNumbersOfOneDraw) {
+  const auto folder = fresh_folder() / "m";
+  InitOptions options;
+  options.vocab_size = 140'000;  // an embedding of two pieces
+  options.num_hidden_layers = 1;
+  options.weight_type = WeightType::kFloat32;
+  ASSERT_TRUE(init_model(options, folder).ok());
+  const auto files = TensorFiles::open_model(folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const std::string name = "model.embed_tokens.weight";
+  const TensorView* embedding = files->find(name);
+  ASSERT_NE(embedding, nullptr);
+  std::vector<float> read(embedding->elements());
+  TensorFiles::read_as_float32(*embedding, read);
+  std::vector<float> expected(read.size());
+  fill_normal(options.seed, name, 0, options.initializer_range, expected);
+  EXPECT_EQ(read, expected);
+}
+
 TEST(InitModel, Tokenizer_HasEveryByteAndTheSpecialTokens) {
   const auto folder = fresh_folder() / "m";
   ASSERT_TRUE(init_model({}, folder).ok());

@@ -1,8 +1,11 @@
 // The files of a random model: weights, configuration, tokenizer.
 #include "rondo/model/init.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <thread>
 
 #include "family.h"
 #include "init_tokenizer.h"
@@ -64,23 +67,39 @@ absl::StatusOr<ModelConfig> checked_config(const InitOptions& options) {
   return parse_config(format_config(plain_config(options, traits->family)), "init");
 }
 
+/// Calls fn(first, count) for parts of 0 ... elements - 1, a thread a part. A number depends on its place alone, so it
+/// does not matter how many there are.
+void for_parts(std::uint64_t elements, const std::function<void(std::uint64_t, std::uint64_t)>& fn) {
+  constexpr std::uint64_t kLeast = 1U << 18U;  // what is worth a thread
+  const std::uint64_t threads = std::max(std::thread::hardware_concurrency(), 1U);
+  const std::uint64_t part = std::max((elements + threads - 1) / threads, kLeast);
+  std::vector<std::jthread> others;
+  for (std::uint64_t first = part; first < elements; first += part) {
+    others.emplace_back(fn, first, std::min(part, elements - first));
+  }
+  fn(0, std::min(part, elements));
+}
+
 absl::Status write_weights(const InitOptions& options, const ModelConfig& config, const std::filesystem::path& folder) {
   const std::vector<ParameterSpec> parameters = model_parameters(config);
   std::vector<TensorToWrite> tensors;
   tensors.reserve(parameters.size());
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
-  constexpr std::uint64_t kPiece = 1U << 20U;  // elements
+  constexpr std::uint64_t kPiece = 1U << 23U;  // elements
+  const std::uint64_t element = weight_type_size(config.weight_type);
   std::vector<float> values;
   std::vector<std::byte> stored;
   return write_sharded_safetensors(folder, tensors, [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
-    for (std::uint64_t first = 0; first < spec.elements(); first += kPiece) {
-      values.assign(std::min(kPiece, spec.elements() - first), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
-      if (spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding) {
-        fill_normal(options.seed, spec.name, first, config.initializer_range, values);
-      }
-      stored.resize(values.size() * weight_type_size(config.weight_type));
-      store_float32(values, config.weight_type, stored);
+    const bool drawn = spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding;
+    for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
+      values.assign(std::min(kPiece, spec.elements() - begin), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
+      stored.resize(values.size() * element);
+      for_parts(values.size(), [&](std::uint64_t first, std::uint64_t count) {
+        const std::span<float> part = std::span(values).subspan(first, count);
+        if (drawn) fill_normal(options.seed, spec.name, begin + first, config.initializer_range, part);
+        store_float32(part, config.weight_type, std::span(stored).subspan(first * element, count * element));
+      });
       RONDO_RETURN_IF_ERROR(sink(stored));
     }
     return absl::OkStatus();
