@@ -102,7 +102,7 @@ class Chooser {
 
 std::vector<LayerIndex> choose_residents(const ModelShape& model, const Workload& work, const DeviceShape& device,
                                          DeviceIndex index, const std::vector<Slot>& slots, Keep keep) {
-  if (!device.fetches_weights()) return {};
+  if (!work.resident_weights || !device.fetches_weights()) return {};
   const DeviceLayout layout = layout_device(model, work, device, index, slots, keep);
   const Bytes others = layout.total() - layout.weights * layout.weight_buffers + device.fixed_bytes;
   if (layout.total() == 0 || others >= device.budget_bytes) return {};

@@ -215,6 +215,8 @@ std::vector<Entry> precision_keys() {
       Entry(kOfModel, "memory_limit", &Config::memory_limit,
             "memory of a device to use at most: cuda:0=8GiB,cpu:0=4GiB")
           .listed(),
+      Entry(kRun, "resident_weights", &Config::resident_weights,
+            "weights stay on a device whose memory has room for them; false: they come anew for every visit"),
       Entry(kOfModel, "host_memory_limit", &Config::host_memory_limit, "main memory to use at most: 24GiB"),
       Entry(kOfModel | kDoctor, "nvme_path", &Config::nvme_path, "folder for state that does not fit into main memory"),
   };

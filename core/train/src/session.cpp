@@ -402,6 +402,7 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                                           : std::min<std::uint32_t>(microbatches, 16);
   run.work = schedule::describe_workload(model, lengths.longest, lengths.mean, microbatches, group);
   run.work.staleness = staleness;
+  run.work.resident_weights = config.resident_weights;
   run.work.sequence_length = lengths.longest_sequence;
   run.work.microbatch_sequences = config.per_device_train_batch_size;
   run.request.schedule = partition::executable_schedule(config.schedule).value_or(partition::Schedule::kRoundPipe);

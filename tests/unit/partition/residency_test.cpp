@@ -11,6 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 /// Four frozen blocks between table and head, one layer a slot, all on one device: every layer but the head is visited
 /// up; nothing is trained but the head's neighbours from `first_trained` on.
@@ -97,6 +98,13 @@ TEST_F(Residency, MostVisitedLayersFirst_ThenWhatMakesRoomForThem) {
 TEST_F(Residency, UnifiedDevice_KeepsNothingApart) {
   prepare(5);
   scene_.machine.devices[0].unified_memory = true;
+  EXPECT_THAT(chosen(), IsEmpty());
+}
+
+TEST_F(Residency, NotWanted_NothingStaysThoughThereIsRoom) {
+  prepare(5);
+  EXPECT_THAT(chosen(), Not(IsEmpty()));
+  scene_.work.resident_weights = false;
   EXPECT_THAT(chosen(), IsEmpty());
 }
 

@@ -74,7 +74,8 @@ struct Workload {
   Bytes boundary_bytes = 0;             // activation between two layers for microbatch_tokens
   Bytes batch_bytes = 0;                // ids, positions, targets, bounds and keys of a microbatch
   std::uint64_t trained_parameters = 0;
-  std::uint32_t staleness = 0;  // 1: a step computes on the weights of the step before last, and nothing drains
+  bool resident_weights = true;  // may stay on a device
+  std::uint32_t staleness = 0;   // 1: a step computes on the weights of the step before last, and nothing drains
 };
 
 /// Entries of the host's table that a disk can take over.

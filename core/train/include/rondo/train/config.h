@@ -88,6 +88,7 @@ struct Config {
   std::string schedule = "roundpipe";
   std::uint32_t threads = 0;  // 0: as many as the process may use
   bool verify_transfers = false;
+  bool resident_weights = true;
   // Files and reports.
   std::string output_dir;
   std::uint64_t save_steps = 500;
