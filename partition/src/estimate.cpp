@@ -9,6 +9,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
       group_(std::max(work.reduction_group, 1U)),
       links_(machine.devices.size()),
       weights_{0},
+      updates_{0},
       gradients_{0},
       cuts_(model.layers.size() + 1),
       devices_(machine.devices.size()) {
@@ -19,6 +20,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
   double updated = 0;
   for (const LayerShape& layer : model.layers) {
     weights_.push_back(weights_.back() + static_cast<double>(layer.weight_bytes));
+    updates_.push_back(updates_.back() + static_cast<double>(layer.trained_weight_bytes));
     gradients_.push_back(gradients_.back() + static_cast<double>(layer.gradient_bytes));
     updated += machine.host.update_seconds(static_cast<double>(layer.trained_parameters));
     updated_.push_back(layer.trained_parameters > 0 ? updated : 0);
@@ -73,10 +75,13 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
       copy(batch_ + boundary_ * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0)), link.up, link.latency);
   const bool sends = slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
   const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
-  // Weights may stay on the device: then a visit brings none.
+  // Weights may stay on the device: then a visit brings none. What no update changes comes to the first one during the
+  // step before.
+  const std::vector<double>& to_bring = device.visited ? weights_ : updates_;
   const double weights = bound_ || !fetches_weights_[slot.device]
                              ? 0
-                             : copy(weights_[slot.last_layer + 1] - weights_[slot.first_layer], link.up, link.latency);
+                             : copy(to_bring[slot.last_layer + 1] - to_bring[slot.first_layer], link.up, link.latency);
+  device.visited = true;
   const double updated = on_host_[slot.device] ? all_updated_ : updated_[slot.last_layer];
   const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated);
   device.up_free = arrived + (bound_ ? 0 : count * in);

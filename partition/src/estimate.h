@@ -45,6 +45,7 @@ class StepEstimate {
     double down_free = 0;
     double up_load = 0;  // seconds that the link is in use, whatever waits for what
     double down_load = 0;
+    bool visited = false;
   };
   struct Placed {
     DeviceIndex device = 0;
@@ -63,6 +64,7 @@ class StepEstimate {
   double norm_per_byte_ = 0;  // seconds
   std::vector<Link> links_;
   std::vector<double> weights_;    // [i]: bytes of layers below i
+  std::vector<double> updates_;    // likewise: of trained weights
   std::vector<double> gradients_;  // likewise
   std::vector<double> updated_;    // by layer: when its weights are published
   double all_updated_ = 0;

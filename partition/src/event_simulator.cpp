@@ -83,14 +83,17 @@ void EventSimulator::describe(const Plan& plan) {
     for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
       if (catching_up) {
         visit.weight_bytes.push_back(0);
+        visit.frozen_bytes.push_back(0);
         visit.offsets.push_back(0);
         continue;
       }
       const auto resident = to_bring[slot.device].find(layer);
       const double streamed =
           machine_.devices[slot.device].fetches_weights() ? static_cast<double>(model_.layers[layer].weight_bytes) : 0;
-      visit.weight_bytes.push_back(resident != to_bring[slot.device].end() ? std::exchange(resident->second, 0.0)
-                                                                           : streamed);
+      const bool stays = resident != to_bring[slot.device].end();
+      visit.weight_bytes.push_back(stays ? std::exchange(resident->second, 0.0) : streamed);
+      const double trained = static_cast<double>(model_.layers[layer].trained_weight_bytes);
+      visit.frozen_bytes.push_back(stays ? 0 : std::max(streamed - trained, 0.0));
       visit.offsets.push_back(before);
       // On the way back the parts of a head are not passed through, and in a fused visit they begin together.
       if (slot.phase == SlotPhase::kForward || !model_.layers[layer].head_part) {
@@ -126,6 +129,9 @@ void EventSimulator::describe(const Plan& plan) {
     if (visit.has_gradients && !slot.group_goes_on) pieces_ += (visit.microbatches + group - 1) / group;
   }
   for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    if (!devices_[i].slots.empty()) {
+      devices_[i].layers_ahead = static_cast<std::uint32_t>(visits_[devices_[i].slots.front()].frozen_bytes.size());
+    }
     devices_[i].groups_room = groups_at_a_time(plan.slots, i);
     devices_[i].errands.items.resize(devices_[i].groups_room);
   }
@@ -181,11 +187,19 @@ void EventSimulator::push_links() {
   links_.clear_changed();
 }
 
+bool EventSimulator::ahead_is_done() const {
+  return std::ranges::all_of(devices_, [this](const Device& device) {
+    if (device.slots.empty()) return true;
+    const std::vector<double>& frozen = visits_[slot_of(device, device.prefetch_visit)].frozen_bytes;
+    return std::all_of(frozen.begin() + device.layers_ahead, frozen.end(), [](double bytes) { return bytes <= 0; });
+  });
+}
+
 void EventSimulator::run(std::uint32_t steps) {
   wanted_steps_ = steps;
   steps_.resize(steps);
-  pieces_left_.assign(steps, pieces_);
-  steps_begun_ = std::min(1 + staleness_, steps);
+  pieces_left_.resize(steps, pieces_);
+  steps_begun_ = std::min(steps_committed_ + 1 + staleness_, steps);
   update();
   for (DeviceIndex i = 0; i < devices_.size(); ++i) {
     prefetch(i);
@@ -278,34 +292,47 @@ void EventSimulator::on_inputs(DeviceIndex index) {
 
 void EventSimulator::prefetch(DeviceIndex index) {
   Device& device = devices_[index];
-  while (!device.slots.empty() && !device.prefetching) {
-    const std::uint32_t step = step_of(device, device.prefetch_visit);
-    if (step >= steps_begun_ || device.visits_retired + 1 < device.prefetch_visit) return;
-    const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
-    const LayerIndex layer = visit.slot->first_layer + device.prefetch_layer;
-    const bool on_host = machine_.devices[index].on_host;
-    const LayerIndex updated = on_host ? last_trained_ : layer;
-    const bool trained = model_.layers[updated].trained_parameters > 0;
-    if (trained && versions_[updated] + staleness_ < step + 1) return;
-    const double bytes = visit.weight_bytes[device.prefetch_layer];
-    device.prefetching = true;
-    if (links_.seconds_alone(links_.up(index), bytes) > 0) {
-      return links_.begin(links_.up(index), FluidLinks::kBulk, bytes, now_);
-    }
-    on_weights(index);
-    return;
+  if (device.slots.empty() || device.prefetching) return;
+  const std::uint32_t step = step_of(device, device.prefetch_visit);
+  if (device.visits_retired + 1 < device.prefetch_visit) return;
+  const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
+  if (step >= steps_begun_) {
+    if (device.layers_ahead == visit.frozen_bytes.size()) return;
+    device.going_ahead = true;
+    return bring_weights(index, visit.frozen_bytes[device.layers_ahead]);
   }
+  const LayerIndex layer = visit.slot->first_layer + device.prefetch_layer;
+  const bool on_host = machine_.devices[index].on_host;
+  const LayerIndex updated = on_host ? last_trained_ : layer;
+  const bool trained = model_.layers[updated].trained_parameters > 0;
+  if (trained && versions_[updated] + staleness_ < step + 1) return;
+  const bool came_ahead = device.prefetch_layer < device.layers_ahead;
+  const double there = came_ahead ? visit.frozen_bytes[device.prefetch_layer] : 0;
+  bring_weights(index, visit.weight_bytes[device.prefetch_layer] - there);
+}
+
+void EventSimulator::bring_weights(DeviceIndex index, double bytes) {
+  devices_[index].prefetching = true;
+  if (links_.seconds_alone(links_.up(index), bytes) > 0) {
+    return links_.begin(links_.up(index), FluidLinks::kBulk, bytes, now_);
+  }
+  on_weights(index);
 }
 
 void EventSimulator::on_weights(DeviceIndex index) {
   Device& device = devices_[index];
+  device.prefetching = false;
+  if (std::exchange(device.going_ahead, false)) {
+    ++device.layers_ahead;
+    return prefetch(index);
+  }
   const Visit& visit = visits_[slot_of(device, device.prefetch_visit)];
   double& slack = device.weights_slack[device.prefetch_visit % 2];
   const double arrival = now_ - visit.offsets[device.prefetch_layer];
   slack = device.prefetch_layer == 0 ? arrival : std::max(slack, arrival);
-  device.prefetching = false;
   if (++device.prefetch_layer == visit.weight_bytes.size()) {
     device.prefetch_layer = 0;
+    device.layers_ahead = 0;
     ++device.prefetch_visit;
   }
   compute(index);

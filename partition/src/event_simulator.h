@@ -1,7 +1,8 @@
 // The executor's course of events in simulated time: the same threads, buffers and orders (core/schedule), each a small
 // state machine that goes on when what it waits for has come.
 //
-// The simulation begins in the steady state, at the commit point of a step before the first.
+// The simulation begins at the commit point of a step before the first, in the steady state if that step has left time
+// for all that can be brought ahead.
 #pragma once
 
 #include <array>
@@ -31,7 +32,10 @@ class EventSimulator {
   EventSimulator(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
                  const LayerSeconds& seconds, bool keep_spans);
 
+  /// Until so many steps are committed; again, to go on to more.
   void run(std::uint32_t steps);
+  /// Whether the last step has left time to bring all frozen weights of the next one's first visits.
+  bool ahead_is_done() const;
 
   /// By step.
   struct StepTimes {
@@ -66,6 +70,7 @@ class EventSimulator {
     bool begins_groups = false;  // or goes on with what another slot has begun
     bool ends_groups = false;
     std::vector<double> weight_bytes;  // by layer
+    std::vector<double> frozen_bytes;  // of these, what no update changes
     std::vector<double> offsets;       // seconds of the visit's first microbatch before it needs the layer
     std::uint32_t microbatches = 0;
     std::uint32_t first_microbatch = 0;
@@ -102,7 +107,9 @@ class EventSimulator {
     // Weights.
     std::uint32_t prefetch_visit = 0;
     std::uint32_t prefetch_layer = 0;
+    std::uint32_t layers_ahead = 0;  // of that visit, whose frozen weights have come before its step has begun
     bool prefetching = false;
+    bool going_ahead = false;                      // what is on its way is of such a layer
     std::array<double, 2> weights_slack = {0, 0};  // latest (arrival - offset) of the visit's layers so far
     // Compute.
     Ring compute;
@@ -145,6 +152,7 @@ class EventSimulator {
   bool may_feed(const Device& device, const Visit& visit, std::uint32_t step) const;
   void on_inputs(DeviceIndex index);
   void prefetch(DeviceIndex index);
+  void bring_weights(DeviceIndex index, double bytes);
   void on_weights(DeviceIndex index);
   void compute(DeviceIndex index);
   void retire(DeviceIndex index);

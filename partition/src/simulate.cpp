@@ -12,6 +12,8 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
                          const MachineShape& machine, std::uint32_t steps, bool keep_spans) {
   EventSimulator simulator(plan, model, work, machine, seconds, keep_spans);
   simulator.run(steps);
+  // What one step leaves undone the next one begins with.
+  if (steps == 1 && !keep_spans && simulator.finished() && !simulator.ahead_is_done()) simulator.run(2);
   Simulation result;
   result.events = simulator.events();
   Prediction& prediction = result.prediction;

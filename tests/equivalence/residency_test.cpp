@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -79,15 +82,46 @@ TEST_P(Residents, MemoryBetweenNoneAndAll_PlannedRunsAgreeAndStayWithin) {
   EXPECT_TRUE(some) << "no limit kept just a part";
 }
 
-/// Copies of weights in a step, by the trace.
-std::size_t weight_copies(TinyRun& run) {
+/// Copies of weights, by the trace: of all steps, or of one.
+std::size_t weight_copies(TinyRun& run, std::optional<std::uint32_t> step = std::nullopt) {
   std::size_t copies = 0;
   for (const schedule::DeviceTrace* trace : run.executor().traces()) {
     for (const schedule::TraceSpan& span : trace->spans()) {
-      if (std::strcmp(span.tag.name, "weights") == 0) ++copies;
+      if (std::strcmp(span.tag.name, "weights") == 0 && step.value_or(span.tag.step) == span.tag.step) ++copies;
     }
   }
   return copies;
+}
+
+/// What no update changes of the first visit's weights comes before the next step begins, and then not again.
+TEST_P(Residents, StreamedWeights_OfTheFirstVisitComeAheadAsFarAsTheyAreFrozen) {
+  Placement placement{"streamed", fast_cards(1)};
+  placement.stages = stages_;
+  placement.trace_spans = 8192;
+  auto run = TinyRun::make(model_, job_, placement);
+  ASSERT_TRUE(run.ok()) << run.status();
+  std::size_t frozen = 0;
+  for (model::LayerIndex layer = 0; layer < stages_.forward[1]; ++layer) {
+    frozen += std::ranges::any_of(model_.layers()[layer].parameters,
+                                  [&](const model::ParameterUse& use) { return !model_.parameters()[use.id].trained; });
+  }
+  const auto settle = [&](std::uint32_t step, std::size_t expected) {
+    for (int i = 0; i < 1000 && weight_copies(**run, step) < expected; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for what should not come
+    EXPECT_EQ(weight_copies(**run, step), expected);
+  };
+  ASSERT_TRUE((*run)->train(0).ok());
+  const std::size_t whole = weight_copies(**run, 1);
+  settle(2, frozen);
+  (*run)->executor().begin(job_.steps[1], true);
+  ASSERT_TRUE((*run)->executor().finish({}).ok());
+  // A layer's trained weights go apart from its frozen ones now, and may be late one by one.
+  EXPECT_GE(weight_copies(**run, 2), whole);
+  settle(3, 0);  // that step was said to be the last
+  ASSERT_TRUE((*run)->train(2).ok());
+  EXPECT_GE(weight_copies(**run, 3), whole);
 }
 
 /// A layer's frozen weights travel as one, and its trained ones; a table that the head shares lies apart from the

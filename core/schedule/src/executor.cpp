@@ -76,7 +76,7 @@ class StepExecutor::Impl {
     if (crew_ != nullptr) crew_->fail(error_);
   }
 
-  void begin(const std::vector<Microbatch>& microbatches) {
+  void begin(const std::vector<Microbatch>& microbatches, bool last) {
     Begun& step = begun_[count_begun_++];
     step = {};
     for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
@@ -91,6 +91,7 @@ class StepExecutor::Impl {
     }
     fill_job(step.which, microbatches, seen.updates, ++step_, static_cast<float>(step.multiplier));
     jobs_[step.which].evaluate = false;
+    jobs_[step.which].last = last;
     // A step that cannot begin yet (a device was lost) does so when it is its turn.
     if (ready()) begin_job(step);
   }
@@ -118,6 +119,7 @@ class StepExecutor::Impl {
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
     fill_job(0, microbatches, updates(), step_, 1.0F);
     jobs_[0].evaluate = true;
+    jobs_[0].last = false;
     begun_[0] = {.target_tokens = result.target_tokens};
     count_begun_ = 1;
     const absl::Status status = run_job();
@@ -354,6 +356,7 @@ class StepExecutor::Impl {
     given.step = job.step;
     given.version = job.version;
     given.evaluate = job.evaluate;
+    given.last = job.last;
     given.first_round = job.first_round;
     given.microbatches = job.microbatches;
     given.buckets = job.buckets;
@@ -564,10 +567,10 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::make(const ExecutorP
 
 absl::StatusOr<StepResult> StepExecutor::train(const std::vector<Microbatch>& microbatches,
                                                const UpdateSettings& settings) {
-  impl_->begin(microbatches);
+  impl_->begin(microbatches, false);
   return impl_->finish(settings);
 }
-void StepExecutor::begin(const std::vector<Microbatch>& microbatches) { impl_->begin(microbatches); }
+void StepExecutor::begin(const std::vector<Microbatch>& microbatches, bool last) { impl_->begin(microbatches, last); }
 absl::StatusOr<StepResult> StepExecutor::finish(const UpdateSettings& settings) { return impl_->finish(settings); }
 absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>& microbatches) {
   return impl_->evaluate(microbatches);

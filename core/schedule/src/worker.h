@@ -39,6 +39,7 @@ struct StepJob {
   std::uint32_t step = 0;
   std::uint64_t version = 0;  // of trained parameters that forwards need
   bool evaluate = false;
+  bool last = false;              // no other one is expected
   std::uint64_t first_round = 0;  // counted over the run
   std::uint32_t microbatches = 0;
   std::vector<std::uint32_t> buckets;        // by microbatch
@@ -201,6 +202,20 @@ class Worker {
    private:
     SharedState& shared_;
   };
+  enum class Share : std::uint8_t { kAll, kFrozen, kTrained };
+  /// Which weights are to come.
+  struct Wanted {
+    std::uint64_t version = 0;
+    devices::WorkTag tag;
+    Share share = Share::kAll;
+  };
+  /// The visit that comes next if the next job is like the last one.
+  struct Ahead {
+    const SlotState* slot = nullptr;  // null: none is expected
+    std::uint64_t version = 0;        // of the job before
+    std::uint32_t step = 0;
+    std::size_t layers = 0;  // whose frozen weights are there
+  };
   /// Inputs of a microbatch on their way to the device.
   struct Arrival {
     std::array<transfer::Ticket, 3> tickets;
@@ -248,9 +263,12 @@ class Worker {
   absl::Status wait_for_weights(const StepJob& job, const SlotState& slot, std::size_t layer);
   /// Whether a layer's weights are at home in the job's version.
   bool are_published(const StepJob& job, model::LayerIndex layer) const;
-  absl::Status prefetch_visit(const StepJob& job, const SlotState& slot);
+  absl::Status prefetch_job(const StepJob& job);
+  absl::Status prefetch_visit(const StepJob& job, const SlotState& slot, std::size_t layers_there);
+  bool may_go_ahead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status go_ahead();
   absl::Status wait_for_readers(model::LayerIndex layer);
-  absl::Status submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
+  absl::Status submit_weights(const Wanted& what, const SlotState& slot, std::size_t place, std::size_t buffer,
                               transfer::Ticket& last);
   absl::Status retire(const Retirement& item);
   absl::Status publish_outputs(const Retirement& item);
@@ -268,6 +286,7 @@ class Worker {
   std::uint32_t free_gradient_buffer() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool runs_in_job(const StepJob& job, const SlotState& slot) const;
+  static std::size_t layers_of(const SlotState& slot) { return slot.slot.last_layer - slot.slot.first_layer + 1; }
   partition::Round round_of(const StepJob& job, const SlotState& slot) const {
     return round_in_job(shared_, job, slot.slot);
   }
@@ -338,6 +357,7 @@ class Worker {
   // Only the prefetching thread's, by layer:
   std::vector<std::uint64_t> held_;     // 1 + version of its weights in resident_
   std::vector<std::uint64_t> read_by_;  // 1 + the last visit that reads them there
+  Ahead ahead_;                         // only the prefetching thread's, too
   // Only the retiring thread's:
   std::chrono::steady_clock::time_point retired_last_;
   std::vector<transfer::Ticket> leaving_;  // by output

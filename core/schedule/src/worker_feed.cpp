@@ -426,19 +426,58 @@ void Worker::prefetch_loop() {
     {
       const MutexLock lock(mutex_);
       if (!wait_for(Waiter::kPrefetching,
-                    [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_; }))
+                    [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_prefetched_ < jobs_ || may_go_ahead(); }))
         return;
-      job = job_ring_[jobs_prefetched_ % kMostJobs];
+      if (jobs_prefetched_ < jobs_) job = job_ring_[jobs_prefetched_ % kMostJobs];
     }
-    for (const SlotState& slot : slots_) {
-      if (!runs_in_job(*job, slot)) continue;
-      const absl::Status status = prefetch_visit(*job, slot);
-      if (!status.ok()) return leave(status);
-    }
-    const MutexLock lock(mutex_);
-    ++jobs_prefetched_;
-    notify({Waiter::kOutside});
+    const absl::Status status = job == nullptr ? go_ahead() : prefetch_job(*job);
+    if (!status.ok()) return leave(status);
   }
+}
+
+absl::Status Worker::prefetch_job(const StepJob& job) {
+  const SlotState* first = nullptr;
+  for (const SlotState& slot : slots_) {
+    if (!runs_in_job(job, slot)) continue;
+    if (first == nullptr) first = &slot;
+    const std::size_t layers_there = &slot == ahead_.slot ? ahead_.layers : 0;
+    ahead_ = {};
+    RONDO_RETURN_IF_ERROR(prefetch_visit(job, slot, layers_there));
+  }
+  // The job may be another one as soon as it counts as done.
+  if (!job.last) ahead_ = {first, job.version, job.step + 1, 0};
+  const MutexLock lock(mutex_);
+  ++jobs_prefetched_;
+  notify({Waiter::kOutside});
+  return absl::OkStatus();
+}
+
+/// A job like the last one may follow, and the buffer of its first visit is free.
+bool Worker::may_go_ahead() const {
+  return ahead_.slot != nullptr && ahead_.layers < layers_of(*ahead_.slot) && visits_retired_ + 1 >= visits_prefetched_;
+}
+
+/// Brings, until that job begins, what no update changes: the frozen weights of its first visit, layer by layer.
+absl::Status Worker::go_ahead() {
+  std::size_t buffer = 0;
+  {
+    const MutexLock lock(mutex_);
+    buffer = visits_prefetched_ % 2;
+  }
+  const devices::WorkTag tag{"weights", ahead_.step, ahead_.slot->index, 0};
+  transfer::Ticket before;
+  bool goes_on = true;
+  while (goes_on && ahead_.layers < layers_of(*ahead_.slot)) {
+    transfer::Ticket last = before;
+    RONDO_RETURN_IF_ERROR(
+        submit_weights({ahead_.version, tag, Share::kFrozen}, *ahead_.slot, ahead_.layers++, buffer, last));
+    // One is on its way while the next is handed in, as in prefetch_visit().
+    RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));
+    before = last;
+    const MutexLock lock(mutex_);
+    goes_on = jobs_prefetched_ == jobs_;
+  }
+  return blame(engine_->wait(Direction::kUp, before, kNoDeadline));
 }
 
 /// Waits until no visit reads the weights of a layer that stays. At staleness 0 none does: updates come after the
@@ -453,14 +492,14 @@ absl::Status Worker::wait_for_readers(model::LayerIndex layer) {
 
 /// Hands in what must come of a layer's weights: all, or of a layer that stays what it does not hold in this version;
 /// nothing for gradients of weights, which need none.
-absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, std::size_t place, std::size_t buffer,
+absl::Status Worker::submit_weights(const Wanted& what, const SlotState& slot, std::size_t place, std::size_t buffer,
                                     transfer::Ticket& last) {
   const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
   const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
-  const std::uint64_t wanted = job.version + 1;
+  const std::uint64_t wanted = what.version + 1;
   if (partition::catches_up(slot.slot)) return absl::OkStatus();
   const auto& uses = parts_.model->layers()[layer].parameters;
-  transfer::Transfer run{{}, {}, Urgency::kWeight, tag("weights", job, slot, 0), nullptr, 0};
+  transfer::Transfer run{{}, {}, Urgency::kWeight, what.tag, nullptr, 0};
   const auto send = [&]() -> absl::Status {
     if (run.from.memory == nullptr) return absl::OkStatus();
     RONDO_ASSIGN_OR_RETURN(last, submit(Direction::kUp, run));
@@ -470,23 +509,25 @@ absl::Status Worker::submit_weights(const StepJob& job, const SlotState& slot, s
   for (const std::size_t p : slot.travel[place]) {
     const model::ParameterId id = uses[p].id;
     const bool trained = parts_.model->parameters()[id].trained;
+    if (what.share != Share::kAll && trained != (what.share == Share::kTrained)) continue;
     if (trained ? held == wanted : held != 0) continue;
-    if (trained && parts_.parameters->version(id) < job.version) {
+    if (trained && parts_.parameters->version(id) < what.version) {
       RONDO_RETURN_IF_ERROR(send());  // it need not wait for what is not there yet
       RONDO_RETURN_IF_ERROR(in_slices(
-          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, job.version, until); }));
+          [&](Clock::time_point until) { return parts_.parameters->wait_for_version(id, what.version, until); }));
     }
     if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
-    const devices::BufferView home = rows_of(*parts_.model, uses[p], parts_.parameters->published(id, job.version));
+    const devices::BufferView home = rows_of(*parts_.model, uses[p], parts_.parameters->published(id, what.version));
     if (!travels_with(run, home, slot.weights[buffer][place][p])) RONDO_RETURN_IF_ERROR(send());
     take_along(run, home, slot.weights[buffer][place][p]);
   }
   RONDO_RETURN_IF_ERROR(send());
-  if (slot.resident[place]) held_[layer] = wanted;
+  if (slot.resident[place] && what.share != Share::kFrozen) held_[layer] = wanted;
   return absl::OkStatus();
 }
 
-absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
+/// Of the first `layers_there` layers the frozen weights have come ahead.
+absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot, std::size_t layers_there) {
   std::uint64_t visit = 0;
   {
     const MutexLock lock(mutex_);
@@ -495,12 +536,16 @@ absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot) {
                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return visits_retired_ + 1 >= visit; }))
       return stopped_error();
   }
-  const std::size_t layers = slot.slot.last_layer - slot.slot.first_layer + 1;
+  const std::size_t layers = layers_of(slot);
   // A layer is handed in before the one before it is waited for, so that the link stays busy.
   transfer::Ticket before;
   for (std::size_t i = 0; i <= layers; ++i) {
     transfer::Ticket last = before;
-    if (i < layers) RONDO_RETURN_IF_ERROR(submit_weights(job, slot, i, visit % 2, last));
+    if (i < layers) {
+      const Share share = i < layers_there ? Share::kTrained : Share::kAll;
+      RONDO_RETURN_IF_ERROR(
+          submit_weights({job.version, tag("weights", job, slot, 0), share}, slot, i, visit % 2, last));
+    }
     if (i > 0) {
       // First come, first served within an urgency: the last piece of a layer ends after its others.
       RONDO_RETURN_IF_ERROR(blame(engine_->wait(Direction::kUp, before, kNoDeadline)));

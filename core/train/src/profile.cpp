@@ -101,7 +101,7 @@ class Profiler {
     batches.push_back(loader_->step(0));
     for (std::uint64_t step = 0; step < config_.steps; ++step) {
       for (; begun < std::min(step + 1 + config_.staleness, config_.steps); ++begun) {
-        executor_->begin(batches.back());
+        executor_->begin(batches.back(), begun + 1 == config_.steps);
         batches.push_back(loader_->step(begun + 1));
       }
       look_at_spans();  // of the step before, while this one runs: nothing stands between two steps

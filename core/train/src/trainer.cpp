@@ -148,11 +148,11 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
 /// The next step, and at staleness 1 the one after it too, unless something is to be done between them: that is done on
 /// what the run holds when no step is under way.
 void Trainer::begin_steps(std::uint64_t end) {
-  const auto begin = [this](std::uint64_t step) {
+  const auto begin = [this, end](std::uint64_t step) {
     const Clock::time_point asked = Clock::now();
     begun_.push_back(batches_->take(step));
     data_seconds_ += seconds_between(asked, Clock::now());
-    executor_->begin(begun_.back());
+    executor_->begin(begun_.back(), step + 1 == end);
   };
   const std::uint64_t step = state_.global_step;
   if (begun_.empty()) begin(step);

@@ -133,6 +133,18 @@ TEST_F(Residency, Simulate_ResidentWeightsAreNotCarriedAgain) {
   EXPECT_NEAR(streamed - resident, 5 * 2.0 * kMiB / 1e9, 0.5 * kMiB / 1e9);
 }
 
+TEST_F(Residency, Simulate_WhatNoUpdateChangesComesToTheFirstVisitDuringTheStepBefore) {
+  prepare(3);
+  for (Slot& slot : plan_.slots) slot.seconds = 0.001;
+  scene_.machine.devices[0].profile.link_up = 1e9;           // a layer in 2.1 ms, eight microbatches of a slot in 8
+  scene_.work.boundary_bytes = scene_.work.batch_bytes = 0;  // which would go first
+  const double ahead = step_seconds();
+  scene_.model.layers[0].trained_weight_bytes = scene_.model.layers[0].weight_bytes;
+  EXPECT_NEAR(step_seconds() - ahead, 2.0 * kMiB / 1e9, 1e-6);
+  scene_.model.layers[0].trained_weight_bytes = scene_.model.layers[0].weight_bytes / 2;
+  EXPECT_NEAR(step_seconds() - ahead, 1.0 * kMiB / 1e9, 1e-6);
+}
+
 TEST_F(Residency, Validate_RefusesWhatDoesNotExistOrFit) {
   prepare(5);
   const auto message = [&] {

@@ -2,9 +2,10 @@
 //
 // A step ends at its commit point: the last gradient is home, complete and finite, the norm known. Until then nothing
 // that lasts has changed. The host optimizer then updates layer by layer on its own thread while the next step's
-// forward already begins; each layer waits for its own update alone (staleness 0). At staleness 1 (Workload::staleness)
-// a step computes on the weights that hold all updates but the last one, so that the next step can begin before this
-// one has ended, and nothing drains. Thread rule: one caller. Nothing on the step path allocates after the first step.
+// forward already begins; each layer waits for its own update alone (staleness 0), and what no update changes comes to
+// a device's first visit before the step begins. At staleness 1 (Workload::staleness) a step computes on the weights
+// that hold all updates but the last one, so that the next step can begin before this one has ended, and nothing
+// drains. Thread rule: one caller. Nothing on the step path allocates after the first step.
 #pragma once
 
 #include <cstdint>
@@ -109,9 +110,9 @@ class StepExecutor {
   absl::StatusOr<StepResult> train(const std::vector<Microbatch>& microbatches, const UpdateSettings& settings);
 
   /// The two halves of train(). At staleness 1 a second step may begin before the first is finished; which weights a
-  /// step computes on does not depend on it. REQUIRES: begin(): at most `staleness` steps are begun and not finished;
-  /// finish(): one is.
-  void begin(const std::vector<Microbatch>& microbatches);
+  /// step computes on does not depend on it. `last`: no other step is expected, for which devices would bring weights
+  /// ahead. REQUIRES: begin(): at most `staleness` steps are begun and not finished; finish(): one is.
+  void begin(const std::vector<Microbatch>& microbatches, bool last = false);
   absl::StatusOr<StepResult> finish(const UpdateSettings& settings);
 
   /// Loss of up to the plan's number of microbatches with the newest weights, nothing else. REQUIRES: no step is begun
