@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
-# Everything that only an NVIDIA card can tell, on a machine that has one: no build, no network, under ten minutes.
+# Everything that only a real card can tell, on a machine with an NVIDIA one: no build, no network, under ten minutes.
 #
 #   scripts/gpu-check.sh pack FILE.tar.xz     here: programs, tests, data and libraries of the preset cuda-portable (built
 #                                             first if it is not), to be unpacked on the machine with the card
 #   scripts/gpu-check.sh run [RESULT.json]    there, in the unpacked folder (or here, where there is a card): runs all parts
 #                                             and writes one JSON file and a table
 #
-# Parts: the device's own tests, the contract suite, every op against the reference (products by cuBLASLt and by our own
-# kernels), golden runs, the laws (with graphs and without), compute-sanitizer (memcheck, racecheck, initcheck) where it
-# is there, benchmarks. A part that cannot run says why; it counts as skipped, never as passed. RONDO_CUBLASLT names
-# cuBLASLt's file where the loader and the usual folders of Python packages do not lead to it. GPU_CHECK_SECONDS (560)
-# bounds the whole.
+# Parts, of which GPU_CHECK_PARTS (all of them) names some:
+#   tests       the device's own tests, the contract suite, every op against the reference (products by cuBLASLt and by our
+#               own kernels), golden runs, the laws (with graphs and without)
+#   sanitizer   compute-sanitizer (memcheck, racecheck, initcheck) on the ops
+#   benchmarks  every op's time
+#   ops         products and attention in turns with PyTorch's (cuBLAS, cuDNN)
+#   steps       whole steps of random 1.5B, 0.5B and 8B models, LoRA and full, beside transformers + PEFT; streamed weights
+#               beside resident ones; time and memory planned beside measured
+#   vulkan      contract suite, ops, golden runs and whole runs through the card's Vulkan driver, and some ops' times
+# A part that cannot run says why; it counts as skipped, never as passed. RONDO_CUBLASLT names cuBLASLt's file where the
+# loader and the usual folders of Python packages do not lead to it, RONDO_BENCH_PYTHON (python3) a Python that has torch,
+# transformers and peft. GPU_CHECK_SECONDS (560) bounds the whole.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test)
+programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test contract_test vulkan_ops_test
+  vulkan_equivalence_test)
+scripts=(card_ops.py card_steps.py peer_ops.py peer_train.py)
 
 die() {
   echo "error: $*" >&2
@@ -26,11 +35,11 @@ is_of_system() { [[ $1 =~ ^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|
 pack() { # pack FILE
   local file=$1 build=$root/build/cuda-portable stage program name path size
   (cd "$root" && cmake --preset cuda-portable >/dev/null &&
-    cmake --build --preset cuda-portable --target rondo cuda_bench "${programs[@]}")
+    cmake --build --preset cuda-portable --target rondo cuda_bench rondo_vulkan_bench "${programs[@]}")
   stage=$(mktemp -d)
   trap 'rm -rf "$stage"' RETURN
-  mkdir -p "$stage/rondo-gpu/bin" "$stage/rondo-gpu/lib" "$stage/rondo-gpu/scripts" "$stage/rondo-gpu/tests"
-  cp "$build/rondo" "$stage/rondo-gpu/bin/"
+  mkdir -p "$stage/rondo-gpu/bin" "$stage/rondo-gpu/lib" "$stage/rondo-gpu/scripts/bench" "$stage/rondo-gpu/tests"
+  cp "$build/rondo" "$build/rondo_vulkan_bench" "$stage/rondo-gpu/bin/"
   for program in cuda_bench "${programs[@]}"; do cp "$build/tests/$program" "$stage/rondo-gpu/bin/"; done
   for program in "$stage"/rondo-gpu/bin/*; do
     while read -r name path; do
@@ -40,6 +49,7 @@ pack() { # pack FILE
   strip --strip-unneeded "$stage"/rondo-gpu/lib/* 2>/dev/null || true
   (cd "$root" && tar -cf - tests/data/golden) | tar -xf - -C "$stage/rondo-gpu"
   cp "$root/scripts/gpu-check.sh" "$stage/rondo-gpu/scripts/"
+  for program in "${scripts[@]}"; do cp "$root/scripts/bench/$program" "$stage/rondo-gpu/scripts/bench/"; done
   tar -C "$stage" -cf - rondo-gpu | xz -T0 -6 >"$file"
   size=$(stat -c %s "$file")
   echo "$file: $((size / 1024)) KiB"
@@ -110,20 +120,31 @@ write_result() { # write_result FILE
     for i in "${!results[@]}"; do
       printf '  %s%s\n' "${results[$i]}" "$([ "$i" -lt $((${#results[@]} - 1)) ] && echo ,)"
     done
-    printf '],\n"benchmarks": %s\n}\n' "$(cat "$work/bench.json" 2>/dev/null || echo null)"
+    printf ']'
+    for i in bench ops steps vulkan; do
+      printf ',\n"%s": %s' "$i" "$(cat "$work/$i.json" 2>/dev/null || echo null)"
+    done
+    printf '\n}\n'
   } >"$1"
 }
 
-run() { # run RESULT
-  local bin=$root/bin tool
-  [ -d "$bin" ] || bin=$root/build/cuda-portable/tests
-  [ -x "$bin/cuda_test" ] || die "no programs in $bin: unpack what 'gpu-check.sh pack' has made, or build the preset cuda-portable"
-  cd "$root" # tests/data
-  work=$(mktemp -d)
-  find_cublas
-  card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
-  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
-  echo "card: ${card:-none that nvidia-smi shows}; driver ${driver:-unknown}; cuBLASLt: ${RONDO_CUBLASLT:-by name}"
+# measure PART FILE.json COMMAND...: a measurement that leaves a JSON file, and on the standard output a table.
+measure() {
+  local part=$1 file=$2 begin=$SECONDS left=$((limit - SECONDS)) log=$work/$1.log
+  shift 2
+  if [ "$left" -lt 20 ]; then
+    note "$part" skipped 0 "no time left of $limit s"
+  elif timeout "$left" "$@" >"$log" 2>"$log.errors" </dev/null; then
+    cat "$log"
+    note "$part" passed $((SECONDS - begin)) "$(grep -c '"name"\|"side"' "$file" || true) figures"
+  else
+    note "$part" failed $((SECONDS - begin)) "$(tail -n 2 "$log.errors" | tr '\n' ' ')"
+  fi
+}
+
+wants() { [[ " ${GPU_CHECK_PARTS:-tests sanitizer benchmarks ops steps vulkan} " == *" $1 "* ]]; }
+
+run_tests() {
   check "device and host logic" 60 "$bin/cuda_test" --gtest_brief=0
   check "contract" 60 "$bin/cuda_contract_test" --gtest_filter='*/cuda:*/cuda_one_queue'
   check "ops, cuBLASLt" 90 "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
@@ -131,22 +152,61 @@ run() { # run RESULT
   check "golden" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/golden_test"
   check "laws" 90 "$bin/cuda_laws_test"
   check "laws, no graphs" 60 env RONDO_CUDA_GRAPHS=off "$bin/cuda_laws_test" --gtest_filter='*Stages*'
-  if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck initcheck; do
-      check "compute-sanitizer $tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \
-        --gtest_filter='*OnHardware*_bf16'
-    done
-  else
+}
+
+run_sanitizer() {
+  local tool
+  if ! command -v compute-sanitizer >/dev/null; then
     note "compute-sanitizer" skipped 0 "the tool is not on this machine"
+    return
   fi
-  local begin=$SECONDS
-  if [ $((limit - SECONDS)) -lt 20 ]; then
-    note "benchmarks" skipped 0 "no time left of $limit s"
-  elif timeout $((limit - SECONDS)) "$bin/cuda_bench" >"$work/bench.json" 2>"$work/bench.log"; then
-    note "benchmarks" passed $((SECONDS - begin)) "$(grep -c '"name"' "$work/bench.json") figures"
-  else
-    rm -f "$work/bench.json"
-    note "benchmarks" failed $((SECONDS - begin)) "$(tail -n 2 "$work/bench.log" | tr '\n' ' ')"
+  for tool in memcheck racecheck initcheck; do
+    check "compute-sanitizer $tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \
+      --gtest_filter='*OnHardware*_bf16'
+  done
+}
+
+run_vulkan() {
+  if ! "$rondo" devices --json 2>/dev/null | tr '{' '\n' | grep '"vulkan' | grep -qv llvmpipe; then
+    note "vulkan" skipped 0 "no card shows itself through a Vulkan driver"
+    return
+  fi
+  check "vulkan contract" 60 "$bin/contract_test" --gtest_filter='*vulkan*'
+  check "vulkan ops" 90 "$bin/vulkan_ops_test"
+  check "vulkan golden" 90 "$bin/golden_test" --gtest_filter='*vulkan*'
+  check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"
+  measure vulkan "$work/vulkan.json" "$(dirname "$rondo")/rondo_vulkan_bench" --benchmark_min_time=0.05 \
+    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu)/.*|VulkanDispatches' \
+    --benchmark_out="$work/vulkan.json" --benchmark_out_format=json
+}
+
+run() { # run RESULT
+  local bin=$root/bin rondo=$root/bin/rondo python=${RONDO_BENCH_PYTHON:-python3}
+  if [ ! -d "$bin" ]; then
+    bin=$root/build/cuda-portable/tests
+    rondo=$root/build/cuda-portable/rondo
+  fi
+  [ -x "$bin/cuda_test" ] || die "no programs in $bin: unpack what 'gpu-check.sh pack' has made, or build the preset cuda-portable"
+  cd "$root" # tests/data
+  work=$(mktemp -d)
+  find_cublas
+  card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  echo "card: ${card:-none that nvidia-smi shows}; driver ${driver:-unknown}; cuBLASLt: ${RONDO_CUBLASLT:-by name}"
+  if wants tests; then run_tests; fi
+  if wants sanitizer; then run_sanitizer; fi
+  # shellcheck disable=SC2016 # the inner shell expands
+  if wants benchmarks; then measure benchmarks "$work/bench.json" sh -c '"$1" >"$2"' sh "$bin/cuda_bench" "$work/bench.json"; fi
+  if wants ops && ! "$python" -c 'import peft, torch, transformers' 2>/dev/null; then
+    note ops skipped 0 "$python has no torch, transformers and peft"
+  elif wants ops; then
+    measure ops "$work/ops.json" "$python" "$root/scripts/bench/card_ops.py" --bench "$bin/cuda_bench" --peer "$python" \
+      --seconds 60 --json "$work/ops.json"
+  fi
+  if wants vulkan; then run_vulkan; fi
+  if wants steps; then
+    measure steps "$work/steps.json" python3 "$root/scripts/bench/card_steps.py" --rondo "$rondo" --peer "$python" \
+      --seconds $((limit - SECONDS > 15 ? limit - SECONDS - 15 : 1)) --json "$work/steps.json"
   fi
   write_result "$1"
   echo "$passed passed, $failed failed, $skipped skipped; $1; logs in $work"

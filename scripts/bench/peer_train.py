@@ -1,6 +1,7 @@
-"""The peer for the speed of a whole training step: transformers + PEFT on PyTorch, on the CPU, in bf16.
+"""The peer for the speed of a whole training step: transformers + PEFT on PyTorch, on the CPU or a card, in bf16.
 
     python peer_train.py MODEL_DIR --batch 1 --length 512 --method lora --threads 2 --steps 5 [--compile]
+    python peer_train.py MODEL_DIR --device cuda --random --accumulation 4 --steps 5 [--compile] [--checkpointing]
 
 What a user of transformers would run: the model in bf16, loss computed by the model from `labels`, PyTorch's fused AdamW
 on the bf16 parameters themselves, gradients clipped at a norm of 1. The peer thus has neither fp32 master weights
@@ -12,7 +13,11 @@ On a CPU without bf16 instructions (`bf16_kernels` false in the output) PyTorch 
 that is many times slower than its fp32 one, and a user would train in fp32: such a machine's fair peer is `--dtype fp32`
 (LoRA adapter included), and a bf16 figure from it must not be quoted as PyTorch's speed without saying so.
 
-Prints one JSON document: the median over the steps after warm-up, and the peak resident memory of the process.
+With `--random` only MODEL_DIR's config.json is read and weights are drawn on the device itself. Attention is PyTorch's own
+choice among the kernels of scaled_dot_product_attention.
+
+Prints one JSON document: the median over the steps after warm-up, and the peak resident memory of the process and of the
+card. Where the card's memory does not suffice the document has an `error` in their stead, and the exit status is 3.
 """
 import argparse
 import json
@@ -33,6 +38,8 @@ def parse_arguments():
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--adapter-dtype", choices=["bf16", "fp32"], help="that of the model unless given")
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--device", default="cpu", help="PyTorch's name: cpu, cuda, cuda:1")
+    parser.add_argument("--random", action="store_true", help="random weights; MODEL_DIR need only hold config.json")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--compile", action="store_true", help="torch.compile; else eager")
     parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward pass")
@@ -48,8 +55,15 @@ def load_model(arguments, torch):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     dtypes = {"bf16": torch.bfloat16, "fp32": torch.float32}
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        arguments.model, dtype=dtypes[arguments.dtype], attn_implementation="sdpa")
+    dtype = dtypes[arguments.dtype]
+    with torch.device(arguments.device):
+        if arguments.random:
+            config = transformers.AutoConfig.from_pretrained(arguments.model)
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+        else:
+            model = transformers.AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype,
+                                                                      attn_implementation="sdpa")
+    model.to(arguments.device)
     model.config.use_cache = False
     if arguments.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))
@@ -62,6 +76,7 @@ def load_model(arguments, torch):
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(dtypes[arguments.adapter_dtype or arguments.dtype])
+        model.to(arguments.device)
     return model.train()
 
 
@@ -77,7 +92,11 @@ def make_batches(arguments, torch, vocabulary):
     else:
         ids = torch.randint(vocabulary, (count, arguments.length), generator=torch.Generator().manual_seed(
             arguments.seed))
-    return ids.split(arguments.batch)
+    return ids.to(arguments.device).split(arguments.batch)
+
+
+def on_card(arguments):
+    return arguments.device != "cpu"
 
 
 def measure(arguments, torch):
@@ -92,16 +111,18 @@ def measure(arguments, torch):
     seconds, losses = [], []
     for _ in range(arguments.warmup + arguments.steps):
         begin = time.perf_counter()
-        total = 0.0
+        total = torch.zeros((), device=arguments.device)
         for batch in batches:
             loss = forward(input_ids=batch, labels=batch, num_items_in_batch=targets).loss
             loss.backward()
-            total += loss.item()
+            total += loss.detach()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        losses.append(total.item())
+        if on_card(arguments):
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
-        losses.append(total)
     return seconds, losses, sum(p.numel() for p in trained)
 
 
@@ -112,18 +133,23 @@ def main():
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # before torch is loaded
     load_before = os.getloadavg()[0]
     import torch
-    seconds, losses, parameters = measure(arguments, torch)
+    try:
+        seconds, losses, parameters = measure(arguments, torch)
+    except torch.OutOfMemoryError as error:
+        print(json.dumps(dict(error=str(error).split("\n")[0])))
+        sys.exit(3)
     import peft
     import transformers
     timed = seconds[arguments.warmup:]
     median = statistics.median(timed)
     print(json.dumps(dict(
         peer="torch.compile" if arguments.compile else "eager", method=arguments.method, dtype=arguments.dtype,
-        batch=arguments.batch, accumulation=arguments.accumulation, length=arguments.length,
+        device=arguments.device, batch=arguments.batch, accumulation=arguments.accumulation, length=arguments.length,
         threads=arguments.threads, checkpointing=arguments.checkpointing, trained_parameters=parameters,
         median_step_seconds=median, step_seconds=timed,
         tokens_per_second=arguments.batch * arguments.accumulation * arguments.length / median,
         peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_card_bytes=torch.cuda.max_memory_allocated() if on_card(arguments) else None,
         bf16_kernels=torch.ops.mkldnn._is_mkldnn_bf16_supported(), load_average_before=load_before,
         cpu_capability=torch.backends.cpu.get_cpu_capability(), first_loss=losses[0], last_loss=losses[-1],
         versions=dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__))))

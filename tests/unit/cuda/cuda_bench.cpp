@@ -1,6 +1,8 @@
 // Times on a real card, as one JSON list on the standard output: every op of tests/ops at the sizes of a real model,
 // products and attention of larger ones, and what sending a program costs. Each figure is the best of kTries rounds of
 // kRuns runs in flight.
+//
+//   cuda_bench [BEGINNING]...     all figures, or those whose names begin so
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,27 +70,48 @@ class Stopwatch {
   Device& device_;
 };
 
-/// Begins an entry; false when it has ended with an error.
-bool begin_entry(const std::string& name, const absl::Status& status, bool& first) {
-  fmt::print("{}  {{\"name\": \"{}\", ", first ? "" : ",\n", name);
-  first = false;
+/// The list on the standard output.
+class Report {
+ public:
+  explicit Report(std::vector<std::string> wanted) : wanted_(std::move(wanted)) {}
+
+  bool wants(const std::string& name) const {
+    return wanted_.empty() || std::any_of(wanted_.begin(), wanted_.end(),
+                                          [&](const std::string& beginning) { return name.starts_with(beginning); });
+  }
+  /// Begins an entry; false when it has ended with an error.
+  bool begin_entry(const std::string& name, const absl::Status& status);
+  /// Times and prints one op.
+  void add(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case, std::size_t place);
+  /// What sending a program costs: many steps with next to no work in them. One graph, or step by step.
+  void add_sending(bool graphs);
+
+ private:
+  const std::vector<std::string> wanted_;  // beginnings of names; none: all
+  bool first_ = true;
+};
+
+bool Report::begin_entry(const std::string& name, const absl::Status& status) {
+  fmt::print("{}  {{\"name\": \"{}\", ", first_ ? "" : ",\n", name);
+  first_ = false;
   if (status.ok()) return true;
   fmt::print("\"error\": \"{}\"}}", std::string_view(status.message().data(), status.message().size()));
   return false;
 }
 
-/// Prints one figure.
-void report(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case, std::size_t place, bool& first) {
+void Report::add(Stopwatch& stopwatch, const std::string& name, const OpCase& op_case, std::size_t place) {
+  if (!wants(name)) return;
   const absl::StatusOr<Stopwatch::Times> times = stopwatch.times_of(op_case, single_op(op_case.list, place));
-  if (!begin_entry(name, times.status(), first)) return;
+  if (!begin_entry(name, times.status())) return;
   const OpCost cost = cost_of(op_case.list, op_case.list.ops[place], op_case.list.tokens);
   fmt::print("\"seconds\": {:.3e}, \"flops_per_second\": {:.3e}, \"bytes_per_second\": {:.3e}}}", times->seconds,
              cost.flops / times->seconds, cost.bytes / times->seconds);
 }
 
-/// What sending a program costs: many steps with next to no work in them. One graph, or step by step.
-void report_sending(bool graphs, bool& first) {
+void Report::add_sending(bool graphs) {
   constexpr int kSteps = 40;
+  const std::string name = fmt::format("Sending/{} additions/{}", kSteps, graphs ? "graph" : "step by step");
+  if (!wants(name)) return;
   CaseBuilder b(DType::kFloat32, 64);
   const TensorId x = b.input("x", {64, 64});
   TensorId last = x;
@@ -105,8 +128,7 @@ void report_sending(bool graphs, bool& first) {
     RONDO_RETURN_IF_ERROR(device.status());
     return Stopwatch(**device).times_of(additions, additions.list);
   }();
-  const std::string name = fmt::format("Sending/{} additions/{}", kSteps, graphs ? "graph" : "step by step");
-  if (!begin_entry(name, times.status(), first)) return;
+  if (!begin_entry(name, times.status())) return;
   fmt::print("\"seconds\": {:.3e}, \"enqueue_seconds\": {:.3e}}}", times->seconds, times->enqueue_seconds);
 }
 
@@ -139,39 +161,39 @@ OpCase attention(std::uint32_t tokens, std::int64_t heads, std::int64_t kv_heads
   return b.result();
 }
 
-int run() {
+int run(std::vector<std::string> wanted) {
   auto device = cuda::open_cuda({});
   if (!device.ok()) {
     fmt::print(stderr, "{}\n", std::string(device.status().message()));
     return 1;
   }
   Stopwatch stopwatch(**device);
-  bool first = true;
+  Report report(std::move(wanted));
   fmt::print("[\n");
   for (const OpDescription& description : op_descriptions()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       const OpCase op_case = description.make(storage, Scale::kModel);
       for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
-        report(stopwatch,
-               fmt::format("{}/{}/{}/{}", description.name, name_of(op_case.list.ops[place].kind), place,
-                           name_of(storage)),
-               op_case, place, first);
+        report.add(stopwatch,
+                   fmt::format("{}/{}/{}/{}", description.name, name_of(op_case.list.ops[place].kind), place,
+                               name_of(storage)),
+                   op_case, place);
       }
     }
   }
   for (const OpKind kind : {OpKind::kMatMul, OpKind::kMatMulInputGradient, OpKind::kMatMulWeightGradient}) {
-    report(stopwatch, fmt::format("Product/{}/4096x4096x4096/bf16", name_of(kind)),
-           product(4096, 4096, 4096, kind, DType::kBfloat16), 0, first);
+    report.add(stopwatch, fmt::format("Product/{}/4096x4096x4096/bf16", name_of(kind)),
+               product(4096, 4096, 4096, kind, DType::kBfloat16), 0);
     if (kind == OpKind::kMatMulWeightGradient || !(*device)->caps().fp8) continue;
-    report(stopwatch, fmt::format("Product/{}/4096x4096x4096/fp8", name_of(kind)),
-           product(4096, 4096, 4096, kind, DType::kBfloat16, true), 0, first);
+    report.add(stopwatch, fmt::format("Product/{}/4096x4096x4096/fp8", name_of(kind)),
+               product(4096, 4096, 4096, kind, DType::kBfloat16, true), 0);
   }
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
-    report(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
-           attention(4096, 32, 8, 128), place, first);
+    report.add(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
+               attention(4096, 32, 8, 128), place);
   }
   device->reset();
-  for (const bool graphs : {true, false}) report_sending(graphs, first);
+  for (const bool graphs : {true, false}) report.add_sending(graphs);
   fmt::print("\n]\n");
   return 0;
 }
@@ -179,4 +201,4 @@ int run() {
 }  // namespace
 }  // namespace rondo::devices::testing
 
-int main() { return rondo::devices::testing::run(); }
+int main(int argc, char** argv) { return rondo::devices::testing::run({argv + 1, argv + argc}); }
