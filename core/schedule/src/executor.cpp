@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
-#include <thread>
 
 #include "crew.h"
 #include "pace.h"
@@ -12,6 +12,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
+#include "updater.h"
 
 namespace rondo::schedule {
 using Clock = std::chrono::steady_clock;
@@ -38,12 +39,7 @@ class StepExecutor::Impl {
         by_profile_(computed_) {}
 
   ~Impl() {
-    {
-      const MutexLock lock(mutex_);
-      stopping_ = true;
-      changed_.notify_all();
-    }
-    if (updater_.joinable()) updater_.join();
+    updater_.reset();
     for (const auto& home : homes_) {
       if (home != nullptr) home->abandon();
     }
@@ -66,7 +62,11 @@ class StepExecutor::Impl {
     }
     RONDO_RETURN_IF_ERROR(make_crew(plan_));
     if (parts_.parameters->disk() != nullptr) parts_.parameters->disk()->start();
-    updater_ = std::thread([this] { update_loop(); });
+    updater_.emplace(trained_, *parts_.parameters, [this](const absl::Status& error) {
+      const MutexLock lock(mutex_);
+      if (error_.ok()) error_ = error;
+      if (crew_ != nullptr) crew_->fail(error_);
+    });
     return absl::OkStatus();
   }
 
@@ -132,29 +132,17 @@ class StepExecutor::Impl {
     return result;
   }
 
-  void drain_and_wait() {
-    const MutexLock lock(mutex_);
-    while (updating_) changed_.wait(mutex_);
-    if (parts_.parameters->disk() == nullptr || !update_error_.ok()) return;
-    update_error_ = parts_.parameters->disk()->drain_and_wait();
-  }
-  absl::Status update_status() const {
-    const MutexLock lock(mutex_);
-    return update_error_;
-  }
+  void drain_and_wait() { updater_->drain_and_wait(); }
+  absl::Status update_status() const { return updater_->status(); }
 
-  std::uint64_t updates() const {
-    const MutexLock lock(mutex_);
-    return updates_;
-  }
+  std::uint64_t updates() const { return updater_->updates(); }
   const RunCourse& course() const { return course_; }
   void set_course(const RunCourse& course) {
     course_ = course;
     set_updates(course.now.updates);
   }
   void set_updates(std::uint64_t updates) {
-    const MutexLock lock(mutex_);
-    updates_ = updates;
+    updater_->set_updates(updates);
     parts_.parameters->set_all_versions(updates);
   }
 
@@ -230,8 +218,8 @@ class StepExecutor::Impl {
     double factor = mean;
     if (settings.max_grad_norm > 0) factor *= std::min(1.0, settings.max_grad_norm / (result.grad_norm + 1e-6));
     course_ = {after_update(course_.now), course_.now};
-    start_update(offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor),
-                 begun_[0].which);
+    updater_->start(*optimizers_[begun_[0].which],
+                    offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor));
     return absl::OkStatus();
   }
 
@@ -463,51 +451,6 @@ class StepExecutor::Impl {
     return error_;
   }
 
-  void start_update(const offload::StepFactors& factors, std::uint32_t which) {
-    const MutexLock lock(mutex_);
-    while (updating_) changed_.wait(mutex_);
-    factors_ = factors;
-    updated_job_ = which;
-    ++updates_;
-    updating_ = true;
-    changed_.notify_all();
-  }
-
-  void update_loop() {
-    for (;;) {
-      offload::StepFactors factors;
-      std::uint64_t version = 0;
-      std::uint32_t which = 0;
-      {
-        const MutexLock lock(mutex_);
-        while (!updating_ && !stopping_) changed_.wait(mutex_);
-        if (!updating_) return;
-        factors = factors_;
-        version = updates_;
-        which = updated_job_;
-      }
-      const absl::Status status = update_all(*optimizers_[which], factors, version);
-      if (!status.ok()) parts_.parameters->fail(status);
-      const MutexLock lock(mutex_);
-      if (!status.ok()) {
-        if (error_.ok()) error_ = status;
-        if (crew_ != nullptr) crew_->fail(error_);
-      }
-      if (update_error_.ok()) update_error_ = status;
-      updating_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  absl::Status update_all(offload::HostOptimizer& optimizer, const offload::StepFactors& factors,
-                          std::uint64_t version) {
-    for (const model::ParameterId id : trained_) {
-      RONDO_RETURN_IF_ERROR(optimizer.update(id, factors, version));
-      parts_.parameters->set_version(id, version);
-    }
-    return absl::OkStatus();
-  }
-
   const ExecutorParts parts_;
   const std::vector<model::ParameterId> trained_;
   // By job.
@@ -542,18 +485,11 @@ class StepExecutor::Impl {
   std::uint64_t next_round_ = 0;
 
   mutable Mutex mutex_;
-  CondVar changed_;
   // Changed by the thread that runs jobs, which may read it without the mutex; the user's thread comes through
   // abandon().
   std::unique_ptr<Crew> crew_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  absl::Status update_error_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool updating_ ABSL_GUARDED_BY(mutex_) = false;
-  std::uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
-  offload::StepFactors factors_ ABSL_GUARDED_BY(mutex_);
-  std::uint32_t updated_job_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::thread updater_;
+  std::optional<Updater> updater_;
 };
 
 StepExecutor::StepExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
