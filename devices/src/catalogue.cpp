@@ -1,7 +1,7 @@
 // Catalogues of cards and host machines: the built-in table and users' YAML files.
 //
 //   file  = { name: entry, ... }                 entry = { key: value, ... }, the keys listed in kCardKeys, kHostKeys
-//   flops = { dtype: FLOP/s, ... }               dtype = bf16 | fp16 | fp32 | fp64
+//   flops = { dtype: FLOP/s, ... }               dtype = bf16 | fp16 | fp32 | fp64 | fp8
 #include "catalogue.h"
 
 #include <yaml-cpp/yaml.h>
@@ -84,7 +84,7 @@ class Entry {
     if (value && !YAML::convert<bool>::decode(value, flag)) complain(fmt::format("'{}' must be true or false", key));
     return flag;
   }
-  std::map<DType, double> flops() {
+  std::map<DType, double> flops(double& fp8_flops) {
     std::map<DType, double> found;
     const YAML::Node value = node_["flops"];
     if (!value || !value.IsMap() || value.size() == 0) {
@@ -99,7 +99,11 @@ class Entry {
         found[dtype] = number_of(pair.second, "flops." + name, 0, kMost);
         known = true;
       }
-      if (!known) complain(fmt::format("unknown dtype '{}' in 'flops'; known are bf16, fp16, fp32, fp64", name));
+      if (name == "fp8") {
+        fp8_flops = number_of(pair.second, "flops.fp8", 0, kMost);
+        known = true;
+      }
+      if (!known) complain(fmt::format("unknown dtype '{}' in 'flops'; known are bf16, fp16, fp32, fp64, fp8", name));
     }
     return found;
   }
@@ -151,7 +155,7 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
                     "jitter", "weights_in_place", "root", "fail_at", "slow_at", "source"});
   DeviceProfile card;
   card.name = reference.substr(reference.rfind('#') + 1);
-  card.flops = entry.flops();
+  card.flops = entry.flops(card.fp8_flops);
   card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
   card.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
   card.link_up = entry.number("link_up", 0, Entry::kMost);
@@ -206,10 +210,18 @@ absl::Status failure_grammar(const std::string& text) {
 
 }  // namespace
 
-double DeviceProfile::speed(DType dtype) const {
+double DeviceProfile::speed(DType dtype, bool fp8) const {
+  if (fp8 && fp8_flops > 0) return fp8_flops * efficiency;
   auto found = flops.find(dtype);
   if (found == flops.end()) found = flops.find(DType::kFloat32);
   return found == flops.end() ? 0 : found->second * efficiency;
+}
+
+double DeviceProfile::seconds(const OpCost& cost, DType dtype, bool fp8) const {
+  const double rate = speed(dtype, fp8);
+  const double arithmetic = rate > 0 ? cost.flops / rate : 0;
+  if (memory_bandwidth <= 0) return arithmetic;
+  return std::max(arithmetic, cost.bytes / memory_bandwidth) + cost.conversion_bytes / memory_bandwidth;
 }
 
 absl::StatusOr<FailurePlan> parse_failure(const std::string& text) {

@@ -190,6 +190,11 @@ OpCost cost_of(const OpList& list, const Op& op, std::uint32_t sequence_length) 
     const double passes = list.tensors[id].role == TensorRole::kGradient ? 2 : 1;
     cost.bytes += passes * bytes_of(list, id);
   }
+  if (is_fp8(op)) {
+    // Codes are written and read beside the operand's own numbers; sums of four bytes are written, read, and rounded.
+    const auto elements = [&](TensorId id) { return static_cast<double>(list.tensors[id].elements()); };
+    cost.conversion_bytes = 2 * (elements(op.reads[0]) + elements(op.reads[1])) + 8 * elements(op.writes[0]);
+  }
   return cost;
 }
 
@@ -199,6 +204,7 @@ OpCost cost_of(const OpList& list, std::uint32_t sequence_length) {
     const OpCost cost = cost_of(list, op, sequence_length);
     total.flops += cost.flops;
     total.bytes += cost.bytes;
+    total.conversion_bytes += cost.conversion_bytes;
   }
   return total;
 }

@@ -42,6 +42,7 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
   shape.reads = static_cast<std::uint8_t>(op.reads.size());
   shape.writes = static_cast<std::uint8_t>(op.writes.size());
   shape.rows = list.tokens;
+  shape.fp8 = is_fp8(op);
   const TensorDesc& first = list.tensors[op.reads[0]];
   const TensorDesc& written = list.tensors[op.writes[0]];
   switch (op.kind) {

@@ -113,10 +113,14 @@ absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::st
   return absl::OkStatus();
 }
 
+bool is_fp8(const Op& op) {
+  const auto* product = std::get_if<MatMulAttributes>(&op.attributes);
+  return product != nullptr && product->fp8;
+}
+
 absl::Status refuse_fp8(const OpList& list) {
   for (const Op& op : list.ops) {
-    const auto* product = std::get_if<MatMulAttributes>(&op.attributes);
-    if (product == nullptr || !product->fp8) continue;
+    if (!is_fp8(op)) continue;
     return unimplemented("op {}: '{}' is to be multiplied in fp8, which this backend does not", name_of(op.kind),
                          list.tensors[op.reads[1]].name);
   }

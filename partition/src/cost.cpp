@@ -17,10 +17,7 @@ double PhaseCost::OpCost::seconds(const DeviceShape& device, devices::DType dtyp
   if (device.rates != nullptr) {
     if (const auto rate = device.rates->rate(shape)) return devices::work_of({flops, bytes}) / *rate;
   }
-  const double speed = device.profile.speed(dtype);
-  const double arithmetic = speed > 0 ? flops / speed : 0;
-  const double memory = device.profile.memory_bandwidth > 0 ? bytes / device.profile.memory_bandwidth : 0;
-  return std::max(arithmetic, memory);
+  return device.profile.seconds({flops, bytes, conversion_bytes}, dtype, shape.fp8);
 }
 
 double PhaseCost::seconds(const DeviceShape& device, devices::DType dtype) const {

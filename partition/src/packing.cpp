@@ -166,7 +166,7 @@ class Packer {
 bool alike(const DeviceShape& a, const DeviceShape& b) {
   const devices::DeviceProfile& one = a.profile;
   const devices::DeviceProfile& other = b.profile;
-  return one.flops == other.flops && one.efficiency == other.efficiency &&
+  return one.flops == other.flops && one.fp8_flops == other.fp8_flops && one.efficiency == other.efficiency &&
          one.memory_bandwidth == other.memory_bandwidth && one.link_up == other.link_up &&
          one.link_down == other.link_down && one.link_latency_seconds == other.link_latency_seconds &&
          a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory &&

@@ -194,6 +194,20 @@ TEST(PlanAndDevices, PlanWithoutCards_SaysWhatItDoesNotKnow) {
   EXPECT_TRUE(json_of(computing).at("host_memory").contains("threads and caches"));
 }
 
+TEST(PlanAndDevices, PlanInEightBits_IsQuickerOnCardsThatHaveThemAndRefusedByNameElsewhere) {
+  const Workspace workspace;
+  Words words = {"plan", "--model=Qwen/Qwen3-8B", "--devices=timed:h100-sxm", "--gradient_accumulation_steps=8",
+                 "--json"};
+  const double sixteen = json_of(workspace.run(words)).at("step_seconds").get<double>();
+  words.push_back("--fp8");
+  const double eight = json_of(workspace.run(words)).at("step_seconds").get<double>();
+  EXPECT_LT(eight, sixteen);
+  EXPECT_GT(eight, sixteen / 2);
+  const Outcome refused = workspace.run({"plan", "--model=Qwen/Qwen3-8B", "--devices=timed:rtx3090", "--fp8"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("fp8"), HasSubstr("timed:rtx3090:0"), HasSubstr("8.9")));
+}
+
 /// Sum over the phases of a profiled device, of a step.
 double computing_seconds(const Json& device) {
   double sum = 0;

@@ -21,7 +21,7 @@ PhaseCost cost(const devices::OpList& list, std::uint32_t sequence_length) {
   PhaseCost found;
   for (const devices::Op& op : list.ops) {
     const devices::OpCost one = devices::cost_of(list, op, sequence_length);
-    found.ops.push_back({one.flops, one.bytes, devices::shape_of(list, op, sequence_length)});
+    found.ops.push_back({one.flops, one.bytes, devices::shape_of(list, op, sequence_length), one.conversion_bytes});
   }
   return found;
 }

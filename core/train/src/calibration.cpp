@@ -98,6 +98,7 @@ bool is_complete(const DeviceProfile& profile, const devices::DeviceCaps& caps, 
 /// `measured` where it says something, else `estimate`.
 DeviceProfile merged(DeviceProfile estimate, const DeviceProfile& measured) {
   for (auto& entry : estimate.flops) entry.second *= estimate.efficiency;
+  estimate.fp8_flops *= estimate.efficiency;
   estimate.efficiency = 1;
   for (const auto& [dtype, flops] : measured.flops) {
     if (flops > 0) estimate.flops[dtype] = flops;
@@ -157,6 +158,7 @@ void take_speeds(const devices::Speeds& speeds, double slower, std::size_t i, Ma
   if (!known) return;
   DeviceProfile profile = merged(member.profile, *known);
   for (auto& [dtype, flops] : profile.flops) flops /= slower;
+  profile.fp8_flops /= slower;
   profile.memory_bandwidth /= slower;
   machine.set_profile(i, profile);
   machine.shape.devices[i].rates = rates_of(speeds, slower);

@@ -66,6 +66,7 @@ Json speeds_json(const devices::DeviceProfile& profile) {
   for (const auto& [dtype, speed] : profile.flops) {
     flops[devices::name_of(dtype)] = speed > 0 ? Json(speed) : Json(nullptr);
   }
+  if (profile.fp8_flops > 0) flops["fp8"] = profile.fp8_flops;
   const auto number = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
   return {{"flops", std::move(flops)},
           {"memory_bandwidth", number(profile.memory_bandwidth)},

@@ -255,6 +255,7 @@ DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
   profile.name = facts.name;
   profile.flops = {{DType::kFloat32, 0.6 * wide * clocks}, {DType::kFloat16, 0.6 * narrow * clocks}};
   if (facts.major >= 8) profile.flops[DType::kBfloat16] = 0.6 * narrow * clocks;
+  if (std::pair(facts.major, facts.minor) >= std::pair(8, 9)) profile.fp8_flops = 2 * 0.6 * narrow * clocks;
   profile.memory_bytes = memory_bytes;
   profile.memory_bandwidth = 0.8 * 2 * 1e3 * facts.memory_clock_khz * facts.memory_bus_bits / 8;
   // PCIe 4.0 x16 as cards before Hopper have it, 5.0 from there on; a slot may have less.

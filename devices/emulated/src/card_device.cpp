@@ -114,6 +114,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.memory_in_process = !timed();
   caps_.does_arithmetic = !timed();
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+  caps_.fp8 = timed() && profile.fp8_flops > 0;
   caps_.matrix_units = profile.speed(DType::kBfloat16) > 1.5 * profile.speed(DType::kFloat32);
   caps_.copy_engines = 2;
   caps_.hardware_queues = options_.single_queue ? 1 : 3;
@@ -146,7 +147,7 @@ absl::Status CardDevice::use_in_place(BufferView host) {
 
 absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list, const ArenaLayout& layout) {
   RONDO_RETURN_IF_ERROR(validate(list));
-  RONDO_RETURN_IF_ERROR(refuse_fp8(list));
+  if (!caps_.fp8) RONDO_RETURN_IF_ERROR(refuse_fp8(list));
   std::unique_ptr<Program> inner;
   if (!timed()) {
     RONDO_ASSIGN_OR_RETURN(inner, executor_->compile(list, layout));

@@ -60,9 +60,7 @@ CardProgram::CardProgram(const OpList& list, const ArenaLayout& layout, const De
 }
 
 double CardProgram::op_seconds(const OpCost& cost, const Op& op) const {
-  const double speed = profile_.speed(compute_dtype(list_, op));
-  const double computing = cost.flops > 0 && speed > 0 ? cost.flops / speed : 0;
-  return std::max(computing, cost.bytes / profile_.memory_bandwidth);
+  return profile_.seconds(cost, compute_dtype(list_, op), is_fp8(op));
 }
 
 double CardProgram::attention_seconds(const Op& op, const Bindings& bindings) const {

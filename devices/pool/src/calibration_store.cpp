@@ -99,6 +99,7 @@ OpKind kind_named(const std::string& name, bool& found) {
   return OpKind::kAdd;
 }
 
+constexpr std::string_view kEightBits = "fp8 ";
 constexpr DType kComputed[] = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
 
 }  // namespace
@@ -115,15 +116,17 @@ DeviceKey DeviceKey::of(const Device& device) {
 }
 
 SpeedKey SpeedKey::of(const OpShape& shape) {
-  return {name_of(shape.kind), name_of(shape.dtype), shape.reads, shape.writes,
-          shape.rows,          shape.columns,        shape.inner, shape.heads};
+  const std::string dtype = std::string(shape.fp8 ? kEightBits : "") + name_of(shape.dtype);
+  return {name_of(shape.kind), dtype, shape.reads, shape.writes, shape.rows, shape.columns, shape.inner, shape.heads};
 }
 
 std::optional<OpShape> SpeedKey::shape() const {
   bool known = false;
   OpShape shape;
   shape.kind = kind_named(what, known);
-  const auto named = std::ranges::find_if(kComputed, [&](DType candidate) { return dtype == name_of(candidate); });
+  shape.fp8 = dtype.starts_with(kEightBits);
+  const std::string_view plain = std::string_view(dtype).substr(shape.fp8 ? kEightBits.size() : 0);
+  const auto named = std::ranges::find_if(kComputed, [&](DType candidate) { return plain == name_of(candidate); });
   if (!known || named == std::end(kComputed) || reads < 0 || reads > 255 || writes < 0 || writes > 255) {
     return std::nullopt;
   }

@@ -70,11 +70,8 @@ void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequ
   if (bytes > 0) std::memcpy(memory, values.data(), bytes);
 }
 
-double roofline(const OpCost& cost, const DeviceProfile& expected, DType dtype) {
-  const double speed = expected.speed(dtype);
-  const double arithmetic = speed > 0 ? cost.flops / speed : 0;
-  const double memory = expected.memory_bandwidth > 0 ? cost.bytes / expected.memory_bandwidth : 0;
-  return std::max({arithmetic, memory, 1e-9});
+double roofline(const OpCost& cost, const DeviceProfile& expected, const OpShape& shape) {
+  return std::max(expected.seconds(cost, shape.dtype, shape.fp8), 1e-9);
 }
 
 OpCost cost_alone(const OpList& list) { return cost_of(list, list.ops[0], list.sequence_length); }
@@ -83,7 +80,7 @@ OpCost cost_alone(const OpList& list) { return cost_of(list, list.ops[0], list.s
 OpList fitting(const OpProbe& probe, const DeviceProfile& expected, double share) {
   std::uint32_t rows = probe.list->tokens;
   OpList list = alone(probe, rows);
-  while (rows > kLeastRows && roofline(cost_alone(list), expected, probe.shape().dtype) > share) {
+  while (rows > kLeastRows && roofline(cost_alone(list), expected, probe.shape()) > share) {
     rows = std::max(kLeastRows, rows / 2);
     list = alone(probe, rows);
   }
@@ -146,7 +143,7 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
 std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes, const DeviceProfile& expected,
                                     double seconds) {
   const auto whole = [&](const OpProbe& probe) {
-    return roofline(cost_alone(alone(probe, probe.list->tokens)), expected, probe.shape().dtype);
+    return roofline(cost_alone(alone(probe, probe.list->tokens)), expected, probe.shape());
   };
   std::ranges::stable_sort(probes, {}, whole);
   std::vector<MeasuredOp> measured;
@@ -161,7 +158,7 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
     const OpCost cost = cost_alone(list);
     const double work = work_of(cost);
     if (work <= 0) continue;
-    const double estimate = roofline(cost, expected, probe.shape().dtype);
+    const double estimate = roofline(cost, expected, probe.shape());
     std::optional<double> taken;
     if (estimate <= left) taken = time_of(device, watch, list, probe.apart, {kMostTries, share, estimate});
     MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};

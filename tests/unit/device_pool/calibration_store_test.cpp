@@ -112,6 +112,11 @@ TEST_F(Store, Shapes_ComeBackFromTheirKeys) {
   const auto shape = key.shape();
   ASSERT_TRUE(shape.has_value());
   EXPECT_EQ(SpeedKey::of(*shape), key);
+  OpShape eight_bits = *shape;
+  eight_bits.fp8 = true;
+  EXPECT_FALSE(SpeedKey::of(eight_bits) == key);
+  ASSERT_TRUE(SpeedKey::of(eight_bits).shape().has_value());
+  EXPECT_TRUE(*SpeedKey::of(eight_bits).shape() == eight_bits);
   EXPECT_FALSE((SpeedKey{"memory", ""}.shape().has_value()));
   EXPECT_FALSE((SpeedKey{"an op of another version", "bf16", 2, 1}.shape().has_value()));
 }

@@ -52,10 +52,25 @@ TEST(CardCatalogue, EveryCard_IsCompleteAndUnique) {
   EXPECT_GE(names.size(), 25U);
 }
 
+TEST(FindCard, ProductsOfEightBits_AreAFigureOfTheirOwn) {
+  EXPECT_EQ(find_card("rtx3090")->fp8_flops, 0);
+  const std::string file = yaml_file(
+      "new: {flops: {fp8: 3e14, fp32: 82e12}, memory_bytes: 24e9, memory_bandwidth: 1e12, link_up: 1e9, link_down: "
+      "1e9, "
+      "efficiency: 0.5}\n");
+  const auto card = find_card(file + "#new");
+  ASSERT_TRUE(card.ok()) << card.status();
+  EXPECT_EQ(card->flops.size(), 1U);
+  EXPECT_EQ(card->speed(DType::kBfloat16), 41e12);
+  EXPECT_EQ(card->speed(DType::kBfloat16, true), 150e12);
+  EXPECT_EQ(find_card("rtx3090")->speed(DType::kBfloat16, true), find_card("rtx3090")->speed(DType::kBfloat16));
+}
+
 TEST(FindCard, KnownName_HasTheVendorsFigures) {
   const auto card = find_card("rtx4090");
   ASSERT_TRUE(card.ok()) << card.status();
   EXPECT_EQ(card->flops.at(DType::kBfloat16), 165.2e12);
+  EXPECT_EQ(card->fp8_flops, 330.4e12);
   EXPECT_EQ(card->memory_bytes, 24_GiB);
   EXPECT_FALSE(card->weights_in_place);
   EXPECT_TRUE(find_card("radeon-8060s")->weights_in_place);

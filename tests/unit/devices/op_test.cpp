@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lists.h"
+#include "rondo/devices/op_shape.h"
 
 namespace rondo::devices {
 namespace {
@@ -76,6 +77,24 @@ TEST(CostOf, Embedding_ReadsOnlyTheRowsItLooksUp) {
   list.ops.push_back({OpKind::kEmbedding, NoAttributes{}, {ids, table}, {x}});
   EXPECT_EQ(cost_of(list, 16).bytes, 16 * 4 + 2 * 16 * 8 * 2.0);
   EXPECT_EQ(cost_of(list, 16).flops, 0.0);
+}
+
+TEST(CostOf, ProductOfEightBits_HasTheWorkOfAnyOtherAndConversions) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId x = tensor(list, "x", {16, 8}, DType::kBfloat16, TensorRole::kInput, 0);
+  const TensorId w = tensor(list, "w", {32, 8}, DType::kBfloat16, TensorRole::kWeight);
+  const TensorId y = tensor(list, "y", {16, 32}, DType::kBfloat16, TensorRole::kOutput);
+  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{}, {x, w}, {y}});
+  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{.fp8 = true}, {x, w}, {y}});
+  const OpCost sixteen = cost_of(list, list.ops[0], 16);
+  const OpCost eight = cost_of(list, list.ops[1], 16);
+  EXPECT_EQ(eight.flops, sixteen.flops);
+  EXPECT_EQ(eight.bytes, sixteen.bytes);
+  EXPECT_EQ(sixteen.conversion_bytes, 0);
+  EXPECT_EQ(eight.conversion_bytes, 2 * (16 * 8 + 32 * 8) + 8 * 16 * 32);
+  EXPECT_EQ(cost_of(list, 16).conversion_bytes, eight.conversion_bytes);
+  EXPECT_FALSE(shape_of(list, list.ops[0], 16) == shape_of(list, list.ops[1], 16));
 }
 
 TEST(CostOf, List_IsTheSumOfItsOps) {

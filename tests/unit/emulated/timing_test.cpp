@@ -54,6 +54,30 @@ TEST(TimedCard, OpBoundByMemory_TakesBytesOverBandwidth) {
   EXPECT_NEAR(seconds_between(reached(*line, 2), reached(*line, 3)), bytes / 1e9, 2 * kNanosecond);
 }
 
+TEST(TimedCard, ProductOfEightBits_TakesItsOwnSpeedAndTheConversions) {
+  CardOptions options = round_card();
+  OpList list = small_product();
+  for (TensorDesc& tensor : list.tensors) tensor.dtype = DType::kBfloat16;
+  std::get<MatMulAttributes>(list.ops[0].attributes).fp8 = true;
+  EXPECT_EQ(timed(options)->compile(list, plan_arena(list)).status().code(), absl::StatusCode::kUnimplemented);
+  options.profile.fp8_flops = 2e12;
+  options.profile.memory_bandwidth = 1e12;
+  ThreadPool threads(1);  // the processor that does an emulated card's arithmetic has none
+  EXPECT_FALSE((*open_emulated(options, threads))->caps().fp8);
+  const auto device = timed(options);
+  ASSERT_TRUE(device->caps().fp8);
+  const Loaded loaded = load(*device, list);
+  const auto line = *device->timeline();
+  Gate gate;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    device->queue(QueueRole::kCompute).run(*loaded.program, loaded.bindings, gate.waits(), {line.get(), i}, {"test"});
+  }
+  gate.open();
+  ASSERT_TRUE(line->wait(3, patience()).ok());
+  const double conversion_bytes = 2.0 * (50 * 250 + 200 * 250) + 8.0 * 50 * 200;
+  EXPECT_NEAR(seconds_between(reached(*line, 2), reached(*line, 3)), 5e-6 + conversion_bytes / 1e12, 2 * kNanosecond);
+}
+
 TEST(TimedCard, Copies_TakeLatencyAndBytesOverLinkInEachDirection) {
   const auto device = timed(round_card());
   const Buffer here = *device->allocate(10'000'000, MemoryKind::kDevice);

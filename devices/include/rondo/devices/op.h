@@ -178,6 +178,8 @@ struct Op {
 struct OpCost {
   double flops = 0;
   double bytes = 0;
+  /// Of a product in eight bits, before and behind it: operands into codes, fp32 sums into the result.
+  double conversion_bytes = 0;
 };
 
 struct OpList {
@@ -199,6 +201,7 @@ absl::Status validate(const OpList& list);
 
 /// For backends that have no products of eight bits. Errors: Unimplemented naming the first op that asks for one.
 absl::Status refuse_fp8(const OpList& list);
+bool is_fp8(const Op& op);
 
 /// For backends whose kernels know fp32, bf16 and fp16, and of an op's floating operands one of these, unless it
 /// `mixes` them. Errors: Unimplemented naming op and tensors, "on `backend`".

@@ -19,12 +19,13 @@ struct OpShape {
                              // encoded weights: 0
   std::int64_t inner = 0;    // products, vocabularies: K; attention: tokens it looks back over; lengths: R; else 0
   std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
+  bool fp8 = false;          // products of eight bits
 
   bool operator==(const OpShape&) const = default;
   bool operator<(const OpShape& other) const {
-    return std::tie(kind, dtype, reads, writes, rows, columns, inner, heads) <
+    return std::tie(kind, dtype, reads, writes, rows, columns, inner, heads, fp8) <
            std::tie(other.kind, other.dtype, other.reads, other.writes, other.rows, other.columns, other.inner,
-                    other.heads);
+                    other.heads, other.fp8);
   }
 };
 

@@ -9,15 +9,18 @@
 
 #include "absl/status/statusor.h"
 #include "rondo/base/units.h"
+#include "rondo/devices/op.h"
 #include "rondo/devices/tensor.h"
 
 namespace rondo::devices {
 
-/// An op takes max(FLOPs / (flops[dtype] * efficiency), bytes / memory_bandwidth); a copy link_latency + bytes / link,
-/// the two directions independent (INTERFACE, Pools).
+/// An op takes max(FLOPs / (flops[dtype] * efficiency), bytes / memory_bandwidth), a product of eight bits the time of
+/// its conversions as well (OpCost::conversion_bytes); a copy link_latency + bytes / link, the two directions
+/// independent (INTERFACE, Pools).
 struct DeviceProfile {
   std::string name;
   std::map<DType, double> flops;  // FLOP/s of dense matrix products with fp32 accumulation
+  double fp8_flops = 0;           // the same of products of eight bits; 0: it has none
   Bytes memory_bytes = 0;
   double memory_bandwidth = 0;  // bytes/s
   double link_up = 0;           // bytes/s, host to device
@@ -31,8 +34,11 @@ struct DeviceProfile {
   std::string slow_at;            // see Slowdown; empty: never
   std::string source;             // where the figures are from
 
-  /// FLOP/s times efficiency; that of fp32 when `dtype` is not listed, 0 when neither is.
-  double speed(DType dtype) const;
+  /// FLOP/s times efficiency; that of fp32 when `dtype` is not listed, 0 when neither is. `fp8`: of products of eight
+  /// bits, where it has them.
+  double speed(DType dtype, bool fp8 = false) const;
+  /// Seconds of an op whose numbers are of `dtype`.
+  double seconds(const OpCost& cost, DType dtype, bool fp8 = false) const;
 };
 
 /// Which work of an emulated card fails and how: "error@compute:17", "hang@up:3", "corrupt@down:5", counted from 1 over

@@ -24,6 +24,7 @@ struct PhaseCost {
     double flops = 0;
     double bytes = 0;  // read and written on the device
     devices::OpShape shape = {};
+    double conversion_bytes = 0;
 
     double seconds(const DeviceShape& device, devices::DType dtype) const;
   };

@@ -38,7 +38,7 @@ struct DeviceKey {
 /// Of what: an op of a shape, or one of the plain speeds, with the numbers that it needs.
 struct SpeedKey {
   std::string what;
-  std::string dtype;  // empty: none
+  std::string dtype;  // empty: none; of products of eight bits with "fp8 " before it
   std::int64_t reads = 0;
   std::int64_t writes = 0;
   std::int64_t rows = 0;
