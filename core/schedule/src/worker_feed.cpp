@@ -444,8 +444,8 @@ absl::Status Worker::prefetch_job(const StepJob& job) {
     ahead_ = {};
     RONDO_RETURN_IF_ERROR(prefetch_visit(job, slot, layers_there));
   }
-  // The job may be another one as soon as it counts as done.
-  if (!job.last) ahead_ = {first, job.version, job.step + 1, 0};
+  // The job may be another one as soon as it counts as done. Who has taken slots over has no other.
+  if (!job.last && !assignment_.taken_over) ahead_ = {first, job.version, job.step + 1, 0};
   const MutexLock lock(mutex_);
   ++jobs_prefetched_;
   notify({Waiter::kOutside});
