@@ -122,7 +122,8 @@ write_result() { # write_result FILE
     done
     printf ']'
     for i in bench ops steps vulkan; do
-      printf ',\n"%s": %s' "$i" "$(cat "$work/$i.json" 2>/dev/null || echo null)"
+      if [ ! -s "$work/$i.json" ]; then echo null >"$work/$i.json"; fi
+      printf ',\n"%s": %s' "$i" "$(cat "$work/$i.json")"
     done
     printf '\n}\n'
   } >"$1"

@@ -245,10 +245,11 @@ class Bench:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def find_peak(self):
+        """Raises Failed where the device cannot be used."""
+        command = [self.arguments.rondo, "devices", "--devices", self.arguments.device, "--json"]
+        device = json.loads(self.run(command + (["--bench"] if self.peak is None else [])))["devices"][0]
         if self.peak is None:
-            devices = json.loads(self.run([self.arguments.rondo, "devices", "--devices", self.arguments.device, "--bench",
-                                           "--json"]))["devices"]
-            self.peak = devices[0]["flops"]["bf16"]
+            self.peak = device["flops"]["bf16"]
 
     def rows(self):
         """A row a size, method and side: medians over the pairs."""
@@ -325,7 +326,10 @@ def main():
     bench = Bench(arguments, folder)
     sizes = arguments.sizes.split(",")
     try:
-        bench.attempt("peak", bench.find_peak)
+        try:
+            bench.find_peak()
+        except Failed as failure:
+            sys.exit(f"error: {arguments.device}: {failure}")
         for size in sizes:
             for method in arguments.methods.split(","):
                 bench.measure_steps(size, method)
