@@ -139,11 +139,13 @@ measure() {
     cat "$log"
     note "$part" passed $((SECONDS - begin)) "$(grep -c '"name"\|"side"' "$file" || true) figures"
   else
+    python3 -m json.tool "$file" >/dev/null 2>&1 || rm -f "$file" # cut off in the middle
     note "$part" failed $((SECONDS - begin)) "$(tail -n 2 "$log.errors" | tr '\n' ' ')"
   fi
 }
 
-wants() { [[ " ${GPU_CHECK_PARTS:-tests sanitizer benchmarks ops steps vulkan} " == *" $1 "* ]]; }
+parts="tests sanitizer benchmarks ops steps vulkan"
+wants() { [[ " ${GPU_CHECK_PARTS:-$parts} " == *" $1 "* ]]; }
 
 run_tests() {
   check "device and host logic" 60 "$bin/cuda_test" --gtest_brief=0
@@ -182,7 +184,10 @@ run_vulkan() {
 }
 
 run() { # run RESULT
-  local bin=$root/bin rondo=$root/bin/rondo python=${RONDO_BENCH_PYTHON:-python3}
+  local bin=$root/bin rondo=$root/bin/rondo python=${RONDO_BENCH_PYTHON:-python3} part peak=()
+  for part in ${GPU_CHECK_PARTS:-}; do
+    [[ " $parts " == *" $part "* ]] || die "GPU_CHECK_PARTS: unknown part '$part'; there are $parts"
+  done
   if [ ! -d "$bin" ]; then
     bin=$root/build/cuda-portable/tests
     rondo=$root/build/cuda-portable/rondo
@@ -198,15 +203,16 @@ run() { # run RESULT
   if wants sanitizer; then run_sanitizer; fi
   # shellcheck disable=SC2016 # the inner shell expands
   if wants benchmarks; then measure benchmarks "$work/bench.json" sh -c '"$1" >"$2"' sh "$bin/cuda_bench" "$work/bench.json"; fi
-  if wants ops && ! "$python" -c 'import peft, torch, transformers' 2>/dev/null; then
-    note ops skipped 0 "$python has no torch, transformers and peft"
+  if wants ops && ! "$python" -c 'import importlib.util as u; raise SystemExit(not u.find_spec("torch"))' 2>/dev/null; then
+    note ops skipped 0 "$python has no torch"
   elif wants ops; then
     measure ops "$work/ops.json" "$python" "$root/scripts/bench/card_ops.py" --bench "$bin/cuda_bench" --peer "$python" \
       --seconds 60 --json "$work/ops.json"
   fi
   if wants vulkan; then run_vulkan; fi
   if wants steps; then
-    measure steps "$work/steps.json" python3 "$root/scripts/bench/card_steps.py" --rondo "$rondo" --peer "$python" \
+    [ ! -s "$work/ops.json" ] || peak=(--peak-of "$work/ops.json")
+    measure steps "$work/steps.json" python3 "$root/scripts/bench/card_steps.py" --rondo "$rondo" --peer "$python" "${peak[@]}" \
       --seconds $((limit - SECONDS > 15 ? limit - SECONDS - 15 : 1)) --json "$work/steps.json"
   fi
   write_result "$1"

@@ -18,7 +18,10 @@ HERE = Path(__file__).resolve().parent
 
 def figures(command, left):
     """By name: entries of a JSON list on the standard output."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=left, check=False)
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=left, check=False)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"error: {command[0]} is not done after {left:.0f} s")
     if done.returncode != 0:
         lines = (done.stderr.strip() or "no message").splitlines()
         sys.exit(f"error: {command[0]} ended with {done.returncode}: {lines[-1][:300]}")
@@ -60,8 +63,8 @@ def main():
             peaks = [list_of[place]["flops_per_second"] for list_of in theirs if "flops_per_second" in list_of[place]]
             continue
         row = dict(name=name, peer=peer)
-        if "error" in entry:
-            row["error"] = entry["error"]
+        if not all(times):
+            row["error"] = next(list_of[place]["error"] for list_of in theirs if "error" in list_of[place])
         elif all(own.get(name) for own in ours):
             row.update(own_seconds=statistics.median(own[name] for own in ours), peer_seconds=statistics.median(times),
                        own_speed_of_peer=statistics.median(other / own[name] for own, other in zip(ours, times)))

@@ -23,7 +23,6 @@ Rondo runs alone. Prints a table; `--json` writes everything measured.
 """
 import argparse
 import json
-import math
 import shutil
 import statistics
 import subprocess
@@ -68,7 +67,7 @@ def parse_arguments():
     parser.add_argument("--accumulation", type=int, default=4, help="microbatches of a step")
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
     parser.add_argument("--steps", type=int, default=6, help="steps of a run, of which the first does not count")
-    parser.add_argument("--peak", type=float, help="FLOP/s of a large bf16 product; else as `rondo devices --bench` has it")
+    parser.add_argument("--peak-of", help="JSON file of card_ops.py with the peak; else as `rondo devices --bench` has it")
     parser.add_argument("--seconds", type=float, default=400)
     parser.add_argument("--folder", help="where models are made, and left; else a temporary folder")
     parser.add_argument("--json")
@@ -125,7 +124,9 @@ class Bench:
         self.folder = folder
         self.end = time.monotonic() + arguments.seconds
         self.runs, self.plans, self.offload, self.skipped = [], [], [], []
-        self.peak = arguments.peak
+        self.peak = None
+        if arguments.peak_of:
+            self.peak = json.loads(Path(arguments.peak_of).read_text(encoding="utf-8"))["peak_flops_per_second"]
 
     # --- processes -----------------------------------------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class Bench:
 
     def print_tables(self):
         def number(value, form):
-            return "" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
+            return "" if value is None else format(value, form)
 
         print("| model | method | side | s/step | tokens/s | MFU | card, GiB | Rondo is faster by |")
         print("|---|---|---|---|---|---|---|---|")
@@ -310,7 +311,8 @@ class Bench:
 
 
 def has_peer(python):
-    command = [python, "-c", "import peft, torch, transformers"]
+    command = [python, "-c", "import importlib.util as u; raise SystemExit(not all(map(u.find_spec, "
+               "('peft', 'torch', 'transformers'))))"]  # to import them takes many seconds
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:
@@ -330,6 +332,8 @@ def main():
             bench.find_peak()
         except Failed as failure:
             sys.exit(f"error: {arguments.device}: {failure}")
+        except OutOfTime:
+            sys.exit(f"error: {arguments.seconds:.0f} s are too few")
         for size in sizes:
             for method in arguments.methods.split(","):
                 bench.measure_steps(size, method)

@@ -63,7 +63,6 @@ def load_model(arguments, torch):
         else:
             model = transformers.AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype,
                                                                       attn_implementation="sdpa")
-    model.to(arguments.device)
     model.config.use_cache = False
     if arguments.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))
@@ -76,8 +75,7 @@ def load_model(arguments, torch):
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(dtypes[arguments.adapter_dtype or arguments.dtype])
-        model.to(arguments.device)
-    return model.train()
+    return model.to(arguments.device).train()
 
 
 def make_batches(arguments, torch, vocabulary):
