@@ -84,28 +84,26 @@ class Entry {
     if (value && !YAML::convert<bool>::decode(value, flag)) complain(fmt::format("'{}' must be true or false", key));
     return flag;
   }
-  std::map<DType, double> flops(double& fp8_flops) {
-    std::map<DType, double> found;
+  void read_flops(DeviceProfile& card) {
     const YAML::Node value = node_["flops"];
     if (!value || !value.IsMap() || value.size() == 0) {
       complain("'flops' must be a map from dtype to FLOP/s, such as {bf16: 165e12, fp32: 82e12}");
-      return found;
+      return;
     }
     for (const auto& pair : value) {
       const auto name = pair.first.as<std::string>();
       bool known = false;
       for (const DType dtype : {DType::kBfloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
         if (name != name_of(dtype)) continue;
-        found[dtype] = number_of(pair.second, "flops." + name, 0, kMost);
+        card.flops[dtype] = number_of(pair.second, "flops." + name, 0, kMost);
         known = true;
       }
       if (name == "fp8") {
-        fp8_flops = number_of(pair.second, "flops.fp8", 0, kMost);
+        card.fp8_flops = number_of(pair.second, "flops.fp8", 0, kMost);
         known = true;
       }
       if (!known) complain(fmt::format("unknown dtype '{}' in 'flops'; known are bf16, fp16, fp32, fp64, fp8", name));
     }
-    return found;
   }
   void complain(const std::string& what) {
     if (status_.ok()) status_ = invalid_input("{}: {}", place_, what);
@@ -155,7 +153,7 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
                     "jitter", "weights_in_place", "root", "fail_at", "slow_at", "source"});
   DeviceProfile card;
   card.name = reference.substr(reference.rfind('#') + 1);
-  card.flops = entry.flops(card.fp8_flops);
+  entry.read_flops(card);
   card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
   card.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
   card.link_up = entry.number("link_up", 0, Entry::kMost);
@@ -222,6 +220,12 @@ double DeviceProfile::seconds(const OpCost& cost, DType dtype, bool fp8) const {
   const double arithmetic = rate > 0 ? cost.flops / rate : 0;
   if (memory_bandwidth <= 0) return arithmetic;
   return std::max(arithmetic, cost.bytes / memory_bandwidth) + cost.conversion_bytes / memory_bandwidth;
+}
+
+void DeviceProfile::slow_down(double factor) {
+  for (auto& entry : flops) entry.second /= factor;
+  fp8_flops /= factor;
+  memory_bandwidth /= factor;
 }
 
 absl::StatusOr<FailurePlan> parse_failure(const std::string& text) {

@@ -9,7 +9,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
       group_(std::max(work.reduction_group, 1U)),
       links_(machine.devices.size()),
       weights_{0},
-      updates_{0},
+      trained_weights_{0},
       gradients_{0},
       cuts_(model.layers.size() + 1),
       devices_(machine.devices.size()) {
@@ -20,7 +20,7 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
   double updated = 0;
   for (const LayerShape& layer : model.layers) {
     weights_.push_back(weights_.back() + static_cast<double>(layer.weight_bytes));
-    updates_.push_back(updates_.back() + static_cast<double>(layer.trained_weight_bytes));
+    trained_weights_.push_back(trained_weights_.back() + static_cast<double>(layer.trained_weight_bytes));
     gradients_.push_back(gradients_.back() + static_cast<double>(layer.gradient_bytes));
     updated += machine.host.update_seconds(static_cast<double>(layer.trained_parameters));
     updated_.push_back(layer.trained_parameters > 0 ? updated : 0);
@@ -77,7 +77,7 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
   // Weights may stay on the device: then a visit brings none. What no update changes comes to the first one during the
   // step before.
-  const std::vector<double>& to_bring = device.visited ? weights_ : updates_;
+  const std::vector<double>& to_bring = device.visited ? weights_ : trained_weights_;
   const double weights = bound_ || !fetches_weights_[slot.device]
                              ? 0
                              : copy(to_bring[slot.last_layer + 1] - to_bring[slot.first_layer], link.up, link.latency);

@@ -63,10 +63,10 @@ class StepEstimate {
   double batch_ = 0;
   double norm_per_byte_ = 0;  // seconds
   std::vector<Link> links_;
-  std::vector<double> weights_;    // [i]: bytes of layers below i
-  std::vector<double> updates_;    // likewise: of trained weights
-  std::vector<double> gradients_;  // likewise
-  std::vector<double> updated_;    // by layer: when its weights are published
+  std::vector<double> weights_;          // [i]: bytes of layers below i
+  std::vector<double> trained_weights_;  // likewise: of trained weights
+  std::vector<double> gradients_;        // likewise
+  std::vector<double> updated_;          // by layer: when its weights are published
   double all_updated_ = 0;
   std::vector<bool> on_host_;  // by device
   std::vector<bool> fetches_weights_;

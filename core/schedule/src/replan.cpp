@@ -14,10 +14,7 @@ using partition::DeviceIndex;
 partition::MachineShape at_pace(const ExecutorParts& parts, const std::vector<double>& factors) {
   partition::MachineShape machine = parts.recovery.machine;
   for (std::size_t i = 0; i < machine.devices.size(); ++i) {
-    devices::DeviceProfile& profile = machine.devices[i].profile;
-    for (auto& [dtype, flops] : profile.flops) flops /= factors[i];
-    profile.fp8_flops /= factors[i];
-    profile.memory_bandwidth /= factors[i];
+    machine.devices[i].profile.slow_down(factors[i]);
     auto& rates = machine.devices[i].rates;
     if (rates != nullptr) rates = std::make_shared<partition::OpRates>(rates->slower(factors[i]));
   }

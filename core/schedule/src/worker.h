@@ -354,10 +354,10 @@ class Worker {
   const SlotState* slot_before_ = nullptr;  // likewise: of the last microbatch
   bool clear_before_gradients_ = false;     // likewise: a group has begun
   std::vector<std::uint32_t> growing_;      // likewise, by stage: buffer with the sums of the group under way
-  // Only the prefetching thread's, by layer:
-  std::vector<std::uint64_t> held_;     // 1 + version of its weights in resident_
-  std::vector<std::uint64_t> read_by_;  // 1 + the last visit that reads them there
-  Ahead ahead_;                         // only the prefetching thread's, too
+  // Only the prefetching thread's:
+  std::vector<std::uint64_t> held_;     // by layer: 1 + version of its weights in resident_
+  std::vector<std::uint64_t> read_by_;  // by layer: 1 + the last visit that reads them there
+  Ahead ahead_;
   // Only the retiring thread's:
   std::chrono::steady_clock::time_point retired_last_;
   std::vector<transfer::Ticket> leaving_;  // by output

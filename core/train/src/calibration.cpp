@@ -157,9 +157,7 @@ void take_speeds(const devices::Speeds& speeds, double slower, std::size_t i, Ma
   const auto known = devices::profile_of(*member.device, speeds);
   if (!known) return;
   DeviceProfile profile = merged(member.profile, *known);
-  for (auto& [dtype, flops] : profile.flops) flops /= slower;
-  profile.fp8_flops /= slower;
-  profile.memory_bandwidth /= slower;
+  profile.slow_down(slower);
   machine.set_profile(i, profile);
   machine.shape.devices[i].rates = rates_of(speeds, slower);
 }

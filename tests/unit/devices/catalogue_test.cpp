@@ -55,15 +55,29 @@ TEST(CardCatalogue, EveryCard_IsCompleteAndUnique) {
 TEST(FindCard, ProductsOfEightBits_AreAFigureOfTheirOwn) {
   EXPECT_EQ(find_card("rtx3090")->fp8_flops, 0);
   const std::string file = yaml_file(
-      "new: {flops: {fp8: 3e14, fp32: 82e12}, memory_bytes: 24e9, memory_bandwidth: 1e12, link_up: 1e9, link_down: "
-      "1e9, "
-      "efficiency: 0.5}\n");
+      "new: {flops: {fp8: 3e14, fp32: 82e12}, memory_bytes: 24e9, memory_bandwidth: 1e12, link_up: 1e9,\n"
+      "      link_down: 1e9, efficiency: 0.5}\n");
   const auto card = find_card(file + "#new");
   ASSERT_TRUE(card.ok()) << card.status();
   EXPECT_EQ(card->flops.size(), 1U);
   EXPECT_EQ(card->speed(DType::kBfloat16), 41e12);
   EXPECT_EQ(card->speed(DType::kBfloat16, true), 150e12);
   EXPECT_EQ(find_card("rtx3090")->speed(DType::kBfloat16, true), find_card("rtx3090")->speed(DType::kBfloat16));
+}
+
+TEST(DeviceProfile, SlowDown_LengthensEveryOpAndNoCopy) {
+  const DeviceProfile card = *find_card("rtx4090");
+  DeviceProfile slow = card;
+  slow.slow_down(2);
+  const OpCost arithmetic{1e12, 1e6};
+  const OpCost memory{0, 1e9, 1e9};
+  for (const bool fp8 : {false, true}) {
+    EXPECT_DOUBLE_EQ(slow.seconds(arithmetic, DType::kBfloat16, fp8),
+                     2 * card.seconds(arithmetic, DType::kBfloat16, fp8));
+    EXPECT_DOUBLE_EQ(slow.seconds(memory, DType::kBfloat16, fp8), 2 * card.seconds(memory, DType::kBfloat16, fp8));
+  }
+  EXPECT_EQ(slow.link_up, card.link_up);
+  EXPECT_EQ(slow.link_down, card.link_down);
 }
 
 TEST(FindCard, KnownName_HasTheVendorsFigures) {

@@ -39,6 +39,8 @@ struct DeviceProfile {
   double speed(DType dtype, bool fp8 = false) const;
   /// Seconds of an op whose numbers are of `dtype`.
   double seconds(const OpCost& cost, DType dtype, bool fp8 = false) const;
+  /// Programs take `factor` times as long; links are what they were.
+  void slow_down(double factor);
 };
 
 /// Which work of an emulated card fails and how: "error@compute:17", "hang@up:3", "corrupt@down:5", counted from 1 over
