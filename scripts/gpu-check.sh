@@ -47,7 +47,7 @@ pack() { # pack FILE
     done < <(ldd "$program" | awk '/=> \// { print $1, $3 }')
   done
   strip --strip-unneeded "$stage"/rondo-gpu/lib/* 2>/dev/null || true
-  (cd "$root" && tar -cf - tests/data/golden) | tar -xf - -C "$stage/rondo-gpu"
+  (cd "$root" && tar -cf - tests/data) | tar -xf - -C "$stage/rondo-gpu"
   cp "$root/scripts/gpu-check.sh" "$stage/rondo-gpu/scripts/"
   for program in "${scripts[@]}"; do cp "$root/scripts/bench/$program" "$stage/rondo-gpu/scripts/bench/"; done
   tar -C "$stage" -cf - rondo-gpu | xz -T0 -6 >"$file"

@@ -1,6 +1,6 @@
 # The kernels as nvcc compiles them, taken into image.cpp, and the headers of NVIDIA's toolkit. The driver's and cuBLASLt's
 # libraries are not linked.
-set(RONDO_CUDA_ARCHITECTURES "75;86;89;90;120" CACHE STRING "Architectures of cards that the kernels are compiled for")
+set(RONDO_CUDA_ARCHITECTURES "75;86;89;90a;120" CACHE STRING "Architectures of cards that the kernels are compiled for")
 find_program(RONDO_NVCC nvcc PATHS /usr/local/cuda/bin REQUIRED)
 get_filename_component(toolkit ${RONDO_NVCC} REALPATH)
 get_filename_component(toolkit ${toolkit} DIRECTORY)

@@ -18,6 +18,7 @@ struct Compared {
   const Op& op;
   bool narrow_products;
   bool narrow_attention = false;  // see narrow_softmax()
+  bool short_sums = false;        // see short_sums()
 };
 
 /// Of what kEncode wrote: the elements that it stands for.
@@ -48,6 +49,11 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   }
   const double rms = rms_of(want, id, 0, desc.elements());
   double absolute = units_of(compared.op) * 0x1.0p-24 * std::sqrt(static_cast<double>(compared.op_case.reduction));
+  double of_itself = rounding_of(desc.dtype);
+  if (compared.short_sums) {
+    absolute += short_sums(compared.op_case.reduction);
+    of_itself += kShortSum;
+  }
   const OpKind kind = compared.op.kind;
   const bool entropy = kind == OpKind::kVocabularyLoss || kind == OpKind::kVocabularyGradient;
   const DType operands = compared.op_case.list.tensors[compared.op.reads[0]].dtype;
@@ -62,7 +68,7 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   double of_head = 0;
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     if (narrow_attention && i % desc.shape.back() == 0) of_head = rms_of(want, id, i, i + desc.shape.back());
-    const double allowed = std::max(rounding_of(desc.dtype) * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) +
+    const double allowed = std::max(of_itself * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) +
                            absolute * rms + narrow_softmax(operands) * of_head;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)

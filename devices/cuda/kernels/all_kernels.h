@@ -7,6 +7,8 @@
 #include "elementwise.h"
 #include "expand.h"
 #include "fp8.h"
+#include "group_attention.h"
+#include "group_backward.h"
 #include "hadamard.h"
 #include "magnitude.h"
 #include "matrix_attention.h"

@@ -199,6 +199,24 @@ struct Attention {
   }
 };
 
+/// dk and dv, the sums of their parts in order; a block kMostThreads numbers, y 0: dk, 1: dv.
+template <typename T>
+struct AttentionJoin {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
+    const std::int64_t elements = static_cast<std::int64_t>(p.tokens) * p.kv_heads * p.head_dim;
+    const float* parts = block.y() == 0 ? p.dk_parts : p.dv_parts;
+    auto* const to = static_cast<T*>(block.y() == 0 ? p.dk : p.dv);
+    block.each([&](int thread) {
+      const std::int64_t e = block.x() * block.threads() + thread;
+      if (e >= elements) return;
+      float sum = parts[e];
+      for (std::int32_t part = 1; part < p.splits; ++part) sum += parts[part * elements + e];
+      store(to + e, sum);
+    });
+  }
+};
+
 /// delta [T, H] = do . o; a block a token and a head.
 template <typename T>
 struct AttentionDelta {

@@ -61,7 +61,7 @@ class DeviceBlock {
   __device__ __forceinline__ std::int64_t y() const { return blockIdx.y; }
   __device__ __forceinline__ int threads() const { return static_cast<int>(blockDim.x); }
   __device__ __forceinline__ unsigned char* shared() const {
-    extern __shared__ __align__(16) unsigned char rondo_shared[];
+    extern __shared__ __align__(1024) unsigned char rondo_shared[];
     return rondo_shared;
   }
   template <typename Phase>
@@ -79,6 +79,13 @@ class DeviceBlock {
   __device__ __forceinline__ void wait_copies() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncthreads();
+  }
+  /// The same for what warpgroups multiply (group_products.h).
+  __device__ __forceinline__ void wait_shared() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.wait_all;\n fence.proxy.async.shared::cta;" ::: "memory");
 #endif
     __syncthreads();
   }
@@ -159,7 +166,7 @@ class HostBlock {
     T& operator[](int thread) { return values[thread]; }
   };
 
-  /// `shared`: of the launch's size, 16-byte aligned.
+  /// `shared`: of the launch's size, aligned to 1024 bytes.
   HostBlock(std::int64_t x, std::int64_t y, int threads, unsigned char* shared)
       : x_(x), y_(y), threads_(threads), shared_(shared) {}
 
@@ -177,6 +184,7 @@ class HostBlock {
   }
   void barrier() const {}
   void wait_copies() const {}
+  void wait_shared() const {}
   template <bool kBfloat, typename C, typename A, typename B>
   void multiply(C c_of, A a_of, B b_of) const {
     for (int warp = 0; warp < threads_; warp += kWarp) multiply_warp<kBfloat>(warp, c_of, a_of, b_of);

@@ -6,7 +6,7 @@
 
 namespace rondo::devices::cuda {
 
-/// kKeys: dk and dv, a block kMatrixRows keys and a key head, past which the queries stream; else dq, a block
+/// kKeys: dk and dv, a block kMatrixRows keys and a part of a key head's query heads, past which the queries stream; else dq, a block
 /// kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what streams.
 template <typename T, int kHead, bool kKeys>
 struct MatrixBackward {
@@ -43,8 +43,10 @@ struct MatrixBackward {
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     const Shared shared(block.shared());
     const auto row = static_cast<std::int32_t>(block.x()) * kMatrixRows;
-    const auto own_head = static_cast<std::int32_t>(block.y());
     const std::int32_t group = p.heads / p.kv_heads;
+    const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
+    const auto y = static_cast<std::int32_t>(block.y());
+    const std::int32_t own_head = kKeys ? y / p.splits : y;
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t row_end = row + kMatrixRows < real ? row + kMatrixRows : real;
     typename Block::template Own<Array<FragmentC, Tiles::kSlices>> first_sums;               // dk or dq
@@ -63,8 +65,7 @@ struct MatrixBackward {
     block.wait_copies();
     if (row < real) {
       const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
-      const std::int32_t head_end = kKeys ? (own_head + 1) * group : own_head + 1;
-      for (std::int32_t head = kKeys ? own_head * group : own_head; head < head_end; ++head) {
+      for (std::int32_t head = y * of_block; head < (y + 1) * of_block; ++head) {
         for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kColumns) {
           block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
           block.wait_copies();
@@ -75,21 +76,19 @@ struct MatrixBackward {
     }
     block.local([&](int thread) {
       const auto as_they_are = [](int) { return 1.0F; };
-      const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
-      Tiles::put(kKeys ? p.dk : p.dq, heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
-      if constexpr (kKeys) {
-        Tiles::put(p.dv, heads, own_head, row, p.tokens, thread, second_sums[thread], as_they_are);
+      if constexpr (!kKeys) {
+        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
+      } else if (p.splits == 1) {
+        Tiles::put(p.dk, p.kv_heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
+        Tiles::put(p.dv, p.kv_heads, own_head, row, p.tokens, thread, second_sums[thread], as_they_are);
+      } else {
+        Tiles::put_part(p.dk_parts, p, y % p.splits, own_head, row, thread, first_sums[thread]);
+        Tiles::put_part(p.dv_parts, p, y % p.splits, own_head, row, thread, second_sums[thread]);
       }
     });
   }
 
  private:
-  /// The last query that may see `key`.
-  RONDO_KERNEL static std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
-    const std::int32_t last = sequence_at(p.bounds, key).end - 1;
-    return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
-  }
-
   RONDO_KERNEL static void fetch_queries(const AttentionParams& p, const Shared& shared, std::int32_t query, int count,
                                          std::int32_t head, std::int32_t end, int thread) {
     if (thread >= count) return;

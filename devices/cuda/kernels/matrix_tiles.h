@@ -93,6 +93,12 @@ RONDO_KERNEL Array<std::uint32_t, 4> load_matrices(int thread, RowAt row_at) {
   return x;
 }
 
+/// The last query that may see `key`.
+RONDO_KERNEL std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
+  const std::int32_t last = sequence_at(p.bounds, key).end - 1;
+  return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
+}
+
 /// Tiles of rows of a head in shared memory. Rows are 8 numbers longer than the head: lanes meet different banks.
 template <typename T, int kHead>
 struct MatrixTiles {
@@ -173,6 +179,22 @@ struct MatrixTiles {
         if (token >= tokens) continue;
         auto* at = static_cast<std::uint16_t*>(to) + (token * heads + head) * kHead + 8 * slice + 2 * (thread % 4);
         store_pair(at, narrowed_pair<T>(sums[slice].x[2 * i] * factor(i), sums[slice].x[2 * i + 1] * factor(i)));
+      }
+    }
+  }
+  /// The same of sums over a part of a key head's query heads, see AttentionParams.
+  template <typename Sums>
+  RONDO_KERNEL static void put_part(float* to, const AttentionParams& p, std::int64_t part, std::int64_t head,
+                                    std::int32_t first, int thread, Sums& sums) {
+    RONDO_UNROLL
+    for (int slice = 0; slice < kSlices; ++slice) {
+      RONDO_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const std::int64_t token = first + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
+        if (token >= p.tokens) continue;
+        float* at = to + ((part * p.tokens + token) * p.kv_heads + head) * kHead + 8 * slice + 2 * (thread % 4);
+        at[0] = sums[slice].x[2 * i];
+        at[1] = sums[slice].x[2 * i + 1];
       }
     }
   }

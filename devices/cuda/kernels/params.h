@@ -217,11 +217,14 @@ struct AttentionParams {
   void* dq;
   void* dk;
   void* dv;
+  float* dk_parts;  // backward, where splits > 1: [splits, T, Hkv, D], sums over a part of a key head's query heads
+  float* dv_parts;
   std::int32_t tokens;
   std::int32_t heads;
   std::int32_t kv_heads;
   std::int32_t head_dim;
-  std::int32_t tile;    // rows of a tile, see attention_tile()
+  std::int32_t splits;  // parts that the query heads of a key head go in, equally many in each
+  std::int32_t tile;      // rows of a tile, see attention_tile()
   std::int32_t window;  // 0: none
   float scale;
 };

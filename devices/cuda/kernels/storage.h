@@ -69,10 +69,14 @@ RONDO_KERNEL void store(float* at, float x) { *at = x; }
 
 /// A NaN stays one.
 RONDO_KERNEL void store(Bf16* at, float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(at->bits) : "f"(x));
+#else
   const std::uint32_t bits = bits_of(x);
   const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
   const std::uint32_t rounded = nan ? (bits >> 16U) | 0x40U : (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
   at->bits = static_cast<std::uint16_t>(rounded);
+#endif
 }
 
 RONDO_KERNEL void store(Fp16* at, float x) {
@@ -129,10 +133,20 @@ RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { retu
 /// Two numbers as T, side by side.
 template <typename T>
 RONDO_KERNEL std::uint32_t narrowed_pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t both;
+  if constexpr (T::kIsBfloat) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  }
+  return both;
+#else
   T pair[2];
   store(&pair[0], low);
   store(&pair[1], high);
   return pair_of(pair[0].bits, pair[1].bits);
+#endif
 }
 
 #ifndef __CUDACC__

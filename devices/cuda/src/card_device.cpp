@@ -19,10 +19,14 @@ namespace {
 
 /// Of what is free on the card, left for the workspace: logits of one chunk of a large vocabulary and cuBLASLt's.
 constexpr Bytes kLeastReserve = 128_MiB;
-constexpr Bytes kMostReserve = 768_MiB;
+constexpr Bytes kMostReserve = 2048_MiB;
+constexpr Bytes kCardPerReserve = 24;
+/// Of those logits: a part of the whole card. Their gradient takes half as much again.
+constexpr Bytes kMostLogits = 1280_MiB;
+constexpr Bytes kCardPerLogits = 64;
 
 /// Changes with every change of a kernel that changes bits.
-constexpr int kKernelSet = 2;
+constexpr int kKernelSet = 3;
 
 class CardDevice final : public Device, private StreamWork {
  public:
@@ -69,6 +73,7 @@ class CardDevice final : public Device, private StreamWork {
   const std::shared_ptr<Graphs> graphs_;         // of runs of the computing queue; null: none
   DeviceCaps caps_;
   std::shared_ptr<MemoryBudget> budget_;
+  Bytes logits_ = 0;  // see LowerOptions
   Mutex submit_lock_;
   std::unique_ptr<CardMemory> workspace_;             // under submit_lock_, which the analysis cannot see through
   std::array<std::unique_ptr<CardQueue>, 3> queues_;  // by role, or the first alone
@@ -97,15 +102,18 @@ void CardDevice::describe(const CudaOptions& options) {
   caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);
   caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
   caps_.hardware_queues = options.single_queue ? 1 : 3;
-  // The number of multiprocessors decides which algorithm cuBLASLt takes.
-  caps_.numerics_class = fmt::format("cuda-sm{}{}-{}mp-{}-k{}", facts.major, facts.minor, facts.multiprocessors,
-                                     engine_ != nullptr ? engine_->name() : "own", kKernelSet);
+  // The number of multiprocessors decides which algorithm cuBLASLt takes, the room for logits the order of the sums over
+  // tokens.
+  caps_.numerics_class =
+      fmt::format("cuda-sm{}{}-{}mp-{}-l{}-k{}", facts.major, facts.minor, facts.multiprocessors,
+                  engine_ != nullptr ? engine_->name() : "own", logits_ / 1_MiB, kKernelSet);
 }
 
 absl::Status CardDevice::open(const CudaOptions& options) {
-  describe(options);
   RONDO_ASSIGN_OR_RETURN(const Context::FreeMemory memory, context_->free_memory());
-  const Bytes reserve = std::clamp(memory.free / 16, kLeastReserve, kMostReserve);
+  const Bytes reserve = std::clamp(memory.free / kCardPerReserve, kLeastReserve, kMostReserve);
+  logits_ = std::min(memory.total / kCardPerLogits, kMostLogits);
+  describe(options);
   const Bytes usable = memory.free > reserve ? memory.free - reserve : 0;
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
   if (caps_.memory_bytes == 0) {
@@ -140,7 +148,9 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   }
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), context_->facts().major >= 8, caps_.fp8}));
+  const CardFacts& facts = context_->facts();
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.major == 9, caps_.fp8,
+                                                   facts.multiprocessors, logits_}));
   const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include "rondo/base/status.h"
 
@@ -52,7 +53,7 @@ absl::Status Context::read_facts() {
   for (const auto& [attribute, value] :
        {std::pair{kAttributeMajor, &facts_.major}, std::pair{kAttributeMinor, &facts_.minor},
         std::pair{kAttributeMultiprocessors, &facts_.multiprocessors},
-        std::pair{kAttributeCopyEngines, &facts_.copy_engines}, std::pair{kAttributeClockKhz, &facts_.clock_khz},
+        std::pair{kAttributeCopyEngines, &facts_.copy_engines}, std::pair{kAttributeMostShared, &facts_.most_shared}, std::pair{kAttributeClockKhz, &facts_.clock_khz},
         std::pair{kAttributeMemoryClockKhz, &facts_.memory_clock_khz},
         std::pair{kAttributeMemoryBusBits, &facts_.memory_bus_bits}, std::pair{kAttributeIntegrated, &integrated}}) {
     RONDO_RETURN_IF_ERROR(check(driver_.device_attribute(value, attribute, device_), "cuDeviceGetAttribute"));
@@ -60,6 +61,9 @@ absl::Status Context::read_facts() {
   facts_.integrated = integrated != 0;
   return absl::OkStatus();
 }
+
+/// Bytes of shared memory that every function may ask for.
+constexpr int kSharedOfAll = 48 * 1024;
 
 absl::Status Context::load(const KernelImage& image) {
   const Result loaded = driver_.module_load(&module_, image.data);
@@ -72,6 +76,11 @@ absl::Status Context::load(const KernelImage& image) {
     const char* entry = entry_of(static_cast<KernelId>(i));
     const Result found = driver_.module_function(&functions_[static_cast<std::size_t>(i)], module_, entry);
     if (found != kSuccess) return with_context(check(found, "cuModuleGetFunction"), entry);
+    if (facts_.most_shared <= kSharedOfAll || !std::string_view(entry).starts_with("rondo_group_")) continue;
+    RONDO_RETURN_IF_ERROR(
+        check(driver_.function_attribute(functions_[static_cast<std::size_t>(i)], kFunctionMostShared,
+                                         facts_.most_shared),
+              "cuFuncSetAttribute"));
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,9 @@
 // Matrix products by cuBLASLt, found at run time.
 //
 // Row-major C [M, N] is column-major C^T [N, M]: cuBLASLt is given B for its first operand and A for its second. The
-// algorithm is its heuristics' first for the shape among those without split sums, asked once a shape, so that it
-// follows from shape, card and library version alone. Sums are in fp32 and fp32 operands are never cut to TF32.
+// algorithm is its heuristics' first for the shape, asked once a shape, so that it follows from shape, card and library
+// version alone. Sums are in fp32, and so are those of parts of a sum, which a second kernel adds up in a fixed order;
+// parts that are added up in place, as they come, are not taken. fp32 operands are never cut to TF32.
 #include <cublasLt.h>
 #include <dlfcn.h>
 
@@ -150,10 +151,10 @@ absl::Status Plan::describe() {
 
 absl::Status Plan::choose(cublasLtHandle_t handle, cublasLtMatmulPreference_t preference) {
   const std::uint64_t workspace = kWorkspace;
-  const std::uint32_t no_split_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
+  const std::uint32_t split_sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // or none
   const auto alignment = static_cast<std::uint32_t>(kTensorAlignment);
   RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace));
-  RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, no_split_sums));
+  RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, split_sums));
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {

@@ -36,8 +36,11 @@ inline constexpr int kAttributeCopyEngines = 40;
 inline constexpr int kAttributeClockKhz = 13;
 inline constexpr int kAttributeMemoryClockKhz = 36;
 inline constexpr int kAttributeMemoryBusBits = 37;
+inline constexpr int kAttributeMostShared = 97;  // of a block, for functions that ask for it
 inline constexpr int kAttributeMajor = 75;
 inline constexpr int kAttributeMinor = 76;
+
+inline constexpr int kFunctionMostShared = 8;  // dynamic shared memory of a launch
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventBlockingSync = 1;
@@ -77,6 +80,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                                     \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                                          \
   X(module_function, "cuModuleGetFunction", (FunctionHandle * function, ModuleHandle module, const char* name))      \
+  X(function_attribute, "cuFuncSetAttribute", (FunctionHandle function, int attribute, int value))                   \
   X(launch, "cuLaunchKernel",                                                                                        \
     (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared, StreamHandle stream, void** parameters, void** extra))                       \

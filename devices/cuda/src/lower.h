@@ -11,8 +11,15 @@ namespace rondo::devices::cuda {
 struct LowerOptions {
   ProductEngine* engine = nullptr;  // null: products by our own kernel alone
   bool matrix_units = false;        // m16n8k16 products of bf16 and fp16: sm_80 and later
+  bool warpgroups = false;          // products of whole warpgroups: sm_90 alone
   bool fp8 = false;                 // products of E4M3: sm_89 and later
+  std::int64_t multiprocessors = 1;
+  Bytes logits = 0;                 // of a chunk of tokens over the whole vocabulary, see logits_chunk()
 };
+
+/// Tokens whose logits exist at one time: as many chunks of cross_entropy_chunk() as `room` bytes hold, one at least.
+/// Products of few rows leave most of a card idle.
+std::int64_t logits_chunk(std::int64_t vocabulary, Bytes room);
 
 /// REQUIRES: validate(list). Errors: Unimplemented naming the op, the tensor and what there is.
 absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options);

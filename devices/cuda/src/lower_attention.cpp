@@ -1,11 +1,16 @@
 // Steps of attention.
 #include "kernels/attention.h"
 #include "kernels/cached_attention.h"
+#include "kernels/group_attention.h"
+#include "kernels/group_backward.h"
 #include "kernels/matrix_tiles.h"
 #include "lowering.h"
 
 namespace rondo::devices::cuda {
 namespace {
+
+constexpr std::int64_t kBlocksWanted = 4;  // a multiprocessor
+static_assert(kGroupRows == kMatrixRows && kGroup == kMatrixThreads);
 
 /// By the reads 0 and 1: q and k.
 absl::Status check_heads(const Lowering& op) {
@@ -24,6 +29,7 @@ Arguments<AttentionParams> arguments_of(const Lowering& op) {
   p.kv_heads = static_cast<std::int32_t>(op.in(1).shape[1]);
   p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
   p.tile = attention_tile(p.head_dim);
+  p.splits = 1;
   p.window = static_cast<std::int32_t>(std::min<std::uint32_t>(attributes.window, 0x7FFFFFFF));
   p.scale = attributes.scale;
   using P = AttentionParams;
@@ -43,6 +49,12 @@ absl::Status lower_forward(Lowering& op) {
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
   arguments.at(&AttentionParams::lse, op.write(1));
   const Storage storage = Lowering::storage_of(op.in(0));
+  if (by_matrices(op) && op.options().warpgroups) {
+    op.launch(of_matrix(KernelId::k_group_attention_bf16_64, storage, p.head_dim),
+              {divide_up(p.tokens, kGroupQueries), p.heads, kGroupThreads, group_attention_shared(p.head_dim)},
+              arguments);
+    return absl::OkStatus();
+  }
   if (by_matrices(op)) {
     op.launch(of_matrix(KernelId::k_matrix_attention_bf16_64, storage, p.head_dim),
               {divide_up(p.tokens, kMatrixRows), p.heads, kMatrixThreads, matrix_forward_shared(p.head_dim)},
@@ -52,6 +64,39 @@ absl::Status lower_forward(Lowering& op) {
   op.launch(of_storage(KernelId::k_attention_fp32, storage),
             {divide_up(p.tokens, p.tile), p.heads, kAttentionThreads, attention_shared(p.head_dim)}, arguments);
   return absl::OkStatus();
+}
+
+/// In how many parts a key head's query heads go, so that the blocks of the kernels of matrix_tiles.h fill the card.
+std::int32_t splits_of(std::int64_t blocks, const AttentionParams& p, std::int64_t multiprocessors) {
+  const std::int32_t group = p.heads / p.kv_heads;
+  std::int32_t splits = 1;
+  while (splits < group && (group % splits != 0 || blocks * p.kv_heads * splits < kBlocksWanted * multiprocessors)) {
+    ++splits;
+  }
+  return splits;
+}
+
+void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Storage storage) {
+  AttentionParams& p = arguments.params;
+  const std::int64_t blocks = divide_up(p.tokens, kMatrixRows);
+  p.splits = splits_of(blocks, p, op.options().multiprocessors);
+  const Bytes part = static_cast<Bytes>(p.splits * op.in(1).elements()) * sizeof(float);
+  if (p.splits > 1) {
+    arguments.at(&AttentionParams::dk_parts, op.workspace(part)).at(&AttentionParams::dv_parts, op.workspace(part));
+  }
+  const bool groups = op.options().warpgroups;
+  const int shared = groups ? group_backward_shared(p.head_dim) : matrix_backward_shared(p.head_dim);
+  const Grid keys{blocks, std::int64_t{p.kv_heads} * p.splits, kMatrixThreads, shared};
+  const Grid queries{blocks, p.heads, kMatrixThreads, shared};
+  const auto kernel = [&](KernelId of_groups, KernelId of_warps) {
+    return of_matrix(groups ? of_groups : of_warps, storage, p.head_dim);
+  };
+  op.launch(kernel(KernelId::k_group_keys_bf16_64, KernelId::k_matrix_keys_bf16_64), keys, arguments);
+  op.launch(kernel(KernelId::k_group_queries_bf16_64, KernelId::k_matrix_queries_bf16_64), queries, arguments);
+  if (p.splits > 1) {
+    op.launch(of_storage(KernelId::k_attention_join_fp32, storage),
+              {divide_up(op.in(1).elements(), kMostThreads), 2, kMostThreads, 0}, arguments);
+  }
 }
 
 absl::Status lower_backward(Lowering& op) {
@@ -64,12 +109,7 @@ absl::Status lower_backward(Lowering& op) {
   const Storage storage = Lowering::storage_of(op.in(0));
   op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {p.tokens, p.heads, kWarp, 0}, arguments);
   if (by_matrices(op)) {
-    const std::int64_t blocks = divide_up(p.tokens, kMatrixRows);
-    const int bytes = matrix_backward_shared(p.head_dim);
-    op.launch(of_matrix(KernelId::k_matrix_keys_bf16_64, storage, p.head_dim),
-              {blocks, p.kv_heads, kMatrixThreads, bytes}, arguments);
-    op.launch(of_matrix(KernelId::k_matrix_queries_bf16_64, storage, p.head_dim),
-              {blocks, p.heads, kMatrixThreads, bytes}, arguments);
+    lower_by_matrices(op, arguments, storage);
     return absl::OkStatus();
   }
   const std::int64_t tiles = divide_up(p.tokens, p.tile);

@@ -5,26 +5,21 @@
 namespace rondo::devices::cuda {
 namespace {
 
-/// dw += alpha dy^T x, by chunks of kTokenChunk tokens in rising order.
+/// dw += alpha dy^T x.
 absl::Status lower_weight_gradient(Lowering& op) {
   RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(0), op.in(1)));
-  const std::int64_t tokens = op.in(0).shape[0];
-  const Bytes element = size_of(op.in(0).dtype);
   Lowering::Product product;
   product.shape.rows = Lowering::columns_of(op.in(0));
   product.shape.columns = Lowering::columns_of(op.in(1));
+  product.shape.inner = op.in(0).shape[0];
   product.shape.a_transposed = true;
   product.shape.operands = Lowering::storage_of(op.in(0));
   product.alpha = op.attributes<MatMulAttributes>().alpha;
+  product.a = op.read(0);
+  product.b = op.read(1);
   product.addend = op.write(0);
   product.c = op.write(0);
-  for (std::int64_t first = 0; first < tokens; first += kTokenChunk) {
-    product.shape.inner = std::min(kTokenChunk, tokens - first);
-    product.a = op.read(0).past(static_cast<Bytes>(first * product.shape.rows) * element);
-    product.b = op.read(1).past(static_cast<Bytes>(first * product.shape.columns) * element);
-    RONDO_RETURN_IF_ERROR(op.product(product));
-  }
-  return absl::OkStatus();
+  return op.product(product);
 }
 
 /// Codes of a matrix and the powers of two of its rows along the extent that is summed over.

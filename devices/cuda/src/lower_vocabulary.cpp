@@ -5,6 +5,8 @@
 namespace rondo::devices::cuda {
 namespace {
 
+constexpr std::int64_t kMostLogitsChunk = 2048;  // tokens: products of more gain nothing
+
 class Vocabulary {
  public:
   explicit Vocabulary(Lowering& op)
@@ -13,7 +15,7 @@ class Vocabulary {
         storage_(Lowering::storage_of(op.in(0))),
         tokens_(op.in(0).shape[0]),
         width_(op.in(0).shape[1]),
-        chunk_(std::min(cross_entropy_chunk(attributes_.vocabulary), tokens_)),
+        chunk_(std::min(logits_chunk(attributes_.vocabulary, op.options().logits), tokens_)),
         before_(attributes_.first_row > 0),
         gives_loss_(op.op().kind == OpKind::kVocabularyLoss),
         gives_statistics_(op.op().kind == OpKind::kVocabularyStatistics) {}
@@ -185,6 +187,12 @@ class Vocabulary {
 };
 
 }  // namespace
+
+std::int64_t logits_chunk(std::int64_t vocabulary, Bytes room) {
+  const std::int64_t chunk = cross_entropy_chunk(vocabulary);
+  const auto bytes = static_cast<std::int64_t>(sizeof(float)) * chunk * vocabulary;
+  return chunk * std::clamp<std::int64_t>(static_cast<std::int64_t>(room) / bytes, 1, kMostLogitsChunk / chunk);
+}
 
 absl::Status lower_vocabulary(Lowering& op) { return Vocabulary(op).lower(); }
 

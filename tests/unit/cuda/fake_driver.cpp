@@ -21,6 +21,9 @@ bool is_inside(DevicePointer address, std::size_t size) {
   return begin + size <= block + length;
 }
 
+/// Bytes of shared memory that a block can have.
+int most_shared_of_card() { return (card().script.major == 9 ? 227 : 99) * 1024; }
+
 // The functions, named after the driver's.
 
 Result fake_init(unsigned) {
@@ -53,6 +56,9 @@ Result fake_device_attribute(int* value, int attribute, DeviceHandle) {
       break;
     case kAttributeMultiprocessors:
       *value = 4;
+      break;
+    case kAttributeMostShared:
+      *value = most_shared_of_card();
       break;
     case kAttributeCopyEngines:
       *value = 2;
@@ -250,13 +256,24 @@ Result fake_module_function(FunctionHandle* function, ModuleHandle, const char* 
   *function = reinterpret_cast<FunctionHandle>(static_cast<std::uintptr_t>(kernel) + 1);
   return kSuccess;
 }
+Result fake_function_attribute(FunctionHandle function, int attribute, int value) {
+  if (attribute != kFunctionMostShared || value > most_shared_of_card()) return kInvalidValue;
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  card().most_shared[function] = static_cast<unsigned>(value);
+  return kSuccess;
+}
 Result fake_launch(FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared, StreamHandle stream, void** parameters,
                    void**) {
   constexpr unsigned kMostGridY = 65535;
-  constexpr unsigned kMostShared = 48 * 1024;
+  constexpr unsigned kMostShared = 48 * 1024;  // unless the function has been given more
+  const auto most_shared = [&] {
+    const std::lock_guard<std::mutex> lock(card().mutex);
+    const auto found = card().most_shared.find(function);
+    return found == card().most_shared.end() ? kMostShared : found->second;
+  };
   if (grid_x == 0 || grid_y == 0 || grid_y > kMostGridY || grid_z != 1 || block_x == 0 || block_x > kMostThreads ||
-      block_y != 1 || block_z != 1 || shared > kMostShared) {
+      block_y != 1 || block_z != 1 || shared > most_shared()) {
     return kInvalidValue;
   }
   const auto kernel = static_cast<KernelId>(reinterpret_cast<std::uintptr_t>(function) - 1);

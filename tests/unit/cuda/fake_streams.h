@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -105,6 +106,7 @@ class FakeCard {
   FakeScript script;
   std::array<int, kFunctions> calls{};
   std::set<void*> allocations;  // of the card
+  std::map<FunctionHandle, unsigned> most_shared;  // where a function has been given more than all have
   std::size_t used = 0;
   int left = 0;
   int launches = 0;

@@ -11,10 +11,10 @@ namespace rondo::devices::cuda::testing {
 namespace {
 
 /// Shared memory of a block, with a border behind what was asked for.
-constexpr std::size_t kMostShared = 48 * 1024;
+constexpr std::size_t kMostShared = 227 * 1024;  // of sm_90
 constexpr std::size_t kBorder = 64;
 constexpr unsigned char kBorderByte = 0xA5;
-alignas(16) thread_local unsigned char shared_memory[kMostShared + kBorder];
+alignas(1024) thread_local unsigned char shared_memory[kMostShared + kBorder];
 
 template <typename Kernel, typename Params>
 void run_blocks(const HostLaunch& launch, const void* params) {

@@ -40,26 +40,28 @@ OpList weight_gradient(std::int64_t tokens, DType x_type) {
   return list;
 }
 
-TEST(CudaLower_WeightGradient, OverThreeChunks_AddsThemInRisingOrder) {
+TEST(CudaLower_WeightGradient, OfAllTokens_IsOneProductThatAddsToWhatIsThere) {
   FakeEngine engine;
   const OpList list = weight_gradient(1100, DType::kBfloat16);
   ASSERT_EQ(validate(list), absl::OkStatus());
   const auto steps = lower(list, {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
-  ASSERT_EQ(steps->steps.size(), 3U);
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto& step = std::get<ProductStep>(steps->steps[i]);
-    EXPECT_EQ(step.a.offset, i * 512 * 24 * 2);
-    EXPECT_EQ(step.b.offset, i * 512 * 16 * 2);
-    EXPECT_EQ(step.addend.tensor, 2U);
-    EXPECT_EQ(step.c.tensor, 2U);
-  }
-  ASSERT_EQ(engine.shapes.size(), 2U);  // two full chunks share a plan
-  EXPECT_EQ(engine.shapes[0].inner, 512);
-  EXPECT_EQ(engine.shapes[1].inner, 1100 - 1024);
+  ASSERT_EQ(steps->steps.size(), 1U);
+  const auto& step = std::get<ProductStep>(steps->steps[0]);
+  EXPECT_EQ(step.addend.tensor, 2U);
+  EXPECT_EQ(step.c.tensor, 2U);
+  ASSERT_EQ(engine.shapes.size(), 1U);
+  EXPECT_EQ(engine.shapes[0].inner, 1100);
   EXPECT_TRUE(engine.shapes[0].a_transposed);
   EXPECT_FALSE(engine.shapes[0].b_transposed);
   EXPECT_EQ(engine.shapes[0].result, Storage::kFloat32);
+}
+
+TEST(CudaLower_LogitsChunk, FollowsTheRoom) {
+  EXPECT_EQ(logits_chunk(151936, 0), 256);
+  EXPECT_EQ(logits_chunk(151936, Bytes{4} * 1024 * 151936), 1024);
+  EXPECT_EQ(logits_chunk(151936, Bytes{4} * 1024 * 151936 - 1), 768);
+  EXPECT_EQ(logits_chunk(32000, ~Bytes{0} / 4), 2048);
 }
 
 TEST(CudaLower_Product, ThatTheLibraryHasNot_IsMadeByOurKernel) {

@@ -66,9 +66,14 @@ class Loaded {
   std::uint64_t value_ = 0;
 };
 
-/// Every op of the case alone, on the reference's own inputs, which `change` may make others of. `narrow_attention`:
-/// see Compared.
-void check_case(Device& device, const OpCase& op_case, bool narrow_attention = false,
+/// See Compared.
+struct Allowing {
+  bool narrow_attention = false;
+  bool short_sums = false;
+};
+
+/// Every op of the case alone, on the reference's own inputs, which `change` may make others of.
+void check_case(Device& device, const OpCase& op_case, const Allowing& allowing = {},
                 const std::function<void(CaseMemory&)>& change = nullptr) {
   ASSERT_EQ(validate(op_case.list), absl::OkStatus());
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
@@ -84,7 +89,8 @@ void check_case(Device& device, const OpCase& op_case, bool narrow_attention = f
     ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32, narrow_attention};
+    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32,
+                            allowing.narrow_attention, allowing.short_sums};
     for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
@@ -181,11 +187,11 @@ constexpr std::array kFp8Cases = {Fp8Case{"Odd", 7, 37, 61, false, false}, Fp8Ca
                                   Fp8Case{"Bias", 5, 40, 24, true, false}, Fp8Case{"All", 33, 70, 130, true, true},
                                   Fp8Case{"Chunks", 3, 1100, 40, false, false}};
 
-void check_fp8(Device& device) {
+void check_fp8(Device& device, const Allowing& allowing = {}) {
   for (const Fp8Case& one : kFp8Cases) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       SCOPED_TRACE(std::string(one.name) + " " + name_of(storage));
-      check_case(device, case_of(one, storage));
+      check_case(device, case_of(one, storage), allowing);
     }
   }
 }
@@ -205,7 +211,7 @@ TEST(CudaFp8, RowsAndColumnsOfUnlikeSizes_HavePowersOfTheirOwn) {
   ASSERT_EQ(device.status(), absl::OkStatus());
   const Fp8Case one{"Unlike", 8, 1100, 40, false, false};
   const OpCase op_case = case_of(one, DType::kFloat32);
-  check_case(**device, op_case, false, [&](CaseMemory& memory) {
+  check_case(**device, op_case, {}, [&](CaseMemory& memory) {
     const auto scale = [&](TensorId id, std::int64_t i, int power) {
       memory.set(id, i, std::ldexp(memory.get(id, i), power));
     };
@@ -264,7 +270,8 @@ const std::vector<HeadsCase>& heads_cases() {
       {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},          {"Head64_Window", 160, {150}, 2, 2, 64, 21},
       {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},          {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
       {"Head128_Window", 208, {200}, 2, 1, 128, 70},      {"Head64_Long", 192, {2, 190}, 2, 1, 64, 0},
-      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150},
+      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150}, {"Head64_Group", 320, {300}, 6, 1, 64, 0},
+      {"Head128_Group", 448, {30, 410}, 6, 2, 128, 0},
   };
   return *all;
 }
@@ -275,7 +282,17 @@ TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
   cuda::testing::reset_fake();
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam()), true);
+  check_case(**device, case_of(GetParam()), {.narrow_attention = true});
+}
+
+TEST_P(CudaHeads, ByWarpgroupsOfTheFakeCard_AgreeWithTheReference) {
+  cuda::testing::FakeScript script;
+  script.major = 9;
+  script.minor = 0;
+  cuda::testing::reset_fake(script);
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_case(**device, case_of(GetParam()), {.narrow_attention = true});
 }
 
 TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) {
@@ -311,18 +328,26 @@ class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterfac
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const HeadsCase& heads_case : heads_cases()) {
     SCOPED_TRACE(heads_case.name);
-    check_case(*device_, case_of(heads_case), true);
+    check_case(*device_, case_of(heads_case), {.narrow_attention = true});
   }
 }
 
 TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
   if (!device_->caps().fp8) GTEST_SKIP() << "the card is of an earlier compute capability than 8.9";
-  check_fp8(*device_);
+  check_fp8(*device_, {.short_sums = true});
 }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
 TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
+/// What a model has: rows that are whole numbers of 16 bytes, tiles that are full. Not what the reference takes minutes for.
+TEST_P(CudaOpsOnHardware, AtModelSizes_AgreeWithTheReference) {
+  const OpCase op_case = case_of(GetParam(), Scale::kModel);
+  double flops = 0;
+  for (const Op& op : op_case.list.ops) flops += cost_of(op_case.list, op, op_case.list.tokens).flops;
+  if (flops > 3e9) GTEST_SKIP() << flops << " FLOPs";
+  check_case(*device_, op_case, {.narrow_attention = true});
+}
 INSTANTIATE_TEST_SUITE_P(, CudaOpsOnHardware, kAllCases, name_of_case);
 
 }  // namespace

@@ -1,0 +1,248 @@
+// The gradient of attention by warpgroups (sm_90), see group_products.h. No atomics: it goes twice over the pairs, by keys
+// and by queries, each block alone writing its rows. A block is one group, so that two of them share a multiprocessor:
+// one multiplies while the other takes exponentials.
+#pragma once
+
+#include "group_products.h"
+
+namespace rondo::devices::cuda {
+
+inline constexpr int kGroupColumns = 64;  // streamed past a block's rows
+
+/// Bytes of shared memory: two tiles of rows, twice two of columns, twice lse and delta of the columns.
+constexpr int group_backward_shared(int head_dim) {
+  return 2 * (kGroupRows + 2 * kGroupColumns) * head_dim * 2 + 4 * kGroupColumns * 4;
+}
+
+/// Four bytes to shared memory, as copy_16().
+RONDO_KERNEL void copy_4(float* to, const float* from, bool real) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"(shared), "l"(__cvta_generic_to_global(from)), "r"(real ? 4 : 0)
+               : "memory");
+#elif defined(__CUDACC__)
+  __trap();
+#else
+  *to = real ? *from : 0.0F;
+#endif
+}
+
+/// kKeys: dk and dv, a block kGroupRows keys and a part of a key head's query heads, past which the queries stream; else
+/// dq, a block kGroupRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what streams.
+template <typename T, int kHead, bool kKeys>
+struct GroupBackward {
+  using Products = GroupProducts<T, kHead>;
+  using Tiles = MatrixTiles<T, kHead>;
+  using Pairs = Array<FragmentC, kGroupColumns / 8>;
+  using Narrow = Array<FragmentA, kGroupColumns / 16>;
+  using Sums = Array<FragmentC, static_cast<std::size_t>(kHead / 8)>;
+
+  /// What a thread knows of its two rows.
+  struct Rows {
+    std::int32_t from[2];  // the first and the last column that pair with each
+    std::int32_t to[2];
+    float lse[2];  // of queries, to the base of two
+    float delta[2];
+  };
+  /// A tile of columns.
+  struct Columns {
+    SharedRows scores;     // queries or keys
+    SharedRows gradients;  // do or values
+    float* lse;            // of queries
+    float* delta;
+  };
+
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
+    constexpr int kNumbers = kGroupColumns * kHead;
+    auto* const shared = reinterpret_cast<std::uint16_t*>(block.shared());
+    auto* const numbers = reinterpret_cast<float*>(shared + 2 * kGroupRows * kHead + 4 * kNumbers);
+    const SharedRows scored{shared, kGroupRows};  // keys or queries
+    const SharedRows given{shared + kGroupRows * kHead, kGroupRows};  // values or do
+    const auto columns = [&](int place) {
+      std::uint16_t* at = shared + 2 * kGroupRows * kHead + 2 * place * kNumbers;
+      float* of_queries = numbers + 2 * place * kGroupColumns;
+      return Columns{{at, kGroupColumns}, {at + kNumbers, kGroupColumns}, of_queries, of_queries + kGroupColumns};
+    };
+    const std::int32_t group = p.heads / p.kv_heads;
+    const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
+    const auto y = static_cast<std::int32_t>(block.y());
+    const std::int32_t own_head = kKeys ? y / p.splits : y;
+    const std::int32_t first_head = kKeys ? y * of_block : y;
+    const std::int32_t blocks = (p.tokens + kGroupRows - 1) / kGroupRows;
+    const auto x = static_cast<std::int32_t>(block.x());
+    const std::int32_t row = (kKeys ? x : blocks - 1 - x) * kGroupRows;  // what pairs with most begins first
+    const std::int32_t real = real_tokens(p.bounds);
+    const std::int32_t row_end = row + kGroupRows < real ? row + kGroupRows : real;
+    std::int32_t begin = row;
+    std::int32_t end = row;  // padding pairs with nothing
+    if (row < real) {
+      begin = kKeys ? row : first_key(sequence_at(p.bounds, row), row, p.window);
+      end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
+    }
+    const std::int32_t tiles = (end - begin + kGroupColumns - 1) / kGroupColumns;
+    typename Block::template Own<Sums> first_sums;                              // dk or dq
+    typename Block::template Own<Array<FragmentC, static_cast<std::size_t>(kKeys ? kHead / 8 : 1)>> second_sums;  // dv
+    typename Block::template Own<Pairs> weights;
+    typename Block::template Own<Pairs> gradients;
+    typename Block::template Own<Narrow> narrow_weights;
+    typename Block::template Own<Narrow> narrow_gradients;
+    typename Block::template Own<Rows> rows;
+    std::int32_t tile = 0;
+    std::int32_t head = first_head;
+    int place = 0;
+    const auto fetch_columns = [&](int to, std::int32_t of_head, std::int32_t of_tile) {
+      block.local([&](int thread) {
+        fetch(p, columns(to), begin + of_tile * kGroupColumns, of_head, group, end, thread);
+      });
+    };
+    block.local([&](int thread) {
+      begin_rows(p, row, own_head, real, thread, first_sums[thread], second_sums[thread], rows[thread]);
+    });
+    if (tiles > 0) {
+      block.local([&](int thread) {
+        const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
+        fetch_rows<kHead, kGroup>(scored, kKeys ? p.k : p.q, heads, own_head, row, row_end, thread);
+        fetch_rows<kHead, kGroup>(given, kKeys ? p.v : p.d_o, heads, own_head, row, row_end, thread);
+      });
+      fetch_columns(0, head, 0);
+    }
+    while (tiles > 0 && head < first_head + of_block) {
+      block.wait_shared();  // this tile is there, all are through with the one before
+      const std::int32_t column = begin + tile * kGroupColumns;
+      const Columns now = columns(place);
+      if (++tile == tiles) {
+        tile = 0;
+        ++head;
+      }
+      place = 1 - place;
+      if (head < first_head + of_block) fetch_columns(place, head, tile);
+      Products::begin_dots(block, weights, scored, now.scores);
+      Products::begin_dots(block, gradients, given, now.gradients);
+      Products::template wait<0>();
+      Products::hold(weights);
+      Products::hold(gradients);
+      block.local([&](int thread) {
+        const Rows& own = rows[thread];
+        // Both rows pair with every column of the tile.
+        const bool whole = own.from[0] <= column && own.from[1] <= column && column + kGroupColumns - 1 <= own.to[0] &&
+                           column + kGroupColumns - 1 <= own.to[1];
+        if (whole) {
+          differentiate<true>(p, now, own, column, thread, weights[thread], gradients[thread]);
+        } else {
+          differentiate<false>(p, now, own, column, thread, weights[thread], gradients[thread]);
+        }
+        RONDO_UNROLL
+        for (int n = 0; n < kGroupColumns / 16; ++n) {
+          narrow_gradients[thread][n] = Tiles::narrowed(gradients[thread][2 * n], gradients[thread][2 * n + 1]);
+          if constexpr (kKeys) {
+            narrow_weights[thread][n] = Tiles::narrowed(weights[thread][2 * n], weights[thread][2 * n + 1]);
+          }
+        }
+      });
+      Products::begin_sums(block, first_sums, narrow_gradients, now.scores);
+      if constexpr (kKeys) Products::begin_sums(block, second_sums, narrow_weights, now.gradients);
+      Products::template wait<0>();
+      Products::hold(first_sums);
+      if constexpr (kKeys) Products::hold(second_sums);
+    }
+    block.local([&](int thread) {
+      if constexpr (!kKeys) {
+        put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
+      } else if (p.splits == 1) {
+        put(p.dk, p.kv_heads, own_head, row, p.tokens, thread, first_sums[thread]);
+        put(p.dv, p.kv_heads, own_head, row, p.tokens, thread, second_sums[thread]);
+      } else {
+        Tiles::put_part(p.dk_parts, p, y % p.splits, own_head, row, thread, first_sums[thread]);
+        Tiles::put_part(p.dv_parts, p, y % p.splits, own_head, row, thread, second_sums[thread]);
+      }
+    });
+  }
+
+ private:
+  RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t row, std::int32_t tokens,
+                               int thread, Sums& sums) {
+    Tiles::put(to, heads, head, row, tokens, thread, sums, [](int) { return 1.0F; });
+  }
+
+  template <typename Second>
+  RONDO_KERNEL static void begin_rows(const AttentionParams& p, std::int32_t row, std::int32_t head, std::int32_t real,
+                                      int thread, Sums& first_sums, Second& second_sums, Rows& rows) {
+    RONDO_UNROLL
+    for (int slice = 0; slice < kHead / 8; ++slice) {
+      first_sums[slice] = FragmentC{};
+      if constexpr (kKeys) second_sums[slice] = FragmentC{};
+    }
+    RONDO_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const std::int32_t token = row + Products::row_of(thread, 2 * i);
+      rows.from[i] = kNoKey;
+      rows.to[i] = -1;
+      rows.lse[i] = 0;
+      rows.delta[i] = 0;
+      if (token >= real) continue;
+      if constexpr (kKeys) {
+        rows.from[i] = token;
+        rows.to[i] = last_query(p, token);
+      } else {
+        rows.from[i] = first_key(sequence_at(p.bounds, token), token, p.window);
+        rows.to[i] = token;
+        rows.lse[i] = p.lse[static_cast<std::int64_t>(token) * p.heads + head] * kLog2E;
+        rows.delta[i] = p.delta[static_cast<std::int64_t>(token) * p.heads + head];
+      }
+    }
+  }
+
+  RONDO_KERNEL static void fetch(const AttentionParams& p, const Columns& to, std::int32_t column, std::int32_t head,
+                                 std::int32_t group, std::int32_t end, int thread) {
+    const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
+    const std::int32_t from_head = kKeys ? head : head / group;
+    fetch_rows<kHead, kGroup>(to.scores, kKeys ? p.q : p.k, heads, from_head, column, end, thread);
+    fetch_rows<kHead, kGroup>(to.gradients, kKeys ? p.d_o : p.v, heads, from_head, column, end, thread);
+    if constexpr (kKeys) {
+      const int place = thread % kGroupColumns;
+      const std::int64_t at = static_cast<std::int64_t>(column + place) * p.heads + head;
+      const bool real = column + place < end;
+      if (thread < kGroupColumns) {
+        copy_4(to.lse + place, p.lse + at, real);
+      } else {
+        copy_4(to.delta + place, p.delta + at, real);
+      }
+    }
+  }
+
+  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta).
+  template <bool kAllPair>
+  RONDO_KERNEL static void differentiate(const AttentionParams& p, const Columns& columns, const Rows& rows,
+                                         std::int32_t column, int thread, Pairs& weights, Pairs& gradients) {
+    const float factor = p.scale * kLog2E;
+    RONDO_UNROLL
+    for (int n = 0; n < kGroupColumns / 8; ++n) {
+      RONDO_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int place = 8 * n + 2 * (thread % 4) + i % 2;
+        const std::int32_t at = column + place;
+        const float lse = kKeys ? columns.lse[place] * kLog2E : rows.lse[i / 2];
+        const float delta = kKeys ? columns.delta[place] : rows.delta[i / 2];
+        const bool pair = kAllPair || (at >= rows.from[i / 2] && at <= rows.to[i / 2]);
+        const float weight = pair ? power_of_two(weights[n].x[i] * factor - lse) : 0.0F;
+        gradients[n].x[i] = pair ? p.scale * weight * (gradients[n].x[i] - delta) : 0.0F;
+        weights[n].x[i] = weight;
+      }
+    }
+  }
+};
+
+// In the order that of_matrix() counts in.
+using GroupKeysBf16x64 = GroupBackward<Bf16, 64, true>;
+using GroupKeysBf16x128 = GroupBackward<Bf16, 128, true>;
+using GroupKeysFp16x64 = GroupBackward<Fp16, 64, true>;
+using GroupKeysFp16x128 = GroupBackward<Fp16, 128, true>;
+using GroupQueriesBf16x64 = GroupBackward<Bf16, 64, false>;
+using GroupQueriesBf16x128 = GroupBackward<Bf16, 128, false>;
+using GroupQueriesFp16x64 = GroupBackward<Fp16, 64, false>;
+using GroupQueriesFp16x128 = GroupBackward<Fp16, 128, false>;
+
+}  // namespace rondo::devices::cuda
