@@ -63,6 +63,13 @@ std::size_t ActivationStore::index_of(const BoundaryPlace& place) const {
   return (place.round % options_.rounds) * places_a_round(options_) + row * options_.microbatches + place.microbatch;
 }
 
+std::vector<devices::BufferView> ActivationStore::memory() const {
+  if (tier_ != nullptr) return {tier_->memory()};
+  std::vector<devices::BufferView> views;
+  for (const devices::Buffer& buffer : buffers_) views.push_back(buffer.view());
+  return views;
+}
+
 devices::BufferView ActivationStore::view(const BoundaryPlace& place, Bytes size) const {
   const std::size_t index = index_of(place);
   return (tier_ != nullptr ? tier_->view(index) : buffers_[index].view()).part(0, size);

@@ -211,7 +211,7 @@ void time_paired_upload(benchmark::State& state) {
   const auto there = (*device)->allocate(kSize, MemoryKind::kDevice);
   const auto timeline = (*device)->timeline();
   if (!expected.ok() || !other.ok() || !there.ok() || !timeline.ok()) return state.SkipWithError("no memory");
-  (*device)->expect_copies_from(expected->view());
+  (*device)->expect_copies(expected->view(), QueueRole::kUp);
   absl::Status status;
   std::uint64_t value = 0;
   const auto seconds_of = [&](BufferView from) {

@@ -71,19 +71,22 @@ CONTRACT_TEST(Copy_UpAndDown_KeepsEveryByte) {
   expect_contents(here.view().part(1778, 5000), data.view().part(1778, 5000));
 }
 
-CONTRACT_TEST(Copy_FromMemoryThatWasExpected_BringsWhatLiesThereThen) {
+CONTRACT_TEST(Copy_OfMemoryThatWasExpected_BringsWhatLiesThereThen) {
   constexpr Bytes kSize = 5_MiB + 123;
   const Buffer here = allocate(kSize);
   for (unsigned seed = 1; seed < 4; ++seed) {  // memory comes and goes, often to the same place
     const Buffer data = pattern(kSize, seed);
-    device().expect_copies_from(data.view());
-    device().expect_copies_from(data.view().part(1, 2));
+    device().expect_copies(data.view(), QueueRole::kUp);
+    device().expect_copies(data.view().part(1, 2), QueueRole::kDown);
     const Buffer later = pattern(kSize, seed + 10);
     std::memcpy(data.view().host(), later.view().host(), kSize);
     ASSERT_TRUE(copy(up(), data.view(), here.view()).ok());
     expect_contents(here.view(), later.view());
     ASSERT_TRUE(copy(up(), data.view().part(4'000'001, 777), here.view().part(33, 777)).ok());
     expect_contents(here.view().part(33, 777), later.view().part(4'000'001, 777));
+    ASSERT_TRUE(copy(down(), here.view(), data.view()).ok());
+    if (!device().caps().does_arithmetic) continue;
+    EXPECT_TRUE(same_bytes(data.view().part(33, 777), later.view().part(4'000'001, 777)));
   }
 }
 

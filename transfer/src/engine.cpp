@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/chunk.h"
+#include "rondo/devices/thread_pool.h"
 
 namespace rondo::transfer {
 namespace {
@@ -71,6 +73,7 @@ class TransferEngine::Link {
       for (Chunk& chunk : chunks_) {
         RONDO_ASSIGN_OR_RETURN(chunk.staging, device_.allocate(chunk_bytes_, devices::MemoryKind::kPinned));
       }
+      if (options_.copiers > 1) copiers_.emplace(options_.copiers);
     }
     thread_ = std::thread([this] { work(); });
     return absl::OkStatus();
@@ -273,8 +276,23 @@ class TransferEngine::Link {
     if (!chunk.staging) return copy(from, to, chunk.value, transfer.tag);
     const devices::BufferView pinned = chunk.staging.view().part(0, chunk.size);
     if (direction_ == Direction::kDown) return copy(from, pinned, chunk.value, transfer.tag);
-    if (from.host() != nullptr && pinned.host() != nullptr) std::memcpy(pinned.host(), from.host(), chunk.size);
+    copy_on_host(pinned.host(), from.host(), chunk.size);
     copy(pinned, to, chunk.value, transfer.tag);
+  }
+
+  /// Either may be null: memory that does not exist.
+  void copy_on_host(std::byte* to, const std::byte* from, Bytes size) {
+    constexpr Bytes kPiece = 512_KiB;
+    if (to == nullptr || from == nullptr) return;
+    if (!copiers_ || size <= kPiece) {
+      std::memcpy(to, from, size);
+      return;
+    }
+    copiers_->parallel_for(static_cast<std::int64_t>((size + kPiece - 1) / kPiece),
+                           [&](std::int64_t piece, std::uint32_t) {
+                             const Bytes at = static_cast<Bytes>(piece) * kPiece;
+                             std::memcpy(to + at, from + at, std::min(kPiece, size - at));
+                           });
   }
 
   void copy(devices::BufferView from, devices::BufferView to, std::uint64_t value, const devices::WorkTag& tag) {
@@ -337,8 +355,7 @@ class TransferEngine::Link {
       unloading_ = true;
     }
     const devices::BufferView to = jobs_[chunk.job].transfer.to.part(chunk.offset, chunk.size);
-    const std::byte* staged = chunk.staging.view().host();
-    if (to.host() != nullptr && staged != nullptr) std::memcpy(to.host(), staged, chunk.size);
+    copy_on_host(to.host(), chunk.staging.view().host(), chunk.size);
     const MutexLock lock(mutex_);
     unloading_ = false;
     if (!failure_.ok()) changed_.notify_all();
@@ -381,7 +398,8 @@ class TransferEngine::Link {
   const EngineOptions options_;
   const Bytes chunk_bytes_;
   std::unique_ptr<devices::Timeline> timeline_;
-  devices::Buffer reading_;  // only the thread's: for checksums of memory that the host cannot address
+  std::optional<devices::ThreadPool> copiers_;  // none: the link's own thread
+  devices::Buffer reading_;                     // only the thread's: for checksums of memory that the host cannot address
 
   mutable Mutex mutex_;
   CondVar work_;     // for the thread: something waits, or it is to end

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
@@ -116,6 +118,9 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
 
 }  // namespace
 
+/// Bytes a second that one thread copies from where the card has written, as measured on servers.
+constexpr double kCopyOfThread = 8e9;
+
 static_assert(partition::kAlignment == offload::PackedMemory::kAlignment, "what is packed at home is so on devices");
 
 Bytes device_bytes(const model::Architecture& model, const model::ParameterUse& use) {
@@ -135,11 +140,17 @@ devices::BufferView rows_of(const model::Architecture& model, const model::Param
   return whole.part(static_cast<Bytes>(use.first_row) * row, static_cast<Bytes>(use.rows) * row);
 }
 
+std::uint32_t copiers_for(double bytes_per_second, std::uint32_t processors) {
+  const double wanted = std::ceil(bytes_per_second / kCopyOfThread);
+  return static_cast<std::uint32_t>(std::clamp(wanted, 1.0, std::max(1.0, processors / 4.0)));
+}
+
 transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,
                                      const std::array<Bytes, 2>& longest) {
   transfer::EngineOptions options;
   options.chunk_bytes = devices::chunk_for(std::max(profile.link_up, 1.0));
   options.staging_down = recovers;
+  options.copiers = copiers_for(profile.link_down, std::thread::hardware_concurrency());
   options.verify = verifies;
   options.longest = longest;
   return options;

@@ -52,6 +52,8 @@ absl::Status Worker::prepare() {
   for (auto& end : ends_) {
     RONDO_ASSIGN_OR_RETURN(end, device_.timeline());
   }
+  link_ = link_options(parts_.devices[assignment_.device].profile, parts_.recovery.enabled(),
+                       parts_.recovery.verify_transfers, parts_.shape->longest_transfer);
   RONDO_RETURN_IF_ERROR(allocate());
   slots_.reserve(assignment_.slots.size());
   for (const std::uint32_t slot : assignment_.slots) RONDO_RETURN_IF_ERROR(prepare_slot(slot));
@@ -81,10 +83,11 @@ absl::Status Worker::prepare() {
 }
 
 absl::Status Worker::prepare_links() {
-  const transfer::EngineOptions options =
-      link_options(parts_.devices[assignment_.device].profile, parts_.recovery.enabled(),
-                   parts_.recovery.verify_transfers, parts_.shape->longest_transfer);
-  RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, options));
+  RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, link_));
+  if (unified_ || shared_.boundaries == nullptr) return absl::OkStatus();
+  for (const devices::BufferView boundary : shared_.boundaries->memory()) {
+    device_.expect_copies(boundary, devices::QueueRole::kUp);
+  }
   return absl::OkStatus();
 }
 
@@ -196,7 +199,10 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
                                                      parts_.parameters->phantom()));
   }
   RONDO_RETURN_IF_ERROR(place_weights(state));
-  if (state.computes_gradients) place_gradients(state);
+  if (state.computes_gradients) {
+    place_gradients(state);
+    count_links(state);
+  }
   RONDO_RETURN_IF_ERROR(compile(state));
   slots_.push_back(std::move(state));
   return absl::OkStatus();
@@ -224,7 +230,10 @@ absl::Status Worker::place_weights(SlotState& state) {
           RONDO_RETURN_IF_ERROR(device_.use_in_place(views[p]));
           continue;
         }
-        device_.expect_copies_from(views[p]);
+        // What stays and is not trained comes once.
+        if (!stays || parts_.model->parameters()[uses[p].id].trained) {
+          device_.expect_copies(views[p], devices::QueueRole::kUp);
+        }
         views[p] = (stays ? resident_ : weights_[buffer]).view().part(offset, views[p].size);
         offset += device_bytes(*parts_.model, uses[p]);
       }
@@ -255,12 +264,24 @@ void Worker::place_gradients(SlotState& state) {
         if (!parameter.trained || table) continue;
         if (at_home) {
           views.back() = rows_of(*parts_.model, use, shared_.jobs[buffer - groups_room_].gradients->sum(use.id));
+          if (!unified_ && !link_.staging_down) device_.expect_copies(views.back(), devices::QueueRole::kDown);
         } else if (buffer < gradients_.size()) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
         }
-        if (views.back().memory != nullptr) state.sent[buffer].push_back({use, views.back()});
+        if (views.back().memory != nullptr) state.sent[buffer].push_back({use, views.back(), layer});
       }
+    }
+  }
+}
+
+void Worker::count_links(SlotState& state) {
+  state.links_behind.assign(layers_of(state), 0);
+  for (std::size_t i = 0; i < state.train_chain.size(); ++i) {
+    const ChainLink& link = state.train_chain[i];
+    if (link.phase == model::Phase::kForward) continue;
+    for (model::LayerIndex layer = std::max(link.layer, state.slot.first_layer); layer <= link.last_layer; ++layer) {
+      state.links_behind[layer - state.slot.first_layer] = state.train_chain.size() - 1 - i;
     }
   }
 }

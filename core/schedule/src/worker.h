@@ -145,8 +145,11 @@ class Worker {
     struct Sent {
       model::ParameterUse use;
       devices::BufferView view;
+      partition::LayerIndex layer = 0;
     };
-    std::vector<std::vector<Sent>> sent;
+    std::vector<std::vector<Sent>> sent;  // layers in rising order
+    /// [layer - first]: links of the chain of gradients behind the last that adds to the layer's sums.
+    std::vector<std::uint64_t> links_behind;
     Bytes left_at = 0;           // where its place is in left_
     std::size_t stage = 0;       // slots with the same layers and direction have the same
     std::vector<bool> resident;  // by layer - first: its weights stay on the device
@@ -236,6 +239,7 @@ class Worker {
   absl::Status prepare_slot(std::uint32_t slot_index);
   absl::Status place_weights(SlotState& state);
   void place_gradients(SlotState& state);
+  static void count_links(SlotState& state);
   absl::Status compile(const SlotState& state);
 
   void feed_loop();
@@ -278,7 +282,8 @@ class Worker {
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
   devices::BufferView home_of(const GradientErrand& errand, const SlotState::Sent& sent) const;
-  absl::StatusOr<std::size_t> bring_run_down(const GradientErrand& errand, std::size_t first);
+  absl::StatusOr<std::size_t> bring_run_down(const GradientErrand& errand, std::size_t first, std::size_t end);
+  absl::Status bring_layer_home(const GradientErrand& errand, std::size_t first, std::size_t end);
   absl::Status bring_gradients_home(const GradientErrand& errand);
   absl::StatusOr<std::uint32_t> take_gradient_buffer(const StepJob& job, std::uint32_t group);
   absl::StatusOr<std::uint32_t> borrow_gradient_buffer();
@@ -324,6 +329,7 @@ class Worker {
   const bool unified_;
   const bool weights_in_place_;  // programs read them at home
   ProgramCache programs_;
+  transfer::EngineOptions link_;
   std::unique_ptr<transfer::TransferEngine> engine_;
   std::unique_ptr<devices::Timeline> compute_;
   std::array<std::unique_ptr<devices::Timeline>, 3> ends_;  // by queue role: reached when it holds nothing of ours

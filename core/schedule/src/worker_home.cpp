@@ -251,13 +251,13 @@ devices::BufferView Worker::home_of(const GradientErrand& errand, const SlotStat
   return gradient_staging_.view().part(sent.view.offset, sent.view.size);
 }
 
-/// The sum of `first` and of those behind it that can travel with it. Gives the first that did not.
-absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand, std::size_t first) {
+/// The sum of `first` and of those behind it, before `end`, that can travel with it. Gives the first that did not.
+absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand, std::size_t first, std::size_t end) {
   const StepJob& job = *errand.job;
   const std::vector<SlotState::Sent>& sent = errand.slot->sent[errand.buffer];
   transfer::Transfer run;
   std::size_t next = first;
-  for (; next < sent.size(); ++next) {
+  for (; next < end; ++next) {
     const devices::BufferView home = home_of(errand, sent[next]);
     const bool added = job.ledger->added(sent[next].use.contribution, errand.group);
     if (next > first && (added || !travels_with(run, sent[next].view, home))) break;
@@ -268,19 +268,21 @@ absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand,
   return next;
 }
 
-absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
-  RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value, kNoDeadline)));
+/// The sums of one layer: [first, end) of what is sent.
+absl::Status Worker::bring_layer_home(const GradientErrand& errand, std::size_t first, std::size_t end) {
   const StepJob& job = *errand.job;
-  const SlotState& slot = *errand.slot;
-  const std::vector<SlotState::Sent>& sent = slot.sent[errand.buffer];
-  std::size_t down = 0;  // of `sent`: how many are home
-  for (std::size_t s = 0; s < sent.size(); ++s) {
-    const auto& [use, view] = sent[s];
+  const std::vector<SlotState::Sent>& sent = errand.slot->sent[errand.buffer];
+  const partition::LayerIndex layer = sent[first].layer - errand.slot->slot.first_layer;
+  RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value - errand.slot->links_behind[layer], kNoDeadline)));
+  std::size_t down = first;  // of `sent`: up to where they are home
+  for (std::size_t s = first; s < end; ++s) {
+    const model::ParameterUse& use = sent[s].use;
+    const devices::BufferView view = sent[s].view;
     if (job.ledger->added(use.contribution, errand.group)) continue;  // by the lost device
     const devices::BufferView at_home = unified_ ? view : home_of(errand, sent[s]);
     if (!unified_) {
       if (s >= down) {
-        RONDO_ASSIGN_OR_RETURN(down, bring_run_down(errand, s));
+        RONDO_ASSIGN_OR_RETURN(down, bring_run_down(errand, s, end));
       }
     } else if (errand.group == 0 && assignment_.taken_over) {
       std::memcpy(rows_of(*parts_.model, use, job.gradients->sum(use.id)).host(), view.host(), view.size);
@@ -296,6 +298,21 @@ absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
     }
     job.ledger->set_added(use.contribution);
   }
+  return absl::OkStatus();
+}
+
+/// Layer by layer, the last one first, each as soon as the last microbatch has come back past it.
+absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
+  const StepJob& job = *errand.job;
+  const SlotState& slot = *errand.slot;
+  const std::vector<SlotState::Sent>& sent = slot.sent[errand.buffer];
+  for (std::size_t end = sent.size(); end > 0;) {
+    std::size_t first = end - 1;
+    while (first > 0 && sent[first - 1].layer == sent[end - 1].layer) --first;
+    RONDO_RETURN_IF_ERROR(bring_layer_home(errand, first, end));
+    end = first;
+  }
+  RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value, kNoDeadline)));
   job.ledger->set_home(slot.index, errand.group);
   const std::uint32_t size = parts_.work.reduction_group;
   for (const std::uint32_t index : job.ledger->sharing(slot.index)) {

@@ -7,6 +7,7 @@
 
 #include "params.h"
 #include "sequences.h"
+#include "vectors.h"
 
 namespace rondo::devices::cuda {
 
@@ -217,23 +218,33 @@ struct AttentionJoin {
   }
 };
 
-/// delta [T, H] = do . o; a block a token and a head.
+inline constexpr int kDeltaRows = kMostThreads / 4;  // of a block: four threads each
+
+/// delta [T, H] = do . o.
 template <typename T>
 struct AttentionDelta {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
-    const std::int64_t row = (block.x() * p.heads + block.y()) * p.head_dim;
-    typename Block::template Own<float> products;
-    block.each([&](int thread) {
-      float sum = 0;
-      for (int d = thread; d < p.head_dim; d += block.threads()) {
-        sum += load(static_cast<const T*>(p.d_o) + row + d) * load(static_cast<const T*>(p.o) + row + d);
-      }
-      products[thread] = sum;
+    const std::int64_t rows = static_cast<std::int64_t>(p.tokens) * p.heads;
+    typename Block::template Own<float> sums;
+    block.local([&](int thread) {
+      const std::int64_t row = block.x() * kDeltaRows + thread / 4;
+      sums[thread] = 0;
+      if (row >= rows) return;
+      const T* d_o = static_cast<const T*>(p.d_o) + row * p.head_dim;
+      const T* o = static_cast<const T*>(p.o) + row * p.head_dim;
+      for_row(p.head_dim, thread % 4, 4, [&](auto vector, std::int64_t d) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        auto left = load_vector<kCount>(d_o + d);
+        auto right = load_vector<kCount>(o + d);
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) sums[thread] += left[i] * right[i];
+      });
     });
-    const float delta = block.sum(products);
-    block.each([&](int thread) {
-      if (thread == 0) p.delta[block.x() * p.heads + block.y()] = delta;
+    block.quad_sum([&](int thread) -> float& { return sums[thread]; });
+    block.local([&](int thread) {
+      const std::int64_t row = block.x() * kDeltaRows + thread / 4;
+      if (thread % 4 == 0 && row < rows) p.delta[row] = sums[thread];
     });
   }
 };

@@ -82,10 +82,13 @@ class DeviceBlock {
 #endif
     __syncthreads();
   }
-  /// The same for what warpgroups multiply (group_products.h).
-  __device__ __forceinline__ void wait_shared() const {
+  /// The same for what warpgroups multiply (group_products.h); `before`: what each has to be through with at the barrier.
+  template <typename Before>
+  __device__ __forceinline__ void wait_shared(Before before) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.wait_all;\n fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    before();
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
     __syncthreads();
   }
@@ -184,7 +187,8 @@ class HostBlock {
   }
   void barrier() const {}
   void wait_copies() const {}
-  void wait_shared() const {}
+  template <typename Before>
+  void wait_shared(Before) const {}
   template <bool kBfloat, typename C, typename A, typename B>
   void multiply(C c_of, A a_of, B b_of) const {
     for (int warp = 0; warp < threads_; warp += kWarp) multiply_warp<kBfloat>(warp, c_of, a_of, b_of);

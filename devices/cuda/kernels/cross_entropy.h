@@ -6,6 +6,7 @@
 #pragma once
 
 #include "params.h"
+#include "vectors.h"
 
 namespace rondo::devices::cuda {
 
@@ -17,21 +18,33 @@ struct LogitSums {
   float maximum = 0;
   float total = 0;
 };
+/// Read once: a thread's sum is over the largest that it has met so far.
 template <typename Block>
 RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, std::int64_t count) {
-  typename Block::template Own<float> own;
+  typename Block::template Own<float> largest;
+  typename Block::template Own<float> sums;
   block.each([&](int thread) {
-    float largest = logits[0];
-    for (std::int64_t v = thread; v < count; v += block.threads()) largest = fmaxf(largest, logits[v]);
-    own[thread] = largest;
-  });
-  const float maximum = block.max(own);
-  block.each([&](int thread) {
+    float so_far = logits[0];
     float sum = 0;
-    for (std::int64_t v = thread; v < count; v += block.threads()) sum += expf(logits[v] - maximum);
-    own[thread] = sum;
+    for_row(count, thread, block.threads(), [&](auto vector, std::int64_t v) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto some = load_vector<kCount>(logits + v);
+      float now = so_far;
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) now = fmaxf(now, some[i]);
+      if (now > so_far) {
+        sum *= expf(so_far - now);
+        so_far = now;
+      }
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) sum += expf(some[i] - so_far);
+    });
+    largest[thread] = so_far;
+    sums[thread] = sum;
   });
-  return {maximum, block.sum(own)};
+  const float maximum = block.max(largest);
+  block.local([&](int thread) { sums[thread] *= expf(largest[thread] - maximum); });
+  return {maximum, block.sum(sums)};
 }
 
 /// places: the tokens that have a target, in order. One block.
@@ -74,11 +87,13 @@ struct EntropyGather {
     const std::int64_t place = p.begin + block.x();
     const bool real = place < p.places[0];
     const std::int64_t token = real ? p.places[1 + place] : 0;
+    const T* from = static_cast<const T*>(p.x) + token * p.width;
+    T* to = static_cast<T*>(p.gathered) + block.x() * p.width;
     block.each([&](int thread) {
-      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
-        const float value = real ? load(static_cast<const T*>(p.x) + token * p.width + c) : 0.0F;
-        store(static_cast<T*>(p.gathered) + block.x() * p.width + c, value);
-      }
+      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t c) {
+        constexpr int kCount = decltype(vector)::kNumbers;
+        store_vector<kCount>(to + c, real ? load_vector<kCount>(from + c) : Numbers<kCount>{});
+      });
     });
   }
 };
@@ -98,9 +113,15 @@ RONDO_KERNEL void write_gradient(Block& block, const CrossEntropyParams& p, floa
   T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
   const float scale = p.loss_scale == nullptr ? 1.0F : *p.loss_scale;
   block.each([&](int thread) {  // it may lie over the logits: each element is read by who writes it
-    for (std::int64_t v = thread; v < p.rows; v += block.threads()) {
-      store(gradient + v, (expf(logits[v] - maximum) * inverse - (v == target ? 1.0F : 0.0F)) * scale);
-    }
+    for_row(p.rows, thread, block.threads(), [&](auto vector, std::int64_t v) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto some = load_vector<kCount>(logits + v);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        some[i] = (expf(some[i] - maximum) * inverse - (v + i == target ? 1.0F : 0.0F)) * scale;
+      }
+      store_vector<kCount>(gradient + v, some);
+    });
   });
 }
 
@@ -108,7 +129,10 @@ template <typename T, typename Block>
 RONDO_KERNEL void clear_gradient(Block& block, const CrossEntropyParams& p) {
   T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
   block.each([&](int thread) {
-    for (std::int64_t v = thread; v < p.rows; v += block.threads()) store(gradient + v, 0.0F);
+    for_row(p.rows, thread, block.threads(), [&](auto vector, std::int64_t v) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      store_vector<kCount>(gradient + v, Numbers<kCount>{});
+    });
   });
 }
 
@@ -179,6 +203,16 @@ struct EntropyPart {
   }
 };
 
+template <typename T, typename Block>
+RONDO_KERNEL void copy_row(Block& block, T* to, const T* from, std::int64_t width) {
+  block.each([&](int thread) {
+    for_row(width, thread, block.threads(), [&](auto vector, std::int64_t c) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      store_vector<kCount>(to + c, load_vector<kCount>(from + c));
+    });
+  });
+}
+
 /// A chunk's rows of dx back to their tokens; a block a row.
 template <typename T>
 struct EntropyScatter {
@@ -187,11 +221,8 @@ struct EntropyScatter {
     const std::int64_t place = p.begin + block.x();
     if (place >= p.places[0]) return;
     const std::int64_t token = p.places[1 + place];
-    block.each([&](int thread) {
-      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
-        static_cast<T*>(p.dx)[token * p.width + c] = static_cast<const T*>(p.dgathered)[block.x() * p.width + c];
-      }
-    });
+    copy_row(block, static_cast<T*>(p.dx) + token * p.width,
+             static_cast<const T*>(p.dgathered) + block.x() * p.width, p.width);
   }
 };
 
@@ -201,11 +232,7 @@ struct EntropyPass {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const CrossEntropyParams& p) {
     const std::int64_t first = block.x() * p.width;
-    block.each([&](int thread) {
-      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
-        static_cast<T*>(p.dx)[first + c] = static_cast<const T*>(p.x)[first + c];
-      }
-    });
+    copy_row(block, static_cast<T*>(p.dx) + first, static_cast<const T*>(p.x) + first, p.width);
   }
 };
 

@@ -27,7 +27,7 @@ struct GroupAttention {
   /// What a thread knows of its two rows.
   struct Rows {
     std::int32_t from[2];  // the first key that each sees
-    float maximum[2];      // of scores so far, to the base of two
+    float maximum[2];      // of dot products so far
     float largest[2];      // of a tile's
     float total[2];        // of weights so far, of the thread's own columns until the end
     float correction[2];   // what sums so far are times, by the new maximum
@@ -56,51 +56,65 @@ struct GroupAttention {
     typename Block::template Own<Scores> scores;
     typename Block::template Own<Weights> weights;
     typename Block::template Own<Rows> rows;
+    typename Block::template Own<typename Products::Rows> own_queries;
     const auto fetch_keys = [&](std::int32_t tile) {
       block.local([&](int thread) {
-        fetch_rows<kHead, kGroupThreads>(keys(tile), p.k, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
+        fetch_rows<kHead, kGroupThreads, kGroupKeys>(keys(tile).at, p.k, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
       });
     };
     const auto fetch_values = [&](std::int32_t tile) {
       block.local([&](int thread) {
-        fetch_rows<kHead, kGroupThreads>(values(tile), p.v, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
+        fetch_rows<kHead, kGroupThreads, kGroupKeys>(values(tile).at, p.v, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
       });
     };
     block.local([&](int thread) { begin(p, query, real, thread, sums[thread], rows[thread]); });
     if (tiles > 0) {
       block.local([&](int thread) {
-        fetch_rows<kHead, kGroupThreads>(queries, p.q, p.heads, head, query, end, thread);
+        fetch_rows<kHead, kGroupThreads, kGroupQueries>(queries.at, p.q, p.heads, head, query, end, thread);
       });
       fetch_keys(0);
-      block.wait_shared();
+      block.wait_shared([] {});
+      block.local([&](int thread) { Products::load_rows(own_queries[thread], queries, thread); });
+      Products::begin_dots(block, scores, own_queries, keys(0));
       if (tiles > 1) fetch_keys(1);
       fetch_values(0);
-      Products::begin_dots(block, scores, queries, keys(0));
       Products::template wait<0>();
       Products::hold(scores);
-      soften(block, p, query, first, scores, rows);
-      block.local([&](int thread) { narrow(scores[thread], weights[thread]); });
+      soften<true>(block, p, query, first, scores, rows);
     }
-    for (std::int32_t tile = 0; tile < tiles; ++tile) {
-      block.wait_shared();  // keys of the next tile and values of this are there, all are through with those before
+    // Where every query of the block sees every key of a tile nothing is masked. No branch lies between the products and
+    // what is computed meanwhile: the compiler would wait for them there.
+    const std::int32_t last = query + kGroupQueries - 1;
+    const std::int32_t seen_from = last < real ? first_key(sequence_at(p.bounds, last), last, p.window) : kNoKey;
+    const auto go_on = [&]<bool kMasked>(std::int32_t tile) {
+      block.local([&](int thread) { narrow(scores[thread], weights[thread]); });
+      Products::begin_dots(block, scores, own_queries, keys(tile + 1));
       if (tile + 2 < tiles) fetch_keys(tile + 2);
-      if (tile + 1 < tiles) {
-        fetch_values(tile + 1);
-        Products::begin_dots(block, scores, queries, keys(tile + 1));
-        Products::begin_sums(block, sums, weights, values(tile));
-        Products::template wait<1>();
-        Products::hold(scores);
-        soften(block, p, query, first + (tile + 1) * kGroupKeys, scores, rows);
-        Products::template wait<0>();
-        Products::hold(sums);
+      fetch_values(tile + 1);
+      block.local([&](int thread) { correct(rows[thread], sums[thread]); });
+      Products::begin_sums(block, sums, weights, values(tile));
+      Products::template wait<1>();
+      Products::hold(scores);
+      soften<kMasked>(block, p, query, first + (tile + 1) * kGroupKeys, scores, rows);
+    };
+    for (std::int32_t tile = 0; tile < tiles; ++tile) {
+      // Keys of the next tile and values of this are there, all are through with those before.
+      Products::hold(scores);
+      block.wait_shared([] { Products::template wait<0>(); });
+      Products::hold(sums);
+      const std::int32_t next = first + (tile + 1) * kGroupKeys;
+      if (tile + 1 == tiles) {
         block.local([&](int thread) {
-          correct(rows[thread], sums[thread]);
           narrow(scores[thread], weights[thread]);
+          correct(rows[thread], sums[thread]);
         });
-      } else {
         Products::begin_sums(block, sums, weights, values(tile));
         Products::template wait<0>();
         Products::hold(sums);
+      } else if (next >= seen_from && next + kGroupKeys - 1 <= query) {
+        go_on.template operator()<false>(tile);
+      } else {
+        go_on.template operator()<true>(tile);
       }
     }
     block.quad_sum([&](int thread) -> float& { return rows[thread].total[0]; });
@@ -122,53 +136,56 @@ struct GroupAttention {
     }
   }
 
-  /// Scores of the keys from `key` on become weights 2^(score - maximum) by the new maximum.
-  template <typename Block, typename OwnScores, typename OwnRows>
+  /// Dot products with the keys from `key` on become weights 2^(factor (dot product - maximum)) by the new maximum.
+  template <bool kMasked, typename Block, typename OwnScores, typename OwnRows>
   RONDO_KERNEL static void soften(Block& block, const AttentionParams& p, std::int32_t query, std::int32_t key,
                                   OwnScores& scores, OwnRows& rows) {
     block.local([&](int thread) {
-      const std::int32_t token = query + Products::row_of(thread, 0);
-      // Whether both rows see every key of the tile; padding sees none.
-      const bool whole = key + kGroupKeys - 1 <= token && rows[thread].from[1] <= key;
-      if (whole) {
-        scale<true>(p.scale * kLog2E, token, key, thread, scores[thread], rows[thread]);
-      } else {
-        scale<false>(p.scale * kLog2E, token, key, thread, scores[thread], rows[thread]);
+      if constexpr (kMasked) {
+        mask(query + Products::row_of(thread, 0), key, thread, scores[thread], rows[thread]);
       }
+      find_largest(scores[thread], rows[thread]);
     });
     block.quad_max([&](int thread) -> float& { return rows[thread].largest[0]; });
     block.quad_max([&](int thread) -> float& { return rows[thread].largest[1]; });
-    block.local([&](int thread) { weigh(scores[thread], rows[thread]); });
+    block.local([&](int thread) { weigh(p.scale * kLog2E, scores[thread], rows[thread]); });
   }
 
-  template <bool kAllSeen>
-  RONDO_KERNEL static void scale(float factor, std::int32_t token, std::int32_t key, int thread, Scores& scores,
-                                 Rows& rows) {
+  RONDO_KERNEL static void mask(std::int32_t token, std::int32_t key, int thread, Scores& scores, const Rows& rows) {
+    RONDO_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      RONDO_UNROLL
+      for (int n = 0; n < kGroupKeys / 4; ++n) {
+        const std::int32_t at = key + n / 2 * 8 + 2 * (thread % 4) + n % 2;
+        float& score = scores[n / 2].x[2 * i + n % 2];
+        score = at >= rows.from[i] && at <= token + 8 * i ? score : -INFINITY;
+      }
+    }
+  }
+
+  RONDO_KERNEL static void find_largest(Scores& scores, Rows& rows) {
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {
       rows.largest[i] = -INFINITY;
       RONDO_UNROLL
       for (int n = 0; n < kGroupKeys / 4; ++n) {
-        const std::int32_t at = key + n / 2 * 8 + 2 * (thread % 4) + n % 2;
-        float& score = scores[n / 2].x[2 * i + n % 2];
-        score = kAllSeen || (at >= rows.from[i] && at <= token + 8 * i) ? score * factor : -INFINITY;
-        rows.largest[i] = fmaxf(rows.largest[i], score);
+        rows.largest[i] = fmaxf(rows.largest[i], scores[n / 2].x[2 * i + n % 2]);
       }
     }
   }
 
-  RONDO_KERNEL static void weigh(Scores& scores, Rows& rows) {
+  RONDO_KERNEL static void weigh(float factor, Scores& scores, Rows& rows) {
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {
       const float now = fmaxf(rows.maximum[i], rows.largest[i]);
-      const float from = now == -INFINITY ? 0.0F : now;  // nothing is seen so far: all weights are 0
-      rows.correction[i] = power_of_two(rows.maximum[i] - from);
+      const float from = now == -INFINITY ? 0.0F : now * factor;  // nothing is seen so far: all weights are 0
+      rows.correction[i] = power_of_two(rows.maximum[i] * factor - from);
       rows.maximum[i] = now;
       float sum = 0;
       RONDO_UNROLL
       for (int n = 0; n < kGroupKeys / 4; ++n) {
         float& score = scores[n / 2].x[2 * i + n % 2];
-        score = power_of_two(score - from);
+        score = power_of_two(score * factor - from);
         sum += score;
       }
       rows.total[i] = rows.total[i] * rows.correction[i] + sum;
@@ -196,7 +213,7 @@ struct GroupAttention {
     for (int i = 0; i < 2; ++i) {
       const std::int64_t token = query + Products::row_of(thread, 2 * i);
       if (thread % 4 != 0 || token >= p.tokens) continue;
-      p.lse[token * p.heads + head] = rows.total[i] > 0 ? rows.maximum[i] * kLn2 + logf(rows.total[i]) : 0.0F;
+      p.lse[token * p.heads + head] = rows.total[i] > 0 ? rows.maximum[i] * p.scale + logf(rows.total[i]) : 0.0F;
     }
   }
 };

@@ -90,6 +90,10 @@ struct GroupBackward {
     typename Block::template Own<Narrow> narrow_weights;
     typename Block::template Own<Narrow> narrow_gradients;
     typename Block::template Own<Rows> rows;
+    // Of keys and values in shared memory: sums take the registers.
+    using OwnRows = Array<FragmentA, static_cast<std::size_t>(kKeys ? 1 : kHead / 16)>;
+    typename Block::template Own<OwnRows> own_scored;
+    typename Block::template Own<OwnRows> own_given;
     std::int32_t tile = 0;
     std::int32_t head = first_head;
     int place = 0;
@@ -104,13 +108,65 @@ struct GroupBackward {
     if (tiles > 0) {
       block.local([&](int thread) {
         const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
-        fetch_rows<kHead, kGroup>(scored, kKeys ? p.k : p.q, heads, own_head, row, row_end, thread);
-        fetch_rows<kHead, kGroup>(given, kKeys ? p.v : p.d_o, heads, own_head, row, row_end, thread);
+        fetch_rows<kHead, kGroup, kGroupRows>(scored.at, kKeys ? p.k : p.q, heads, own_head, row, row_end, thread);
+        fetch_rows<kHead, kGroup, kGroupRows>(given.at, kKeys ? p.v : p.d_o, heads, own_head, row, row_end, thread);
       });
       fetch_columns(0, head, 0);
+      if constexpr (!kKeys) {
+        block.wait_shared([] {});
+        block.local([&](int thread) {
+          Products::load_rows(own_scored[thread], scored, thread);
+          Products::load_rows(own_given[thread], given, thread);
+        });
+      }
     }
+    // Where every row pairs with every column of a tile nothing is masked. No branch lies between products and what is
+    // computed meanwhile: the compiler would wait for them there.
+    const std::int32_t last_row = row + kGroupRows - 1;
+    std::int32_t whole_from = kNoKey;
+    std::int32_t whole_to = kKeys ? end : row;
+    if (last_row < real) {
+      whole_from = kKeys ? last_row : first_key(sequence_at(p.bounds, last_row), last_row, p.window);
+      if constexpr (kKeys) whole_to = last_query(p, row);
+    }
+    const auto add_pairs = [&]<bool kMasked>(std::int32_t column, const Columns& now) {
+      if constexpr (kKeys) {
+        Products::begin_dots(block, weights, scored, now.scores);
+        Products::begin_dots(block, gradients, given, now.gradients);
+      } else {
+        Products::begin_dots(block, weights, own_scored, now.scores);
+        Products::begin_dots(block, gradients, own_given, now.gradients);
+      }
+      if (head < first_head + of_block) fetch_columns(place, head, tile);
+      Products::template wait<1>();
+      Products::hold(weights);
+      block.local([&](int thread) {
+        if constexpr (kMasked) mask(rows[thread], column, thread, weights[thread]);
+        weigh(p, now, rows[thread], thread, weights[thread]);
+        if constexpr (kKeys) narrow(weights[thread], narrow_weights[thread]);
+      });
+      if constexpr (kKeys) {
+        Products::begin_sums(block, second_sums, narrow_weights, now.gradients);
+        Products::template wait<1>();
+      } else {
+        Products::template wait<0>();
+      }
+      Products::hold(gradients);
+      block.local([&](int thread) {
+        differentiate(p, now, rows[thread], thread, weights[thread], gradients[thread]);
+        narrow(gradients[thread], narrow_gradients[thread]);
+      });
+      Products::begin_sums(block, first_sums, narrow_gradients, now.scores);
+      if constexpr (!kKeys) {
+        Products::template wait<0>();
+        Products::hold(first_sums);
+      }
+    };
     while (tiles > 0 && head < first_head + of_block) {
-      block.wait_shared();  // this tile is there, all are through with the one before
+      // This tile is there, all are through with the one before.
+      block.wait_shared([] { Products::template wait<0>(); });
+      Products::hold(first_sums);
+      if constexpr (kKeys) Products::hold(second_sums);
       const std::int32_t column = begin + tile * kGroupColumns;
       const Columns now = columns(place);
       if (++tile == tiles) {
@@ -118,36 +174,15 @@ struct GroupBackward {
         ++head;
       }
       place = 1 - place;
-      if (head < first_head + of_block) fetch_columns(place, head, tile);
-      Products::begin_dots(block, weights, scored, now.scores);
-      Products::begin_dots(block, gradients, given, now.gradients);
-      Products::template wait<0>();
-      Products::hold(weights);
-      Products::hold(gradients);
-      block.local([&](int thread) {
-        const Rows& own = rows[thread];
-        // Both rows pair with every column of the tile.
-        const bool whole = own.from[0] <= column && own.from[1] <= column && column + kGroupColumns - 1 <= own.to[0] &&
-                           column + kGroupColumns - 1 <= own.to[1];
-        if (whole) {
-          differentiate<true>(p, now, own, column, thread, weights[thread], gradients[thread]);
-        } else {
-          differentiate<false>(p, now, own, column, thread, weights[thread], gradients[thread]);
-        }
-        RONDO_UNROLL
-        for (int n = 0; n < kGroupColumns / 16; ++n) {
-          narrow_gradients[thread][n] = Tiles::narrowed(gradients[thread][2 * n], gradients[thread][2 * n + 1]);
-          if constexpr (kKeys) {
-            narrow_weights[thread][n] = Tiles::narrowed(weights[thread][2 * n], weights[thread][2 * n + 1]);
-          }
-        }
-      });
-      Products::begin_sums(block, first_sums, narrow_gradients, now.scores);
-      if constexpr (kKeys) Products::begin_sums(block, second_sums, narrow_weights, now.gradients);
-      Products::template wait<0>();
-      Products::hold(first_sums);
-      if constexpr (kKeys) Products::hold(second_sums);
+      if (column >= whole_from && column + kGroupColumns - 1 <= whole_to) {
+        add_pairs.template operator()<false>(column, now);
+      } else {
+        add_pairs.template operator()<true>(column, now);
+      }
     }
+    Products::template wait<0>();
+    Products::hold(first_sums);
+    if constexpr (kKeys) Products::hold(second_sums);
     block.local([&](int thread) {
       if constexpr (!kKeys) {
         put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
@@ -199,8 +234,8 @@ struct GroupBackward {
                                  std::int32_t group, std::int32_t end, int thread) {
     const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
     const std::int32_t from_head = kKeys ? head : head / group;
-    fetch_rows<kHead, kGroup>(to.scores, kKeys ? p.q : p.k, heads, from_head, column, end, thread);
-    fetch_rows<kHead, kGroup>(to.gradients, kKeys ? p.d_o : p.v, heads, from_head, column, end, thread);
+    fetch_rows<kHead, kGroup, kGroupColumns>(to.scores.at, kKeys ? p.q : p.k, heads, from_head, column, end, thread);
+    fetch_rows<kHead, kGroup, kGroupColumns>(to.gradients.at, kKeys ? p.d_o : p.v, heads, from_head, column, end, thread);
     if constexpr (kKeys) {
       const int place = thread % kGroupColumns;
       const std::int64_t at = static_cast<std::int64_t>(column + place) * p.heads + head;
@@ -213,25 +248,43 @@ struct GroupBackward {
     }
   }
 
-  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta).
-  template <bool kAllPair>
-  RONDO_KERNEL static void differentiate(const AttentionParams& p, const Columns& columns, const Rows& rows,
-                                         std::int32_t column, int thread, Pairs& weights, Pairs& gradients) {
+  RONDO_KERNEL static void mask(const Rows& rows, std::int32_t column, int thread, Pairs& weights) {
+    RONDO_UNROLL
+    for (int e = 0; e < kGroupColumns / 2; ++e) {
+      const int i = e % 4;
+      const std::int32_t at = column + place_of(e, thread);
+      weights[e / 4].x[i] = at >= rows.from[i / 2] && at <= rows.to[i / 2] ? weights[e / 4].x[i] : -INFINITY;
+    }
+  }
+
+  /// Dot products become weights e^(score - lse), as powers of two.
+  RONDO_KERNEL static void weigh(const AttentionParams& p, const Columns& columns, const Rows& rows, int thread,
+                                 Pairs& weights) {
     const float factor = p.scale * kLog2E;
     RONDO_UNROLL
-    for (int n = 0; n < kGroupColumns / 8; ++n) {
-      RONDO_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int place = 8 * n + 2 * (thread % 4) + i % 2;
-        const std::int32_t at = column + place;
-        const float lse = kKeys ? columns.lse[place] * kLog2E : rows.lse[i / 2];
-        const float delta = kKeys ? columns.delta[place] : rows.delta[i / 2];
-        const bool pair = kAllPair || (at >= rows.from[i / 2] && at <= rows.to[i / 2]);
-        const float weight = pair ? power_of_two(weights[n].x[i] * factor - lse) : 0.0F;
-        gradients[n].x[i] = pair ? p.scale * weight * (gradients[n].x[i] - delta) : 0.0F;
-        weights[n].x[i] = weight;
-      }
+    for (int e = 0; e < kGroupColumns / 2; ++e) {
+      const float lse = kKeys ? columns.lse[place_of(e, thread)] * kLog2E : rows.lse[e % 4 / 2];
+      weights[e / 4].x[e % 4] = power_of_two(weights[e / 4].x[e % 4] * factor - lse);
     }
+  }
+
+  /// do . v becomes scale weight (do . v - delta).
+  RONDO_KERNEL static void differentiate(const AttentionParams& p, const Columns& columns, const Rows& rows, int thread,
+                                         Pairs& weights, Pairs& gradients) {
+    RONDO_UNROLL
+    for (int e = 0; e < kGroupColumns / 2; ++e) {
+      const float delta = kKeys ? columns.delta[place_of(e, thread)] : rows.delta[e % 4 / 2];
+      float& gradient = gradients[e / 4].x[e % 4];
+      gradient = p.scale * weights[e / 4].x[e % 4] * (gradient - delta);
+    }
+  }
+
+  /// The column, among the tile's, of a thread's number e.
+  RONDO_KERNEL static int place_of(int e, int thread) { return e / 4 * 8 + 2 * (thread % 4) + e % 2; }
+
+  RONDO_KERNEL static void narrow(Pairs& pairs, Narrow& narrowed) {
+    RONDO_UNROLL
+    for (int n = 0; n < kGroupColumns / 16; ++n) narrowed[n] = Tiles::narrowed(pairs[2 * n], pairs[2 * n + 1]);
   }
 };
 

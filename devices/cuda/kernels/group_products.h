@@ -25,17 +25,22 @@ RONDO_KERNEL int place_in_panels(int rows, int row, int column) {
   return (column / kPanel * rows + row) * kPanel + (column % kPanel / 8 ^ row % 8) * 8 + column % 8;
 }
 
-/// Rows of a head from token `first` on, zero from `end` on. There once Block::wait_shared() has been passed.
-template <int kHead, int kThreads>
-RONDO_KERNEL void fetch_rows(const SharedRows& to, const void* from, std::int64_t heads, std::int64_t head,
+/// Rows of a head from token `first` on, zero from `end` on. There once Block::wait_shared() has been passed. A thread
+/// brings the same piece of every kThreads / (kHead / 8)-th row, so that its addresses are a step apart.
+template <int kHead, int kThreads, int kRows>
+RONDO_KERNEL void fetch_rows(std::uint16_t* to, const void* from, std::int32_t heads, std::int32_t head,
                              std::int32_t first, std::int32_t end, int thread) {
   constexpr int kPieces = kHead / 8;  // of 16 bytes, of a row
-  for (int e = thread; e < to.rows * kPieces; e += kThreads) {
-    const int row = e / kPieces;
-    const int column = e % kPieces * 8;
-    const std::int64_t token = first + row;
-    copy_16(to.at + place_in_panels(to.rows, row, column),
-            static_cast<const std::uint16_t*>(from) + (token * heads + head) * kHead + column, token < end);
+  constexpr int kStep = kThreads / kPieces;
+  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
+  const int row = thread / kPieces;
+  const int column = thread % kPieces * 8;
+  const std::int64_t step = static_cast<std::int64_t>(heads) * kHead;
+  const auto* at = static_cast<const std::uint16_t*>(from) + (first + row) * step + head * kHead + column;
+  std::uint16_t* into = to + place_in_panels(kRows, row, column);
+  RONDO_UNROLL
+  for (int i = 0; i < kRows / kStep; ++i) {
+    copy_16(into + i * kStep * kPanel, at + i * kStep * step, first + row + i * kStep < end);
   }
 }
 
@@ -48,6 +53,11 @@ RONDO_KERNEL std::uint64_t matrix_descriptor(const std::uint16_t* at, int panels
   const auto address = static_cast<std::uint64_t>(__cvta_generic_to_shared(at));
   return (address & 0x3FFFF) >> 4 | static_cast<std::uint64_t>(panels) >> 4 << 16 | kEightRows >> 4 << 32 |
          kExchanged << 62;
+}
+
+/// The same shared memory from `numbers` numbers further on.
+RONDO_KERNEL std::uint64_t further(std::uint64_t descriptor, int numbers) {
+  return descriptor + static_cast<std::uint64_t>(numbers * 2 >> 4);
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -73,11 +83,12 @@ RONDO_KERNEL std::uint64_t matrix_descriptor(const std::uint16_t* at, int panels
   asm volatile("{.reg .pred added; setp.ne.b32 added, " p ", 0; " \
                "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " " names a ", " b ", added, 1, 1, 0, 0;}" \
                : all : "l"(left), "l"(right), "r"(static_cast<int>(added)))
-/// A in registers, B in shared memory by rows that are added up.
-#define RONDO_GROUP_ADD(columns, type, names, all, a0, a1, a2, a3, b) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " " names "{" a0 ", " a1 ", " a2 ", " a3 "}, " b \
-               ", 1, 1, 1, 1;" \
-               : all : "r"(left.x[0]), "r"(left.x[1]), "r"(left.x[2]), "r"(left.x[3]), "l"(right))
+/// A in registers, B in shared memory: by rows of what is summed over, or (kAcross) by rows that are added up.
+#define RONDO_GROUP_ROWS(columns, type, names, all, a0, a1, a2, a3, b, p, across) \
+  asm volatile("{.reg .pred added; setp.ne.b32 added, " p ", 0; " \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " " names "{" a0 ", " a1 ", " a2 ", " a3 "}, " b \
+               ", added, 1, 1, " across ";}" \
+               : all : "r"(left.x[0]), "r"(left.x[1]), "r"(left.x[2]), "r"(left.x[3]), "l"(right), "r"(static_cast<int>(added)), "n"(kAcross ? 1 : 0))
 // clang-format on
 
 /// c (+)= A B of 16 numbers; kColumns8: 8 or 16.
@@ -100,21 +111,21 @@ RONDO_KERNEL void begin_dot(Array<FragmentC, kColumns8>& c, std::uint64_t left, 
 #endif
 }
 
-/// c += A B of 16 rows.
-template <bool kBfloat, std::size_t kColumns8>
-RONDO_KERNEL void begin_add(Array<FragmentC, kColumns8>& c, const FragmentA& left, std::uint64_t right) {
+/// c (+)= A B of 16 numbers or, kAcross, rows.
+template <bool kBfloat, bool kAcross, std::size_t kColumns8>
+RONDO_KERNEL void begin_rows(Array<FragmentC, kColumns8>& c, const FragmentA& left, std::uint64_t right, bool added) {
 #ifdef RONDO_GROUP_PRODUCTS
   if constexpr (kColumns8 == 8 && kBfloat) {
-    RONDO_GROUP_ADD("64", "bf16", RONDO_NAMES_32, RONDO_C_32(c), "%32", "%33", "%34", "%35", "%36");
+    RONDO_GROUP_ROWS("64", "bf16", RONDO_NAMES_32, RONDO_C_32(c), "%32", "%33", "%34", "%35", "%36", "%37", "%38");
   } else if constexpr (kColumns8 == 8) {
-    RONDO_GROUP_ADD("64", "f16", RONDO_NAMES_32, RONDO_C_32(c), "%32", "%33", "%34", "%35", "%36");
+    RONDO_GROUP_ROWS("64", "f16", RONDO_NAMES_32, RONDO_C_32(c), "%32", "%33", "%34", "%35", "%36", "%37", "%38");
   } else if constexpr (kBfloat) {
-    RONDO_GROUP_ADD("128", "bf16", RONDO_NAMES_64, RONDO_C_64(c), "%64", "%65", "%66", "%67", "%68");
+    RONDO_GROUP_ROWS("128", "bf16", RONDO_NAMES_64, RONDO_C_64(c), "%64", "%65", "%66", "%67", "%68", "%69", "%70");
   } else {
-    RONDO_GROUP_ADD("128", "f16", RONDO_NAMES_64, RONDO_C_64(c), "%64", "%65", "%66", "%67", "%68");
+    RONDO_GROUP_ROWS("128", "f16", RONDO_NAMES_64, RONDO_C_64(c), "%64", "%65", "%66", "%67", "%68", "%69", "%70");
   }
 #else
-  (void)left, (void)right;
+  (void)left, (void)right, (void)added;
   c.values[0].x[0] = 0;
   __trap();
 #endif
@@ -145,7 +156,7 @@ RONDO_KERNEL void hold_registers(Array<FragmentC, kColumns8>& c) {
 #undef RONDO_NAMES_32
 #undef RONDO_NAMES_64
 #undef RONDO_GROUP_DOT
-#undef RONDO_GROUP_ADD
+#undef RONDO_GROUP_ROWS
 
 #endif
 
@@ -153,19 +164,21 @@ RONDO_KERNEL void hold_registers(Array<FragmentC, kColumns8>& c) {
 template <typename T, int kHead>
 struct GroupProducts {
   static constexpr bool kBfloat = T::kIsBfloat;
+  using Rows = Array<FragmentA, static_cast<std::size_t>(kHead / 16)>;  // a thread's part of 16 rows
 
-  /// c [64 rows a group, b.rows] = A B^T for A's rows 64 g ... of group g.
+  /// c [64, b.rows] = A B^T, of a block of one group.
   template <typename Block, typename C>
   RONDO_KERNEL static void begin_dots(Block& block, C& c, const SharedRows& a, const SharedRows& b) {
 #ifdef __CUDACC__
-    const int first = static_cast<int>(threadIdx.x) / kGroup * kGroupRows;
+    const std::uint64_t left = matrix_descriptor(a.at, 0);
+    const std::uint64_t right = matrix_descriptor(b.at, 0);
     settle_registers();
     RONDO_UNROLL
     for (int step = 0; step < kHead / 16; ++step) {
       const int panel = step / 4;
       const int column = step % 4 * 16;
-      begin_dot<kBfloat>(c.value, matrix_descriptor(a.at + (panel * a.rows + first) * kPanel + column, 0),
-                         matrix_descriptor(b.at + panel * b.rows * kPanel + column, 0), step > 0);
+      begin_dot<kBfloat>(c.value, further(left, panel * a.rows * kPanel + column),
+                         further(right, panel * b.rows * kPanel + column), step > 0);
     }
     commit();
 #else
@@ -185,36 +198,72 @@ struct GroupProducts {
 #endif
   }
 
+  /// The same for A's rows in registers, see load_rows().
+  template <typename Block, typename C>
+  RONDO_KERNEL static void begin_dots(Block& block, C& c, typename Block::template Own<Rows>& a, const SharedRows& b) {
+#ifdef __CUDACC__
+    const std::uint64_t right = matrix_descriptor(b.at, 0);
+    settle_registers();
+    RONDO_UNROLL
+    for (int step = 0; step < kHead / 16; ++step) {
+      begin_rows<kBfloat, false>(c.value, a.value[step], further(right, step / 4 * b.rows * kPanel + step % 4 * 16),
+                                 step > 0);
+    }
+    commit();
+#else
+    for (int warp = 0; warp < block.threads(); warp += kWarp) {
+      for (int step = 0; step < kHead / 16; ++step) {
+        float rows[16][16];
+        gather(a, warp, step, rows);
+        for (int lane = 0; lane < kWarp; ++lane) {
+          for (int e = 0; e < b.rows / 2; ++e) {
+            float& sum = c[warp + lane][e / 4].x[e % 4];
+            if (step == 0) sum = 0;
+            for (int k = 0; k < 16; ++k) {
+              sum += rows[lane / 4 + 8 * (e % 4 / 2)][k] *
+                     number(b.at[place_in_panels(b.rows, e / 4 * 8 + 2 * (lane % 4) + e % 2, 16 * step + k)]);
+            }
+          }
+        }
+      }
+    }
+#endif
+  }
+
+  /// A thread's part of its warp's 16 rows, the warp's number times 16 and on.
+  RONDO_KERNEL static void load_rows(Rows& rows, const SharedRows& from, int thread) {
+    RONDO_UNROLL
+    for (int step = 0; step < kHead / 16; ++step) {
+      auto x = load_matrices<false>(thread, [&](int j, int r) {
+        const int row = thread / kWarp * 16 + 8 * (j % 2) + r;
+        return from.at + place_in_panels(from.rows, row, 16 * step + 8 * (j / 2));
+      });
+      rows[step] = {{x[0], x[1], x[2], x[3]}};
+    }
+  }
+
   /// c [64 rows a group, kHead] += A B for A in registers, 16 rows of B a fragment.
   template <typename Block, typename C, typename A>
   RONDO_KERNEL static void begin_sums(Block& block, C& c, A& a, const SharedRows& b) {
 #ifdef __CUDACC__
+    const std::uint64_t right = matrix_descriptor(b.at, b.rows * kPanel * 2);
     settle_registers();
     RONDO_UNROLL
     for (int step = 0; step < static_cast<int>(sizeof(a.value) / sizeof(FragmentA)); ++step) {
-      begin_add<kBfloat>(c.value, a.value[step], matrix_descriptor(b.at + 16 * step * kPanel, b.rows * kPanel * 2));
+      begin_rows<kBfloat, true>(c.value, a.value[step], further(right, 16 * step * kPanel), true);
     }
     commit();
 #else
     for (int warp = 0; warp < block.threads(); warp += kWarp) {
       for (int step = 0; 16 * step < b.rows; ++step) {
         float rows[16][16];
-        for (int lane = 0; lane < kWarp; ++lane) {
-          for (int r = 0; r < 4; ++r) {
-            for (int half = 0; half < 2; ++half) {
-              const std::uint32_t pair = a[warp + lane][step].x[r];
-              rows[lane / 4 + 8 * (r % 2)][2 * (lane % 4) + half + 8 * (r / 2)] =
-                  number(static_cast<std::uint16_t>(half == 0 ? pair : pair >> 16));
-            }
-          }
-        }
+        gather(a, warp, step, rows);
         for (int lane = 0; lane < kWarp; ++lane) {
           for (int e = 0; e < kHead / 2; ++e) {
-            const int i = e % 4;
-            float& sum = c[warp + lane][e / 4].x[i];
+            float& sum = c[warp + lane][e / 4].x[e % 4];
             for (int k = 0; k < 16; ++k) {
-              sum += rows[lane / 4 + 8 * (i / 2)][k] *
-                     number(b.at[place_in_panels(b.rows, 16 * step + k, e / 4 * 8 + 2 * (lane % 4) + i % 2)]);
+              sum += rows[lane / 4 + 8 * (e % 4 / 2)][k] *
+                     number(b.at[place_in_panels(b.rows, 16 * step + k, e / 4 * 8 + 2 * (lane % 4) + e % 2)]);
             }
           }
         }
@@ -230,7 +279,7 @@ struct GroupProducts {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 #endif
   }
-  /// `c` of a product that is there.
+  /// `c` is as the thread has it at this place: of a product that is there, or before a wait for another.
   template <typename C>
   RONDO_KERNEL static void hold([[maybe_unused]] C& c) {
 #ifdef __CUDACC__
@@ -251,6 +300,19 @@ struct GroupProducts {
   static float number(std::uint16_t bits) {
     const T stored{bits};
     return load(&stored);
+  }
+  /// The 16 x 16 numbers of a warp's fragments.
+  template <typename A>
+  static void gather(A& a, int warp, int step, float (&rows)[16][16]) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      for (int r = 0; r < 4; ++r) {
+        for (int half = 0; half < 2; ++half) {
+          const std::uint32_t pair = a[warp + lane][step].x[r];
+          rows[lane / 4 + 8 * (r % 2)][2 * (lane % 4) + half + 8 * (r / 2)] =
+              number(static_cast<std::uint16_t>(half == 0 ? pair : pair >> 16));
+        }
+      }
+    }
   }
 #endif
 };

@@ -173,7 +173,7 @@ struct MatrixBackward {
         const std::int32_t query_token = kKeys ? column + at_column : row + at_row;
         const std::int32_t key_token = kKeys ? row + at_row : column + at_column;
         const bool seen = query_token < end && key_token >= shared.first[query] && key_token <= query_token;
-        const float weight = seen ? power_of_two(weights[n].x[i] * factor - shared.lse[query]) : 0.0F;
+        const float weight = power_of_two(seen ? weights[n].x[i] * factor - shared.lse[query] : -INFINITY);
         gradients[n].x[i] = seen ? p.scale * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
         weights[n].x[i] = weight;
       }

@@ -114,12 +114,13 @@ struct MatrixTiles {
   RONDO_KERNEL static void fetch(std::uint16_t* to, const void* from, std::int64_t heads, std::int64_t head,
                                  std::int32_t first, int count, std::int32_t end, int thread) {
     constexpr int kPieces = kHead / 8;  // of 16 bytes, of a row
-    for (int e = thread; e < count * kPieces; e += kMatrixThreads) {
-      const int row = e / kPieces;
-      const int column = e % kPieces * 8;
-      const std::int64_t token = first + row;
-      const auto* at = static_cast<const std::uint16_t*>(from) + (token * heads + head) * kHead + column;
-      copy_16(to + row * kStride + column, at, token < end);
+    constexpr int kStep = kMatrixThreads / kPieces;
+    const int column = thread % kPieces * 8;
+    const std::int64_t step = heads * kHead;
+    const auto* at = static_cast<const std::uint16_t*>(from) + first * step + head * kHead + column;
+    RONDO_UNROLL
+    for (int row = thread / kPieces; row < count; row += kStep) {
+      copy_16(to + row * kStride + column, at + row * step, first + row < end);
     }
   }
 
@@ -171,6 +172,7 @@ struct MatrixTiles {
   template <typename Sums, typename Factor>
   RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t first, std::int32_t tokens,
                                int thread, Sums& sums, Factor factor) {
+    const float factors[2] = {factor(0), factor(1)};
     RONDO_UNROLL
     for (int slice = 0; slice < kSlices; ++slice) {
       RONDO_UNROLL
@@ -178,7 +180,7 @@ struct MatrixTiles {
         const std::int64_t token = first + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
         if (token >= tokens) continue;
         auto* at = static_cast<std::uint16_t*>(to) + (token * heads + head) * kHead + 8 * slice + 2 * (thread % 4);
-        store_pair(at, narrowed_pair<T>(sums[slice].x[2 * i] * factor(i), sums[slice].x[2 * i + 1] * factor(i)));
+        store_pair(at, narrowed_pair<T>(sums[slice].x[2 * i] * factors[i], sums[slice].x[2 * i + 1] * factors[i]));
       }
     }
   }

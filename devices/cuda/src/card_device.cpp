@@ -39,6 +39,7 @@ class CardDevice final : public Device, private StreamWork {
   absl::Status open(const CudaOptions& options);
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
+  void expect_copies(BufferView host, QueueRole /*direction*/) override { PageLocked::lock(context_, host); }
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) override;
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override { return std::make_unique<HostTimeline>(); }
   Queue& queue(QueueRole role) override { return queue_of(role).role(role); }

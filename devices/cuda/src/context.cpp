@@ -145,6 +145,21 @@ PinnedMemory::~PinnedMemory() {
   if (context_->enter().ok()) (void)context_->driver().host_free(host());
 }
 
+void PageLocked::lock(const std::shared_ptr<Context>& context, const BufferView& host) {
+  /// What is less is copied through memory of the driver's as quickly.
+  constexpr Bytes kWorthwhile = 64_KiB;
+  if (host.host() == nullptr || host.memory->size() < kWorthwhile || host.memory->tied(context.get()) != nullptr) return;
+  if (!context->enter().ok()) return;
+  // Another card of the pool may have locked it: portable, so that this one knows, too.
+  std::byte* const begin = host.memory->host();
+  if (context->driver().host_register(begin, host.memory->size(), kHostPortable) != kSuccess) return;
+  host.memory->tie(context.get(), std::unique_ptr<PageLocked>(new PageLocked(context, begin)));
+}
+
+PageLocked::~PageLocked() {
+  if (context_->enter().ok()) (void)context_->driver().host_unregister(begin_);
+}
+
 absl::StatusOr<DevicePointer> address_of(const BufferView& view, const Context& context) {
   const auto* memory = dynamic_cast<const CardMemory*>(view.memory);
   if (memory == nullptr || memory->context() != &context) {

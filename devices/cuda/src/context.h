@@ -111,6 +111,20 @@ class PinnedMemory final : public Memory {
   const std::shared_ptr<Context> context_;
 };
 
+/// Host memory of others that cards copy from and to by themselves, since it is held in its place.
+class PageLocked final : public Memory::Tie {
+ public:
+  /// All of the view's memory, once; where the driver does not take it nothing happens.
+  static void lock(const std::shared_ptr<Context>& context, const BufferView& host);
+  ~PageLocked() override;
+
+ private:
+  PageLocked(std::shared_ptr<Context> context, void* begin) : context_(std::move(context)), begin_(begin) {}
+
+  const std::shared_ptr<Context> context_;
+  void* const begin_;
+};
+
 /// The address of a view on this card. Errors: Internal: it is not this card's memory.
 absl::StatusOr<DevicePointer> address_of(const BufferView& view, const Context& context);
 

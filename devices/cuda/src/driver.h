@@ -65,6 +65,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(memory_free, "cuMemFree", (DevicePointer pointer))                                                               \
   X(host_allocate, "cuMemHostAlloc", (void** pointer, std::size_t size, unsigned flags))                             \
   X(host_free, "cuMemFreeHost", (void* pointer))                                                                     \
+  X(host_register, "cuMemHostRegister", (void* pointer, std::size_t size, unsigned flags))                           \
+  X(host_unregister, "cuMemHostUnregister", (void* pointer))                                                         \
   X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                                        \
   X(stream_destroy, "cuStreamDestroy", (StreamHandle stream))                                                        \
   X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                                \

@@ -48,5 +48,6 @@ static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventBlockingSync
 static_assert(sizeof(GraphHandle) == sizeof(CUgraph) && sizeof(GraphExecHandle) == sizeof(CUgraphExec));
 static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kHostPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(kHostPortable == CU_MEMHOSTREGISTER_PORTABLE);
 
 }  // namespace rondo::devices::cuda

@@ -9,7 +9,7 @@
 namespace rondo::devices::cuda {
 namespace {
 
-constexpr std::int64_t kBlocksWanted = 4;  // a multiprocessor
+constexpr std::int64_t kBlocksWanted = 3;  // a multiprocessor
 static_assert(kGroupRows == kMatrixRows && kGroup == kMatrixThreads);
 
 /// By the reads 0 and 1: q and k.
@@ -49,7 +49,7 @@ absl::Status lower_forward(Lowering& op) {
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
   arguments.at(&AttentionParams::lse, op.write(1));
   const Storage storage = Lowering::storage_of(op.in(0));
-  if (by_matrices(op) && op.options().warpgroups) {
+  if (by_matrices(op) && op.options().warpgroups && p.scale > 0) {
     op.launch(of_matrix(KernelId::k_group_attention_bf16_64, storage, p.head_dim),
               {divide_up(p.tokens, kGroupQueries), p.heads, kGroupThreads, group_attention_shared(p.head_dim)},
               arguments);
@@ -84,7 +84,7 @@ void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Stor
   if (p.splits > 1) {
     arguments.at(&AttentionParams::dk_parts, op.workspace(part)).at(&AttentionParams::dv_parts, op.workspace(part));
   }
-  const bool groups = op.options().warpgroups;
+  const bool groups = op.options().warpgroups && p.scale > 0;
   const int shared = groups ? group_backward_shared(p.head_dim) : matrix_backward_shared(p.head_dim);
   const Grid keys{blocks, std::int64_t{p.kv_heads} * p.splits, kMatrixThreads, shared};
   const Grid queries{blocks, p.heads, kMatrixThreads, shared};
@@ -107,7 +107,7 @@ absl::Status lower_backward(Lowering& op) {
   arguments.at(&P::o, op.read(3)).at(&P::lse, op.read(4)).at(&P::d_o, op.read(5)).at(&P::bounds, op.read(6));
   arguments.at(&P::delta, delta).at(&P::dq, op.write(0)).at(&P::dk, op.write(1)).at(&P::dv, op.write(2));
   const Storage storage = Lowering::storage_of(op.in(0));
-  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {p.tokens, p.heads, kWarp, 0}, arguments);
+  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {divide_up(std::int64_t{p.tokens} * p.heads, kDeltaRows), 1, kMostThreads, 0}, arguments);
   if (by_matrices(op)) {
     lower_by_matrices(op, arguments, storage);
     return absl::OkStatus();

@@ -55,7 +55,9 @@ class VulkanDevice final : public Device, private HostBackend {
 
   const DeviceCaps& caps() const override { return caps_; }
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override;
-  void expect_copies_from(BufferView host) override { Imported::import(context_, host); }
+  void expect_copies(BufferView host, QueueRole direction) override {
+    if (direction == QueueRole::kUp) Imported::import(context_, host);
+  }
   absl::Status use_in_place(BufferView host) override {
     return caps_.weights_in_place ? Imported::import_for_kernels(context_, host) : Device::use_in_place(host);
   }

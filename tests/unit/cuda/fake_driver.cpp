@@ -135,6 +135,22 @@ Result fake_host_free(void* pointer) {
   --card().left;
   return kSuccess;
 }
+Result fake_host_register(void* pointer, std::size_t, unsigned) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  const Result result = card().begin("cuMemHostRegister");
+  if (result != kSuccess) return result;
+  if (card().may_not_now()) return kCaptureUnsupported;
+  if (!card().registered.insert(pointer).second) return 712;  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+  ++card().left;
+  return kSuccess;
+}
+Result fake_host_unregister(void* pointer) {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  if (card().may_not_now()) return kCaptureUnsupported;
+  if (card().registered.erase(pointer) == 0) return 713;  // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+  --card().left;
+  return kSuccess;
+}
 Result fake_stream_create(StreamHandle* stream, unsigned) {
   {
     const std::lock_guard<std::mutex> lock(card().mutex);

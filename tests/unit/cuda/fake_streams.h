@@ -106,6 +106,7 @@ class FakeCard {
   FakeScript script;
   std::array<int, kFunctions> calls{};
   std::set<void*> allocations;  // of the card
+  std::set<void*> registered;   // of the host
   std::map<FunctionHandle, unsigned> most_shared;  // where a function has been given more than all have
   std::size_t used = 0;
   int left = 0;

@@ -58,6 +58,8 @@ class ActivationStore {
   /// A step whose rounds will be under way: so many microbatches each, gradients or none. A place then has its memory
   /// after the round before it has had it, however far ahead of each other the devices are.
   void begin(std::uint64_t first_round, const std::vector<std::uint32_t>& microbatches, bool gradients);
+  /// All memory that places are in.
+  std::vector<devices::BufferView> memory() const;
   /// The memory of a place. REQUIRES: it is reserved and not published yet, or held.
   devices::BufferView view(const BoundaryPlace& place, Bytes size) const;
   /// Waits until the round before has had the place's memory and it is free again, and for memory. `size`: of what it

@@ -63,6 +63,8 @@ class BoundaryTier {
   void let_go(std::size_t page);
   /// The page's bytes are needed no more. A buffer that is still pinned belongs to no page from then on and is lost.
   void drop(std::size_t page);
+  /// That of all buffers.
+  devices::BufferView memory() const { return memory_.view(); }
   /// REQUIRES: the page is pinned.
   devices::BufferView view(std::size_t page) const;
 

@@ -39,6 +39,9 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
 /// Of the trained ones.
 std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model);
 
+/// Threads that keep up with a link of so many bytes a second, a quarter of the processors at most.
+std::uint32_t copiers_for(double bytes_per_second, std::uint32_t processors);
+
 /// How the executor moves bytes to and from a device. `recovers`: the run goes on when the device is lost; `longest`:
 /// of the transfers, up and down.
 transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,
