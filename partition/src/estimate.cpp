@@ -97,17 +97,19 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   placed.out_last = last + out;
   double home = 0;
   double groups = 0;
+  double behind = 0;  // what of it, and of its norm, can only begin when all is computed: the lowest layer's
   double norm = 0;
   if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
-    const double bytes = gradients_[slot.last_layer + 1] - gradients_[slot.first_layer];
-    home = copy(bytes, link.down, link.latency);
-    norm = bytes * norm_per_byte_;
+    home = copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
+    const double lowest = gradients_[slot.first_layer + 1] - gradients_[slot.first_layer];
+    behind = copy(lowest, link.down, link.latency);
+    norm = lowest * norm_per_byte_;
     const std::uint32_t rounds = (microbatches + group_ - 1) / group_;
     groups = rounds;
-    device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + home);
+    device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + behind);
   }
   device.down_load += count * out + groups * home;
-  done_ = std::max({done_, last + home + norm, device.down_free + norm, device.up_load, device.down_load});
+  done_ = std::max({done_, last + behind + norm, device.down_free + norm, device.up_load, device.down_load});
   if (slot.phase == SlotPhase::kForward) {
     covers_.resize(std::max(covers_.size(), (slot.round + 1) * cuts_));
     const auto covered = covers_.begin() + static_cast<std::ptrdiff_t>(slot.round * cuts_ + slot.first_layer + 1);

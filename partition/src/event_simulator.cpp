@@ -116,7 +116,9 @@ void EventSimulator::describe(const Plan& plan) {
       }
     }
     const bool takes_norms = hides_norms && slot.round + 1 == plan.rounds.size();
-    if (takes_norms && visit.ends_groups) visit.norm_seconds = norm_seconds(visit.gradient_bytes);
+    if (visit.ends_groups)
+      visit.gradient_tail = gradient_tail(visit, catching_up ? 0.0 : std::min(before, slot.seconds));
+    if (takes_norms && visit.ends_groups) visit.norm_seconds = norm_seconds(visit.gradient_tail);
     const bool looks_up = model_.layers[0].row_gradient_bytes > 0 && lowest_gradient_layer(model_, slot) == 0;
     if (takes_norms && visit.begins_groups && looks_up) {
       visit.row_norm_seconds = norm_seconds(4.0 * static_cast<double>(model_.layers[0].trained_parameters));
@@ -140,6 +142,28 @@ void EventSimulator::describe(const Plan& plan) {
   const Turns turns{by_round, group_ends(plan.slots),
                     layout_boundaries(model_, plan.slots, plan.rounds, staleness_).rounds};
   for (std::uint32_t s = 0; s < plan.slots.size(); ++s) connect(plan, s, turns);
+}
+
+/// Gradients come home layer by layer, the last first, from when the last microbatch of a group has come back past
+/// each: what is left of them at its end, were the link free. `forward`: seconds of it that pass before it turns back.
+double EventSimulator::gradient_tail(const Visit& visit, double forward) const {
+  const Slot& slot = *visit.slot;
+  const LinkIndex link = links_.down(slot.device);
+  const double all = links_.seconds_alone(link, visit.gradient_bytes);
+  if (all <= 0) return visit.gradient_bytes;
+  const LayerIndex lowest = std::max(lowest_gradient_layer(model_, slot), slot.first_layer);
+  double weights = 0;
+  for (LayerIndex layer = lowest; layer <= slot.last_layer; ++layer) weights += seconds_.forward(slot.device, layer);
+  if (weights <= 0) return visit.gradient_bytes;
+  const double backward = slot.seconds - forward;
+  double to_go = backward;  // until all is computed
+  double home = backward;   // so long before that the link is through with the layers so far
+  for (LayerIndex layer = slot.last_layer + 1; layer-- > lowest;) {
+    to_go -= backward * seconds_.forward(slot.device, layer) / weights;
+    const double bytes = static_cast<double>(model_.layers[layer].gradient_bytes);
+    if (bytes > 0) home = std::min(home, to_go) - links_.seconds_alone(link, bytes);
+  }
+  return visit.gradient_bytes * std::clamp(-home / all, 0.0, 1.0);
 }
 
 /// The places of its output are free when the last readers of the round that had them before have retired, and the
@@ -428,7 +452,7 @@ void EventSimulator::wake_feeders() {
 void EventSimulator::send_gradients(DeviceIndex index) {
   Device& device = devices_[index];
   if (device.sending || device.errands.count == 0) return;
-  const double bytes = visits_[slot_of(device, device.errands.front().visit)].gradient_bytes;
+  const double bytes = visits_[slot_of(device, device.errands.front().visit)].gradient_tail;
   device.sending = true;
   if (links_.seconds_alone(links_.down(index), bytes) > 0) {
     return links_.begin(links_.down(index), FluidLinks::kBulk, bytes, now_);

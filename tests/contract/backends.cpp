@@ -102,7 +102,7 @@ const std::vector<Exclusion>& exclusions() {
       {Kind::kNever, "null", "Compile_OfAProductInFp8_IsRefusedByNameWhereThereIsNone", kNoArithmetic},
       {Kind::kNever, "null", "Run_UploadComputeDownload_OrderedByPointsAlone", kNoArithmetic},
       {Kind::kNever, "timed", "Copy_UpAndDown_KeepsEveryByte", kNoBytes},
-      {Kind::kNever, "timed", "Copy_FromMemoryThatWasExpected_BringsWhatLiesThereThen", kNoBytes},
+      {Kind::kNever, "timed", "Copy_OfMemoryThatWasExpected_BringsWhatLiesThereThen", kNoBytes},
       {Kind::kNever, "timed", "Copy_WithinTheDevice_MovesTheView", kNoBytes},
       {Kind::kNever, "timed", "Clear_PartOfABuffer_LeavesTheRest", kNoBytes},
       {Kind::kNever, "timed", "Order_LongChainAcrossQueues_ArrivesWhole", kNoBytes},

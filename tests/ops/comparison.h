@@ -68,8 +68,8 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   double of_head = 0;
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     if (narrow_attention && i % desc.shape.back() == 0) of_head = rms_of(want, id, i, i + desc.shape.back());
-    const double allowed = std::max(of_itself * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) +
-                           absolute * rms + narrow_softmax(operands) * of_head;
+    const double allowed = std::max(of_itself * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) + absolute * rms +
+                           narrow_softmax(operands) * of_head;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
         << ", expected " << want.get(id, i) << " +- " << allowed << ", rms " << rms;

@@ -106,9 +106,9 @@ inline double narrow_entropy_gradient(DType operands) { return 6 * narrow_roundi
 /// keys), whose rms is that of the sum's row over sqrt(2); each may be 4.5 times that and err by all that it can.
 inline double narrow_softmax(DType operands) { return 4.5 * 1.4142136 * narrow_rounding(operands); }
 
-/// Matrix units that keep some 14 bits of what they add up in eight bits (Hopper: DeepSeek-V3, arXiv 2412.19437, section
-/// 3.3.2), put into fp32 after every 128 terms: what is cut off there is a part of the sum so far, always towards zero. By
-/// how much of itself and of its rms a sum of `terms` may err.
+/// Matrix units that keep some 14 bits of what they add up in eight bits (Hopper: DeepSeek-V3, arXiv 2412.19437,
+/// section 3.3.2), put into fp32 after every 128 terms: what is cut off there is a part of the sum so far, always
+/// towards zero. By how much of itself and of its rms a sum of `terms` may err.
 inline constexpr double kShortSum = 0x1.0p-11;
 inline double short_sums(std::int64_t terms) {
   return kShortSum * std::sqrt(std::max(1.0, static_cast<double>(terms) / 128));

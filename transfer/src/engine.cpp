@@ -399,7 +399,7 @@ class TransferEngine::Link {
   const Bytes chunk_bytes_;
   std::unique_ptr<devices::Timeline> timeline_;
   std::optional<devices::ThreadPool> copiers_;  // none: the link's own thread
-  devices::Buffer reading_;                     // only the thread's: for checksums of memory that the host cannot address
+  devices::Buffer reading_;  // only the thread's: for checksums of memory that the host cannot address
 
   mutable Mutex mutex_;
   CondVar work_;     // for the thread: something waits, or it is to end

@@ -52,7 +52,8 @@ absl::Status Worker::prepare() {
   for (auto& end : ends_) {
     RONDO_ASSIGN_OR_RETURN(end, device_.timeline());
   }
-  link_ = link_options(parts_.devices[assignment_.device].profile, parts_.recovery.enabled(),
+  link_ = link_options(parts_.devices[assignment_.device].profile,
+                       parts_.recovery.enabled() && can_recover(parts_.devices.size()),
                        parts_.recovery.verify_transfers, parts_.shape->longest_transfer);
   RONDO_RETURN_IF_ERROR(allocate());
   slots_.reserve(assignment_.slots.size());

@@ -265,7 +265,8 @@ void Machine::set_profile(std::size_t i, devices::DeviceProfile profile) {
   partition::DeviceShape& device = shape.devices[i];
   const devices::DeviceCaps& caps = pool[i].device->caps();
   if (!caps.unified_memory && caps.does_arithmetic) {
-    const transfer::EngineOptions link = schedule::link_options(profile, true, verifies, {});
+    const transfer::EngineOptions link =
+        schedule::link_options(profile, schedule::can_recover(pool.size()), verifies, {});
     device.staging_bytes = link.chunk_bytes;
     for (const auto direction : {transfer::Direction::kUp, transfer::Direction::kDown}) {
       device.staging_pieces[static_cast<std::size_t>(direction)] =

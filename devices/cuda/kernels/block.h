@@ -82,7 +82,8 @@ class DeviceBlock {
 #endif
     __syncthreads();
   }
-  /// The same for what warpgroups multiply (group_products.h); `before`: what each has to be through with at the barrier.
+  /// The same for what warpgroups multiply (group_products.h); `before`: what each has to be through with at the
+  /// barrier.
   template <typename Before>
   __device__ __forceinline__ void wait_shared(Before before) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

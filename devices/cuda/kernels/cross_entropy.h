@@ -221,8 +221,8 @@ struct EntropyScatter {
     const std::int64_t place = p.begin + block.x();
     if (place >= p.places[0]) return;
     const std::int64_t token = p.places[1 + place];
-    copy_row(block, static_cast<T*>(p.dx) + token * p.width,
-             static_cast<const T*>(p.dgathered) + block.x() * p.width, p.width);
+    copy_row(block, static_cast<T*>(p.dx) + token * p.width, static_cast<const T*>(p.dgathered) + block.x() * p.width,
+             p.width);
   }
 };
 

@@ -1,7 +1,7 @@
-// Causal attention by warpgroups (sm_90), for bf16 and fp16 and heads of 64 and 128: a block kGroupQueries queries, past
-// which the keys go by tiles with a running maximum. Scores of the next tile and sums of the values of this one are on
-// their way together; softmax of the next scores is computed while the latter are, as FlashAttention-3 does (arXiv
-// 2407.08608, algorithm 2).
+// Causal attention by warpgroups (sm_90), for bf16 and fp16 and heads of 64 and 128: a block kGroupQueries queries,
+// past which the keys go by tiles with a running maximum. Scores of the next tile and sums of the values of this one
+// are on their way together; softmax of the next scores is computed while the latter are, as FlashAttention-3 does
+// (arXiv 2407.08608, algorithm 2).
 #pragma once
 
 #include "group_products.h"
@@ -59,12 +59,14 @@ struct GroupAttention {
     typename Block::template Own<typename Products::Rows> own_queries;
     const auto fetch_keys = [&](std::int32_t tile) {
       block.local([&](int thread) {
-        fetch_rows<kHead, kGroupThreads, kGroupKeys>(keys(tile).at, p.k, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
+        fetch_rows<kHead, kGroupThreads, kGroupKeys>(keys(tile).at, p.k, p.kv_heads, kv_head, first + tile * kGroupKeys,
+                                                     end, thread);
       });
     };
     const auto fetch_values = [&](std::int32_t tile) {
       block.local([&](int thread) {
-        fetch_rows<kHead, kGroupThreads, kGroupKeys>(values(tile).at, p.v, p.kv_heads, kv_head, first + tile * kGroupKeys, end, thread);
+        fetch_rows<kHead, kGroupThreads, kGroupKeys>(values(tile).at, p.v, p.kv_heads, kv_head,
+                                                     first + tile * kGroupKeys, end, thread);
       });
     };
     block.local([&](int thread) { begin(p, query, real, thread, sums[thread], rows[thread]); });
@@ -82,8 +84,8 @@ struct GroupAttention {
       Products::hold(scores);
       soften<true>(block, p, query, first, scores, rows);
     }
-    // Where every query of the block sees every key of a tile nothing is masked. No branch lies between the products and
-    // what is computed meanwhile: the compiler would wait for them there.
+    // Where every query of the block sees every key of a tile nothing is masked. No branch lies between the products
+    // and what is computed meanwhile: the compiler would wait for them there.
     const std::int32_t last = query + kGroupQueries - 1;
     const std::int32_t seen_from = last < real ? first_key(sequence_at(p.bounds, last), last, p.window) : kNoKey;
     const auto go_on = [&]<bool kMasked>(std::int32_t tile) {
@@ -123,8 +125,8 @@ struct GroupAttention {
   }
 
  private:
-  RONDO_KERNEL static void begin(const AttentionParams& p, std::int32_t query, std::int32_t real, int thread, Sums& sums,
-                                 Rows& rows) {
+  RONDO_KERNEL static void begin(const AttentionParams& p, std::int32_t query, std::int32_t real, int thread,
+                                 Sums& sums, Rows& rows) {
     RONDO_UNROLL
     for (int slice = 0; slice < kHead / 8; ++slice) sums[slice] = FragmentC{};
     RONDO_UNROLL

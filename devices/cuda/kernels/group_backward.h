@@ -1,6 +1,6 @@
-// The gradient of attention by warpgroups (sm_90), see group_products.h. No atomics: it goes twice over the pairs, by keys
-// and by queries, each block alone writing its rows. A block is one group, so that two of them share a multiprocessor:
-// one multiplies while the other takes exponentials.
+// The gradient of attention by warpgroups (sm_90), see group_products.h. No atomics: it goes twice over the pairs, by
+// keys and by queries, each block alone writing its rows. A block is one group, so that two of them share a
+// multiprocessor: one multiplies while the other takes exponentials.
 #pragma once
 
 #include "group_products.h"
@@ -29,8 +29,9 @@ RONDO_KERNEL void copy_4(float* to, const float* from, bool real) {
 #endif
 }
 
-/// kKeys: dk and dv, a block kGroupRows keys and a part of a key head's query heads, past which the queries stream; else
-/// dq, a block kGroupRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what streams.
+/// kKeys: dk and dv, a block kGroupRows keys and a part of a key head's query heads, past which the queries stream;
+/// else dq, a block kGroupRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what
+/// streams.
 template <typename T, int kHead, bool kKeys>
 struct GroupBackward {
   using Products = GroupProducts<T, kHead>;
@@ -59,7 +60,7 @@ struct GroupBackward {
     constexpr int kNumbers = kGroupColumns * kHead;
     auto* const shared = reinterpret_cast<std::uint16_t*>(block.shared());
     auto* const numbers = reinterpret_cast<float*>(shared + 2 * kGroupRows * kHead + 4 * kNumbers);
-    const SharedRows scored{shared, kGroupRows};  // keys or queries
+    const SharedRows scored{shared, kGroupRows};                      // keys or queries
     const SharedRows given{shared + kGroupRows * kHead, kGroupRows};  // values or do
     const auto columns = [&](int place) {
       std::uint16_t* at = shared + 2 * kGroupRows * kHead + 2 * place * kNumbers;
@@ -83,7 +84,7 @@ struct GroupBackward {
       end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
     }
     const std::int32_t tiles = (end - begin + kGroupColumns - 1) / kGroupColumns;
-    typename Block::template Own<Sums> first_sums;                              // dk or dq
+    typename Block::template Own<Sums> first_sums;  // dk or dq
     typename Block::template Own<Array<FragmentC, static_cast<std::size_t>(kKeys ? kHead / 8 : 1)>> second_sums;  // dv
     typename Block::template Own<Pairs> weights;
     typename Block::template Own<Pairs> gradients;
@@ -98,9 +99,8 @@ struct GroupBackward {
     std::int32_t head = first_head;
     int place = 0;
     const auto fetch_columns = [&](int to, std::int32_t of_head, std::int32_t of_tile) {
-      block.local([&](int thread) {
-        fetch(p, columns(to), begin + of_tile * kGroupColumns, of_head, group, end, thread);
-      });
+      block.local(
+          [&](int thread) { fetch(p, columns(to), begin + of_tile * kGroupColumns, of_head, group, end, thread); });
     };
     block.local([&](int thread) {
       begin_rows(p, row, own_head, real, thread, first_sums[thread], second_sums[thread], rows[thread]);
@@ -235,7 +235,8 @@ struct GroupBackward {
     const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
     const std::int32_t from_head = kKeys ? head : head / group;
     fetch_rows<kHead, kGroup, kGroupColumns>(to.scores.at, kKeys ? p.q : p.k, heads, from_head, column, end, thread);
-    fetch_rows<kHead, kGroup, kGroupColumns>(to.gradients.at, kKeys ? p.d_o : p.v, heads, from_head, column, end, thread);
+    fetch_rows<kHead, kGroup, kGroupColumns>(to.gradients.at, kKeys ? p.d_o : p.v, heads, from_head, column, end,
+                                             thread);
     if constexpr (kKeys) {
       const int place = thread % kGroupColumns;
       const std::int64_t at = static_cast<std::int64_t>(column + place) * p.heads + head;

@@ -1,9 +1,9 @@
-// Products of a warpgroup (PTX ISA, "wgmma"; sm_90a): four warps make 64 rows of a product from operands in shared memory,
-// or with the first of them in registers, while their threads go on to other things.
+// Products of a warpgroup (PTX ISA, "wgmma"; sm_90a): four warps make 64 rows of a product from operands in shared
+// memory, or with the first of them in registers, while their threads go on to other things.
 //
 // A lane holds of A and C what it holds of m16n8k16 products, its warp's 16 rows of the 64 (see block.h). What lies in
-// shared memory is rows of kHead numbers in panels of 64: a panel's row is 128 bytes, whose eight pieces of 16 bytes are
-// exchanged by the row ("128-byte swizzle"). On the host products are made when they are begun.
+// shared memory is rows of kHead numbers in panels of 64: a panel's row is 128 bytes, whose eight pieces of 16 bytes
+// are exchanged by the row ("128-byte swizzle"). On the host products are made when they are begun.
 #pragma once
 
 #include "matrix_tiles.h"

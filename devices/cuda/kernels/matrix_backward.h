@@ -6,8 +6,9 @@
 
 namespace rondo::devices::cuda {
 
-/// kKeys: dk and dv, a block kMatrixRows keys and a part of a key head's query heads, past which the queries stream; else dq, a block
-/// kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what streams.
+/// kKeys: dk and dv, a block kMatrixRows keys and a part of a key head's query heads, past which the queries stream;
+/// else dq, a block kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what
+/// streams.
 template <typename T, int kHead, bool kKeys>
 struct MatrixBackward {
   using Tiles = MatrixTiles<T, kHead>;

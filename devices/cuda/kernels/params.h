@@ -224,7 +224,7 @@ struct AttentionParams {
   std::int32_t kv_heads;
   std::int32_t head_dim;
   std::int32_t splits;  // parts that the query heads of a key head go in, equally many in each
-  std::int32_t tile;      // rows of a tile, see attention_tile()
+  std::int32_t tile;    // rows of a tile, see attention_tile()
   std::int32_t window;  // 0: none
   float scale;
 };

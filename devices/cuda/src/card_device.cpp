@@ -103,11 +103,10 @@ void CardDevice::describe(const CudaOptions& options) {
   caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);
   caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
   caps_.hardware_queues = options.single_queue ? 1 : 3;
-  // The number of multiprocessors decides which algorithm cuBLASLt takes, the room for logits the order of the sums over
-  // tokens.
-  caps_.numerics_class =
-      fmt::format("cuda-sm{}{}-{}mp-{}-l{}-k{}", facts.major, facts.minor, facts.multiprocessors,
-                  engine_ != nullptr ? engine_->name() : "own", logits_ / 1_MiB, kKernelSet);
+  // The number of multiprocessors decides which algorithm cuBLASLt takes, the room for logits the order of the sums
+  // over tokens.
+  caps_.numerics_class = fmt::format("cuda-sm{}{}-{}mp-{}-l{}-k{}", facts.major, facts.minor, facts.multiprocessors,
+                                     engine_ != nullptr ? engine_->name() : "own", logits_ / 1_MiB, kKernelSet);
 }
 
 absl::Status CardDevice::open(const CudaOptions& options) {

@@ -53,8 +53,8 @@ absl::Status Context::read_facts() {
   for (const auto& [attribute, value] :
        {std::pair{kAttributeMajor, &facts_.major}, std::pair{kAttributeMinor, &facts_.minor},
         std::pair{kAttributeMultiprocessors, &facts_.multiprocessors},
-        std::pair{kAttributeCopyEngines, &facts_.copy_engines}, std::pair{kAttributeMostShared, &facts_.most_shared}, std::pair{kAttributeClockKhz, &facts_.clock_khz},
-        std::pair{kAttributeMemoryClockKhz, &facts_.memory_clock_khz},
+        std::pair{kAttributeCopyEngines, &facts_.copy_engines}, std::pair{kAttributeMostShared, &facts_.most_shared},
+        std::pair{kAttributeClockKhz, &facts_.clock_khz}, std::pair{kAttributeMemoryClockKhz, &facts_.memory_clock_khz},
         std::pair{kAttributeMemoryBusBits, &facts_.memory_bus_bits}, std::pair{kAttributeIntegrated, &integrated}}) {
     RONDO_RETURN_IF_ERROR(check(driver_.device_attribute(value, attribute, device_), "cuDeviceGetAttribute"));
   }
@@ -77,10 +77,9 @@ absl::Status Context::load(const KernelImage& image) {
     const Result found = driver_.module_function(&functions_[static_cast<std::size_t>(i)], module_, entry);
     if (found != kSuccess) return with_context(check(found, "cuModuleGetFunction"), entry);
     if (facts_.most_shared <= kSharedOfAll || !std::string_view(entry).starts_with("rondo_group_")) continue;
-    RONDO_RETURN_IF_ERROR(
-        check(driver_.function_attribute(functions_[static_cast<std::size_t>(i)], kFunctionMostShared,
-                                         facts_.most_shared),
-              "cuFuncSetAttribute"));
+    RONDO_RETURN_IF_ERROR(check(
+        driver_.function_attribute(functions_[static_cast<std::size_t>(i)], kFunctionMostShared, facts_.most_shared),
+        "cuFuncSetAttribute"));
   }
   return absl::OkStatus();
 }
@@ -148,7 +147,8 @@ PinnedMemory::~PinnedMemory() {
 void PageLocked::lock(const std::shared_ptr<Context>& context, const BufferView& host) {
   /// What is less is copied through memory of the driver's as quickly.
   constexpr Bytes kWorthwhile = 64_KiB;
-  if (host.host() == nullptr || host.memory->size() < kWorthwhile || host.memory->tied(context.get()) != nullptr) return;
+  if (host.host() == nullptr || host.memory->size() < kWorthwhile || host.memory->tied(context.get()) != nullptr)
+    return;
   if (!context->enter().ok()) return;
   // Another card of the pool may have locked it: portable, so that this one knows, too.
   std::byte* const begin = host.memory->host();

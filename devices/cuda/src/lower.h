@@ -14,7 +14,7 @@ struct LowerOptions {
   bool warpgroups = false;          // products of whole warpgroups: sm_90 alone
   bool fp8 = false;                 // products of E4M3: sm_89 and later
   std::int64_t multiprocessors = 1;
-  Bytes logits = 0;                 // of a chunk of tokens over the whole vocabulary, see logits_chunk()
+  Bytes logits = 0;  // of a chunk of tokens over the whole vocabulary, see logits_chunk()
 };
 
 /// Tokens whose logits exist at one time: as many chunks of cross_entropy_chunk() as `room` bytes hold, one at least.

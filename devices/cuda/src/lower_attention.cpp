@@ -107,7 +107,8 @@ absl::Status lower_backward(Lowering& op) {
   arguments.at(&P::o, op.read(3)).at(&P::lse, op.read(4)).at(&P::d_o, op.read(5)).at(&P::bounds, op.read(6));
   arguments.at(&P::delta, delta).at(&P::dq, op.write(0)).at(&P::dk, op.write(1)).at(&P::dv, op.write(2));
   const Storage storage = Lowering::storage_of(op.in(0));
-  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage), {divide_up(std::int64_t{p.tokens} * p.heads, kDeltaRows), 1, kMostThreads, 0}, arguments);
+  op.launch(of_storage(KernelId::k_attention_delta_fp32, storage),
+            {divide_up(std::int64_t{p.tokens} * p.heads, kDeltaRows), 1, kMostThreads, 0}, arguments);
   if (by_matrices(op)) {
     lower_by_matrices(op, arguments, storage);
     return absl::OkStatus();

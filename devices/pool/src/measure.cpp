@@ -15,14 +15,19 @@ namespace {
 
 constexpr Tries kBest{5, 0.3};
 
-/// [T, N] = [T, K] [N, K]^T, large enough for any card to be busy with and small enough for a slow CPU.
-OpList product(DType dtype) {
-  constexpr std::int64_t kSide = 1024;
+/// Sides of the products that speeds are told from: small enough for a slow CPU, and long enough for the fastest card
+/// to be busy for kLongEnough with, beside which what it takes to enqueue is little.
+constexpr std::int64_t kLeastSide = 1024;
+constexpr std::int64_t kMostSide = 8192;
+constexpr double kLongEnough = 1e-3;
+
+/// [T, N] = [T, K] [N, K]^T, all of one extent.
+OpList product(DType dtype, std::int64_t side) {
   OpList list;
-  list.tokens = kSide;
-  list.tensors = {{"x", {kSide, kSide}, dtype, TensorRole::kInput, 0},
-                  {"w", {kSide, kSide}, dtype, TensorRole::kWeight, 0},
-                  {"y", {kSide, kSide}, dtype, TensorRole::kOutput, 0}};
+  list.tokens = static_cast<std::uint32_t>(side);
+  list.tensors = {{"x", {side, side}, dtype, TensorRole::kInput, 0},
+                  {"w", {side, side}, dtype, TensorRole::kWeight, 0},
+                  {"y", {side, side}, dtype, TensorRole::kOutput, 0}};
   list.ops = {{OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}}};
   return list;
 }
@@ -50,9 +55,14 @@ Bytes stream_bytes(const DeviceCaps& caps) {
 
 absl::StatusOr<double> measure_flops(Device& device, DType dtype) {
   RONDO_ASSIGN_OR_RETURN(Stopwatch watch, Stopwatch::make(device));
-  const OpList list = product(dtype);
-  RONDO_ASSIGN_OR_RETURN(const std::vector<double> seconds, watch.time_program(list, kBest));
-  return cost_of(list, list.tokens).flops / *std::ranges::min_element(seconds);
+  for (std::int64_t side = kLeastSide;; side *= 2) {
+    const OpList list = product(dtype, side);
+    RONDO_ASSIGN_OR_RETURN(const std::vector<double> seconds, watch.time_program(list, kBest));
+    const double best = *std::ranges::min_element(seconds);
+    const Bytes next = 12 * list.tensors[0].bytes();
+    const bool enough = best >= kLongEnough || side == kMostSide || next > device.caps().memory_bytes / 8;
+    if (enough) return cost_of(list, list.tokens).flops / best;
+  }
 }
 
 absl::Status measure_memory(Device& device, DeviceProfile& profile) {

@@ -227,6 +227,34 @@ TEST_F(CudaDevice, MemoryOfAnotherCard_IsRefused) {
   EXPECT_EQ(line->wait(1, patience()).code(), absl::StatusCode::kInternal);
 }
 
+/// Once however often it is expected, and back to the driver before the memory goes.
+TEST_F(CudaDevice, MemoryThatIsCopiedAgainAndAgain_IsLockedUnlessTheDriverRefuses) {
+  for (const bool refuses : {false, true}) {
+    FakeScript script;
+    if (refuses) {
+      script.fail_call = "cuMemHostRegister";
+      script.fail_at = 1;
+      script.fail_result = kOutOfMemory;
+    }
+    open(script);
+    absl::StatusOr<Buffer> home = allocate_host(256_KiB, "weights");
+    absl::StatusOr<Buffer> small = allocate_host(1_KiB, "weights");
+    ASSERT_EQ(home.status(), absl::OkStatus());
+    ASSERT_EQ(small.status(), absl::OkStatus());
+    device_->expect_copies(small->view(), QueueRole::kUp);
+    EXPECT_EQ(calls_of("cuMemHostRegister"), 0);  // not worth it
+    device_->expect_copies(home->view().part(0, 128_KiB), QueueRole::kUp);
+    device_->expect_copies(home->view().part(128_KiB, 128_KiB), QueueRole::kDown);
+    EXPECT_EQ(calls_of("cuMemHostRegister"), refuses ? 2 : 1);
+    const Buffer here = *device_->allocate(256_KiB, MemoryKind::kDevice);
+    const auto line = timeline();
+    up().copy(home->view(), here.view(), {}, {line.get(), 1}, {"up"});
+    EXPECT_EQ(line->wait(1, patience()), absl::OkStatus());
+    *home = Buffer();
+    EXPECT_EQ(registered_memory(), 0);
+  }
+}
+
 TEST_F(CudaDevice, WithoutMemoryForTheWorkspace_CompileSaysSo) {
   FakeScript script;
   script.fail_call = "cuMemAlloc";

@@ -344,6 +344,11 @@ void fail_next(const std::string& name, Result result) {
   card().script.fail_result = result;
 }
 
+int registered_memory() {
+  const std::lock_guard<std::mutex> lock(card().mutex);
+  return static_cast<int>(card().registered.size());
+}
+
 int calls_of(const std::string& name) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   for (std::size_t i = 0; i < kFunctions; ++i) {

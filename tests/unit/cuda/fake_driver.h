@@ -40,6 +40,8 @@ void reset_fake(const FakeScript& script = {});
 void fail_next(const std::string& name, Result result);
 /// Calls of a function since reset_fake().
 int calls_of(const std::string& name);
+/// Pieces of host memory that are locked.
+int registered_memory();
 /// The same of all functions that were called and can fail.
 std::map<std::string, int> all_calls();
 /// Device memory and pinned memory that is still allocated, and contexts, streams, events, modules and graphs not given

@@ -105,8 +105,8 @@ class FakeCard {
   std::condition_variable changed;
   FakeScript script;
   std::array<int, kFunctions> calls{};
-  std::set<void*> allocations;  // of the card
-  std::set<void*> registered;   // of the host
+  std::set<void*> allocations;                     // of the card
+  std::set<void*> registered;                      // of the host
   std::map<FunctionHandle, unsigned> most_shared;  // where a function has been given more than all have
   std::size_t used = 0;
   int left = 0;

@@ -340,7 +340,8 @@ TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
 TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
-/// What a model has: rows that are whole numbers of 16 bytes, tiles that are full. Not what the reference takes minutes for.
+/// What a model has: rows that are whole numbers of 16 bytes, tiles that are full. Not what the reference takes minutes
+/// for.
 TEST_P(CudaOpsOnHardware, AtModelSizes_AgreeWithTheReference) {
   const OpCase op_case = case_of(GetParam(), Scale::kModel);
   double flops = 0;

@@ -358,6 +358,21 @@ TEST_F(Engine, ShortTransfers_NeedLittleStagingMemory) {
   EXPECT_TRUE(arrived(longer));
 }
 
+TEST_F(Engine, SeveralCopiers_BringTheSameBytes) {
+  constexpr Bytes kLong = 3 * (Bytes{1} << 20U) + 333;  // several pieces, the last one short
+  EngineOptions options{kLong, 4, /*staging=*/true};
+  options.copiers = 3;
+  make(options);
+  for (const Direction direction : {Direction::kUp, Direction::kDown}) {
+    const Transfer one = transfer("long", kLong, Urgency::kWeight);
+    const Ticket ticket = engine_->submit(direction, one);
+    (direction == Direction::kUp ? device_.up : device_.down).await(1);
+    (direction == Direction::kUp ? device_.up : device_.down).land_next();
+    EXPECT_TRUE(engine_->wait(direction, ticket, patience()).ok());
+    EXPECT_TRUE(arrived(one));
+  }
+}
+
 TEST_F(Engine, LostDevice_WritesNothingToTheHostAnyMore) {
   make({kChunk, 4, false, /*staging_down=*/true});
   Told told;

@@ -187,8 +187,8 @@ class Device {
   virtual const DeviceCaps& caps() const = 0;
   /// Before the run only. Errors: ResourceExhausted with asked, free and total bytes.
   virtual absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) = 0;
-  /// Before the run only. Copies from this host memory (kUp) or to it (kDown) will come again and again, which the device
-  /// may make ready for; they work without as well.
+  /// Before the run only. Copies from this host memory (kUp) or to it (kDown) will come again and again, which the
+  /// device may make ready for; they work without as well.
   virtual void expect_copies(BufferView /*host*/, QueueRole /*direction*/) {}
   /// Before the run only. Programs are going to be bound to views of this host memory as weights, which they only read.
   /// REQUIRES: caps().weights_in_place. Errors: ResourceExhausted when the driver does not take it.

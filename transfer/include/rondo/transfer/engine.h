@@ -73,10 +73,10 @@ struct EngineOptions {
   std::uint32_t capacity = 512;  // transfers handed in and not finished, a direction; submit() blocks while it is full
   bool staging = false;          // through pinned memory, both ways
   bool staging_down = false;     // downloads alone
-  std::uint32_t copiers = 1;     // threads that copy from and to staging memory, of a direction
   bool verify = false;           // compares checksums of each chunk's two ends; a chunk that differs is sent once more
   /// By direction: bytes of the longest transfer. Staging memory need not be longer.
   std::array<Bytes, 2> longest = {~Bytes{0}, ~Bytes{0}};
+  std::uint32_t copiers = 1;  // threads that copy from and to staging memory, of a direction
 };
 
 class TransferEngine {

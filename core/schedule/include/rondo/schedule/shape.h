@@ -42,6 +42,9 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
 /// Threads that keep up with a link of so many bytes a second, a quarter of the processors at most.
 std::uint32_t copiers_for(double bytes_per_second, std::uint32_t processors);
 
+/// Whether a pool of so many goes on when it loses one.
+constexpr bool can_recover(std::size_t devices) { return devices > 1; }
+
 /// How the executor moves bytes to and from a device. `recovers`: the run goes on when the device is lost; `longest`:
 /// of the transfers, up and down.
 transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool recovers, bool verifies,

@@ -2,7 +2,7 @@
 //
 // The driver (libcuda.so.1) and cuBLASLt are found at run time: one program starts with and without them, and opening a
 // card says what is missing. Without cuBLASLt products are made by kernels of our own, slower; the numerics class says
-// which. docs/cuda.md tells how the parts work and what was never run on hardware.
+// which. docs/cuda.md tells how the parts work and what has not run on hardware.
 #pragma once
 
 #include <cstdint>
