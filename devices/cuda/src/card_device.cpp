@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
   const CardFacts& facts = context_->facts();
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.major == 9, caps_.fp8,
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.warpgroups, caps_.fp8,
                                                    facts.multiprocessors, logits_}));
   const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
   const MutexLock submitting(submit_lock_);

@@ -72,6 +72,7 @@ absl::Status Context::load(const KernelImage& image) {
                          facts_.name, facts_.major, facts_.minor, image.architectures);
   }
   RONDO_RETURN_IF_ERROR(check(loaded, "cuModuleLoadData"));
+  facts_.warpgroups = facts_.major == 9 && std::string_view(image.architectures).find("sm_90a") != std::string::npos;
   for (int i = 0; i < kKernels; ++i) {
     const char* entry = entry_of(static_cast<KernelId>(i));
     const Result found = driver_.module_function(&functions_[static_cast<std::size_t>(i)], module_, entry);

@@ -30,7 +30,8 @@ struct CardFacts {
   int minor = 0;
   int multiprocessors = 0;
   int copy_engines = 0;
-  int most_shared = 0;  // bytes of a block
+  int most_shared = 0;      // bytes of a block
+  bool warpgroups = false;  // the card multiplies by whole warpgroups, and the kernels that do are compiled
   int clock_khz = 0;
   int memory_clock_khz = 0;
   int memory_bus_bits = 0;

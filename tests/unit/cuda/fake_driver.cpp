@@ -326,7 +326,7 @@ const Driver& fake_driver() {
   return driver;
 }
 
-KernelImage fake_image() { return {"kernels", 13000, "sm_86"}; }
+KernelImage fake_image() { return {"kernels", 13000, "sm_86, sm_90a"}; }
 
 void reset_fake(const FakeScript& script) {
   const std::lock_guard<std::mutex> lock(card().mutex);

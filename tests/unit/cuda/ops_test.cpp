@@ -9,11 +9,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comparison.h"
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "lower.h"
 #include "op_case.h"
 #include "patience.h"
 #include "rondo/devices/cuda/cuda_device.h"
@@ -278,32 +280,42 @@ const std::vector<HeadsCase>& heads_cases() {
 
 class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
 
-TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
-  cuda::testing::reset_fake();
+/// Forward and both halves of the gradient, where there are warpgroups to do it.
+TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
+  const OpList list = case_of(heads_cases()[3]).list;
+  for (const bool warpgroups : {true, false}) {
+    const auto steps = cuda::lower(list, {.matrix_units = true, .warpgroups = warpgroups, .multiprocessors = 4});
+    ASSERT_EQ(steps.status(), absl::OkStatus());
+    std::size_t of_groups = 0;
+    for (const cuda::Step& step : steps->steps) {
+      const auto* launch = std::get_if<cuda::LaunchStep>(&step);
+      if (launch != nullptr && std::string_view(cuda::entry_of(launch->kernel)).starts_with("rondo_group_"))
+        ++of_groups;
+    }
+    EXPECT_EQ(of_groups, warpgroups ? 3U : 0U);
+  }
+}
+
+/// On a fake card of that compute capability.
+void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowing& allowing) {
+  cuda::testing::FakeScript script;
+  script.major = major;
+  script.minor = minor;
+  cuda::testing::reset_fake(script);
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam()), {.narrow_attention = true});
+  check_case(**device, case_of(heads_case), allowing);
+}
+
+TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
+  check_heads(GetParam(), 8, 9, {.narrow_attention = true});
 }
 
 TEST_P(CudaHeads, ByWarpgroupsOfTheFakeCard_AgreeWithTheReference) {
-  cuda::testing::FakeScript script;
-  script.major = 9;
-  script.minor = 0;
-  cuda::testing::reset_fake(script);
-  auto device = cuda::testing::open_fake({});
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam()), {.narrow_attention = true});
+  check_heads(GetParam(), 9, 0, {.narrow_attention = true});
 }
 
-TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) {
-  cuda::testing::FakeScript script;
-  script.major = 7;
-  script.minor = 5;
-  cuda::testing::reset_fake(script);
-  auto device = cuda::testing::open_fake({});
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam()));
-}
+TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetParam(), 7, 5, {}); }
 INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
