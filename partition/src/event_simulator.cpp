@@ -106,7 +106,6 @@ void EventSimulator::describe(const Plan& plan) {
     if (slot.phase != SlotPhase::kForward) {
       const LayerIndex lowest = lowest_gradient_layer(model_, slot);
       for (LayerIndex layer = lowest; layer <= slot.last_layer; ++layer) {
-        visit.gradient_bytes += static_cast<double>(model_.layers[layer].gradient_bytes);
         visit.has_gradients = visit.has_gradients || model_.layers[layer].has_backward;
       }
       visit.begins_groups = visit.has_gradients && !catching_up;
@@ -117,7 +116,7 @@ void EventSimulator::describe(const Plan& plan) {
     }
     const bool takes_norms = hides_norms && slot.round + 1 == plan.rounds.size();
     if (visit.ends_groups)
-      visit.gradient_tail = gradient_tail(visit, catching_up ? 0.0 : std::min(before, slot.seconds));
+      visit.gradient_tail = gradient_tail(slot, catching_up ? 0.0 : std::min(before, slot.seconds));
     if (takes_norms && visit.ends_groups) visit.norm_seconds = norm_seconds(visit.gradient_tail);
     const bool looks_up = model_.layers[0].row_gradient_bytes > 0 && lowest_gradient_layer(model_, slot) == 0;
     if (takes_norms && visit.begins_groups && looks_up) {
@@ -146,15 +145,17 @@ void EventSimulator::describe(const Plan& plan) {
 
 /// Gradients come home layer by layer, the last first, from when the last microbatch of a group has come back past
 /// each: what is left of them at its end, were the link free. `forward`: seconds of it that pass before it turns back.
-double EventSimulator::gradient_tail(const Visit& visit, double forward) const {
-  const Slot& slot = *visit.slot;
+double EventSimulator::gradient_tail(const Slot& slot, double forward) const {
   const LinkIndex link = links_.down(slot.device);
-  const double all = links_.seconds_alone(link, visit.gradient_bytes);
-  if (all <= 0) return visit.gradient_bytes;
   const LayerIndex lowest = std::max(lowest_gradient_layer(model_, slot), slot.first_layer);
-  double weights = 0;
-  for (LayerIndex layer = lowest; layer <= slot.last_layer; ++layer) weights += seconds_.forward(slot.device, layer);
-  if (weights <= 0) return visit.gradient_bytes;
+  double bytes_of_all = 0;
+  double weights = 0;  // by which the way back takes its time
+  for (LayerIndex layer = lowest; layer <= slot.last_layer; ++layer) {
+    bytes_of_all += static_cast<double>(model_.layers[layer].gradient_bytes);
+    weights += seconds_.forward(slot.device, layer);
+  }
+  const double all = links_.seconds_alone(link, bytes_of_all);
+  if (all <= 0 || weights <= 0) return bytes_of_all;
   const double backward = slot.seconds - forward;
   double to_go = backward;  // until all is computed
   double home = backward;   // so long before that the link is through with the layers so far
@@ -163,7 +164,7 @@ double EventSimulator::gradient_tail(const Visit& visit, double forward) const {
     const double bytes = static_cast<double>(model_.layers[layer].gradient_bytes);
     if (bytes > 0) home = std::min(home, to_go) - links_.seconds_alone(link, bytes);
   }
-  return visit.gradient_bytes * std::clamp(-home / all, 0.0, 1.0);
+  return bytes_of_all * std::clamp(-home / all, 0.0, 1.0);
 }
 
 /// The places of its output are free when the last readers of the round that had them before have retired, and the

@@ -63,8 +63,7 @@ class EventSimulator {
     double in_bytes = 0;                         // of a microbatch
     double out_bytes = 0;                        // what the next slot waits for
     double late_bytes = 0;                       // what is sent behind that
-    double gradient_bytes = 0;                   // of a reduction group
-    double gradient_tail = 0;                    // of these, what is not home when all is computed
+    double gradient_tail = 0;                    // bytes of a reduction group's that are not home when all is computed
     double norm_seconds = 0;                     // of that of the gradients that this visit completes
     double row_norm_seconds = 0;                 // of the lookup table's, which come by microbatch
     bool has_gradients = false;
@@ -142,7 +141,7 @@ class EventSimulator {
     std::uint32_t rounds_under_way = 1;  // whose boundaries have places of their own
   };
   void describe(const Plan& plan);
-  double gradient_tail(const Visit& visit, double forward) const;
+  double gradient_tail(const Slot& slot, double forward) const;
   void connect(const Plan& plan, std::uint32_t index, const Turns& turns);
 
   void push(double time, Kind kind, std::uint32_t index, std::uint32_t version = 0);

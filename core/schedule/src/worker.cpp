@@ -85,7 +85,7 @@ absl::Status Worker::prepare() {
 
 absl::Status Worker::prepare_links() {
   RONDO_ASSIGN_OR_RETURN(engine_, transfer::TransferEngine::make(device_, link_));
-  if (unified_ || shared_.boundaries == nullptr) return absl::OkStatus();
+  if (shared_.boundaries == nullptr) return absl::OkStatus();
   for (const devices::BufferView boundary : shared_.boundaries->memory()) {
     device_.expect_copies(boundary, devices::QueueRole::kUp);
   }

@@ -60,6 +60,12 @@ struct AttentionShared {
 inline constexpr std::int32_t kNoKey = 0x7FFFFFFF;
 inline constexpr float kLowest = -3.0e38F;
 
+/// The last query that may see `key`.
+RONDO_KERNEL std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
+  const std::int32_t last = sequence_at(p.bounds, key).end - 1;
+  return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
+}
+
 template <typename T>
 struct AttentionTiles {
   /// Rows first ... of head `head` of `from` [tokens, heads, head_dim]; zero past `end`.
@@ -329,12 +335,6 @@ struct AttentionBackwardKeys {
   }
 
  private:
-  /// The last query that may see `key`.
-  RONDO_KERNEL static std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
-    const std::int32_t last = sequence_at(p.bounds, key).end - 1;
-    return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
-  }
-
   /// own += transposed weights times rows of queries.
   RONDO_KERNEL static void accumulate(const AttentionParams& p, const AttentionShared& shared, int thread,
                                       const float* weights, const float* rows, Array<float, kOwnElements>& own) {

@@ -209,6 +209,18 @@ class HostBlock {
       for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = sum;
     }
   }
+  /// The numbers of A that the lanes of a warp hold; a_of(thread) gives a lane's.
+  template <bool kBfloat, typename A>
+  static void gather(int warp, A a_of, float (&a)[16][16]) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const FragmentA left = a_of(warp + lane);
+      for (int half = 0; half < 2; ++half) {
+        for (int r = 0; r < 4; ++r) {
+          a[lane / 4 + 8 * (r % 2)][2 * (lane % 4) + half + 8 * (r / 2)] = half_of<kBfloat>(left.x[r], half);
+        }
+      }
+    }
+  }
   float sum(Own<float>& own) const {
     return combine(own, [](float a, float b) { return a + b; });
   }
@@ -240,14 +252,11 @@ class HostBlock {
   static void multiply_warp(int warp, C c_of, A a_of, B b_of) {
     float a[16][16];
     float b[16][8];
+    gather<kBfloat>(warp, a_of, a);
     for (int lane = 0; lane < kWarp; ++lane) {
-      const int g = lane / 4;
-      const int q = lane % 4;
-      const FragmentA left = a_of(warp + lane);
       const FragmentB right = b_of(warp + lane);
       for (int half = 0; half < 2; ++half) {
-        for (int r = 0; r < 4; ++r) a[g + 8 * (r % 2)][2 * q + half + 8 * (r / 2)] = half_of<kBfloat>(left.x[r], half);
-        for (int r = 0; r < 2; ++r) b[2 * q + half + 8 * r][g] = half_of<kBfloat>(right.x[r], half);
+        for (int r = 0; r < 2; ++r) b[2 * (lane % 4) + half + 8 * r][lane / 4] = half_of<kBfloat>(right.x[r], half);
       }
     }
     for (int lane = 0; lane < kWarp; ++lane) {

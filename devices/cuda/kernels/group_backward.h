@@ -184,24 +184,15 @@ struct GroupBackward {
     Products::hold(first_sums);
     if constexpr (kKeys) Products::hold(second_sums);
     block.local([&](int thread) {
-      if constexpr (!kKeys) {
-        put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
-      } else if (p.splits == 1) {
-        put(p.dk, p.kv_heads, own_head, row, p.tokens, thread, first_sums[thread]);
-        put(p.dv, p.kv_heads, own_head, row, p.tokens, thread, second_sums[thread]);
+      if constexpr (kKeys) {
+        Tiles::put_of_keys(p, own_head, y % p.splits, row, thread, first_sums[thread], second_sums[thread]);
       } else {
-        Tiles::put_part(p.dk_parts, p, y % p.splits, own_head, row, thread, first_sums[thread]);
-        Tiles::put_part(p.dv_parts, p, y % p.splits, own_head, row, thread, second_sums[thread]);
+        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
       }
     });
   }
 
  private:
-  RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t row, std::int32_t tokens,
-                               int thread, Sums& sums) {
-    Tiles::put(to, heads, head, row, tokens, thread, sums, [](int) { return 1.0F; });
-  }
-
   template <typename Second>
   RONDO_KERNEL static void begin_rows(const AttentionParams& p, std::int32_t row, std::int32_t head, std::int32_t real,
                                       int thread, Sums& first_sums, Second& second_sums, Rows& rows) {

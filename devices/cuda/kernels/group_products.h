@@ -211,22 +211,11 @@ struct GroupProducts {
     }
     commit();
 #else
-    for (int warp = 0; warp < block.threads(); warp += kWarp) {
-      for (int step = 0; step < kHead / 16; ++step) {
-        float rows[16][16];
-        gather(a, warp, step, rows);
-        for (int lane = 0; lane < kWarp; ++lane) {
-          for (int e = 0; e < b.rows / 2; ++e) {
-            float& sum = c[warp + lane][e / 4].x[e % 4];
-            if (step == 0) sum = 0;
-            for (int k = 0; k < 16; ++k) {
-              sum += rows[lane / 4 + 8 * (e % 4 / 2)][k] *
-                     number(b.at[place_in_panels(b.rows, e / 4 * 8 + 2 * (lane % 4) + e % 2, 16 * step + k)]);
-            }
-          }
-        }
-      }
-    }
+    block.each([&](int thread) {
+      for (int n = 0; n < b.rows / 8; ++n) c[thread][n] = FragmentC{};
+    });
+    add_rows(block, c, a, kHead / 16, b.rows,
+             [&](int k, int column) { return number(b.at[place_in_panels(b.rows, column, k)]); });
 #endif
   }
 
@@ -254,21 +243,8 @@ struct GroupProducts {
     }
     commit();
 #else
-    for (int warp = 0; warp < block.threads(); warp += kWarp) {
-      for (int step = 0; 16 * step < b.rows; ++step) {
-        float rows[16][16];
-        gather(a, warp, step, rows);
-        for (int lane = 0; lane < kWarp; ++lane) {
-          for (int e = 0; e < kHead / 2; ++e) {
-            float& sum = c[warp + lane][e / 4].x[e % 4];
-            for (int k = 0; k < 16; ++k) {
-              sum += rows[lane / 4 + 8 * (e % 4 / 2)][k] *
-                     number(b.at[place_in_panels(b.rows, 16 * step + k, e / 4 * 8 + 2 * (lane % 4) + e % 2)]);
-            }
-          }
-        }
-      }
-    }
+    add_rows(block, c, a, b.rows / 16, kHead,
+             [&](int k, int column) { return number(b.at[place_in_panels(b.rows, k, column)]); });
 #endif
   }
 
@@ -301,15 +277,21 @@ struct GroupProducts {
     const T stored{bits};
     return load(&stored);
   }
-  /// The 16 x 16 numbers of a warp's fragments.
-  template <typename A>
-  static void gather(A& a, int warp, int step, float (&rows)[16][16]) {
-    for (int lane = 0; lane < kWarp; ++lane) {
-      for (int r = 0; r < 4; ++r) {
-        for (int half = 0; half < 2; ++half) {
-          const std::uint32_t pair = a[warp + lane][step].x[r];
-          rows[lane / 4 + 8 * (r % 2)][2 * (lane % 4) + half + 8 * (r / 2)] =
-              number(static_cast<std::uint16_t>(half == 0 ? pair : pair >> 16));
+  /// c [., columns] += A B for `steps` fragments of A a thread and number_of(k, column) of B.
+  template <typename Block, typename C, typename A, typename NumberOf>
+  static void add_rows(Block& block, C& c, A& a, int steps, int columns, NumberOf number_of) {
+    for (int warp = 0; warp < block.threads(); warp += kWarp) {
+      for (int step = 0; step < steps; ++step) {
+        float rows[16][16];
+        Block::template gather<kBfloat>(
+            warp, [&](int thread) { return a[thread][step]; }, rows);
+        for (int lane = 0; lane < kWarp; ++lane) {
+          for (int e = 0; e < columns / 2; ++e) {
+            float& sum = c[warp + lane][e / 4].x[e % 4];
+            for (int k = 0; k < 16; ++k) {
+              sum += rows[lane / 4 + 8 * (e % 4 / 2)][k] * number_of(16 * step + k, e / 4 * 8 + 2 * (lane % 4) + e % 2);
+            }
+          }
         }
       }
     }

@@ -76,15 +76,10 @@ struct MatrixBackward {
       }
     }
     block.local([&](int thread) {
-      const auto as_they_are = [](int) { return 1.0F; };
-      if constexpr (!kKeys) {
-        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
-      } else if (p.splits == 1) {
-        Tiles::put(p.dk, p.kv_heads, own_head, row, p.tokens, thread, first_sums[thread], as_they_are);
-        Tiles::put(p.dv, p.kv_heads, own_head, row, p.tokens, thread, second_sums[thread], as_they_are);
+      if constexpr (kKeys) {
+        Tiles::put_of_keys(p, own_head, y % p.splits, row, thread, first_sums[thread], second_sums[thread]);
       } else {
-        Tiles::put_part(p.dk_parts, p, y % p.splits, own_head, row, thread, first_sums[thread]);
-        Tiles::put_part(p.dv_parts, p, y % p.splits, own_head, row, thread, second_sums[thread]);
+        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
       }
     });
   }

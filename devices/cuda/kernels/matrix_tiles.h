@@ -93,12 +93,6 @@ RONDO_KERNEL Array<std::uint32_t, 4> load_matrices(int thread, RowAt row_at) {
   return x;
 }
 
-/// The last query that may see `key`.
-RONDO_KERNEL std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
-  const std::int32_t last = sequence_at(p.bounds, key).end - 1;
-  return p.window > 0 && key + p.window - 1 < last ? key + p.window - 1 : last;
-}
-
 /// Tiles of rows of a head in shared memory. Rows are 8 numbers longer than the head: lanes meet different banks.
 template <typename T, int kHead>
 struct MatrixTiles {
@@ -184,7 +178,27 @@ struct MatrixTiles {
       }
     }
   }
-  /// The same of sums over a part of a key head's query heads, see AttentionParams.
+  /// The same as they are.
+  template <typename Sums>
+  RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t first, std::int32_t tokens,
+                               int thread, Sums& sums) {
+    put(to, heads, head, first, tokens, thread, sums, [](int) { return 1.0F; });
+  }
+  /// dk and dv of a key head and a part of its query heads: to their places, or to the parts' where there are more.
+  template <typename Sums>
+  RONDO_KERNEL static void put_of_keys(const AttentionParams& p, std::int32_t head, std::int32_t part,
+                                       std::int32_t first, int thread, Sums& dk, Sums& dv) {
+    if (p.splits == 1) {
+      put(p.dk, p.kv_heads, head, first, p.tokens, thread, dk);
+      put(p.dv, p.kv_heads, head, first, p.tokens, thread, dv);
+    } else {
+      put_part(p.dk_parts, p, part, head, first, thread, dk);
+      put_part(p.dv_parts, p, part, head, first, thread, dv);
+    }
+  }
+
+ private:
+  /// As put(), of sums over a part of a key head's query heads, see AttentionParams.
   template <typename Sums>
   RONDO_KERNEL static void put_part(float* to, const AttentionParams& p, std::int64_t part, std::int64_t head,
                                     std::int32_t first, int thread, Sums& sums) {

@@ -62,9 +62,6 @@ absl::Status Context::read_facts() {
   return absl::OkStatus();
 }
 
-/// Bytes of shared memory that every function may ask for.
-constexpr int kSharedOfAll = 48 * 1024;
-
 absl::Status Context::load(const KernelImage& image) {
   const Result loaded = driver_.module_load(&module_, image.data);
   if (loaded == kNoBinaryForGpu) {
@@ -77,7 +74,7 @@ absl::Status Context::load(const KernelImage& image) {
     const char* entry = entry_of(static_cast<KernelId>(i));
     const Result found = driver_.module_function(&functions_[static_cast<std::size_t>(i)], module_, entry);
     if (found != kSuccess) return with_context(check(found, "cuModuleGetFunction"), entry);
-    if (facts_.most_shared <= kSharedOfAll || !std::string_view(entry).starts_with("rondo_group_")) continue;
+    if (!facts_.warpgroups || !is_of_groups(static_cast<KernelId>(i))) continue;
     RONDO_RETURN_IF_ERROR(check(
         driver_.function_attribute(functions_[static_cast<std::size_t>(i)], kFunctionMostShared, facts_.most_shared),
         "cuFuncSetAttribute"));

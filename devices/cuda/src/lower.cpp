@@ -89,10 +89,10 @@ absl::Status Lowering::product(Product product) {
   ProductShape& shape = product.shape;
   shape.has_bias = product.bias.kind != Place::Kind::kNull;
   shape.has_addend = product.addend.kind != Place::Kind::kNull;
-  const Bytes element = shape.operands == Storage::kFloat32 ? 4 : 2;
-  const bool aligned = (static_cast<Bytes>(shape.columns | shape.inner) * element) % kTensorAlignment == 0;
-  // cuBLASLt 13.1 rounds a product of rows that begin anywhere to two bytes before bias and addend come to it.
-  const bool rounds_twice = shape.has_bias && shape.has_addend && shape.result != Storage::kFloat32 && !aligned;
+  // cuBLASLt 13.1 rounds a product of rows that do not all begin at multiples of 16 bytes to two bytes before bias and
+  // addend come to it.
+  const bool rounds_twice = shape.has_bias && shape.has_addend && shape.result != Storage::kFloat32 &&
+                            (shape.columns % 8 != 0 || shape.inner % 8 != 0);
   const bool plain = (!shape.has_bias || product.bias_storage == shape.result) &&
                      (!shape.has_addend || product.addend_storage == shape.result) && !rounds_twice;
   if (shape.rows == 0 || shape.columns == 0) return absl::OkStatus();

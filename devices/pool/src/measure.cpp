@@ -59,7 +59,7 @@ absl::StatusOr<double> measure_flops(Device& device, DType dtype) {
     const OpList list = product(dtype, side);
     RONDO_ASSIGN_OR_RETURN(const std::vector<double> seconds, watch.time_program(list, kBest));
     const double best = *std::ranges::min_element(seconds);
-    const Bytes next = 12 * list.tensors[0].bytes();
+    const Bytes next = 3 * 4 * list.tensors[0].bytes();  // three matrices of twice the side
     const bool enough = best >= kLongEnough || side == kMostSide || next > device.caps().memory_bytes / 8;
     if (enough) return cost_of(list, list.tokens).flops / best;
   }
