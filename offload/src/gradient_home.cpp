@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "optimizer_kernels.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/update.h"
 
 namespace rondo::offload {
 namespace {
 
-constexpr std::size_t kBlock = 65536;  // elements: the fixed grid of sums and additions
+constexpr std::size_t kBlock = devices::kUpdateBlock;  // elements: the fixed grid of sums and additions
 
 std::int64_t blocks_of(std::uint64_t elements) { return static_cast<std::int64_t>((elements + kBlock - 1) / kBlock); }
 
@@ -99,7 +99,7 @@ absl::Status GradientHome::add(ParameterId id, std::uint32_t group, devices::Buf
   if (!phantom_) {
     float* sum = floats(e.sum) + piece.first_element;
     for_blocks(threads_, contribution.size / sizeof(float), [&](std::size_t begin, std::size_t n, std::size_t) {
-      add_to(sum + begin, floats(contribution) + begin, n);
+      devices::add_to(sum + begin, floats(contribution) + begin, n);
     });
   }
   count(e, [&next_group, group] { next_group = group + 1; });
@@ -121,13 +121,17 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
     const auto* id_list = reinterpret_cast<const std::int32_t*>(ids.host());
     const devices::BufferView home = e.rows ? e.rows.view() : e.sum;
     // Not at the step's begin: the optimizer may still be reading the step before.
-    if (microbatch == 0) std::memset(home.host(), 0, home.size);
+    if (microbatch == 0) {
+      for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
+        std::memset(floats(home) + begin, 0, n * sizeof(float));
+      });
+    }
     float* target = floats(home);
     const std::size_t width = e.spec.row_width;
     threads_.parallel_for(id_list[0], [&](std::int64_t i, std::uint32_t) {
       if (id_list[i + 1] == e.spec.padding_row) return;
-      add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
-             floats(rows) + static_cast<std::size_t>(i) * width, width);
+      devices::add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
+                      floats(rows) + static_cast<std::size_t>(i) * width, width);
     });
   }
   count(e, [&e, microbatch] { e.next_microbatch = microbatch + 1; });
@@ -177,12 +181,12 @@ void GradientHome::finish(Entry& e) {
   if (phantom_) return;
   if (e.rows) {
     for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t) {
-      add_to(floats(e.sum) + begin, floats(e.rows.view()) + begin, n);
+      devices::add_to(floats(e.sum) + begin, floats(e.rows.view()) + begin, n);
     });
   }
   const float* sum = floats(e.sum);
   for_blocks(threads_, e.spec.elements, [&](std::size_t begin, std::size_t n, std::size_t block) {
-    e.block_squares[block] = sum_of_squares(sum + begin, n);
+    e.block_squares[block] = devices::sum_of_squares(sum + begin, n);
   });
   for (const double squares : e.block_squares) e.squares += squares;
 }

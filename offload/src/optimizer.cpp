@@ -7,20 +7,23 @@
 #include <thread>
 
 #include "moment_codes.h"
-#include "optimizer_kernels.h"
 #include "rondo/base/status.h"
 
 namespace rondo::offload {
 namespace {
 
-using Kernel = void (*)(const UpdateArrays&, std::size_t, const StepFactors&, float, std::uint32_t);
+using devices::adamw;
+using devices::kUpdateBlock;
+using devices::UpdateArrays;
+
+using Kernel = void (*)(const UpdateArrays&, std::size_t, const StepFactors&, std::uint32_t);
 
 Kernel kernel_of(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kSgd:
-      return sgd;
+      return devices::sgd;
     case OptimizerKind::kLion:
-      return lion;
+      return devices::lion;
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdamW8Bit:
       return adamw;
@@ -39,7 +42,7 @@ struct CodedMoment {
 
 /// `n` elements from `begin` on: block by block decoded, updated as ever, and encoded.
 void update_coded(const UpdateArrays& arrays, CodedMoment first, CodedMoment second, std::size_t begin, std::size_t n,
-                  const StepFactors& factors, float decay, std::uint32_t key) {
+                  const StepFactors& factors, std::uint32_t key) {
   float decoded[2][kMomentBlock];
   for (std::size_t done = 0; done < n; done += kMomentBlock) {
     const std::size_t count = std::min<std::size_t>(kMomentBlock, n - done);
@@ -49,7 +52,7 @@ void update_coded(const UpdateArrays& arrays, CodedMoment first, CodedMoment sec
     for (const std::size_t i : {0U, 1U}) decode_moments(codes[i], *scales[i], i == 0, {decoded[i], count});
     adamw({arrays.master + done, decoded[0], decoded[1], arrays.gradient + done,
            arrays.published == nullptr ? nullptr : arrays.published + done, arrays.narrow},
-          count, factors, decay, rounding_key_from(key, done));
+          count, factors, devices::rounding_key_from(key, done));
     for (const std::size_t i : {0U, 1U}) *scales[i] = encode_moments({decoded[i], count}, i == 0, codes[i]);
   }
 }
@@ -126,16 +129,14 @@ absl::Status HostOptimizer::update(ParameterId id, const StepFactors& shared, st
     take_time(id);
     return absl::OkStatus();
   }
-  StepFactors factors = shared;
-  const float rate_factor = parameters_.specs()[id].rate_factor;
-  factors.learning_rate *= rate_factor;
-  factors.step_size *= rate_factor;
+  const ParameterSpec& spec = parameters_.specs()[id];
+  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
+  const StepFactors factors = shared.of_parameter(spec.rate_factor, decay);
   if (parameters_.on_disk(id)) return update_on_disk(id, factors, version);
-  update_range(
-      id,
-      {0, parameters_.specs()[id].elements, parameters_.master(id).data(),
-       parameters_.state(id, StateArray::kFirstMoment).data(), parameters_.state(id, StateArray::kSecondMoment).data()},
-      factors, version);
+  update_range(id,
+               {0, spec.elements, parameters_.master(id).data(), parameters_.state(id, StateArray::kFirstMoment).data(),
+                parameters_.state(id, StateArray::kSecondMoment).data()},
+               factors, version);
   return absl::OkStatus();
 }
 
@@ -168,9 +169,9 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
   const bool apart = parameters_.published_versions() > 1 || parameters_.dtype() != devices::DType::kFloat32;
   const bool copies = published == nullptr && apart;
   auto* copy = reinterpret_cast<float*>(parameters_.published(id, version).host()) + range.first;
-  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
   const std::size_t first_block = static_cast<std::size_t>(range.first) / kUpdateBlock;
   const bool coded = spec.state.first == MomentFormat::kBlocks8;
+  const std::uint64_t version_key = devices::version_key(id, version);
   const Kernel kernel = kernel_of(settings_.kind);
   const auto moment = [](std::byte* array, std::size_t begin) {
     return array == nullptr ? nullptr : reinterpret_cast<float*>(array) + begin;
@@ -181,19 +182,19 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
                           const std::size_t begin = block * kUpdateBlock;
                           const std::size_t n =
                               std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
-                          const std::uint32_t key = rounding_key(id, version, first_block + block);
+                          const std::uint32_t key = devices::rounding_key(version_key, first_block + block);
                           UpdateArrays arrays;
                           arrays.master = range.master + begin;
                           arrays.gradient = gradient + begin;
                           if (published != nullptr) arrays.published = published + begin;
-                          arrays.narrow = narrow_of(parameters_.dtype());
+                          arrays.narrow = devices::narrow_of(parameters_.dtype());
                           if (coded) {
                             update_coded(arrays, {range.first_moment, range.elements},
-                                         {range.second_moment, range.elements}, begin, n, factors, decay, key);
+                                         {range.second_moment, range.elements}, begin, n, factors, key);
                           } else {
                             arrays.first = moment(range.first_moment, begin);
                             arrays.second = moment(range.second_moment, begin);
-                            kernel(arrays, n, factors, decay, key);
+                            kernel(arrays, n, factors, key);
                           }
                           if (copies) std::memcpy(copy + begin, range.master + begin, n * sizeof(float));
                         });

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "optimizer_kernels.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/update.h"
 
 namespace rondo::offload {
 namespace {
@@ -114,11 +114,15 @@ std::int32_t ParameterStore::disk_array(ParameterId id, StateArray which) const 
   return -1;
 }
 
-std::span<std::byte> ParameterStore::state(ParameterId id, StateArray which) {
+devices::BufferView ParameterStore::state_view(ParameterId id, StateArray which) const {
   const Entry& entry = entries_[id];
   const devices::Buffer& moment = which == StateArray::kFirstMoment ? entry.first_moment : entry.second_moment;
   const devices::BufferView master = entry.master ? entry.master.view() : entry.published;
-  const devices::BufferView view = which == StateArray::kMaster ? master : moment.view();
+  return which == StateArray::kMaster ? master : moment.view();
+}
+
+std::span<std::byte> ParameterStore::state(ParameterId id, StateArray which) {
+  const devices::BufferView view = state_view(id, which);
   if (view.memory == nullptr) return {};
   return {view.host(), view.size};
 }
@@ -177,14 +181,16 @@ void ParameterStore::publish(ParameterId id, std::uint64_t first, std::span<cons
   }
   auto* to = reinterpret_cast<std::uint16_t*>(published(id, version).host()) + first;
   if (version == 0) {
-    round_to_nearest(values.data(), narrow_of(dtype_of(id)), to, values.size());
+    devices::round_to_nearest(values.data(), devices::narrow_of(dtype_of(id)), to, values.size());
     return;
   }
+  using devices::kUpdateBlock;
+  const std::uint64_t key = devices::version_key(id, version);
   const std::size_t first_block = static_cast<std::size_t>(first) / kUpdateBlock;
   for (std::size_t begin = 0; begin < values.size(); begin += kUpdateBlock) {
     const std::size_t n = std::min(kUpdateBlock, values.size() - begin);
-    round_stochastically(values.data() + begin, narrow_of(dtype_of(id)), to + begin, n,
-                         rounding_key(id, version, first_block + begin / kUpdateBlock));
+    devices::round_stochastically(values.data() + begin, devices::narrow_of(dtype_of(id)), to + begin, n,
+                                  devices::rounding_key(key, first_block + begin / kUpdateBlock));
   }
 }
 

@@ -1,7 +1,6 @@
 // The host optimizers: one pass over memory a parameter (unscale, divide by the targets, clip, update, cast, publish).
 //
-// AdamW: Loshchilov and Hutter (arXiv 1711.05101); SGD with momentum; both with PyTorch's arithmetic and order, in
-// fp32. Lion: Chen et al. (arXiv 2302.06675). AdamW with moments of 8 bits: Dettmers et al. (arXiv 2110.02861), see
+// Its arithmetic is devices/update.h's. AdamW with moments of 8 bits: Dettmers et al. (arXiv 2110.02861), see
 // moment_codes.h.
 #pragma once
 
@@ -11,25 +10,14 @@
 #include "absl/status/status.h"
 #include "rondo/devices/profile.h"
 #include "rondo/devices/thread_pool.h"
+#include "rondo/devices/update.h"
 #include "rondo/offload/gradient_home.h"
 #include "rondo/offload/optimizer_state.h"
 #include "rondo/offload/parameter_store.h"
 
 namespace rondo::offload {
 
-/// What one step's updates share.
-struct StepFactors {
-  float gradient_factor = 1;  // clip / (loss scale * targets)
-  float learning_rate = 0;
-  float beta1 = 0;
-  float beta2 = 0;
-  float rest1 = 0;  // 1 - beta1, rounded once: 1 - 0.999F is off by 1e-5 of itself
-  float rest2 = 0;  // 1 - beta2
-  float epsilon = 0;
-  float step_size = 0;            // learning rate / (1 - beta1^t)
-  float inverse_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
-  float momentum = 0;
-};
+using devices::StepFactors;
 
 /// `update`: t, from 1.
 StepFactors make_factors(const OptimizerSettings& settings, double learning_rate, std::uint64_t update,

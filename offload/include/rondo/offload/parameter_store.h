@@ -101,6 +101,8 @@ class ParameterStore {
   std::span<float> second_moment(ParameterId id);
   /// The bytes of an array in memory, in its own format; empty: there is none.
   std::span<std::byte> state(ParameterId id, StateArray which);
+  /// The same as memory to copy from and to.
+  devices::BufferView state_view(ParameterId id, StateArray which) const;
 
   /// Rounds the master into the published weights; for use after a master was filled. `version` 0: to nearest, as other
   /// programs load. Later ones stochastically, from (id, version, element) alone: a step often moves a master by less

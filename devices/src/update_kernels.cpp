@@ -1,14 +1,14 @@
-// Highway kernels of the optimizer, compiled for every instruction set that the compiler knows and chosen at run time.
-#include "optimizer_kernels.h"
+// Highway kernels of updates, compiled for every instruction set that the compiler knows and chosen at run time.
+#include "rondo/devices/update.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimizer_kernels.cpp"
+#define HWY_TARGET_INCLUDE "update_kernels.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target: it includes this file once for every target.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rondo::offload::HWY_NAMESPACE {
+namespace rondo::devices::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Four fp64 lanes at a time whatever the vector's width, so that the order of additions is one for all machines.
@@ -152,14 +152,13 @@ struct Updated {
 struct AdamWRule {
   static constexpr int kMoments = 2;
   const StepFactors& f;
-  float keep;  // 1 - learning rate * decay
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
     x.first = hn::MulAdd(hn::Sub(g, x.first), hn::Set(d, f.rest1), x.first);
     x.second = hn::MulAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(x.second, hn::Set(d, f.beta2)));
     const auto denominator = hn::MulAdd(hn::Sqrt(x.second), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
-    x.master = hn::Mul(x.master, hn::Set(d, keep));
+    x.master = hn::Mul(x.master, hn::Set(d, f.kept));
     x.master = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(x.first, denominator), x.master);
   }
 };
@@ -169,11 +168,10 @@ template <int kHeld>
 struct SgdRule {
   static constexpr int kMoments = kHeld;
   const StepFactors& f;
-  float decay;
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
-    g = hn::MulAdd(x.master, hn::Set(d, decay), g);
+    g = hn::MulAdd(x.master, hn::Set(d, f.decay), g);
     if (kHeld > 0) g = x.first = hn::MulAdd(x.first, hn::Set(d, f.momentum), g);
     x.master = hn::NegMulAdd(hn::Set(d, f.learning_rate), g, x.master);
   }
@@ -182,14 +180,13 @@ struct SgdRule {
 struct LionRule {
   static constexpr int kMoments = 1;
   const StepFactors& f;
-  float keep;
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
     const auto mixed = hn::MulAdd(g, hn::Set(d, f.rest1), hn::Mul(x.first, hn::Set(d, f.beta1)));
     // The rate with the sign of what is mixed; nothing where that is 0.
     const auto step = hn::CopySign(hn::Set(d, f.learning_rate), mixed);
-    x.master = hn::MulSub(x.master, hn::Set(d, keep), hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
+    x.master = hn::MulSub(x.master, hn::Set(d, f.kept), hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
     x.first = hn::MulAdd(g, hn::Set(d, f.rest2), hn::Mul(x.first, hn::Set(d, f.beta2)));
   }
 };
@@ -223,22 +220,22 @@ void UpdateAll(const UpdateArrays& arrays, std::size_t n, const Rule& rule, std:
   UpdateRounded(arrays, n, rule, Stochastically{key});
 }
 
-void AdamW(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  UpdateAll(arrays, n, AdamWRule{factors, 1.0F - factors.learning_rate * decay}, key);
+void AdamW(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  UpdateAll(arrays, n, AdamWRule{factors}, key);
 }
-void Sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  if (arrays.first == nullptr) return UpdateAll(arrays, n, SgdRule<0>{factors, decay}, key);
-  UpdateAll(arrays, n, SgdRule<1>{factors, decay}, key);
+void Sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  if (arrays.first == nullptr) return UpdateAll(arrays, n, SgdRule<0>{factors}, key);
+  UpdateAll(arrays, n, SgdRule<1>{factors}, key);
 }
-void Lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  UpdateAll(arrays, n, LionRule{factors, 1.0F - factors.learning_rate * decay}, key);
+void Lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  UpdateAll(arrays, n, LionRule{factors}, key);
 }
 
-}  // namespace rondo::offload::HWY_NAMESPACE
+}  // namespace rondo::devices::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace rondo::offload {
+namespace rondo::devices {
 
 HWY_EXPORT(SumOfSquares);
 HWY_EXPORT(AddTo);
@@ -256,15 +253,15 @@ void round_to_nearest(const float* x, Narrow narrow, std::uint16_t* y, std::size
 void round_stochastically(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key) {
   HWY_DYNAMIC_DISPATCH(RoundStochastically)(x, narrow, y, n, rounding_key);
 }
-void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  HWY_DYNAMIC_DISPATCH(AdamW)(arrays, n, factors, decay, key);
+void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(AdamW)(arrays, n, factors, key);
 }
-void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  HWY_DYNAMIC_DISPATCH(Sgd)(arrays, n, factors, decay, key);
+void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(Sgd)(arrays, n, factors, key);
 }
-void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, float decay, std::uint32_t key) {
-  HWY_DYNAMIC_DISPATCH(Lion)(arrays, n, factors, decay, key);
+void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t key) {
+  HWY_DYNAMIC_DISPATCH(Lion)(arrays, n, factors, key);
 }
 
-}  // namespace rondo::offload
+}  // namespace rondo::devices
 #endif  // HWY_ONCE

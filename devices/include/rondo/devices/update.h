@@ -1,0 +1,81 @@
+// The arithmetic of an optimizer's update, wherever it runs: passes over flat fp32 arrays in fixed blocks, each of
+// which gives the same bits on every processor that fuses a product with a sum. Single-threaded: callers share out the
+// blocks.
+//
+// AdamW: Loshchilov and Hutter (arXiv 1711.05101); SGD with momentum; both with PyTorch's arithmetic and order, in
+// fp32. Lion: Chen et al. (arXiv 2302.06675).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rondo/devices/tensor.h"
+#include "rondo/devices/update_block.h"
+
+namespace rondo::devices {
+
+/// What one step's updates share, and what is a parameter's own.
+struct StepFactors {
+  float gradient_factor = 1;  // clip / (loss scale * targets)
+  float learning_rate = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;  // 1 - beta1, rounded once: 1 - 0.999F is off by 1e-5 of itself
+  float rest2 = 0;  // 1 - beta2
+  float epsilon = 0;
+  float step_size = 0;            // learning rate / (1 - beta1^t)
+  float inverse_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
+  float momentum = 0;
+  // Of a parameter:
+  float decay = 0;  // weight decay
+  float kept = 1;   // 1 - learning rate * decay
+
+  /// For a parameter that learns at `rate` times the rate of the others.
+  StepFactors of_parameter(float rate, float weight_decay) const {
+    StepFactors factors = *this;
+    factors.learning_rate *= rate;
+    factors.step_size *= rate;
+    factors.decay = weight_decay;
+    factors.kept = 1.0F - factors.learning_rate * weight_decay;
+    return factors;
+  }
+};
+
+/// Sum of squares in fp64; the order of the additions is fixed: eight partial sums, element i to sum i mod 8, added
+/// pairwise: ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)).
+double sum_of_squares(const float* x, std::size_t n);
+
+/// y += x.
+void add_to(float* y, const float* x, std::size_t n);
+
+/// A number of 16 bits that weights are published as.
+enum class Narrow : std::uint8_t { kBfloat16, kFloat16 };
+/// REQUIRES: one of the two.
+constexpr Narrow narrow_of(DType dtype) { return dtype == DType::kFloat16 ? Narrow::kFloat16 : Narrow::kBfloat16; }
+
+/// The arrays of one update of n consecutive elements; moments that a rule does not have are not touched.
+struct UpdateArrays {
+  float* master = nullptr;
+  float* first = nullptr;
+  float* second = nullptr;
+  const float* gradient = nullptr;
+  std::uint16_t* published = nullptr;  // stochastically rounded; null: fp32, the master itself
+  Narrow narrow = Narrow::kBfloat16;   // of published
+};
+
+/// AdamW (PyTorch's, decoupled decay).
+void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t rounding_key);
+/// SGD (PyTorch's: the decay is part of the gradient). `first`: the momentum buffer, null without momentum.
+void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t rounding_key);
+/// Lion (decoupled decay). `first`: the momentum.
+void lion(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t rounding_key);
+
+/// To nearest, ties to even; NaN stays NaN.
+void round_to_nearest(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n);
+
+/// Away from zero with the probability of the rest, so that the expectation is x; what `narrow` holds, infinities and
+/// NaN stay, and no number that would be finite to nearest becomes infinite. The random bits follow from the key and
+/// the element's index alone. In fp16 what lies below 2^-14 is taken to 2^-37 first.
+void round_stochastically(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n, std::uint32_t rounding_key);
+
+}  // namespace rondo::devices
