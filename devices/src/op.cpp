@@ -177,6 +177,12 @@ const char* name_of(OpKind kind) {
       return "expand";
     case OpKind::kEncode:
       return "encode";
+    case OpKind::kAddRows:
+      return "add_rows";
+    case OpKind::kSumOfSquares:
+      return "sum_of_squares";
+    case OpKind::kAdamW:
+      return "adamw";
   }
   return "unknown";
 }
@@ -185,6 +191,11 @@ OpCost cost_of(const OpList& list, const Op& op, std::uint32_t sequence_length) 
   OpCost cost;
   cost.flops = flops_of(list, op, sequence_length);
   for (std::size_t i = 0; i < op.reads.size(); ++i) cost.bytes += read_bytes(list, op, i, sequence_length);
+  if (op.kind == OpKind::kAddRows) {  // of the table, the rows
+    cost.bytes += 2 * bytes_of(list, op.reads[1]);
+    return cost;
+  }
+  if (op.kind == OpKind::kAdamW) cost.bytes += 3 * bytes_of(list, op.reads[4]);  // master and moments, written too
   for (const TensorId id : op.writes) {
     // What is added to is read as well.
     const double passes = list.tensors[id].role == TensorRole::kGradient ? 2 : 1;

@@ -44,7 +44,7 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
   shape.rows = list.tokens;
   shape.fp8 = is_fp8(op);
   const TensorDesc& first = list.tensors[op.reads[0]];
-  const TensorDesc& written = list.tensors[op.writes[0]];
+  const TensorDesc& written = list.tensors[op.writes.empty() ? op.reads[0] : op.writes[0]];
   switch (op.kind) {
     case OpKind::kMatMul:
       shape.columns = columns_of(written);
@@ -85,6 +85,11 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       break;
     case OpKind::kEmbedding:
       shape.columns = columns_of(written);
+      break;
+    case OpKind::kSumOfSquares:
+    case OpKind::kAdamW:
+      shape.rows = first.elements();  // no tokens
+      shape.columns = 1;
       break;
     default:
       shape.columns = columns_of(first);

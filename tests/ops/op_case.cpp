@@ -156,9 +156,8 @@ void fill(CaseMemory& memory, TensorId id, const TensorDesc& desc, const Content
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
-    const double value =
-        contents.spread > 0 ? static_cast<double>(normal(generator)) * contents.spread : contents.value;
-    memory.set(id, i, value);
+    const double spread = contents.spread > 0 ? static_cast<double>(normal(generator)) * contents.spread : 0.0;
+    memory.set(id, i, contents.value + spread);
   }
 }
 

@@ -17,7 +17,7 @@ namespace rondo::devices::testing {
 
 /// What a tensor holds before the run.
 struct Contents {
-  double spread = 0;  // of a normal distribution; 0: all elements are `value`
+  double spread = 0;  // of a normal distribution around `value`
   double value = 0;
   std::vector<std::int32_t> integers;  // kInt32 tensors
 };

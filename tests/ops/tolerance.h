@@ -28,7 +28,12 @@ inline double units_of(const Op& op) {
     case OpKind::kDropout:
     case OpKind::kExpand:
     case OpKind::kEncode:
+    case OpKind::kAddRows:
       return 0;  // one rounding, that of the result
+    case OpKind::kSumOfSquares:
+      return 0;  // in fp64
+    case OpKind::kAdamW:
+      return 4;  // both moments, root and quotient, none of them a sum over many
     case OpKind::kEmbeddingBackward:
     case OpKind::kBiasGradient:
     case OpKind::kMatMul:

@@ -126,6 +126,10 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
       return prepare_matmul(preparation);
+    case OpKind::kAddRows:
+    case OpKind::kSumOfSquares:
+    case OpKind::kAdamW:
+      return prepare_update_op(preparation);
     case OpKind::kMatMulWeightGradient:
       return prepare_matmul_weight_gradient(preparation);
     case OpKind::kVocabularyStatistics:

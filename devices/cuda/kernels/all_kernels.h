@@ -16,3 +16,4 @@
 #include "product.h"
 #include "rope.h"
 #include "rows.h"
+#include "update.h"

@@ -56,6 +56,33 @@ struct Fp8ResultParams {
   Storage addend_storage;
 };
 
+struct AddRowsParams {      // a block a row of the list
+  const std::int32_t* ids;  // [1 + most]: how many there are, and which
+  const float* rows;        // [most, width]
+  float* table;             // [height, width]
+  Fault* fault;
+  std::int64_t width;
+  std::int64_t padding_row;  // nothing is added to it; -1: none
+  std::int32_t height;
+};
+
+struct SumOfSquaresParams {
+  const float* x;  // [blocks, kUpdateBlock]
+  double* sums;    // [blocks]
+  std::int64_t blocks;
+};
+
+struct AdamWParams {  // arrays of whole blocks of kUpdateBlock
+  const float* gradient;
+  const float* factors;        // [parameters, kUpdateFactors]
+  const std::uint64_t* keys;   // [parameters]
+  const std::int32_t* owners;  // [blocks, 2]: parameter, block within it
+  float* master;
+  float* first;
+  float* second;
+  void* published;  // null: the masters are
+};
+
 struct DropoutParams {
   const void* x;
   const std::uint64_t* keys;

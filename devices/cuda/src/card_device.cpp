@@ -100,6 +100,7 @@ void CardDevice::describe(const CudaOptions& options) {
   // cuBLASLt multiplies bf16 from sm_80 on; our own kernels everywhere.
   if (facts.major >= 8 || engine_ == nullptr) caps_.compute_dtypes.push_back(DType::kBfloat16);
   caps_.matrix_units = engine_ != nullptr;
+  caps_.updates = true;
   caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);
   caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
   caps_.hardware_queues = options.single_queue ? 1 : 3;

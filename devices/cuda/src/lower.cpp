@@ -45,6 +45,10 @@ absl::Status lower_op(Lowering& op) {
       return lower_expand(op);
     case OpKind::kEncode:
       return lower_encode(op);
+    case OpKind::kAddRows:
+    case OpKind::kSumOfSquares:
+    case OpKind::kAdamW:
+      return lower_update(op);
   }
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }

@@ -132,6 +132,7 @@ absl::Status lower_rope(Lowering& op);
 absl::Status lower_rows(Lowering& op);        // embedding and its gradient, the last row, the bias's gradient
 absl::Status lower_product(Lowering& op);     // the three products of a linear layer
 absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
+absl::Status lower_update(Lowering& op);      // rows added to a table, sums of squares, AdamW
 absl::Status lower_attention(Lowering& op);   // forward, backward, cached
 
 }  // namespace rondo::devices::cuda

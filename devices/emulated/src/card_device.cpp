@@ -114,6 +114,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.memory_in_process = !timed();
   caps_.does_arithmetic = !timed();
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+  caps_.updates = true;
   caps_.fp8 = timed() && profile.fp8_flops > 0;
   caps_.matrix_units = profile.speed(DType::kBfloat16) > 1.5 * profile.speed(DType::kFloat32);
   caps_.copy_engines = 2;

@@ -78,6 +78,12 @@ void run(const reference::Call& call) {
       return reference::expand(call);
     case OpKind::kEncode:
       return reference::encode(call);
+    case OpKind::kAddRows:
+      return reference::add_rows(call);
+    case OpKind::kSumOfSquares:
+      return reference::sum_of_squares(call);
+    case OpKind::kAdamW:
+      return reference::adamw(call);
   }
 }
 

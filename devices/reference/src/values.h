@@ -137,5 +137,8 @@ void attention_backward(const Call& call);
 void cached_attention(const Call& call);
 void expand(const Call& call);
 void encode(const Call& call);
+void add_rows(const Call& call);
+void sum_of_squares(const Call& call);
+void adamw(const Call& call);
 
 }  // namespace rondo::devices::reference

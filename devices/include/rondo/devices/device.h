@@ -170,7 +170,8 @@ struct DeviceCaps {
   bool does_arithmetic = true;     // timed devices: false; their memory may be phantom
   std::vector<DType> compute_dtypes;
   bool matrix_units = false;
-  bool fp8 = false;  // multiplies numbers of eight bits, see MatMulAttributes
+  bool fp8 = false;      // multiplies numbers of eight bits, see MatMulAttributes
+  bool updates = false;  // has the ops of an optimizer, see is_update()
   std::uint32_t copy_engines = 0;
   std::uint32_t hardware_queues = 1;
   /// So long may a driver take over a program when it first runs: some translate shaders only then.

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "rondo/devices/tensor.h"
+#include "rondo/devices/update_block.h"
 
 namespace rondo::devices {
 
@@ -99,9 +100,27 @@ enum class OpKind : std::uint8_t {
   // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard)
   // C is a multiple of kEncodedBlock.
   kEncode,
+  // reads: row ids int32 [T + 1], rows fp32 [T, C] as kEmbeddingBackward writes them   writes: table fp32 [V, C] +=
+  // rows; not to its padding row
+  kAddRows,
+  // reads: x fp32 [N], N a multiple of kUpdateBlock    writes: sums fp64 [N / kUpdateBlock] of the squares of each
+  // block,
+  // added as sum_of_squares() does (update.h)
+  kSumOfSquares,
+  // One update of P parameters that lie in whole blocks of kUpdateBlock: N elements together.
+  // reads: gradient fp32 [N], factors fp32 [P, kUpdateFactors], keys uint64 [P] (version_key()), owners int32
+  // [N / kUpdateBlock, 2]: of a block the parameter and its place among that parameter's; master, first and second
+  // moment fp32 [N] (roles kState), which are changed
+  // writes: [published [N], in bf16 or fp16]: the masters, stochastically rounded. All as adamw() has it (update.h).
+  kAdamW,
 };
 
 const char* name_of(OpKind kind);
+
+/// Of an optimizer: devices whose caps say `updates` have these.
+constexpr bool is_update(OpKind kind) {
+  return kind == OpKind::kAddRows || kind == OpKind::kSumOfSquares || kind == OpKind::kAdamW;
+}
 
 /// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.
 constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
@@ -161,9 +180,26 @@ struct VocabularyAttributes {
   bool has_loss_scale = false;
 };
 
+/// Of kAddRows.
+struct AddRowsAttributes {
+  std::int64_t padding_row = -1;  // none
+};
+
+/// What kAdamW is told of a parameter, in this order: fields of StepFactors (update.h).
+enum class UpdateFactor : std::uint8_t {
+  kGradientFactor,
+  kKept,
+  kRest1,
+  kBeta2,
+  kRest2,
+  kEpsilon,
+  kStepSize,
+  kInverseCorrection2,
+};
+
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
                                   GatedActivationAttributes, DropoutAttributes, MagnitudeAttributes,
-                                  ColumnScaleAttributes, VocabularyAttributes>;
+                                  ColumnScaleAttributes, VocabularyAttributes, AddRowsAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;

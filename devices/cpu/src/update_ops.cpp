@@ -1,0 +1,119 @@
+// The ops of an optimizer: update.h's arithmetic, block by block.
+#include "prepared_op.h"
+#include "rondo/base/status.h"
+#include "rondo/devices/update.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+class UpdateOp : public PreparedOp {
+ public:
+  explicit UpdateOp(const Preparation& preparation) : op_(preparation.op), list_(preparation.list) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+ protected:
+  std::int64_t blocks() const {
+    return list_.tensors[op_.reads[0]].elements() / static_cast<std::int64_t>(kUpdateBlock);
+  }
+
+  const Op& op_;
+  const OpList& list_;
+};
+
+class AddRows final : public UpdateOp {
+ public:
+  using UpdateOp::UpdateOp;
+  absl::Status run(const RunContext& context) const override {
+    const auto* ids = context.as<std::int32_t>(op_.reads[0]);
+    const auto* rows = context.as<float>(op_.reads[1]);
+    auto* table = context.as<float>(op_.writes[0]);
+    const std::int64_t most = rows_of(list_.tensors[op_.reads[1]]);
+    const std::int64_t height = rows_of(list_.tensors[op_.writes[0]]);
+    const auto width = static_cast<std::size_t>(columns_of(list_.tensors[op_.reads[1]]));
+    if (ids[0] < 0 || ids[0] > most) return internal_error("{} rows are to be added, of {}", ids[0], most);
+    for (std::int64_t i = 1; i <= ids[0]; ++i) {
+      if (ids[i] < 0 || ids[i] >= height) return internal_error("row {} is added to a table of {}", ids[i], height);
+    }
+    const std::int64_t padding = std::get<AddRowsAttributes>(op_.attributes).padding_row;
+    context.pool.parallel_for(ids[0], [&](std::int64_t i, std::uint32_t) {
+      if (ids[i + 1] == padding) return;
+      add_to(table + static_cast<std::size_t>(ids[i + 1]) * width, rows + static_cast<std::size_t>(i) * width, width);
+    });
+    return absl::OkStatus();
+  }
+};
+
+class SumOfSquares final : public UpdateOp {
+ public:
+  using UpdateOp::UpdateOp;
+  absl::Status run(const RunContext& context) const override {
+    const auto* x = context.as<float>(op_.reads[0]);
+    auto* sums = context.as<double>(op_.writes[0]);
+    context.pool.parallel_for(blocks(), [&](std::int64_t block, std::uint32_t) {
+      sums[block] = sum_of_squares(x + static_cast<std::size_t>(block) * kUpdateBlock, kUpdateBlock);
+    });
+    return absl::OkStatus();
+  }
+};
+
+class AdamW final : public UpdateOp {
+ public:
+  using UpdateOp::UpdateOp;
+  absl::Status run(const RunContext& context) const override {
+    const auto* gradient = context.as<float>(op_.reads[0]);
+    const auto* keys = context.as<std::uint64_t>(op_.reads[2]);
+    const auto* owners = context.as<std::int32_t>(op_.reads[3]);
+    float* const state[] = {context.as<float>(op_.reads[4]), context.as<float>(op_.reads[5]),
+                            context.as<float>(op_.reads[6])};
+    auto* published = op_.writes.empty() ? nullptr : context.as<std::uint16_t>(op_.writes[0]);
+    const std::int64_t parameters = list_.tensors[op_.reads[2]].elements();
+    for (std::int64_t block = 0; block < blocks(); ++block) {
+      const std::int32_t owner = owners[2 * block];
+      if (owner < 0 || owner >= parameters) return internal_error("block {} is of parameter {}", block, owner);
+    }
+    context.pool.parallel_for(blocks(), [&](std::int64_t task, std::uint32_t) {
+      const auto block = static_cast<std::size_t>(task);
+      const std::size_t begin = block * kUpdateBlock;
+      const auto parameter = static_cast<std::size_t>(owners[2 * block]);
+      UpdateArrays arrays{state[0] + begin, state[1] + begin, state[2] + begin, gradient + begin};
+      if (published != nullptr) {
+        arrays.published = published + begin;
+        arrays.narrow = narrow_of(list_.tensors[op_.writes[0]].dtype);
+      }
+      adamw(arrays, kUpdateBlock, factors_of(context, parameter),
+            rounding_key(keys[parameter], static_cast<std::size_t>(owners[2 * block + 1])));
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  StepFactors factors_of(const RunContext& context, std::size_t parameter) const {
+    const float* row = context.as<float>(op_.reads[1]) + parameter * kUpdateFactors;
+    const auto at = [row](UpdateFactor factor) { return row[static_cast<std::size_t>(factor)]; };
+    StepFactors factors;
+    factors.gradient_factor = at(UpdateFactor::kGradientFactor);
+    factors.kept = at(UpdateFactor::kKept);
+    factors.rest1 = at(UpdateFactor::kRest1);
+    factors.beta2 = at(UpdateFactor::kBeta2);
+    factors.rest2 = at(UpdateFactor::kRest2);
+    factors.epsilon = at(UpdateFactor::kEpsilon);
+    factors.step_size = at(UpdateFactor::kStepSize);
+    factors.inverse_correction2 = at(UpdateFactor::kInverseCorrection2);
+    return factors;
+  }
+};
+
+}  // namespace
+
+PreparedOr prepare_update_op(const Preparation& preparation) {
+  switch (preparation.op.kind) {
+    case OpKind::kAddRows:
+      return std::make_unique<AddRows>(preparation);
+    case OpKind::kSumOfSquares:
+      return std::make_unique<SumOfSquares>(preparation);
+    default:
+      return std::make_unique<AdamW>(preparation);
+  }
+}
+
+}  // namespace rondo::devices::cpu
