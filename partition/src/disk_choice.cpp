@@ -160,6 +160,7 @@ DiskChoice choose_disk(const ModelShape& model, const Workload& work, const Mach
   DiskChoice best;
   for (LayerIndex i = 0; i <= model.layers.size(); ++i) {
     const LayerIndex first = i < model.layers.size() ? i : kNoLayer;
+    if (model.holds_state && first != kNoLayer) continue;  // a device does
     if (disk_bytes_from(model, first) + on_disk > machine.disk_budget_bytes) continue;
     const Bytes others = moved(first) - layout.bytes(work) + BoundaryLayout::buffer_bytes(work, 0);
     if (others >= machine.host_budget_bytes) continue;

@@ -68,6 +68,7 @@ void EventSimulator::describe(const Plan& plan) {
   const bool hides_norms =
       std::ranges::none_of(plan.slots, [this](const Slot& slot) { return machine_.devices[slot.device].on_host; });
   if (!hides_norms) norms_left_ = norm_seconds(4.0 * static_cast<double>(work_.trained_parameters));
+  if (model_.holds_state) norms_left_ = device_update_seconds(plan);
   visits_.resize(plan.slots.size());
   for (std::uint32_t s = 0; s < plan.slots.size(); ++s) {
     const Slot& slot = plan.slots[s];
@@ -141,6 +142,12 @@ void EventSimulator::describe(const Plan& plan) {
   const Turns turns{by_round, group_ends(plan.slots),
                     layout_boundaries(model_, plan.slots, plan.rounds, staleness_).rounds};
   for (std::uint32_t s = 0; s < plan.slots.size(); ++s) connect(plan, s, turns);
+}
+
+/// Norms and updates on the device that holds the state, before which it begins no other step.
+double EventSimulator::device_update_seconds(const Plan& plan) const {
+  const double bandwidth = machine_.devices[plan.slots.front().device].profile.memory_bandwidth;
+  return bandwidth > 0 ? static_cast<double>(model_.update_bytes) / bandwidth : 0;
 }
 
 /// Gradients come home layer by layer, the last first, from when the last microbatch of a group has come back past

@@ -141,6 +141,7 @@ class EventSimulator {
     std::uint32_t rounds_under_way = 1;  // whose boundaries have places of their own
   };
   void describe(const Plan& plan);
+  double device_update_seconds(const Plan& plan) const;
   double gradient_tail(const Slot& slot, double forward) const;
   void connect(const Plan& plan, std::uint32_t index, const Turns& turns);
 

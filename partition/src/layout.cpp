@@ -168,7 +168,7 @@ WorkspaceLayout layout_workspace(const ModelShape& model, const Workload& work, 
 
 Bytes DeviceLayout::total() const {
   return resident + weights * weight_buffers + boundary * (input_buffers + output_buffers) + batch * batch_buffers +
-         workspace + gradients * gradient_buffers + held * held_places;
+         workspace + gradients * gradient_buffers + held * held_places + state;
 }
 
 MemoryTable DeviceLayout::table() const {
@@ -179,6 +179,7 @@ MemoryTable DeviceLayout::table() const {
                        {"activations and scratch", workspace},
                        {"gradients", gradients * gradient_buffers}};
   if (held_places > 0) table.emplace_back("held for weight gradients", held * held_places);
+  if (state > 0) table.emplace_back("trained weights and optimizer state", state);
   return table;
 }
 
@@ -224,6 +225,21 @@ std::vector<std::uint32_t> held_places(const std::vector<Slot>& slots) {
   return found;
 }
 
+ModelShape hold_state(ModelShape model) {
+  model.holds_state = true;
+  model.row_place_bytes = aligned(model.layers[0].row_gradient_bytes);
+  model.state_bytes += model.row_place_bytes;
+  for (LayerShape& layer : model.layers) {
+    layer.held_weight_bytes = layer.trained_weight_bytes;
+    layer.weight_bytes -= layer.trained_weight_bytes;
+    layer.trained_weight_bytes = layer.gradient_bytes = layer.moment_bytes = layer.state_disk_bytes = 0;
+    layer.row_gradient_bytes = 0;
+    layer.trained_parameters = 0;
+  }
+  std::erase_if(model.host_bytes, [](const auto& entry) { return entry.first == kGradients; });
+  return model;
+}
+
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                            const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
   DeviceLayout layout;
@@ -260,6 +276,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     return layout;
   }
   if (layout.gradients > 0) layout.gradient_buffers = groups;
+  if (model.holds_state) layout.state = model.state_bytes;
   for (const LayerIndex layer : resident) layout.resident += aligned(model.layers[layer].weight_bytes);
   layout.weight_buffers = layout.weights > 0 ? 2 : 0;
   layout.boundary = aligned(work.boundary_bytes);

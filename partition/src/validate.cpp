@@ -174,6 +174,12 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
   if (plan.reduction_group != work.reduction_group || work.reduction_group == 0) {
     return invalid_input("plan: reduction_group is {}, the run's is {}", plan.reduction_group, work.reduction_group);
   }
+  if (model.holds_state && (machine.devices.size() != 1 || !machine.devices[0].fetches_weights() ||
+                            groups_of(work) > 1 || work.staleness > 0 || plan.first_layer_on_disk != kNoLayer)) {
+    return invalid_input(
+        "plan: the state of what is trained lies on a device, which it can on the only one, with memory of its own, of "
+        "a pool whose steps are one reduction group and wait for each other");
+  }
   RONDO_RETURN_IF_ERROR(check_rounds(plan, work));
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].round >= plan.rounds.size()) return invalid_input("plan: slot {} belongs to no round", i);

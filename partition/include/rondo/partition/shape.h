@@ -43,6 +43,7 @@ struct LayerShape {
   std::uint64_t parameters = 0;          // tied weights count in the first layer that uses them
   Bytes weight_bytes = 0;                // on the device, all weights that the layer's programs read
   Bytes trained_weight_bytes = 0;        // of these: weights that every step changes
+  Bytes held_weight_bytes = 0;           // beside these: trained weights that stay with their state (hold_state)
   std::uint64_t trained_parameters = 0;  // their gradients: 4 bytes each
   Bytes gradient_bytes = 0;              // sent home per reduction group
   Bytes moment_bytes = 0;                // what the optimizer keeps of them, in memory
@@ -83,6 +84,8 @@ struct Workload {
 inline constexpr const char* kBoundaries = "boundaries";
 inline constexpr const char* kMasterWeights = "master weights";
 inline constexpr const char* kMoments = "optimizer moments";
+/// And one that is not there where a device sums them up.
+inline constexpr const char* kGradients = "gradients";
 
 struct ModelShape {
   std::vector<LayerShape> layers;  // in model order
@@ -98,7 +101,18 @@ struct ModelShape {
   Bytes disk_buffer_bytes = 0;  // memory through which state on disk passes
   /// By direction (up, down): bytes of the longest that travels in one.
   std::array<Bytes, 2> longest_transfer = {~Bytes{0}, ~Bytes{0}};
+  /// Trained weights, their masters, moments and sums of gradients, were they on a device: what they take there, and
+  /// what an update reads and writes of it.
+  Bytes state_bytes = 0;
+  Bytes update_bytes = 0;
+  bool holds_state = false;   // they are, see hold_state()
+  Bytes row_place_bytes = 0;  // then: of a microbatch's rows of a lookup table's gradient
 };
+
+/// The model as it is to a pool's only device that holds the state of all that is trained and updates it: trained
+/// weights do not travel, nor do gradients, and the host has nothing to update. REQUIRES: a step is one reduction
+/// group, staleness 0.
+ModelShape hold_state(ModelShape model);
 
 struct DeviceShape {
   std::string name;
