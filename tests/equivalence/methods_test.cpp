@@ -28,24 +28,12 @@ offload::OptimizerSettings optimizer(OptimizerKind kind, double momentum = 0) {
   return {0.9, 0.99, 1e-8, 0.01, kind, momentum};
 }
 
-model::MethodSpec last_block(DType dtype) {
-  model::MethodSpec spec = full(dtype);
-  spec.trained_blocks = 1;
-  return spec;
-}
-
 model::MethodSpec lora_by_parts() {
   model::MethodSpec spec = lora(DType::kBfloat16);
   spec.lora->rank_pattern = {{"layers.2.self_attn.q_proj", 1}, {"up_proj", 5}};
   spec.lora->alpha_pattern = {{"v_proj", 3.0}};
   spec.lora->layers = {1, 2};
   spec.lora_b_rate = 4.0;
-  return spec;
-}
-
-model::MethodSpec lora_with_ends() {
-  model::MethodSpec spec = lora(DType::kBfloat16);
-  spec.lora->modules_to_save = {"embed_tokens", "lm_head"};
   return spec;
 }
 

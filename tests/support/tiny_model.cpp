@@ -98,6 +98,18 @@ model::MethodSpec lora(devices::DType dtype, double dropout) {
   return method;
 }
 
+model::MethodSpec last_block(devices::DType dtype) {
+  model::MethodSpec spec = full(dtype);
+  spec.trained_blocks = 1;
+  return spec;
+}
+
+model::MethodSpec lora_with_ends() {
+  model::MethodSpec spec = lora(devices::DType::kBfloat16);
+  spec.lora->modules_to_save = {"embed_tokens", "lm_head"};
+  return spec;
+}
+
 void fill_weights(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store) {
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];

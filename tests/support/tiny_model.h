@@ -21,6 +21,11 @@ model::MethodSpec full(devices::DType dtype);
 /// LoRA of rank 3 on all linear layers of the blocks, with dropout.
 model::MethodSpec lora(devices::DType dtype, double dropout = 0.1);
 
+/// Full fine-tuning of the last block alone.
+model::MethodSpec last_block(devices::DType dtype);
+/// LoRA in bf16 with table and head trained whole.
+model::MethodSpec lora_with_ends();
+
 /// Fills every weight by (seed, name): norms around 1, biases around 0, factors of an adapter away from 0.
 void fill_weights(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store);
 

@@ -103,6 +103,7 @@ absl::Status TinyRun::prepare(const Placement& placement) {
   shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer);
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
   work_.staleness = job_.staleness;
+  if (placement.holds_state) shape_ = partition::hold_state(std::move(shape_));
   RONDO_RETURN_IF_ERROR(make_plan(placement, machine));
   if (placement.disk_from || placement.boundaries_on_disk) {
     plan_.first_layer_on_disk = placement.disk_from.value_or(partition::kNoLayer);

@@ -66,6 +66,7 @@ struct Placement {
   bool verify_transfers = false;
   bool ahead = false;  // at staleness 1: trace_of() begins a step before the one before it is finished
   partition::Schedule schedule = partition::Schedule::kRoundPipe;  // of what the planner decides
+  bool holds_state = false;                                        // the only device, of all that is trained
 };
 inline void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "card_state.h"
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
 
@@ -81,6 +82,13 @@ absl::Status Crew::prepare() {
   options.fills = fills(*own_parts_.shape, own_plan_);
   RONDO_ASSIGN_OR_RETURN(own_boundaries_, offload::ActivationStore::make(options));
   boundaries = own_boundaries_.get();
+  if (own_parts_.shape->holds_state) {
+    devices::Device& device = *own_parts_.devices.front().device;
+    absl::StatusOr<std::unique_ptr<CardState>> state = CardState::make(own_parts_, device);
+    if (!state.ok()) return with_context(state.status(), device.caps().name);
+    own_state_ = *std::move(state);
+    card_state = own_state_.get();
+  }
   microbatches_.resize(own_plan_.rounds.size());
   const bool trains = own_parts_.model->first_backward_layer() < own_parts_.model->layers().size();
   for (const partition::Slot& slot : own_plan_.slots) {
@@ -129,6 +137,7 @@ bool Crew::end() {
       case Worker::Ending::kMemoryInUse: {
         const MutexLock lock(mutex_);
         set_aside(std::move(*std::ranges::find(workers_, worker, &std::unique_ptr<Worker>::get)));
+        set_aside(std::move(own_state_));
         std::erase(workers_, nullptr);
         break;
       }
@@ -156,6 +165,15 @@ bool Crew::spent() const {
 std::vector<Loss> Crew::losses() const {
   const MutexLock lock(mutex_);
   return losses_;
+}
+
+absl::Status Crew::bring_state_home() {
+  if (own_state_ == nullptr) return absl::OkStatus();
+  const std::vector<Loss> lost = losses();
+  absl::Status status = lost.empty() ? own_state_->bring_home() : lost.front().why;
+  if (status.ok()) return status;
+  const std::string& name = own_parts_.devices.front().device->caps().name;
+  return absl::Status(status.code(), fmt::format("what was trained since the last checkpoint was on {}", name));
 }
 
 std::vector<std::string> Crew::take_notes() {

@@ -42,6 +42,9 @@ class Crew final : public SharedState {
   /// A device is lost, a job has failed or was repeated: this crew must not run another.
   bool spent() const;
   std::vector<Loss> losses() const;
+  /// Takes what the device holds back to the parameters, if it holds any and is not lost. REQUIRES: no job is under
+  /// way, or has failed.
+  absl::Status bring_state_home();
   /// What was taken over from each loss, for people: "its 3 unfinished slots go to cpu:0".
   std::vector<std::string> take_notes();
   /// Slots taken over and transfers repeated.
@@ -82,6 +85,7 @@ class Crew final : public SharedState {
   std::array<std::uint32_t, kMostJobs> under_way_ = {};
   std::uint32_t count_under_way_ = 0;
   std::unique_ptr<offload::ActivationStore> own_boundaries_;
+  std::unique_ptr<CardState> own_state_;
   std::vector<bool> with_gradients_;         // by slot, in training
   std::vector<bool> no_gradients_;           // likewise, in evaluation
   std::vector<std::uint32_t> microbatches_;  // by round, of the step that begins

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "card_state.h"
 #include "crew.h"
 #include "pace.h"
 #include "replan.h"
@@ -49,8 +50,9 @@ class StepExecutor::Impl {
   absl::Status prepare() {
     for (std::size_t i = 0; i <= parts_.work.staleness; ++i) {
       RONDO_ASSIGN_OR_RETURN(
-          homes_[i], offload::GradientHome::make(gradient_specs(*parts_.model), parts_.model->parameters().size(),
-                                                 parts_.parameters->phantom(), *parts_.threads));
+          homes_[i],
+          offload::GradientHome::make(gradient_specs(*parts_.model), parts_.model->parameters().size(),
+                                      parts_.parameters->phantom() || parts_.shape->holds_state, *parts_.threads));
       optimizers_[i] = std::make_unique<offload::HostOptimizer>(parts_.optimizer, *parts_.parameters, *homes_[i],
                                                                 *parts_.threads, parts_.host);
       for (std::uint32_t m = 0; m < parts_.work.microbatches; ++m) {
@@ -132,8 +134,15 @@ class StepExecutor::Impl {
     return result;
   }
 
-  void drain_and_wait() { updater_->drain_and_wait(); }
-  absl::Status update_status() const { return updater_->status(); }
+  void wait_for_update() {
+    updater_->drain_and_wait();
+    if (crew_ != nullptr && crew_->card_state != nullptr && home_status_.ok()) home_status_ = crew_->card_state->wait();
+  }
+  void drain_and_wait() {
+    updater_->drain_and_wait();
+    if (crew_ != nullptr && home_status_.ok()) home_status_ = crew_->bring_state_home();
+  }
+  absl::Status update_status() const { return home_status_.ok() ? updater_->status() : home_status_; }
 
   std::uint64_t updates() const { return updater_->updates(); }
   const RunCourse& course() const { return course_; }
@@ -218,8 +227,25 @@ class StepExecutor::Impl {
     double factor = mean;
     if (settings.max_grad_norm > 0) factor *= std::min(1.0, settings.max_grad_norm / (result.grad_norm + 1e-6));
     course_ = {after_update(course_.now), course_.now};
-    updater_->start(*optimizers_[begun_[0].which],
-                    offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor));
+    const offload::StepFactors factors =
+        offload::make_factors(parts_.optimizer, settings.learning_rate, updates() + 1, factor);
+    if (CardState* state = crew_->card_state; state != nullptr) {
+      updater_->set_updates(updates() + 1);
+      state->begin_update(factors, jobs_[begun_[0].which].step, updates());
+      return absl::OkStatus();
+    }
+    updater_->start(*optimizers_[begun_[0].which], factors);
+    return absl::OkStatus();
+  }
+
+  /// Of each parameter's gradient, in the order of updates.
+  absl::Status take_squares(const StepJob& job) {
+    if (crew_->card_state != nullptr) {
+      return crew_->card_state->take_squares(job.step, squares_);
+    }
+    RONDO_RETURN_IF_ERROR(job.gradients->wait_until_complete(Clock::now() + std::chrono::hours(1)));
+    squares_.clear();
+    for (const model::ParameterId id : trained_) squares_.push_back(job.gradients->squares(id));
     return absl::OkStatus();
   }
 
@@ -285,18 +311,18 @@ class StepExecutor::Impl {
   absl::StatusOr<Gathered> gather() {
     RONDO_RETURN_IF_ERROR(run_job());
     const StepJob& job = crew_->jobs[begun_[0].which];
-    RONDO_RETURN_IF_ERROR(job.gradients->wait_until_complete(Clock::now() + std::chrono::hours(1)));
+    if (const absl::Status status = take_squares(job); !status.ok()) return give_up(status);
     Gathered gathered;
     for (std::uint32_t m = 0; m < job.microbatches; ++m) gathered.loss_sum += job.losses[m];
     if (!std::isfinite(gathered.loss_sum)) {
       gathered.finite = internal_error("the loss of step {} is not finite", job.step);
     }
     double sum = 0;
-    for (const model::ParameterId id : trained_) {
-      const double squares = job.gradients->squares(id);
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      const double squares = squares_[i];
       if (!std::isfinite(squares) && (gathered.finite.ok() || std::isfinite(sum))) {
-        gathered.finite =
-            internal_error("step {}: the gradient of {} is not finite", job.step, parts_.model->parameters()[id].name);
+        gathered.finite = internal_error("step {}: the gradient of {} is not finite", job.step,
+                                         parts_.model->parameters()[trained_[i]].name);
       }
       sum += squares;
     }
@@ -353,6 +379,9 @@ class StepExecutor::Impl {
     if (!job.evaluate) {
       const std::uint32_t group = parts_.work.reduction_group;
       given.gradients->begin_step((job.microbatches + group - 1) / group, job.microbatches);
+    }
+    if (crew_->card_state != nullptr) {
+      if (const absl::Status status = crew_->card_state->load(); !status.ok()) crew_->fail(status);
     }
     crew_->begin(step.which);
     step.at_work = true;
@@ -436,6 +465,7 @@ class StepExecutor::Impl {
         computed_before_[i] += before->compute_seconds(i);
       }
     }
+    if (before != nullptr) RONDO_RETURN_IF_ERROR(before->bring_state_home());
     // Its memory is needed.
     Crew::dismiss(std::move(before));
     RONDO_ASSIGN_OR_RETURN(auto crew, Crew::make(parts_, plan, lost_, {homes_[0].get(), homes_[1].get()}));
@@ -461,6 +491,8 @@ class StepExecutor::Impl {
   std::array<Begun, kMostJobs> begun_;   // the oldest first
   std::uint32_t count_begun_ = 0;
   std::uint32_t next_job_ = 0;
+  absl::Status home_status_;                    // not OK: what a device held could not be taken home
+  std::vector<double> squares_;                 // of the step, by trained parameter
   RunCourse course_;                            // of the steps that are finished
   partition::Plan plan_;                        // over the devices that are left
   std::vector<bool> lost_;                      // by device
@@ -511,6 +543,7 @@ absl::StatusOr<StepResult> StepExecutor::finish(const UpdateSettings& settings) 
 absl::StatusOr<StepResult> StepExecutor::evaluate(const std::vector<Microbatch>& microbatches) {
   return impl_->evaluate(microbatches);
 }
+void StepExecutor::wait_for_update() { impl_->wait_for_update(); }
 void StepExecutor::drain_and_wait() { impl_->drain_and_wait(); }
 absl::Status StepExecutor::update_status() const { return impl_->update_status(); }
 const RunCourse& StepExecutor::course() const { return impl_->course(); }

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "card_state_layout.h"
 #include "rondo/devices/chunk.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/batch.h"
@@ -233,7 +234,10 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   shape.host_bytes = {{"weights", weights},
                       {partition::kMasterWeights, separate_master ? trained * 4 : 0},
                       {partition::kMoments, moments},
-                      {"gradients", (trained * 4 + apart) * (1 + staleness)}};
+                      {partition::kGradients, (trained * 4 + apart) * (1 + staleness)}};
+  const CardStateLayout state(model);
+  shape.state_bytes = state.bytes();
+  shape.update_bytes = state.update_bytes();
   return shape;
 }
 

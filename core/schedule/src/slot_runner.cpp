@@ -175,11 +175,14 @@ std::vector<ChainLink> make_chain(const model::Architecture& model, const partit
   return evaluate ? builder.evaluate() : builder.with_gradients();
 }
 
+RowViews row_views(devices::BufferView place, std::uint32_t bucket, std::uint64_t width) {
+  const Bytes ids = (Bytes{bucket} + 1) * sizeof(std::int32_t);
+  return {place.part(0, ids), place.part(round_up(ids, 64), Bytes{bucket} * width * sizeof(float))};
+}
+
 RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView workspace, std::uint32_t bucket,
                    std::uint64_t width) {
-  const Bytes ids = (Bytes{bucket} + 1) * sizeof(std::int32_t);
-  return {workspace.part(layout.rows, ids),
-          workspace.part(layout.rows + round_up(ids, 64), Bytes{bucket} * width * sizeof(float))};
+  return row_views(workspace.part(layout.rows, workspace.size - layout.rows), bucket, width);
 }
 
 void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
@@ -211,8 +214,9 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
         view = weight_of(*memory.gradients, place, tensor.index).part(0, tensor.bytes());
         break;
       case devices::TensorRole::kRows: {
-        const RowViews rows = row_views(layout, memory.workspace, bucket,
-                                        tensor.index == 0 ? 0 : static_cast<std::uint64_t>(tensor.shape[1]));
+        const std::uint64_t width = tensor.index == 0 ? 0 : static_cast<std::uint64_t>(tensor.shape[1]);
+        const RowViews rows =
+            memory.rows.ids.memory != nullptr ? memory.rows : row_views(layout, memory.workspace, bucket, width);
         view = tensor.index == 0 ? rows.ids : rows.rows;
         break;
       }

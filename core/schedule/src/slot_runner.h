@@ -32,10 +32,11 @@ struct ChainLink {
   model::LayerIndex layer = 0;
   model::Phase phase = model::Phase::kForward;
   model::Keep keep = model::Keep::kNothing;
-  PlaceRef input;     // activation
-  PlaceRef gradient;  // from above
-  PlaceRef output;    // activation or gradient
-  bool writes_rows = false;
+  PlaceRef input;                    // activation
+  PlaceRef gradient;                 // from above
+  PlaceRef output;                   // activation or gradient
+  bool writes_rows = false;          // that are taken home
+  bool adds_rows = false;            // to a sum on the device, instead
   model::LayerIndex last_layer = 0;  // whose weights it reads: the same but of a head in parts
 };
 
@@ -43,6 +44,17 @@ struct ChainLink {
 std::vector<ChainLink> make_chain(const model::Architecture& model, const partition::ModelShape& shape,
                                   const partition::Slot& slot, const std::vector<partition::Slot>& slots,
                                   partition::Keep keep, bool evaluate);
+
+/// Row ids and rows of a lookup table's gradient, for a bucket.
+struct RowViews {
+  devices::BufferView ids;
+  devices::BufferView rows;
+};
+/// `place`: memory that begins with them.
+RowViews row_views(devices::BufferView place, std::uint32_t bucket, std::uint64_t width);
+/// Where they lie in the workspace.
+RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView workspace, std::uint32_t bucket,
+                   std::uint64_t width);
 
 /// Memory of one visit of one microbatch. All views are of the device's (or, where it is unified, of the host's)
 /// memory.
@@ -54,6 +66,7 @@ struct VisitMemory {
   devices::BufferView loss;
   devices::BufferView workspace;
   devices::BufferView held;  // of slots that defer weight gradients or catch up with them
+  RowViews rows;             // where they do not lie in the workspace
   const std::vector<std::vector<devices::BufferView>>* weights = nullptr;    // [layer - first][parameter]
   const std::vector<std::vector<devices::BufferView>>* gradients = nullptr;  // likewise; null where none are computed
 };
@@ -62,13 +75,5 @@ struct VisitMemory {
 void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
           const partition::WorkspaceLayout& layout, const VisitMemory& memory, std::uint32_t bucket,
           devices::Bindings& bindings);
-
-/// Row ids and rows of a lookup table's gradient within the workspace, for a bucket.
-struct RowViews {
-  devices::BufferView ids;
-  devices::BufferView rows;
-};
-RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView workspace, std::uint32_t bucket,
-                   std::uint64_t width);
 
 }  // namespace rondo::schedule

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "card_state.h"
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
 
@@ -195,6 +197,10 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
   }
   if (!state.layout.held.empty()) state.left_at = left_places_[slot_index] * left_bytes_;
   for (const ChainLink& link : state.train_chain) state.writes_rows = state.writes_rows || link.writes_rows;
+  if (shared_.card_state != nullptr) {
+    for (ChainLink& link : state.train_chain) link.adds_rows = std::exchange(link.writes_rows, false);
+    state.adds_rows = std::exchange(state.writes_rows, false);
+  }
   if (state.writes_rows && !unified_ && !row_staging_) {
     RONDO_ASSIGN_OR_RETURN(row_staging_, host_memory(parts_.shape->layers[0].row_gradient_bytes, "gradient staging",
                                                      parts_.parameters->phantom()));
@@ -224,6 +230,10 @@ absl::Status Worker::place_weights(SlotState& state) {
       const std::vector<model::ParameterUse>& uses = parts_.model->layers()[layer].parameters;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back(uses.size());
       for (const std::size_t p : state.travel[layer - state.slot.first_layer]) {
+        if (shared_.card_state != nullptr && parts_.model->parameters()[uses[p].id].trained) {
+          views[p] = rows_of(*parts_.model, uses[p], shared_.card_state->weights(uses[p].id));
+          continue;
+        }
         // Where they are read at home: by version.
         views[p] = rows_of(*parts_.model, uses[p], parts_.parameters->published(uses[p].id, buffer));
         if (unified_) continue;
@@ -263,7 +273,9 @@ void Worker::place_gradients(SlotState& state) {
         const Bytes size = parameter.elements() * sizeof(float);
         views.emplace_back();  // stays empty where nothing is summed up
         if (!parameter.trained || table) continue;
-        if (at_home) {
+        if (shared_.card_state != nullptr) {
+          if (!at_home) views.back() = rows_of(*parts_.model, use, shared_.card_state->sum(use.id));
+        } else if (at_home) {
           views.back() = rows_of(*parts_.model, use, shared_.jobs[buffer - groups_room_].gradients->sum(use.id));
           if (!unified_ && !link_.staging_down) device_.expect_copies(views.back(), devices::QueueRole::kDown);
         } else if (buffer < gradients_.size()) {

@@ -34,6 +34,8 @@
 
 namespace rondo::schedule {
 
+class CardState;
+
 /// What a step means to all workers. Set by the executor before the step begins; stays until the step has ended.
 struct StepJob {
   std::uint32_t step = 0;
@@ -58,6 +60,7 @@ struct SharedState {
   const ExecutorParts* parts = nullptr;
   const partition::Plan* plan = nullptr;
   offload::ActivationStore* boundaries = nullptr;
+  CardState* card_state = nullptr;  // of the only device, where that holds the state of what is trained
   std::array<StepJob, kMostJobs> jobs;
   /// The first error stands; ends all waits everywhere.
   virtual void fail(const absl::Status& error) = 0;
@@ -155,6 +158,7 @@ class Worker {
     std::vector<bool> resident;  // by layer - first: its weights stay on the device
     bool computes_gradients = false;
     bool writes_rows = false;
+    bool adds_rows = false;
   };
   struct Retirement {
     StepJob* job = nullptr;

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "card_state.h"
 #include "rondo/base/status.h"
 #include "rondo/schedule/shape.h"
 #include "transfer_run.h"
@@ -345,6 +346,7 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   RONDO_RETURN_IF_ERROR(send_inputs(slot, errand, parity, memory, arrival));
   memory.workspace = workspace_.view();
   memory.held = slot.layout.held.empty() ? devices::BufferView() : left_.view().part(slot.left_at, left_bytes_);
+  if (shared_.card_state != nullptr) memory.rows = shared_.card_state->rows(bucket);
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
   memory.weights = &slot.weights[(weights_in_place_ ? job.version : visit) % 2];
@@ -403,6 +405,9 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
         if (s + 1 < sent.size() && offload::follows(run, sent[s + 1].view)) continue;
         queue.clear(run, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
       }
+      if (slot.adds_rows) {
+        queue.clear(shared_.card_state->rows_sum(), {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
+      }
       clear_before_gradients_ = false;
     }
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
@@ -411,6 +416,11 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     const std::span<const devices::Point> waits(arrival.points.data(), i == 0 ? arrival.count_points : 0);
     queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},
               tag(name_of(slot.slot.phase), job, slot, errand.microbatch));
+    if (link.adds_rows) {
+      const CardState::Bound addition = shared_.card_state->rows_addition(bucket);
+      queue.run(addition.program, addition.bindings, {}, {compute_.get(), ++compute_value_},
+                tag("gradients", job, slot, errand.microbatch));
+    }
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);
     RONDO_RETURN_IF_ERROR(come_out_of_device());
     if (i == 0) RONDO_RETURN_IF_ERROR(land(arrival));
@@ -509,6 +519,7 @@ absl::Status Worker::submit_weights(const Wanted& what, const SlotState& slot, s
   for (const std::size_t p : slot.travel[place]) {
     const model::ParameterId id = uses[p].id;
     const bool trained = parts_.model->parameters()[id].trained;
+    if (trained && shared_.card_state != nullptr) continue;  // lies there
     if (what.share != Share::kAll && trained != (what.share == Share::kTrained)) continue;
     if (trained ? held == wanted : held != 0) continue;
     if (trained && parts_.parameters->version(id) < what.version) {

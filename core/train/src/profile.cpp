@@ -125,7 +125,9 @@ class Profiler {
       executor_->take_spans(taken_, dropped_);
     }
     look_at_spans();
-    executor_->drain_and_wait();
+    executor_->wait_for_update();
+    executor_->take_spans(taken_, dropped_);  // of an update on a device
+    look_at_spans();
     programs_->fold_back(speeds_);
     return executor_->update_status();
   }

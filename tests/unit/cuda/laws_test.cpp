@@ -70,6 +70,22 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   }
 }
 
+/// Norms and updates on the card are the host's: the same sums in the same order, products fused with sums where it
+/// fuses them, the same random numbers.
+TEST_P(CudaLaws, StateOnTheCard_GivesTheBitsOfTheHostsUpdates) {
+  const model::Architecture model = model_of(GetParam());
+  Job job = job_of({3, 2, 3, 3});
+  job.reduction_group = 16;
+  const Trace reference = trace_of(model, job, {"on the host", "cuda:0"});
+  ASSERT_EQ(reference.norms.size(), 4U);
+  Placement placement{"on the card", "cuda:0"};
+  placement.holds_state = true;
+  const Trace trace = trace_of(model, job, placement);
+  EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+  EXPECT_EQ(trace.norms, reference.norms);
+  EXPECT_TRUE(trace.bytes == reference.bytes);
+}
+
 /// Long enough for runs to recur: what is replayed is what would have been sent step by step.
 TEST_P(CudaLaws, WithGraphsAndWithout_GiveTheSameBits) {
   const model::Architecture model = model_of(GetParam());

@@ -122,7 +122,9 @@ class StepExecutor {
   /// Ends a step under way: train() then returns Cancelled, unless the step was committed. From any thread.
   void abandon();
 
-  /// Waits for the last update. Then the parameters may be read, if update_status() is OK.
+  /// Waits for the last update.
+  void wait_for_update();
+  /// The same; then the parameters may be read, if update_status() is OK.
   void drain_and_wait();
   /// Not OK when an update could not be finished (the disk failed): the parameters are of no use.
   absl::Status update_status() const;

@@ -1,0 +1,276 @@
+#include "card_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "rondo/base/status.h"
+#include "rondo/devices/update.h"
+#include "rondo/schedule/shape.h"
+
+namespace rondo::schedule {
+namespace {
+
+using devices::BufferView;
+using devices::DType;
+using devices::QueueRole;
+using devices::TensorRole;
+using offload::StateArray;
+using Part = CardStateLayout::Part;
+
+constexpr std::pair<Part, StateArray> kArrays[] = {{Part::kMaster, StateArray::kMaster},
+                                                   {Part::kFirst, StateArray::kFirstMoment},
+                                                   {Part::kSecond, StateArray::kSecondMoment}};
+
+devices::TensorId add(devices::OpList& list, const char* name, const devices::Shape& shape, DType dtype,
+                      TensorRole role) {
+  list.tensors.push_back({name, shape, dtype, role});
+  return static_cast<devices::TensorId>(list.tensors.size() - 1);
+}
+
+}  // namespace
+
+CardState::CardState(const ExecutorParts& parts, devices::Device& device)
+    : parts_(parts), device_(device), layout_(*parts.model), specs_(gradient_specs(*parts.model)) {
+  index_.resize(parts.model->parameters().size());
+  for (std::size_t i = 0; i < layout_.entries().size(); ++i) index_[layout_.entries()[i].id] = i;
+  for (const offload::GradientSpec& spec : specs_) {
+    if (spec.sparse) table_ = &spec;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CardState>> CardState::make(const ExecutorParts& parts, devices::Device& device) {
+  if (!device.caps().updates) {
+    return unimplemented("{}: holds no optimizer state: this backend has no program that updates it",
+                         device.caps().name);
+  }
+  auto state = std::unique_ptr<CardState>(new CardState(parts, device));
+  RONDO_RETURN_IF_ERROR(state->prepare());
+  return state;
+}
+
+absl::Status CardState::prepare() {
+  RONDO_ASSIGN_OR_RETURN(memory_, device_.allocate(layout_.bytes(), devices::MemoryKind::kDevice));
+  if (const Bytes rows = parts_.shape->row_place_bytes; rows > 0) {
+    RONDO_ASSIGN_OR_RETURN(rows_, device_.allocate(rows, devices::MemoryKind::kDevice));
+  }
+  const bool phantom = parts_.parameters->phantom();
+  const auto host = [phantom](Bytes size) -> absl::StatusOr<devices::Buffer> {
+    if (phantom) return devices::phantom_host(size);
+    return devices::allocate_host(size, "optimizer");
+  };
+  RONDO_ASSIGN_OR_RETURN(host_factors_, host(layout_.offset(Part::kOwners) - layout_.offset(Part::kFactors)));
+  RONDO_ASSIGN_OR_RETURN(host_squares_, host(layout_.size(Part::kSquares)));
+  RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
+
+  const auto blocks = static_cast<std::int64_t>(layout_.blocks());
+  const auto parameters = static_cast<std::int64_t>(layout_.entries().size());
+  const devices::Shape flat = {static_cast<std::int64_t>(layout_.elements())};
+  devices::OpList squares;
+  const auto sums = add(squares, "gradients", flat, DType::kFloat32, TensorRole::kInput);
+  const auto of_blocks = add(squares, "squares", {blocks}, DType::kFloat64, TensorRole::kOutput);
+  squares.ops.push_back({devices::OpKind::kSumOfSquares, {}, {sums}, {of_blocks}});
+  RONDO_RETURN_IF_ERROR(compile(squares, squares_));
+  squares_bindings_.tensors = {part(Part::kSums), part(Part::kSquares)};
+
+  devices::OpList update;
+  devices::Op op{devices::OpKind::kAdamW, {}, {}, {}};
+  op.reads = {add(update, "gradients", flat, DType::kFloat32, TensorRole::kInput),
+              add(update, "factors", {parameters, devices::kUpdateFactors}, DType::kFloat32, TensorRole::kInput),
+              add(update, "keys", {parameters}, DType::kUInt64, TensorRole::kInput),
+              add(update, "owners", {blocks, 2}, DType::kInt32, TensorRole::kInput),
+              add(update, "masters", flat, DType::kFloat32, TensorRole::kState),
+              add(update, "first moments", flat, DType::kFloat32, TensorRole::kState),
+              add(update, "second moments", flat, DType::kFloat32, TensorRole::kState)};
+  for (const Part of :
+       {Part::kSums, Part::kFactors, Part::kKeys, Part::kOwners, Part::kMaster, Part::kFirst, Part::kSecond}) {
+    update_bindings_.tensors.push_back(part(of));
+  }
+  if (layout_.publishes()) {
+    op.writes = {add(update, "weights", flat, layout_.published(), TensorRole::kOutput)};
+    update_bindings_.tensors.push_back(part(Part::kPublished));
+  }
+  update.ops.push_back(std::move(op));
+  RONDO_RETURN_IF_ERROR(compile(update, update_));
+
+  if (table_ == nullptr) return absl::OkStatus();
+  for (const std::uint32_t bucket : parts_.buckets) RONDO_RETURN_IF_ERROR(compile_rows(bucket));
+  if (!table_->dense) return absl::OkStatus();
+  const devices::Shape elements = {static_cast<std::int64_t>(table_->elements)};
+  devices::OpList join;
+  const auto dense = add(join, "sum", elements, DType::kFloat32, TensorRole::kInput);
+  const auto rows = add(join, "sum of rows", elements, DType::kFloat32, TensorRole::kInput);
+  const auto both = add(join, "both", elements, DType::kFloat32, TensorRole::kOutput);
+  join.ops.push_back({devices::OpKind::kAdd, {}, {dense, rows}, {both}});
+  join_bindings_.tensors = {sum(table_->parameter), rows_sum(),
+                            sum(table_->parameter)};  // element by element, in place
+  return compile(join, join_rows_);
+}
+
+absl::Status CardState::compile_rows(std::uint32_t bucket) {
+  const auto width = static_cast<std::int64_t>(table_->row_width);
+  devices::OpList list;
+  list.tokens = bucket;
+  const auto ids = add(list, "row ids", {bucket + 1}, DType::kInt32, TensorRole::kInput);
+  const auto rows = add(list, "rows", {bucket, width}, DType::kFloat32, TensorRole::kInput);
+  const auto sum = add(list, "sum", {static_cast<std::int64_t>(table_->elements) / width, width}, DType::kFloat32,
+                       TensorRole::kGradient);
+  list.ops.push_back({devices::OpKind::kAddRows, devices::AddRowsAttributes{table_->padding_row}, {ids, rows}, {sum}});
+  AddRows& made = add_rows_.emplace_back();
+  made.bucket = bucket;
+  const RowViews from = this->rows(bucket);
+  made.bindings.tensors = {from.ids, from.rows, rows_sum()};
+  return compile(list, made.program);
+}
+
+absl::Status CardState::compile(const devices::OpList& list, std::unique_ptr<devices::Program>& program) {
+  RONDO_RETURN_IF_ERROR(devices::validate(list));
+  RONDO_ASSIGN_OR_RETURN(program, device_.compile(list, devices::plan_arena(list)));
+  return absl::OkStatus();
+}
+
+BufferView CardState::elements_of(Part of, const CardStateLayout::Entry& entry, Bytes size) const {
+  return part(of).part(entry.first * size, entry.elements * size);
+}
+
+BufferView CardState::weights(model::ParameterId id) const {
+  const CardStateLayout::Entry& entry = layout_.entries()[index_[id]];
+  const bool wide = parts_.parameters->dtype_of(id) == DType::kFloat32;
+  return wide ? elements_of(Part::kMaster, entry, sizeof(float))
+              : elements_of(Part::kPublished, entry, devices::size_of(layout_.published()));
+}
+
+BufferView CardState::sum(model::ParameterId id) const {
+  return elements_of(Part::kSums, layout_.entries()[index_[id]], sizeof(float));
+}
+
+RowViews CardState::rows(std::uint32_t bucket) const {
+  if (table_ == nullptr) return {};
+  return row_views(rows_.view(), bucket, table_->row_width);
+}
+
+BufferView CardState::rows_sum() const { return table_->dense ? part(Part::kRows) : sum(table_->parameter); }
+
+CardState::Bound CardState::rows_addition(std::uint32_t bucket) const {
+  const AddRows& with = *std::ranges::find(add_rows_, bucket, &AddRows::bucket);
+  return {*with.program, with.bindings};
+}
+
+void CardState::clear(BufferView view) {
+  device_.queue(QueueRole::kCompute).clear(view, {}, {timeline_.get(), ++value_}, {"clear", step_, 0, 0});
+}
+
+/// Behind what was begun before, on whatever queue.
+void CardState::copy(QueueRole role, BufferView from, BufferView to) {
+  const devices::Point before{timeline_.get(), value_};
+  device_.queue(role).copy(from, to, {&before, value_ == 0 ? 0U : 1U}, {timeline_.get(), value_ + 1},
+                           {"optimizer", step_, 0, 0});
+  ++value_;
+}
+
+void CardState::run(const devices::Program& program, const devices::Bindings& bindings, const char* name) {
+  const devices::Point before{timeline_.get(), value_};
+  device_.queue(QueueRole::kCompute)
+      .run(program, bindings, {&before, value_ == 0 ? 0U : 1U}, {timeline_.get(), value_ + 1}, {name, step_, 0, 0});
+  ++value_;
+}
+
+/// What is begun before a wait takes as long as its bytes take on the link or in the device's memory.
+absl::Status CardState::wait() {
+  using Clock = std::chrono::steady_clock;
+  if (!failed_.ok()) return failed_;
+  const devices::DeviceProfile& profile = parts_.devices.front().profile;
+  const double slowest = std::min({profile.link_up, profile.link_down, profile.memory_bandwidth});
+  const double expected = slowest > 0 ? static_cast<double>(layout_.bytes()) / slowest : 0;
+  const double patience = std::max(parts_.recovery.hang_seconds, parts_.recovery.hang_factor * expected);
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience));
+  failed_ = timeline_->wait(value_, deadline);
+  if (failed_.code() == absl::StatusCode::kDeadlineExceeded) {
+    failed_ = absl::UnavailableError(
+        fmt::format("{}: hangs: {:.1f} s of its optimizer's work and nothing finished", device_.caps().name, patience));
+  }
+  return failed_;
+}
+
+absl::Status CardState::load() {
+  if (loaded_) return failed_;
+  loaded_ = true;
+  if (parts_.parameters->phantom()) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(devices::Buffer owners, devices::allocate_host(layout_.size(Part::kOwners), "optimizer"));
+  auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host());
+  for (std::size_t i = 0; i < layout_.entries().size(); ++i) {
+    for (std::uint64_t block = 0; block < layout_.entries()[i].blocks; ++block) {
+      *owner++ = static_cast<std::int32_t>(i);
+      *owner++ = static_cast<std::int32_t>(block);
+    }
+  }
+  clear(memory_.view());  // what lies between parameters is updated with them
+  copy(QueueRole::kUp, owners.view(), part(Part::kOwners));
+  for (const CardStateLayout::Entry& entry : layout_.entries()) {
+    for (const auto& [where, which] : kArrays) {
+      const std::span<std::byte> array = parts_.parameters->state(entry.id, which);
+      if (array.empty()) continue;
+      copy(QueueRole::kUp, parts_.parameters->state_view(entry.id, which), elements_of(where, entry, sizeof(float)));
+    }
+    if (parts_.parameters->dtype_of(entry.id) == DType::kFloat32) continue;
+    copy(QueueRole::kUp, parts_.parameters->published(entry.id), weights(entry.id));
+  }
+  return wait();
+}
+
+absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& squares) {
+  step_ = step;
+  if (join_rows_ != nullptr) run(*join_rows_, join_bindings_, "gradients");
+  run(*squares_, squares_bindings_, "norm");
+  copy(QueueRole::kDown, part(Part::kSquares), host_squares_.view());
+  RONDO_RETURN_IF_ERROR(wait());
+  squares.assign(layout_.entries().size(), 0.0);
+  const auto* of_blocks = reinterpret_cast<const double*>(host_squares_.view().host());
+  if (of_blocks == nullptr) return absl::OkStatus();
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    for (std::uint64_t block = 0; block < layout_.entries()[i].blocks; ++block) squares[i] += *of_blocks++;
+  }
+  return absl::OkStatus();
+}
+
+void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t step, std::uint64_t version) {
+  step_ = step;
+  // The last update has read them: its step's gradients came after it.
+  if (std::byte* host = host_factors_.view().host(); host != nullptr) {
+    auto* row = reinterpret_cast<float*>(host);
+    auto* key = reinterpret_cast<std::uint64_t*>(host + layout_.offset(Part::kKeys) - layout_.offset(Part::kFactors));
+    for (const CardStateLayout::Entry& entry : layout_.entries()) {
+      const offload::ParameterSpec& spec = parts_.parameters->specs()[entry.id];
+      const float decay = spec.decays ? static_cast<float>(parts_.optimizer.weight_decay) : 0.0F;
+      const devices::StepFactors of = factors.of_parameter(spec.rate_factor, decay);
+      const float values[devices::kUpdateFactors] = {
+          of.gradient_factor, of.kept, of.rest1, of.beta2, of.rest2, of.epsilon, of.step_size, of.inverse_correction2};
+      std::memcpy(row, values, sizeof(values));
+      row += devices::kUpdateFactors;
+      *key++ = devices::version_key(entry.id, version);
+    }
+  }
+  copy(QueueRole::kUp, host_factors_.view(), memory_.view().part(layout_.offset(Part::kFactors), host_factors_.size()));
+  run(*update_, update_bindings_, "optimizer");
+  at_home_ = false;
+  version_ = version;
+  parts_.parameters->set_all_versions(version);
+}
+
+absl::Status CardState::bring_home() {
+  if (at_home_ || parts_.parameters->phantom()) return wait();
+  for (const CardStateLayout::Entry& entry : layout_.entries()) {
+    for (const auto& [where, which] : kArrays) {
+      if (parts_.parameters->state(entry.id, which).empty()) continue;
+      copy(QueueRole::kDown, elements_of(where, entry, sizeof(float)), parts_.parameters->state_view(entry.id, which));
+    }
+  }
+  RONDO_RETURN_IF_ERROR(wait());
+  parts_.threads->parallel_for(static_cast<std::int64_t>(layout_.entries().size()), [&](std::int64_t i, std::uint32_t) {
+    parts_.parameters->publish_from_master(layout_.entries()[static_cast<std::size_t>(i)].id, version_);
+  });
+  at_home_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace rondo::schedule

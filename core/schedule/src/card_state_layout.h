@@ -1,0 +1,63 @@
+// Where the state of what is trained lies on a device that holds it: flat arrays, in which each parameter begins a
+// block of devices::kUpdateBlock elements, so that one program updates all of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "rondo/model/architecture.h"
+
+namespace rondo::schedule {
+
+class CardStateLayout {
+ public:
+  explicit CardStateLayout(const model::Architecture& model);
+
+  struct Entry {
+    model::ParameterId id = 0;
+    std::uint64_t first = 0;  // element of the flat arrays
+    std::uint64_t elements = 0;
+    std::uint64_t blocks = 0;
+  };
+  /// In the order of updates.
+  const std::vector<Entry>& entries() const { return entries_; }
+  std::uint64_t elements() const { return blocks_ * kBlock; }
+  std::uint64_t blocks() const { return blocks_; }
+  /// What weights are published in: fp32 with none beside the masters.
+  devices::DType published() const { return published_; }
+  bool publishes() const { return published_ != devices::DType::kFloat32; }
+
+  /// Parts of one block of memory, in this order; offsets are multiples of partition::kAlignment. kRows: the sum of the
+  /// rows of a table whose gradient has a dense part too.
+  enum class Part : std::uint8_t {
+    kSums,
+    kMaster,
+    kFirst,
+    kSecond,
+    kPublished,
+    kFactors,
+    kKeys,
+    kOwners,
+    kSquares,
+    kRows,
+  };
+  static constexpr std::size_t kParts = 10;
+  Bytes offset(Part part) const { return offsets_[static_cast<std::size_t>(part)]; }
+  Bytes size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
+  Bytes bytes() const { return bytes_; }
+  /// Read and written by the norm and one update.
+  Bytes update_bytes() const;
+
+ private:
+  static const std::uint64_t kBlock;
+
+  std::vector<Entry> entries_;
+  std::uint64_t blocks_ = 0;
+  devices::DType published_ = devices::DType::kFloat32;
+  std::array<Bytes, kParts> offsets_{};
+  std::array<Bytes, kParts> sizes_{};
+  Bytes bytes_ = 0;
+};
+
+}  // namespace rondo::schedule
