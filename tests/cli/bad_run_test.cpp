@@ -38,6 +38,27 @@ INSTANTIATE_TEST_SUITE_P(Method, BadRun,
                                                  {"w_proj"})),
                          name_of);
 
+Words with_state(const Words& more) {
+  Words words = train({"--optimizer_state=device"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    StateOnTheCard, BadRun,
+    testing::Values(command("UnknownPlace", train({"--optimizer_state=moon"}), {"optimizer_state", "moon"}),
+                    command("OfTheProcessor", with_state({"--devices=cpu"}), {"optimizer_state", "cpu:0"}),
+                    command("OfTwo", with_state({"--devices=emulated:rtx3060*2"}), {"optimizer_state", "2 devices"}),
+                    command("OfAnotherOptimizer", with_state({"--devices=emulated:rtx3060", "--optim=lion"}),
+                            {"optimizer_state", "lion"}),
+                    command("OfTwoSteps", with_state({"--devices=emulated:rtx3060", "--staleness=1"}),
+                            {"optimizer_state", "staleness"}),
+                    command("OfTwoGroups",
+                            with_state({"--devices=emulated:rtx3060", "--gradient_accumulation_steps=4",
+                                        "--reduction_group=2"}),
+                            {"optimizer_state", "reduction_group: 4"})),
+    name_of);
+
 INSTANTIATE_TEST_SUITE_P(
     Resume, BadRun,
     testing::Values(command("Missing", train({"--resume_from_checkpoint=nowhere"}), {"nowhere"}),

@@ -61,6 +61,27 @@ TEST(LostDevice, TheLast_LeavesACheckpointAndExits1) {
   EXPECT_EQ(workspace.read("out/adapter_model.safetensors"), workspace.read("whole/adapter_model.safetensors"));
 }
 
+/// The host's updates and the card's are the same bits; what only the card had is gone with it, and that is said.
+TEST(LostDevice, WithTheStateOfWhatIsTrained_LeavesTheCheckpointBefore) {
+  const Workspace workspace;
+  workspace.write("cards.yaml", failing_card("good", "") + failing_card("bad", "error@compute:80"));
+  const Words held = {"--optimizer_state=device", "--save_steps=1", "--finetuning_type=full"};
+  const Outcome outcome = workspace.run(on("emulated:cards.yaml#bad", "out", held));
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: "), HasSubstr("emulated:bad:0 is lost")));
+  ASSERT_FALSE(metrics_of(workspace, "out").empty());
+  const Outcome resumed =
+      workspace.run(on("emulated:cards.yaml#good", "out", {"--resume_from_checkpoint", held[0], held[1], held[2]}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  ASSERT_EQ(workspace.run(on("emulated:cards.yaml#good", "whole", {"--finetuning_type=full"})).status, 0);
+  EXPECT_EQ(workspace.read("out/model.safetensors"), workspace.read("whole/model.safetensors"));
+  const Outcome unsaved = workspace.run(
+      on("emulated:cards.yaml#bad", "lost", {"--optimizer_state=device", "--save_steps=0", "--finetuning_type=full"}));
+  EXPECT_EQ(unsaved.status, 1) << unsaved.err;
+  EXPECT_THAT(unsaved.err, HasSubstr("what was trained since the last checkpoint was on emulated:bad:0"));
+  EXPECT_FALSE(std::filesystem::exists(workspace.path("lost/model.safetensors")));
+}
+
 TEST(LostDevice, ChangedTransfer_IsRepeatedWhenVerified) {
   const Workspace workspace;
   workspace.write("cards.yaml", failing_card("good", "") + failing_card("bad", "corrupt@down:5"));

@@ -94,6 +94,21 @@ absl::Status check_fp8(const Config& config, const Origins& origins) {
                        config.dtype);
 }
 
+absl::Status check_optimizer_state(const Config& config, const Origins& origins) {
+  if (config.optimizer_state == "host") return absl::OkStatus();
+  const std::string key = place(origins, "optimizer_state");
+  if (config.optim != "adamw") {
+    return invalid_input("{}: expected host beside optim {}, found device; set optim: adamw", key, config.optim);
+  }
+  if (config.staleness > 0) {
+    return invalid_input(
+        "{}: expected host beside staleness {}, found device; an update on the device takes its time "
+        "between two steps: set staleness: 0",
+        key, config.staleness);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check_rate(const Config& config, const Origins& origins) {
   RateSchedule schedule;
   schedule.kind = config.lr_scheduler_type;
@@ -117,6 +132,7 @@ absl::Status check_best(const Config& config, const Origins& origins) {
 }
 
 absl::Status check_training(const Config& config, const Origins& origins) {
+  RONDO_RETURN_IF_ERROR(check_optimizer_state(config, origins));
   RONDO_RETURN_IF_ERROR(check_rate(config, origins));
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {

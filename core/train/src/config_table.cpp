@@ -187,6 +187,9 @@ std::vector<Entry> optimizer_keys() {
       Entry(kRun, "adam_epsilon", &Config::adam_epsilon, "added to the root of the second moment").above(0).to(1),
       Entry(kRun, "max_grad_norm", &Config::max_grad_norm, "gradients are clipped to this global L2 norm; 0: never")
           .to(1e30),
+      Entry(kRun, "optimizer_state", &Config::optimizer_state,
+            "where masters and moments are kept and updated: host, or device: on a pool's only card")
+          .one_of({"host", "device"}),
       Entry(kRun, "staleness", &Config::staleness, "1: a step's weights lack the last update, so that nothing waits")
           .to(1),
   };

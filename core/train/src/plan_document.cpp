@@ -14,7 +14,7 @@ Json layers_json(const PlannedRun& run) {
   for (const partition::LayerShape& layer : run.shape.layers) {
     layers.push_back({{"name", layer.name},
                       {"parameters", layer.parameters},
-                      {"weight_bytes", layer.weight_bytes},
+                      {"weight_bytes", layer.weight_bytes + layer.held_weight_bytes},
                       {"forward_flops", layer.forward.flops()}});
   }
   return layers;

@@ -168,7 +168,10 @@ void Trainer::pass_on_notes() {
 absl::Status Trainer::stop_with(const absl::Status& error) {
   if (config_.dry_run || machine_.phantom || state_.global_step == first_step_) return error;
   executor_->drain_and_wait();
-  if (!executor_->update_status().ok()) return error;  // the checkpoint before stands
+  if (const absl::Status update = executor_->update_status(); !update.ok()) {  // the checkpoint before stands
+    if (message_of(update) == message_of(error)) return error;
+    return absl::Status(error.code(), fmt::format("{}; {}", message_of(error), message_of(update)));
+  }
   if (state_.global_step != saved_step_) {
     const absl::Status saved = save(state_.global_step);
     if (!saved.ok()) return absl::Status(error.code(), fmt::format("{}; and {}", message_of(error), message_of(saved)));

@@ -71,6 +71,7 @@ struct Config {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
+  std::string optimizer_state = "host";  // device
   std::uint32_t staleness = 0;
   // Precision and memory.
   std::string dtype = "bf16";
