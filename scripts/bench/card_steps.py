@@ -2,12 +2,13 @@
 measurements.
 
     card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,0.5B,8B] [--methods lora,full]
-                  [--pairs 1] [--seconds 400] [--json FILE]
+                  [--sides rondo,held,eager,compile] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
 
 Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5B and of Llama 3.1 8B. Rondo's step is
 `rondo profile`'s, the period over steps 2 to N; the peer's (peer_train.py) the median over the steps after warm-up, eager
-and by torch.compile, recomputing activations where they do not fit otherwise. A pair runs every side once, in turn; a ratio
-is the median over the pairs. MFU counts the matrix products of a step without recomputation (FLOPs of `rondo plan`: twice
+and by torch.compile, recomputing activations where they do not fit otherwise. `held` is Rondo with `optimizer_state: device`,
+for full fine-tunes: as the peer it keeps all state on the card. A pair runs every side once, in turn; a ratio is the median
+over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without recomputation (FLOPs of `rondo plan`: twice
 the forward ones for LoRA, three times for full) against the peak that a large product reaches on the same card.
 
 Streamed beside resident: LoRA of the first size. Resident weights come once; streamed ones for every visit
@@ -43,7 +44,12 @@ SIZES = {
     "tiny": dict(arch="llama", hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
                  num_key_value_heads=2, vocab_size=2048, tie_word_embeddings=False),  # for trials without a card
 }
+SIDES = ("rondo", "held", "eager", "compile")
 PASSES = {"lora": 2, "full": 3}  # times the forward products: weights' own gradients only where they are trained
+
+
+def is_own(side):
+    return side in ("rondo", "held")
 
 
 class OutOfTime(Exception):
@@ -62,6 +68,8 @@ def parse_arguments():
     parser.add_argument("--peer-device", default="cuda", help="PyTorch's name of the card")
     parser.add_argument("--sizes", default="1.5B,0.5B,8B", help="of " + ", ".join(SIZES))
     parser.add_argument("--methods", default="lora,full")
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--no-offload", action="store_true", help="without streamed beside resident weights")
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4, help="sequences of a microbatch")
     parser.add_argument("--accumulation", type=int, default=4, help="microbatches of a step")
@@ -78,6 +86,9 @@ def parse_arguments():
     for method in arguments.methods.split(","):
         if method not in PASSES:
             parser.error(f"--methods: unknown '{method}'; known: {', '.join(PASSES)}")
+    for side in arguments.sides.split(","):
+        if side not in SIDES:
+            parser.error(f"--sides: unknown '{side}'; known: {', '.join(SIDES)}")
     if min(arguments.pairs, arguments.batch, arguments.accumulation, arguments.length) < 1 or arguments.steps < 3:
         parser.error("expected at least one pair, sequence, microbatch and token, and three steps")
     return arguments
@@ -172,25 +183,27 @@ class Bench:
 
     # --- sides -----------------------------------------------------------------------------------------------------
 
-    def run_rondo(self, size, method):
+    def run_rondo(self, size, method, side):
         a = self.arguments
+        where = ["--optimizer_state", "device"] if side == "held" else []
         with CardMemory(a.device) as memory:
-            result = self.rondo("profile", size, method, a.accumulation, "--steps", a.steps)
+            result = self.rondo("profile", size, method, a.accumulation, "--steps", a.steps, *where)
         predicted, measured = result["predicted"], result["measured"]
         forward = sum(layer["forward_flops"] for layer in predicted["layers"])
-        entry = dict(size=size, method=method, side="rondo", step_seconds=measured["step_seconds"],
+        entry = dict(size=size, method=method, side=side, step_seconds=measured["step_seconds"],
                      tokens_per_second=measured["tokens_per_second"],
                      model_flops=PASSES[method] * forward * a.accumulation,
                      card_bytes=measured["devices"][0]["peak_bytes"])
-        self.plans.append(dict(size=size, method=method, planned_step_seconds=predicted["step_seconds"],
+        self.plans.append(dict(size=size, method=method, side=side, planned_step_seconds=predicted["step_seconds"],
                                measured_step_seconds=measured["step_seconds"],
                                planned_bytes=predicted["devices"][0]["peak_bytes"], measured_bytes=entry["card_bytes"],
                                process_bytes=memory.bytes(),
                                limited_by=predicted["limited_by"]))
         return entry
 
-    def run_peer(self, size, method, compiled):
+    def run_peer(self, size, method, side):
         a = self.arguments
+        compiled = side == "compile"
         command = [a.peer, HERE / "peer_train.py", self.model(size), "--device", a.peer_device, "--random", "--method",
                    method, "--rank", 16, "--batch", a.batch, "--accumulation", a.accumulation, "--length", a.length,
                    "--steps", a.steps - 1, "--warmup", 3 if compiled else 1] + (["--compile"] if compiled else [])
@@ -202,17 +215,17 @@ class Bench:
                 raise
             recomputed = True
             result = json.loads(self.run(command + ["--checkpointing"]))
-        return dict(size=size, method=method, side="compile" if compiled else "eager",
+        return dict(size=size, method=method, side=side,
                     step_seconds=result["median_step_seconds"], tokens_per_second=result["tokens_per_second"],
                     card_bytes=result["peak_card_bytes"], recomputed=recomputed, versions=result["versions"])
 
     def measure_steps(self, size, method):
-        sides = [("rondo", self.run_rondo, ())]
-        if self.arguments.peer:
-            sides += [("eager", self.run_peer, (False,)), ("compile", self.run_peer, (True,))]
+        sides = [side for side in self.arguments.sides.split(",")
+                 if (side != "held" or method == "full") and (self.arguments.peer or is_own(side))]
         for _ in range(self.arguments.pairs):
-            for side, function, more in sides:
-                entry = self.attempt(f"{size} {method} {side}", function, size, method, *more)
+            for side in sides:
+                function = self.run_rondo if is_own(side) else self.run_peer
+                entry = self.attempt(f"{size} {method} {side}", function, size, method, side)
                 self.runs.append(entry or dict(size=size, method=method, side=side))
                 self.save()
 
@@ -257,7 +270,7 @@ class Bench:
         for size in self.arguments.sizes.split(","):
             for method in self.arguments.methods.split(","):
                 of_case = [run for run in self.runs if run["size"] == size and run["method"] == method]
-                own = [run.get("step_seconds") for run in of_case if run["side"] == "rondo"]
+                own = self.quickest(of_case)
                 flops = next((run["model_flops"] for run in of_case if "model_flops" in run), None)
                 for side in dict.fromkeys(run["side"] for run in of_case):
                     runs = [run for run in of_case if run["side"] == side]
@@ -272,7 +285,16 @@ class Bench:
                                mfu=flops / median / self.peak if flops and self.peak else None,
                                card_bytes=max((run["card_bytes"] or 0) for run in done),
                                recomputed=any(run.get("recomputed") for run in done),
-                               rondo_is_faster_by=statistics.median(ratios) if ratios and side != "rondo" else None)
+                               rondo_is_faster_by=statistics.median(ratios) if ratios and not is_own(side) else None)
+
+    @staticmethod
+    def quickest(runs):
+        """By pair: seconds of Rondo's quickest side, None where none has ended."""
+        sides = {}
+        for run in runs:
+            if is_own(run["side"]):
+                sides.setdefault(run["side"], []).append(run.get("step_seconds"))
+        return [min(filter(None, pair), default=None) for pair in zip(*sides.values())]
 
     def document(self):
         a = self.arguments
@@ -295,11 +317,11 @@ class Bench:
             print(f"| {row['size']} | {row['method']} | {side} | {row['step_seconds']:.3f} "
                   f"| {row['tokens_per_second']:.0f} | {number(row['mfu'], '.2f')} | {row['card_bytes'] / 2**30:.2f} "
                   f"| {number(row['rondo_is_faster_by'], '.2f')} |")
-        print("\n| model | method | step planned / measured | memory planned / measured | whole process, GiB |")
-        print("|---|---|---|---|---|")
+        print("\n| model | method | side | step planned / measured | memory planned / measured | whole process, GiB |")
+        print("|---|---|---|---|---|---|")
         for plan in self.plans:
             process = plan["process_bytes"]
-            print(f"| {plan['size']} | {plan['method']} "
+            print(f"| {plan['size']} | {plan['method']} | {plan['side']} "
                   f"| {plan['planned_step_seconds'] / plan['measured_step_seconds']:.2f} "
                   f"| {plan['planned_bytes'] / max(plan['measured_bytes'], 1):.3f} "
                   f"| {number(process and process / 2**30, '.2f')} |")
@@ -337,7 +359,7 @@ def main():
         for size in sizes:
             for method in arguments.methods.split(","):
                 bench.measure_steps(size, method)
-            if size == sizes[0]:
+            if size == sizes[0] and not arguments.no_offload:
                 bench.attempt(f"{size} streamed beside resident", bench.measure_offload, size)
             if not arguments.folder:
                 shutil.rmtree(folder / size, ignore_errors=True)
@@ -346,7 +368,7 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
     bench.save()
     bench.print_tables()
-    if not any("step_seconds" in run for run in bench.runs if run["side"] == "rondo"):
+    if not any("step_seconds" in run for run in bench.runs if is_own(run["side"])):
         sys.exit("error: Rondo finished no run")
 
 
