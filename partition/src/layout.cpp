@@ -237,6 +237,7 @@ ModelShape hold_state(ModelShape model) {
     layer.trained_parameters = 0;
   }
   std::erase_if(model.host_bytes, [](const auto& entry) { return entry.first == kGradients; });
+  model.host_bytes.emplace_back("update staging", model.update_host_bytes);
   return model;
 }
 

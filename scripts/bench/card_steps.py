@@ -2,14 +2,16 @@
 measurements.
 
     card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,0.5B,8B] [--methods lora,full]
-                  [--sides rondo,held,eager,compile] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
+                  [--sides rondo,held,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
 
 Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5B and of Llama 3.1 8B. Rondo's step is
 `rondo profile`'s, the period over steps 2 to N; the peer's (peer_train.py) the median over the steps after warm-up, eager
-and by torch.compile, recomputing activations where they do not fit otherwise. `held` is Rondo with `optimizer_state: device`,
+and by torch.compile, recomputing activations where they do not fit otherwise; `blocks` compiles one block for all of them,
+which is done where a whole model would not be in the time of a lent card. `held` is Rondo with `optimizer_state: device`,
 for full fine-tunes: as the peer it keeps all state on the card. A pair runs every side once, in turn; a ratio is the median
-over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without recomputation (FLOPs of `rondo plan`: twice
-the forward ones for LoRA, three times for full) against the peak that a large product reaches on the same card.
+over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without
+recomputation (FLOPs of `rondo plan`: twice the forward ones for LoRA, three times for full) against the peak that a large
+product reaches on the same card.
 
 Streamed beside resident: LoRA of the first size. Resident weights come once; streamed ones for every visit
 (`--resident_weights false`), to a card that may hold half of them at a time (`--memory_limit`). Both recompute activations,
@@ -44,7 +46,8 @@ SIZES = {
     "tiny": dict(arch="llama", hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
                  num_key_value_heads=2, vocab_size=2048, tie_word_embeddings=False),  # for trials without a card
 }
-SIDES = ("rondo", "held", "eager", "compile")
+PEERS = {"eager": [], "compile": ["--compile"], "blocks": ["--compile", "--blocks"]}
+SIDES = ("rondo", "held", *PEERS)
 PASSES = {"lora": 2, "full": 3}  # times the forward products: weights' own gradients only where they are trained
 
 
@@ -68,7 +71,7 @@ def parse_arguments():
     parser.add_argument("--peer-device", default="cuda", help="PyTorch's name of the card")
     parser.add_argument("--sizes", default="1.5B,0.5B,8B", help="of " + ", ".join(SIZES))
     parser.add_argument("--methods", default="lora,full")
-    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--sides", default="rondo,held,eager,compile")
     parser.add_argument("--no-offload", action="store_true", help="without streamed beside resident weights")
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4, help="sequences of a microbatch")
@@ -203,10 +206,9 @@ class Bench:
 
     def run_peer(self, size, method, side):
         a = self.arguments
-        compiled = side == "compile"
         command = [a.peer, HERE / "peer_train.py", self.model(size), "--device", a.peer_device, "--random", "--method",
                    method, "--rank", 16, "--batch", a.batch, "--accumulation", a.accumulation, "--length", a.length,
-                   "--steps", a.steps - 1, "--warmup", 3 if compiled else 1] + (["--compile"] if compiled else [])
+                   "--steps", a.steps - 1, "--warmup", 1 if side == "eager" else 3, *PEERS[side]]
         recomputed = False
         try:
             result = json.loads(self.run(command))

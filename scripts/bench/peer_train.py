@@ -1,7 +1,7 @@
 """The peer for the speed of a whole training step: transformers + PEFT on PyTorch, on the CPU or a card, in bf16.
 
     python peer_train.py MODEL_DIR --batch 1 --length 512 --method lora --threads 2 --steps 5 [--compile]
-    python peer_train.py MODEL_DIR --device cuda --random --accumulation 4 --steps 5 [--compile] [--checkpointing]
+    python peer_train.py MODEL_DIR --device cuda --random --accumulation 4 --steps 5 [--compile [--blocks]] [--checkpointing]
 
 What a user of transformers would run: the model in bf16, loss computed by the model from `labels`, PyTorch's fused AdamW
 on the bf16 parameters themselves, gradients clipped at a norm of 1. The peer thus has neither fp32 master weights
@@ -42,6 +42,8 @@ def parse_arguments():
     parser.add_argument("--random", action="store_true", help="random weights; MODEL_DIR need only hold config.json")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--compile", action="store_true", help="torch.compile; else eager")
+    parser.add_argument("--blocks", action="store_true",
+                        help="with --compile: one block, for all of them, and neither head nor loss: done in seconds")
     parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward pass")
     parser.add_argument("--steps", type=int, default=5, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps before them")
@@ -104,7 +106,12 @@ def measure(arguments, torch):
     batches = make_batches(arguments, torch, model.config.vocab_size)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, fused=True)
-    forward = torch.compile(model, dynamic=False) if arguments.compile else model
+    forward = model
+    if arguments.compile and arguments.blocks:
+        for block in next(module for name, module in model.named_modules() if name.endswith("model.layers")):
+            block.compile(dynamic=False)
+    elif arguments.compile:
+        forward = torch.compile(model, dynamic=False)
     targets = sum(batch[:, 1:].numel() for batch in batches)
     seconds, losses = [], []
     for _ in range(arguments.warmup + arguments.steps):
@@ -141,7 +148,7 @@ def main():
     timed = seconds[arguments.warmup:]
     median = statistics.median(timed)
     print(json.dumps(dict(
-        peer="torch.compile" if arguments.compile else "eager", method=arguments.method, dtype=arguments.dtype,
+        peer="eager" if not arguments.compile else "torch.compile of blocks" if arguments.blocks else "torch.compile", method=arguments.method, dtype=arguments.dtype,
         device=arguments.device, batch=arguments.batch, accumulation=arguments.accumulation, length=arguments.length,
         threads=arguments.threads, checkpointing=arguments.checkpointing, trained_parameters=parameters,
         median_step_seconds=median, step_seconds=timed,

@@ -219,6 +219,7 @@ absl::Status CardState::load() {
 }
 
 absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& squares) {
+  if (!failed_.ok()) return failed_;
   step_ = step;
   if (join_rows_ != nullptr) run(*join_rows_, join_bindings_, "gradients");
   run(*squares_, squares_bindings_, "norm");
@@ -258,6 +259,7 @@ void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t 
 }
 
 absl::Status CardState::bring_home() {
+  if (!failed_.ok()) return failed_;
   if (at_home_ || parts_.parameters->phantom()) return wait();
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [where, which] : kArrays) {

@@ -48,6 +48,10 @@ class CardStateLayout {
   Bytes bytes() const { return bytes_; }
   /// Read and written by the norm and one update.
   Bytes update_bytes() const;
+  /// Of main memory: factors and keys, squares, and owners while they are brought.
+  Bytes host_bytes() const {
+    return size(Part::kFactors) + size(Part::kKeys) + size(Part::kOwners) + size(Part::kSquares);
+  }
 
  private:
   static const std::uint64_t kBlock;

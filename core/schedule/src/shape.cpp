@@ -238,6 +238,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   const CardStateLayout state(model);
   shape.state_bytes = state.bytes();
   shape.update_bytes = state.update_bytes();
+  shape.update_host_bytes = state.host_bytes();
   return shape;
 }
 

@@ -429,10 +429,11 @@ void advise_state(const Config& config, const Machine& machine, PlannedRun& run)
   constexpr double kWorthSaying = 0.95;
   const double now = run.plan.predicted.step_seconds;
   if (!other.ok() || other->predicted.step_seconds > kWorthSaying * now) return;
-  run.plan.predicted.advice.push_back(fmt::format(
+  run.state_advice = fmt::format(
       "with optimizer_state: device masters and moments would stay on {}, which has room for them: {:.4g} s "
       "a step instead of {:.4g} s; were it lost, what was trained since the last checkpoint would be too",
-      machine.pool.front().device->caps().name, other->predicted.step_seconds, now));
+      machine.pool.front().device->caps().name, other->predicted.step_seconds, now);
+  run.plan.predicted.advice.push_back(run.state_advice);
 }
 
 }  // namespace
