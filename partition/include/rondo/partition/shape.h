@@ -105,9 +105,9 @@ struct ModelShape {
   /// what an update reads and writes of it.
   Bytes state_bytes = 0;
   Bytes update_bytes = 0;
-  Bytes update_host_bytes = 0;   // of main memory, through which factors go up and squares come down
-  bool holds_state = false;   // they are, see hold_state()
-  Bytes row_place_bytes = 0;  // then: of a microbatch's rows of a lookup table's gradient
+  Bytes update_host_bytes = 0;  // of main memory, through which factors go up and squares come down
+  bool holds_state = false;     // they are, see hold_state()
+  Bytes row_place_bytes = 0;    // then: of a microbatch's rows of a lookup table's gradient
 };
 
 /// The model as it is to a pool's only device that holds the state of all that is trained and updates it: trained
