@@ -56,6 +56,9 @@ TEST_F(StateOnTheCard, LostWithTheCard_IsSaidAndLeavesWhatWasBroughtHome) {
     EXPECT_EQ(result.ok(), !comes_home);
     EXPECT_TRUE(!comes_home || bytes == course().bytes[at_home]) << "what came home last";
     if (step == 0) ++first;
+    if (step == at_home) {
+      EXPECT_TRUE((*run)->executor().update_status().ok()) << "nothing was updated since";
+    }
     if (step > 1) {
       ++lost;
       EXPECT_THAT(std::string((*run)->executor().update_status().message()),

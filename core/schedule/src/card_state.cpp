@@ -260,7 +260,7 @@ void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t 
 
 absl::Status CardState::bring_home() {
   if (!failed_.ok()) return failed_;
-  if (at_home_ || parts_.parameters->phantom()) return wait();
+  if (at_home_ || parts_.parameters->phantom()) return absl::OkStatus();
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [where, which] : kArrays) {
       if (parts_.parameters->state(entry.id, which).empty()) continue;

@@ -47,6 +47,8 @@ class CardState {
   void begin_update(const devices::StepFactors& factors, std::uint32_t step, std::uint64_t version);
   /// Until everything that was begun has ended. Errors: the device's; Unavailable when it seems to hang. They stand.
   absl::Status wait();
+  /// The store's state is as new as what lies here.
+  bool at_home() const { return at_home_; }
   /// Takes masters and moments back to the store, unless they are there, and publishes its weights.
   absl::Status bring_home();
 
@@ -89,7 +91,7 @@ class CardState {
   devices::Bindings squares_bindings_;
   devices::Bindings update_bindings_;
   bool loaded_ = false;
-  bool at_home_ = true;        // the store's arrays are as new as these
+  bool at_home_ = true;
   std::uint64_t version_ = 0;  // of what lies here, once it has been updated
   absl::Status failed_;
 };

@@ -1,13 +1,10 @@
 #include "card_state_layout.h"
 
 #include "rondo/devices/op.h"
-#include "rondo/devices/update.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
-
-const std::uint64_t CardStateLayout::kBlock = devices::kUpdateBlock;
 
 CardStateLayout::CardStateLayout(const model::Architecture& model) : published_(model.method().dtype) {
   for (const model::ParameterId id : update_order(model)) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rondo/devices/update_block.h"
 #include "rondo/model/architecture.h"
 
 namespace rondo::schedule {
@@ -54,7 +55,7 @@ class CardStateLayout {
   }
 
  private:
-  static const std::uint64_t kBlock;
+  static constexpr std::uint64_t kBlock = devices::kUpdateBlock;
 
   std::vector<Entry> entries_;
   std::uint64_t blocks_ = 0;

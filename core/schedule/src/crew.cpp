@@ -168,12 +168,12 @@ std::vector<Loss> Crew::losses() const {
 }
 
 absl::Status Crew::bring_state_home() {
-  if (own_state_ == nullptr) return absl::OkStatus();
-  const std::vector<Loss> lost = losses();
-  absl::Status status = lost.empty() ? own_state_->bring_home() : lost.front().why;
-  if (status.ok()) return status;
+  if (own_state_ == nullptr || own_state_->at_home()) return absl::OkStatus();
   const std::string& name = own_parts_.devices.front().device->caps().name;
-  return absl::Status(status.code(), fmt::format("what was trained since the last checkpoint was on {}", name));
+  const std::string gone = fmt::format("what was trained since the last checkpoint was on {}", name);
+  const std::vector<Loss> lost = losses();
+  if (!lost.empty()) return absl::Status(lost.front().why.code(), gone);
+  return with_context(own_state_->bring_home(), gone);
 }
 
 std::vector<std::string> Crew::take_notes() {
