@@ -460,7 +460,12 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
     RONDO_RETURN_IF_ERROR(check_holds_state(machine, run.work));
     run.shape = partition::hold_state(std::move(run.shape));
   }
-  RONDO_ASSIGN_OR_RETURN(run.plan, partition::make_plan(run.shape, run.work, machine.shape, run.request));
+  absl::StatusOr<partition::Plan> plan = partition::make_plan(run.shape, run.work, machine.shape, run.request);
+  if (!plan.ok() && holds_state) {
+    return absl::Status(plan.status().code(), message_of(plan.status()) + ", or optimizer_state: host");
+  }
+  RONDO_RETURN_IF_ERROR(plan.status());
+  run.plan = *std::move(plan);
   if (purpose == Purpose::kTrain && !holds_state) advise_state(config, machine, run);
   if (purpose == Purpose::kTrain && chooses_codes(config)) {
     RONDO_RETURN_IF_ERROR(count_choice(choice_bytes(model, lengths, config.quantization_tokens), machine, run));
