@@ -164,6 +164,11 @@ absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose) {
 
 Buffer phantom_host(Bytes size) { return Buffer(std::make_unique<PhantomMemory>(size)); }
 
+absl::StatusOr<Buffer> allocate_host_unless(bool phantom, Bytes size, const char* purpose) {
+  if (phantom) return phantom_host(size);
+  return allocate_host(size, purpose);
+}
+
 std::map<std::string, HostMemoryUse> host_memory_account() { return account().snapshot(); }
 
 Bytes program_memory() {

@@ -247,6 +247,14 @@ HWY_EXPORT(Lion);
 
 double sum_of_squares(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n); }
 void add_to(float* y, const float* x, std::size_t n) { HWY_DYNAMIC_DISPATCH(AddTo)(y, x, n); }
+void add_rows(ThreadPool& threads, const std::int32_t* ids, const float* rows, std::size_t width,
+              std::int64_t padding_row, float* table) {
+  threads.parallel_for(ids[0], [&](std::int64_t i, std::uint32_t) {
+    const std::int32_t row = ids[i + 1];
+    if (row == padding_row) return;
+    add_to(table + static_cast<std::size_t>(row) * width, rows + static_cast<std::size_t>(i) * width, width);
+  });
+}
 void round_to_nearest(const float* x, Narrow narrow, std::uint16_t* y, std::size_t n) {
   HWY_DYNAMIC_DISPATCH(RoundToNearest)(x, narrow, y, n);
 }

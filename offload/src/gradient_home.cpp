@@ -126,13 +126,7 @@ absl::Status GradientHome::add_rows(ParameterId id, std::uint32_t microbatch, de
         std::memset(floats(home) + begin, 0, n * sizeof(float));
       });
     }
-    float* target = floats(home);
-    const std::size_t width = e.spec.row_width;
-    threads_.parallel_for(id_list[0], [&](std::int64_t i, std::uint32_t) {
-      if (id_list[i + 1] == e.spec.padding_row) return;
-      devices::add_to(target + static_cast<std::size_t>(id_list[i + 1]) * width,
-                      floats(rows) + static_cast<std::size_t>(i) * width, width);
-    });
+    devices::add_rows(threads_, id_list, floats(rows), e.spec.row_width, e.spec.padding_row, floats(home));
   }
   count(e, [&e, microbatch] { e.next_microbatch = microbatch + 1; });
   return absl::OkStatus();

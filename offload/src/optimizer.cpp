@@ -100,6 +100,11 @@ StepFactors make_factors(const OptimizerSettings& settings, double learning_rate
   return factors;
 }
 
+StepFactors factors_of(const ParameterSpec& parameter, const OptimizerSettings& settings, const StepFactors& shared) {
+  return shared.of_parameter(parameter.rate_factor,
+                             parameter.decays ? static_cast<float>(settings.weight_decay) : 0.0F);
+}
+
 HostOptimizer::HostOptimizer(const OptimizerSettings& settings, ParameterStore& parameters, GradientHome& gradients,
                              devices::ThreadPool& threads, const devices::HostProfile& timing)
     : settings_(settings), parameters_(parameters), gradients_(gradients), threads_(threads), timing_(timing) {}
@@ -130,8 +135,7 @@ absl::Status HostOptimizer::update(ParameterId id, const StepFactors& shared, st
     return absl::OkStatus();
   }
   const ParameterSpec& spec = parameters_.specs()[id];
-  const float decay = spec.decays ? static_cast<float>(settings_.weight_decay) : 0.0F;
-  const StepFactors factors = shared.of_parameter(spec.rate_factor, decay);
+  const StepFactors factors = factors_of(spec, settings_, shared);
   if (parameters_.on_disk(id)) return update_on_disk(id, factors, version);
   update_range(id,
                {0, spec.elements, parameters_.master(id).data(), parameters_.state(id, StateArray::kFirstMoment).data(),

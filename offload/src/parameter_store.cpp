@@ -13,11 +13,6 @@ std::span<float> floats_of(devices::BufferView view) {
   return {reinterpret_cast<float*>(view.host()), view.size / sizeof(float)};
 }
 
-absl::StatusOr<devices::Buffer> allocate(Bytes size, const char* purpose, bool phantom) {
-  if (phantom) return devices::phantom_host(size);
-  return devices::allocate_host(size, purpose);
-}
-
 }  // namespace
 
 absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterSpec>& parameters, devices::DType dtype,
@@ -43,13 +38,13 @@ absl::StatusOr<ParameterStore> ParameterStore::make(const std::vector<ParameterS
     const bool is_own_master = dtype == devices::DType::kFloat32 && published_versions == 1;
     const bool master_on_disk = dtype != devices::DType::kFloat32 && entry.disk_place >= 0;
     if (!is_own_master && !master_on_disk) {
-      RONDO_ASSIGN_OR_RETURN(
-          entry.master,
-          allocate(n * sizeof(float), dtype == devices::DType::kFloat32 ? "weights" : "master weights", phantom));
+      RONDO_ASSIGN_OR_RETURN(entry.master, devices::allocate_host_unless(
+                                               phantom, n * sizeof(float),
+                                               dtype == devices::DType::kFloat32 ? "weights" : "master weights"));
     }
     if (entry.disk_place >= 0) continue;
     const auto moments = [&](MomentFormat format) {
-      return allocate(moment_bytes(format, n), "optimizer moments", phantom);
+      return devices::allocate_host_unless(phantom, moment_bytes(format, n), "optimizer moments");
     };
     const StateLayout& state = parameters[i].state;
     if (state.first != MomentFormat::kNone) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rondo/train/checkpoint.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 
@@ -118,13 +117,7 @@ TEST_P(Methods, Resumed_GoesOnBitForBit) {
   ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job_, {"before"}, 2, folder_));
   Placement placement{"after", fast_cards(2)};
   placement.disk_from = 2;
-  // The state is read before the disk's passes begin, as a run does it.
-  Job resumed = job_;
-  resumed.fill = [this](const model::Architecture& model, offload::ParameterStore& store) {
-    fill_weights(model, 9, store);
-    const auto state = train::read_checkpoint(folder_ / "checkpoint-2", model, store);
-    ASSERT_TRUE(state.ok()) << state.status();
-  };
+  const Job resumed = resumed_from(job_, folder_ / "checkpoint-2");
   auto second = TinyRun::make(model_, resumed, placement);
   ASSERT_TRUE(second.ok()) << second.status();
   (*second)->executor().set_updates(2);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "rondo/train/checkpoint.h"
 #include "same_trace.h"
 
 namespace rondo::tiny {
@@ -102,12 +101,7 @@ TEST_P(StateOnTheCard, Memory_IsWhatThePlanSays) {
 TEST_P(StateOnTheCard, SavedAndResumedOnTheHost_GoesOnBitForBit) {
   const Trace whole = trace_of(model_, job_, {"uninterrupted"});
   ASSERT_NO_FATAL_FAILURE(run_to_checkpoint(model_, job_, held("before", fast_cards(1)), 2, folder_));
-  Job resumed = job_;
-  resumed.fill = [this](const model::Architecture& model, offload::ParameterStore& store) {
-    fill_weights(model, 9, store);
-    const auto state = train::read_checkpoint(folder_ / "checkpoint-2", model, store);
-    ASSERT_TRUE(state.ok()) << state.status();
-  };
+  const Job resumed = resumed_from(job_, folder_ / "checkpoint-2");
   for (const bool holds : {false, true}) {
     auto second = TinyRun::make(model_, resumed, holds ? held("on the card", fast_cards(1)) : Placement{"after"});
     ASSERT_TRUE(second.ok()) << second.status();

@@ -1,6 +1,7 @@
 // A small job, its undisturbed course, and runs of it on pools with cards that are told to fail.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -76,6 +77,18 @@ class Fault : public testing::Test {
       EXPECT_EQ(result->grad_norm, course().norms[step]) << "step " << step;
     }
     EXPECT_TRUE(run.bytes() == course().bytes.back()) << "other bytes";
+  }
+
+  /// One number that is not finite: the step is repeated, and nothing is lost.
+  void expect_step_repeated(const Placement& placement) {
+    SCOPED_TRACE(placement.name);
+    auto run = TinyRun::make(model_, job_, placement);
+    ASSERT_TRUE(run.ok()) << run.status();
+    expect_course(**run);
+    EXPECT_THAT((*run)->executor().take_notes(),
+                testing::ElementsAre(testing::AllOf(testing::HasSubstr("not finite"), testing::HasSubstr("repeated"))));
+    EXPECT_TRUE((*run)->executor().lost_devices().empty());
+    EXPECT_GT((*run)->executor().retries(), 0U);
   }
 
   const data::Dataset dataset_ = random_samples(61, 21, 60, 16);

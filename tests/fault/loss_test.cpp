@@ -147,14 +147,7 @@ TEST_F(Losing, WithoutMemoryToTakeOver_TheStepIsRepeated) {
 TEST_F(Losing, NumberThatIsNotFinite_HasTheStepRepeated) {
   for (const int work : {3, 8, 15, 22, 31, 36, 47}) {
     for (const int whole : {0, 1}) {
-      Placement placement = pool({"corrupt@compute:" + std::to_string(work)}, whole);
-      SCOPED_TRACE(placement.name);
-      auto run = TinyRun::make(model_, job_, placement);
-      ASSERT_TRUE(run.ok()) << run.status();
-      expect_course(**run);
-      EXPECT_THAT((*run)->executor().take_notes(), ElementsAre(AllOf(HasSubstr("not finite"), HasSubstr("repeated"))));
-      EXPECT_TRUE((*run)->executor().lost_devices().empty());
-      EXPECT_GT((*run)->executor().retries(), 0U);
+      expect_step_repeated(pool({"corrupt@compute:" + std::to_string(work)}, whole));
     }
   }
 }

@@ -6,8 +6,6 @@
 namespace rondo::tiny {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 class StateOnTheCard : public Fault {
@@ -24,13 +22,7 @@ class StateOnTheCard : public Fault {
 
 TEST_F(StateOnTheCard, NumberThatIsNotFinite_HasTheStepRepeatedFromTheSameState) {
   for (const int work : {3, 14, 30, 47, 60, 71}) {
-    const Placement placement = holding("corrupt@compute:" + std::to_string(work));
-    SCOPED_TRACE(placement.name);
-    auto run = TinyRun::make(model_, job_, placement);
-    ASSERT_TRUE(run.ok()) << run.status();
-    expect_course(**run);
-    EXPECT_THAT((*run)->executor().take_notes(), ElementsAre(AllOf(HasSubstr("not finite"), HasSubstr("repeated"))));
-    EXPECT_TRUE((*run)->executor().lost_devices().empty());
+    expect_step_repeated(holding("corrupt@compute:" + std::to_string(work)));
   }
 }
 

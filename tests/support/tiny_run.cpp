@@ -240,4 +240,14 @@ void run_to_checkpoint(const model::Architecture& model, const Job& job, const P
   ASSERT_TRUE(written.ok()) << written;
 }
 
+Job resumed_from(const Job& job, const std::filesystem::path& checkpoint) {
+  Job resumed = job;
+  resumed.fill = [fill = job.fill, checkpoint](const model::Architecture& model, offload::ParameterStore& store) {
+    fill(model, store);
+    const auto state = train::read_checkpoint(checkpoint, model, store);
+    ASSERT_TRUE(state.ok()) << state.status();
+  };
+  return resumed;
+}
+
 }  // namespace rondo::tiny

@@ -120,4 +120,7 @@ Trace trace_of(const model::Architecture& model, const Job& job, const Placement
 void run_to_checkpoint(const model::Architecture& model, const Job& job, const Placement& placement, std::size_t steps,
                        const std::filesystem::path& folder);
 
+/// The job as it goes on from a checkpoint: the state is read before the disk's passes begin, as a run does it.
+Job resumed_from(const Job& job, const std::filesystem::path& checkpoint);
+
 }  // namespace rondo::tiny

@@ -1,7 +1,6 @@
 #include "card_state.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/update.h"
@@ -39,10 +38,6 @@ CardState::CardState(const ExecutorParts& parts, devices::Device& device)
 }
 
 absl::StatusOr<std::unique_ptr<CardState>> CardState::make(const ExecutorParts& parts, devices::Device& device) {
-  if (!device.caps().updates) {
-    return unimplemented("{}: holds no optimizer state: this backend has no program that updates it",
-                         device.caps().name);
-  }
   auto state = std::unique_ptr<CardState>(new CardState(parts, device));
   RONDO_RETURN_IF_ERROR(state->prepare());
   return state;
@@ -53,10 +48,8 @@ absl::Status CardState::prepare() {
   if (const Bytes rows = parts_.shape->row_place_bytes; rows > 0) {
     RONDO_ASSIGN_OR_RETURN(rows_, device_.allocate(rows, devices::MemoryKind::kDevice));
   }
-  const bool phantom = parts_.parameters->phantom();
-  const auto host = [phantom](Bytes size) -> absl::StatusOr<devices::Buffer> {
-    if (phantom) return devices::phantom_host(size);
-    return devices::allocate_host(size, "optimizer");
+  const auto host = [this](Bytes size) {
+    return devices::allocate_host_unless(parts_.parameters->phantom(), size, "optimizer");
   };
   RONDO_ASSIGN_OR_RETURN(host_factors_, host(layout_.offset(Part::kOwners) - layout_.offset(Part::kFactors)));
   RONDO_ASSIGN_OR_RETURN(host_squares_, host(layout_.size(Part::kSquares)));
@@ -208,8 +201,6 @@ absl::Status CardState::load() {
   copy(QueueRole::kUp, owners.view(), part(Part::kOwners));
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [where, which] : kArrays) {
-      const std::span<std::byte> array = parts_.parameters->state(entry.id, which);
-      if (array.empty()) continue;
       copy(QueueRole::kUp, parts_.parameters->state_view(entry.id, which), elements_of(where, entry, sizeof(float)));
     }
     if (parts_.parameters->dtype_of(entry.id) == DType::kFloat32) continue;
@@ -241,12 +232,7 @@ void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t 
     auto* row = reinterpret_cast<float*>(host);
     auto* key = reinterpret_cast<std::uint64_t*>(host + layout_.offset(Part::kKeys) - layout_.offset(Part::kFactors));
     for (const CardStateLayout::Entry& entry : layout_.entries()) {
-      const offload::ParameterSpec& spec = parts_.parameters->specs()[entry.id];
-      const float decay = spec.decays ? static_cast<float>(parts_.optimizer.weight_decay) : 0.0F;
-      const devices::StepFactors of = factors.of_parameter(spec.rate_factor, decay);
-      const float values[devices::kUpdateFactors] = {
-          of.gradient_factor, of.kept, of.rest1, of.beta2, of.rest2, of.epsilon, of.step_size, of.inverse_correction2};
-      std::memcpy(row, values, sizeof(values));
+      devices::pack(offload::factors_of(parts_.parameters->specs()[entry.id], parts_.optimizer, factors), row);
       row += devices::kUpdateFactors;
       *key++ = devices::version_key(entry.id, version);
     }
@@ -263,7 +249,6 @@ absl::Status CardState::bring_home() {
   if (at_home_ || parts_.parameters->phantom()) return absl::OkStatus();
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [where, which] : kArrays) {
-      if (parts_.parameters->state(entry.id, which).empty()) continue;
       copy(QueueRole::kDown, elements_of(where, entry, sizeof(float)), parts_.parameters->state_view(entry.id, which));
     }
   }

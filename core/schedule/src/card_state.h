@@ -22,7 +22,8 @@ namespace rondo::schedule {
 
 class CardState {
  public:
-  /// Allocates and compiles. `parts` outlives it. Errors: ResourceExhausted, Unimplemented, as the device says.
+  /// Allocates and compiles. `parts` outlives it. REQUIRES: the optimizer is AdamW with fp32 moments, in memory.
+  /// Errors: ResourceExhausted, Unimplemented, as the device says.
   static absl::StatusOr<std::unique_ptr<CardState>> make(const ExecutorParts& parts, devices::Device& device);
 
   /// Of a trained parameter, all of its elements: what programs read, and its sum of gradients in fp32.

@@ -13,12 +13,6 @@
 namespace rondo::schedule {
 namespace {
 
-/// Host memory, or what stands for it on pools without arithmetic.
-absl::StatusOr<devices::Buffer> host_memory(Bytes size, const char* purpose, bool phantom) {
-  if (phantom) return devices::phantom_host(size);
-  return devices::allocate_host(size, purpose);
-}
-
 /// A layer's parameters, by their places in its list.
 std::vector<std::size_t> frozen_first(const model::Architecture& model, model::LayerIndex layer) {
   const std::vector<model::ParameterUse>& uses = model.layers()[layer].parameters;
@@ -173,7 +167,8 @@ absl::Status Worker::allocate() {
   }
   const bool phantom = parts_.parameters->phantom();
   if (!unified_ && layout.gradients > 0 && partition::groups_of(parts_.work) > 1) {
-    RONDO_ASSIGN_OR_RETURN(gradient_staging_, host_memory(layout.gradients, "gradient staging", phantom));
+    RONDO_ASSIGN_OR_RETURN(gradient_staging_,
+                           devices::allocate_host_unless(phantom, layout.gradients, "gradient staging"));
   }
   return absl::OkStatus();
 }
@@ -202,8 +197,9 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
     state.adds_rows = std::exchange(state.writes_rows, false);
   }
   if (state.writes_rows && !unified_ && !row_staging_) {
-    RONDO_ASSIGN_OR_RETURN(row_staging_, host_memory(parts_.shape->layers[0].row_gradient_bytes, "gradient staging",
-                                                     parts_.parameters->phantom()));
+    RONDO_ASSIGN_OR_RETURN(
+        row_staging_, devices::allocate_host_unless(parts_.parameters->phantom(),
+                                                    parts_.shape->layers[0].row_gradient_bytes, "gradient staging"));
   }
   RONDO_RETURN_IF_ERROR(place_weights(state));
   if (state.computes_gradients) {

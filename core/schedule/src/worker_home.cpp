@@ -306,6 +306,7 @@ absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
   const StepJob& job = *errand.job;
   const SlotState& slot = *errand.slot;
   const std::vector<SlotState::Sent>& sent = slot.sent[errand.buffer];
+  // What the device holds is updated where it is.
   for (std::size_t end = shared_.card_state == nullptr ? sent.size() : 0; end > 0;) {
     std::size_t first = end - 1;
     while (first > 0 && sent[first - 1].layer == sent[end - 1].layer) --first;

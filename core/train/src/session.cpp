@@ -425,9 +425,10 @@ absl::Status check_holds_state(const Machine& machine, const partition::Workload
 void advise_state(const Config& config, const Machine& machine, PlannedRun& run) {
   const bool may = config.optim == "adamw" && config.staleness == 0 && check_holds_state(machine, run.work).ok();
   if (!may || run.shape.state_bytes > machine.shape.devices.front().budget_bytes) return;
-  const auto other = partition::make_plan(partition::hold_state(run.shape), run.work, machine.shape, run.request);
   constexpr double kWorthSaying = 0.95;
   const double now = run.plan.predicted.step_seconds;
+  if (run.plan.predicted.least_step_seconds > kWorthSaying * now) return;  // no plan could be so much quicker
+  const auto other = partition::make_plan(partition::hold_state(run.shape), run.work, machine.shape, run.request);
   if (!other.ok() || other->predicted.step_seconds > kWorthSaying * now) return;
   run.state_advice = fmt::format(
       "with optimizer_state: device masters and moments would stay on {}, which has room for them: {:.4g} s "

@@ -34,11 +34,7 @@ class AddRows final : public UpdateOp {
     for (std::int64_t i = 1; i <= ids[0]; ++i) {
       if (ids[i] < 0 || ids[i] >= height) return internal_error("row {} is added to a table of {}", ids[i], height);
     }
-    const std::int64_t padding = std::get<AddRowsAttributes>(op_.attributes).padding_row;
-    context.pool.parallel_for(ids[0], [&](std::int64_t i, std::uint32_t) {
-      if (ids[i + 1] == padding) return;
-      add_to(table + static_cast<std::size_t>(ids[i + 1]) * width, rows + static_cast<std::size_t>(i) * width, width);
-    });
+    add_rows(context.pool, ids, rows, width, std::get<AddRowsAttributes>(op_.attributes).padding_row, table);
     return absl::OkStatus();
   }
 };
@@ -61,6 +57,7 @@ class AdamW final : public UpdateOp {
   using UpdateOp::UpdateOp;
   absl::Status run(const RunContext& context) const override {
     const auto* gradient = context.as<float>(op_.reads[0]);
+    const auto* factors = context.as<float>(op_.reads[1]);
     const auto* keys = context.as<std::uint64_t>(op_.reads[2]);
     const auto* owners = context.as<std::int32_t>(op_.reads[3]);
     float* const state[] = {context.as<float>(op_.reads[4]), context.as<float>(op_.reads[5]),
@@ -80,26 +77,10 @@ class AdamW final : public UpdateOp {
         arrays.published = published + begin;
         arrays.narrow = narrow_of(list_.tensors[op_.writes[0]].dtype);
       }
-      adamw(arrays, kUpdateBlock, factors_of(context, parameter),
+      adamw(arrays, kUpdateBlock, unpack(factors + parameter * kUpdateFactors),
             rounding_key(keys[parameter], static_cast<std::size_t>(owners[2 * block + 1])));
     });
     return absl::OkStatus();
-  }
-
- private:
-  StepFactors factors_of(const RunContext& context, std::size_t parameter) const {
-    const float* row = context.as<float>(op_.reads[1]) + parameter * kUpdateFactors;
-    const auto at = [row](UpdateFactor factor) { return row[static_cast<std::size_t>(factor)]; };
-    StepFactors factors;
-    factors.gradient_factor = at(UpdateFactor::kGradientFactor);
-    factors.kept = at(UpdateFactor::kKept);
-    factors.rest1 = at(UpdateFactor::kRest1);
-    factors.beta2 = at(UpdateFactor::kBeta2);
-    factors.rest2 = at(UpdateFactor::kRest2);
-    factors.epsilon = at(UpdateFactor::kEpsilon);
-    factors.step_size = at(UpdateFactor::kStepSize);
-    factors.inverse_correction2 = at(UpdateFactor::kInverseCorrection2);
-    return factors;
   }
 };
 

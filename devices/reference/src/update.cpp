@@ -2,6 +2,7 @@
 #include "rondo/devices/update.h"
 
 #include <cmath>
+#include <vector>
 
 #include "values.h"
 
@@ -37,18 +38,19 @@ void adamw(const Call& call) {
   Values master = call.in(4);
   Values first = call.in(5);
   Values second = call.in(6);
+  std::vector<StepFactors> of_parameters;
+  const auto* factors = reinterpret_cast<const float*>(call.in(1).bytes());
+  for (std::int64_t p = 0; p < call.in(2).size(); ++p) of_parameters.push_back(unpack(factors + p * kUpdateFactors));
   for (std::int64_t i = 0; i < gradient.size(); ++i) {
-    const std::int64_t parameter = owners[2 * (i / kBlock)];
-    const auto factor = [&](UpdateFactor which) {
-      return call.in(1)[parameter * kUpdateFactors + static_cast<std::int64_t>(which)];
-    };
-    const double g = gradient[i] * factor(UpdateFactor::kGradientFactor);
-    const double m = first[i] + (g - first[i]) * factor(UpdateFactor::kRest1);
-    const double v = second[i] * factor(UpdateFactor::kBeta2) + g * g * factor(UpdateFactor::kRest2);
-    const double root = std::sqrt(v) * factor(UpdateFactor::kInverseCorrection2) + factor(UpdateFactor::kEpsilon);
+    const StepFactors& of = of_parameters[static_cast<std::size_t>(owners[2 * (i / kBlock)])];
+    const auto factor = [&](float StepFactors::*which) { return static_cast<double>(of.*which); };
+    const double g = gradient[i] * factor(&StepFactors::gradient_factor);
+    const double m = first[i] + (g - first[i]) * factor(&StepFactors::rest1);
+    const double v = second[i] * factor(&StepFactors::beta2) + g * g * factor(&StepFactors::rest2);
+    const double root = std::sqrt(v) * factor(&StepFactors::inverse_correction2) + factor(&StepFactors::epsilon);
     first.set(i, m);
     second.set(i, v);
-    master.set(i, master[i] * factor(UpdateFactor::kKept) - factor(UpdateFactor::kStepSize) * m / root);
+    master.set(i, master[i] * factor(&StepFactors::kept) - factor(&StepFactors::step_size) * m / root);
   }
   if (call.op.writes.empty()) return;
   const DType dtype = call.list.tensors[call.op.writes[0]].dtype;

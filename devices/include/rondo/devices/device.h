@@ -92,6 +92,8 @@ absl::StatusOr<Buffer> allocate_host_pages(Bytes size, const char* purpose);
 absl::StatusOr<Buffer> allocate_resident_host(Bytes size, const char* purpose);
 /// Stands for host memory of that size without having any: for pools that take time but do no arithmetic.
 Buffer phantom_host(Bytes size);
+/// That, or allocate_host().
+absl::StatusOr<Buffer> allocate_host_unless(bool phantom, Bytes size, const char* purpose);
 
 /// Counts upward as work completes. Thread-safe.
 class Timeline {

@@ -104,11 +104,11 @@ enum class OpKind : std::uint8_t {
   // rows; not to its padding row
   kAddRows,
   // reads: x fp32 [N], N a multiple of kUpdateBlock    writes: sums fp64 [N / kUpdateBlock] of the squares of each
-  // block,
-  // added as sum_of_squares() does (update.h)
+  // block, added as sum_of_squares() does (update.h)
   kSumOfSquares,
   // One update of P parameters that lie in whole blocks of kUpdateBlock: N elements together.
-  // reads: gradient fp32 [N], factors fp32 [P, kUpdateFactors], keys uint64 [P] (version_key()), owners int32
+  // reads: gradient fp32 [N], factors fp32 [P, kUpdateFactors] (kUpdateFields), keys uint64 [P] (version_key()), owners
+  // int32
   // [N / kUpdateBlock, 2]: of a block the parameter and its place among that parameter's; master, first and second
   // moment fp32 [N] (roles kState), which are changed
   // writes: [published [N], in bf16 or fp16]: the masters, stochastically rounded. All as adamw() has it (update.h).
@@ -183,18 +183,6 @@ struct VocabularyAttributes {
 /// Of kAddRows.
 struct AddRowsAttributes {
   std::int64_t padding_row = -1;  // none
-};
-
-/// What kAdamW is told of a parameter, in this order: fields of StepFactors (update.h).
-enum class UpdateFactor : std::uint8_t {
-  kGradientFactor,
-  kKept,
-  kRest1,
-  kBeta2,
-  kRest2,
-  kEpsilon,
-  kStepSize,
-  kInverseCorrection2,
 };
 
 using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,

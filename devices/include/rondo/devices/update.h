@@ -1,6 +1,6 @@
 // The arithmetic of an optimizer's update, wherever it runs: passes over flat fp32 arrays in fixed blocks, each of
-// which gives the same bits on every processor that fuses a product with a sum. Single-threaded: callers share out the
-// blocks.
+// which gives the same bits on every processor that fuses a product with a sum. Single-threaded, but where a pool is
+// given: callers share out the blocks.
 //
 // AdamW: Loshchilov and Hutter (arXiv 1711.05101); SGD with momentum; both with PyTorch's arithmetic and order, in
 // fp32. Lion: Chen et al. (arXiv 2302.06675).
@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "rondo/devices/tensor.h"
+#include "rondo/devices/thread_pool.h"
 #include "rondo/devices/update_block.h"
 
 namespace rondo::devices {
@@ -41,12 +43,32 @@ struct StepFactors {
   }
 };
 
+/// The fields that OpKind::kAdamW is told of a parameter, in its order.
+inline constexpr float StepFactors::*kUpdateFields[] = {
+    &StepFactors::gradient_factor, &StepFactors::kept,    &StepFactors::rest1,     &StepFactors::beta2,
+    &StepFactors::rest2,           &StepFactors::epsilon, &StepFactors::step_size, &StepFactors::inverse_correction2};
+static_assert(std::size(kUpdateFields) == kUpdateFactors);
+/// A row of kUpdateFactors numbers, and back.
+inline void pack(const StepFactors& factors, float* row) {
+  for (float StepFactors::*const field : kUpdateFields) *row++ = factors.*field;
+}
+inline StepFactors unpack(const float* row) {
+  StepFactors factors;
+  for (float StepFactors::*const field : kUpdateFields) factors.*field = *row++;
+  return factors;
+}
+
 /// Sum of squares in fp64; the order of the additions is fixed: eight partial sums, element i to sum i mod 8, added
 /// pairwise: ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)).
 double sum_of_squares(const float* x, std::size_t n);
 
 /// y += x.
 void add_to(float* y, const float* x, std::size_t n);
+
+/// Rows of a lookup table's gradient to its sum, of `width` numbers each, but not the padding row's. `ids`: as
+/// OpKind::kEmbeddingBackward writes them. On the pool.
+void add_rows(ThreadPool& threads, const std::int32_t* ids, const float* rows, std::size_t width,
+              std::int64_t padding_row, float* table);
 
 /// A number of 16 bits that weights are published as.
 enum class Narrow : std::uint8_t { kBfloat16, kFloat16 };

@@ -23,6 +23,9 @@ using devices::StepFactors;
 StepFactors make_factors(const OptimizerSettings& settings, double learning_rate, std::uint64_t update,
                          double gradient_factor);
 
+/// The same for one parameter.
+StepFactors factors_of(const ParameterSpec& parameter, const OptimizerSettings& settings, const StepFactors& shared);
+
 class HostOptimizer {
  public:
   /// All outlive the optimizer. `timing`: with phantom memory an update takes this machine's time instead of working
