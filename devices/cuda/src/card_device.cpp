@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   const CardFacts& facts = context_->facts();
   RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.warpgroups, caps_.fp8,
                                                    facts.multiprocessors, logits_}));
-  const Bytes needed = round_up(steps.workspace, 256) + (engine_ != nullptr ? engine_->workspace_bytes() : 0);
+  const Bytes needed = round_up(steps.workspace, 256);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {
     // Runs of other programs may still be using the old one. Before the run, so a wait does no harm.
@@ -213,14 +213,11 @@ bool CardDevice::reports(const HostWork& work) const {
 absl::Status CardDevice::run(const HostWork& work, const Turn& turn) {
   const auto* program = dynamic_cast<const CardProgram*>(work.program);
   if (program == nullptr) return internal_error("the program was compiled by another backend");
-  const Bytes engine_bytes = engine_ != nullptr ? engine_->workspace_bytes() : 0;
-  if (workspace_ == nullptr || workspace_->size() < engine_bytes + program->workspace_bytes()) {
+  if (workspace_ == nullptr || workspace_->size() < program->workspace_bytes()) {
     return internal_error("the workspace is too small: it could not grow when a program was compiled");
   }
-  // The engine's part comes first: its size is a multiple of every alignment.
-  RONDO_RETURN_IF_ERROR(
-      program->enqueue(*work.bindings, {*context_, engine_.get(), turn, becomes_graphs(turn.stream),
-                                        workspace_->address() + engine_bytes, workspace_->address()}));
+  RONDO_RETURN_IF_ERROR(program->enqueue(
+      *work.bindings, {*context_, engine_.get(), turn, becomes_graphs(turn.stream), workspace_->address()}));
   if (!reports(work)) return absl::OkStatus();
   // The next run that may fault clears the record: in the stream, behind this.
   return context_->check(context_->driver().copy_down(turn.reported, turn.fault, sizeof(Fault), turn.stream),
@@ -279,8 +276,10 @@ DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
 
 std::optional<GraphLimits> wanted_graphs() {
   const char* wanted = std::getenv("RONDO_CUDA_GRAPHS");
+  GraphLimits limits;
   if (wanted != nullptr && std::string_view(wanted) == "off") return std::nullopt;
-  return GraphLimits{};
+  if (wanted != nullptr && std::string_view(wanted) == "one-lane") limits.lanes = 1;
+  return limits;
 }
 
 absl::StatusOr<std::unique_ptr<Device>> open_card(const Driver& driver, const KernelImage& image,

@@ -18,7 +18,7 @@
 namespace rondo::devices::cuda {
 namespace {
 
-constexpr Bytes kWorkspace = 32_MiB;
+constexpr Bytes kMostWorkspace = 32_MiB;
 
 /// X(member): the function cublasLt<member>.
 // clang-format off
@@ -94,6 +94,7 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   const ProductShape& shape() const { return shape_; }
+  Bytes workspace_bytes() const { return workspace_; }
   absl::Status prepare(cublasLtHandle_t handle);
   absl::Status run(cublasLtHandle_t handle, const ProductEngine::Operands& operands, DevicePointer workspace,
                    StreamHandle stream) const;
@@ -126,6 +127,7 @@ class Plan {
   cublasLtMatrixLayout_t second_ = nullptr;  // A
   cublasLtMatrixLayout_t result_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
+  Bytes workspace_ = 0;
 };
 
 absl::Status Plan::describe() {
@@ -150,7 +152,7 @@ absl::Status Plan::describe() {
 }
 
 absl::Status Plan::choose(cublasLtHandle_t handle, cublasLtMatmulPreference_t preference) {
-  const std::uint64_t workspace = kWorkspace;
+  const std::uint64_t workspace = kMostWorkspace;
   const std::uint32_t split_sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // or none
   const auto alignment = static_cast<std::uint32_t>(kTensorAlignment);
   RONDO_RETURN_IF_ERROR(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace));
@@ -170,6 +172,7 @@ absl::Status Plan::choose(cublasLtHandle_t handle, cublasLtMatmulPreference_t pr
   RONDO_RETURN_IF_ERROR(check(status, "cublasLtMatmulAlgoGetHeuristic"));
   if (result.state != CUBLAS_STATUS_SUCCESS) return absl::NotFoundError("cuBLASLt has no algorithm for the shape");
   algorithm_ = result.algo;
+  workspace_ = result.workspaceSize;
   return absl::OkStatus();
 }
 
@@ -193,7 +196,7 @@ absl::Status Plan::run(cublasLtHandle_t handle, const ProductEngine::Operands& o
   void* const addend = shape_.has_addend ? pointer(operands.addend) : result;
   return check(library_.Matmul(handle, product_, &operands.alpha, pointer(operands.b), first_, pointer(operands.a),
                                second_, &beta, addend, result_, result, result_, &algorithm_, pointer(workspace),
-                               kWorkspace, reinterpret_cast<cudaStream_t>(stream)),
+                               workspace_, reinterpret_cast<cudaStream_t>(stream)),
                "cublasLtMatmul");
 }
 
@@ -222,21 +225,21 @@ class CublasLt final : public ProductEngine {
 
   absl::Status run(std::uint32_t plan, const Operands& operands, DevicePointer workspace,
                    StreamHandle stream) override {
-    const Plan* found = nullptr;
-    {
-      const MutexLock lock(mutex_);
-      found = plans_[plan].get();
-    }
-    return found->run(handle_, operands, workspace, stream);
+    return plan_at(plan).run(handle_, operands, workspace, stream);
   }
 
-  Bytes workspace_bytes() const override { return kWorkspace; }
+  Bytes workspace_bytes(std::uint32_t plan) const override { return plan_at(plan).workspace_bytes(); }
   std::string name() const override { return fmt::format("cublasLt{}", library_.GetVersion()); }
 
  private:
+  const Plan& plan_at(std::uint32_t plan) const {
+    const MutexLock lock(mutex_);
+    return *plans_[plan];
+  }
+
   Library library_;
   cublasLtHandle_t handle_ = nullptr;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<std::unique_ptr<Plan>> plans_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lanes.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::cuda {
@@ -34,19 +35,19 @@ bool Graphs::Graph::is_of(const RunKey& key) const {
 
 absl::Status Graphs::run(const RunKey& key, const Turn& turn, Send send) {
   const MutexLock lock(mutex_);
-  if (closed_ || refused_.contains(key.program)) return send();
+  if (closed_ || refused_.contains(key.program)) return send(nullptr);
   const std::uint64_t hash = hash_of(key);
   if (const auto found = graphs_.find(hash); found != graphs_.end()) {
-    return found->second.is_of(key) ? launch(found->second, turn) : send();
+    return found->second.is_of(key) ? launch(found->second, turn) : send(nullptr);
   }
-  if (!was_seen(hash) || !make_room(key.steps, turn)) return send();
+  if (!was_seen(hash) || !make_room(key.steps, turn)) return send(nullptr);
   Graph graph;
-  const absl::Status made = make(graph, turn.stream, send);
+  const absl::Status made = make(graph, key.steps, turn.stream, send);
   if (!made.ok()) {
     // Nothing was executed. What the steps themselves cannot do they will say when they are sent.
     RONDO_RETURN_IF_ERROR(context_->lost());
     refused_.insert(key.program);
-    return send();
+    return send(nullptr);
   }
   graph.program = key.program;
   graph.steps = key.steps;
@@ -65,10 +66,16 @@ absl::Status Graphs::launch(Graph& graph, const Turn& turn) {
   return status;
 }
 
-absl::Status Graphs::make(Graph& graph, StreamHandle stream, Send send) const {
+absl::Status Graphs::make(Graph& graph, std::size_t steps, StreamHandle stream, Send send) {
   const Driver& driver = context_->driver();
+  const bool beside = limits_.lanes > 1;
+  LaneStreams lanes;
+  if (beside) {
+    RONDO_RETURN_IF_ERROR(make_lanes(steps));
+    lanes = {side_, events_};
+  }
   GraphHandle captured = nullptr;
-  absl::Status status = capture(captured, stream, send);
+  absl::Status status = capture(captured, stream, beside ? &lanes : nullptr, send);
   if (status.ok()) {
     status = context_->check(driver.graph_instantiate(&graph.executable, captured, 0), "cuGraphInstantiateWithFlags");
   }
@@ -79,10 +86,26 @@ absl::Status Graphs::make(Graph& graph, StreamHandle stream, Send send) const {
   return status;
 }
 
-absl::Status Graphs::capture(GraphHandle& captured, StreamHandle stream, Send send) const {
+/// Once for the largest run: nothing is executed by these streams, and nothing recorded but while a run is captured.
+absl::Status Graphs::make_lanes(std::size_t steps) {
+  const Driver& driver = context_->driver();
+  while (side_.size() + 1 < std::min(limits_.lanes, kMostLanes)) {
+    StreamHandle stream = nullptr;
+    RONDO_RETURN_IF_ERROR(context_->check(driver.stream_create(&stream, kStreamNonBlocking), "cuStreamCreate"));
+    side_.push_back(stream);
+  }
+  while (events_.size() < steps + 1) {
+    EventHandle event = nullptr;
+    RONDO_RETURN_IF_ERROR(context_->check(driver.event_create(&event, kEventDisableTiming), "cuEventCreate"));
+    events_.push_back(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Graphs::capture(GraphHandle& captured, StreamHandle stream, const LaneStreams* lanes, Send send) const {
   const Driver& driver = context_->driver();
   RONDO_RETURN_IF_ERROR(context_->check(driver.capture_begin(stream, kCaptureThreadLocal), "cuStreamBeginCapture"));
-  absl::Status status = send();
+  absl::Status status = send(lanes);
   // In any case: the stream must execute again what is sent to it.
   status.Update(context_->check(driver.capture_end(stream, &captured), "cuStreamEndCapture"));
   if (status.ok() && captured == nullptr) status = internal_error("cuStreamEndCapture gave no graph");
@@ -139,8 +162,12 @@ void Graphs::forget(std::uint32_t program) {
 void Graphs::close() {
   const MutexLock lock(mutex_);
   closed_ = true;
-  if (graphs_.empty() || !context_->enter().ok()) return;
+  if (!context_->enter().ok()) return;
   for (auto graph = graphs_.begin(); graph != graphs_.end();) graph = give_up(graph);
+  for (const EventHandle event : events_) (void)context_->driver().event_destroy(event);
+  for (const StreamHandle stream : side_) (void)context_->driver().stream_destroy(stream);
+  events_.clear();
+  side_.clear();
 }
 
 }  // namespace rondo::devices::cuda

@@ -28,6 +28,7 @@
 namespace rondo::devices::cuda {
 
 struct GraphLimits {
+  std::size_t lanes = 3;             // that the ops of a run are dealt to (lanes.h)
   std::size_t steps = 32768;         // of all graphs together
   std::uint64_t idle_turns = 16384;  // of the queue, after which a graph may make room for another
   Bytes free_memory = 128_MiB;       // that making a graph leaves alone
@@ -40,9 +41,18 @@ struct RunKey {
   std::span<const std::uint64_t> words;  // addresses and numbers, in an order that is the program's
 };
 
+/// What the pieces of a run are put beside each other with while they are captured. The first lane is the turn's
+/// stream.
+struct LaneStreams {
+  std::span<const StreamHandle> side;   // the other lanes
+  std::span<const EventHandle> events;  // one for each step, and one more
+};
+
 class Graphs {
  public:
-  using Send = absl::FunctionRef<absl::Status()>;
+  /// Sends the steps to the turn's stream, or to it and to others that wait for it and it for them. `lanes` may be
+  /// null.
+  using Send = absl::FunctionRef<absl::Status(const LaneStreams* lanes)>;
 
   explicit Graphs(std::shared_ptr<Context> context, const GraphLimits& limits = {})
       : context_(std::move(context)), limits_(limits) {}
@@ -60,7 +70,7 @@ class Graphs {
   void finished(std::uint64_t turn) { finished_.store(turn, std::memory_order_release); }
   /// Gives a program's graphs up, waiting for the stream should one be in flight.
   void forget(std::uint32_t program);
-  /// Gives all up; runs go step by step from now on. REQUIRES: the stream is still there.
+  /// Gives all up; runs go step by step from now on. REQUIRES: the streams are still there.
   void close();
 
  private:
@@ -77,8 +87,10 @@ class Graphs {
   using Table = std::unordered_map<std::uint64_t, Graph>;  // by the key's hash
 
   absl::Status launch(Graph& graph, const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status make(Graph& graph, StreamHandle stream, Send send) const;
-  absl::Status capture(GraphHandle& captured, StreamHandle stream, Send send) const;
+  absl::Status make(Graph& graph, std::size_t steps, StreamHandle stream, Send send)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status capture(GraphHandle& captured, StreamHandle stream, const LaneStreams* lanes, Send send) const;
+  absl::Status make_lanes(std::size_t steps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool was_seen(std::uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool make_room(std::size_t steps, const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Table::iterator give_up(Table::iterator graph) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,6 +109,8 @@ class Graphs {
   std::array<std::array<std::uint64_t, kPlaces>, kRows> seen_ ABSL_GUARDED_BY(mutex_) = {};
   std::size_t steps_ ABSL_GUARDED_BY(mutex_) = 0;         // in graphs
   std::uint64_t full_until_ ABSL_GUARDED_BY(mutex_) = 0;  // a turn
+  std::vector<StreamHandle> side_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EventHandle> events_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

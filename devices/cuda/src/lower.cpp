@@ -63,7 +63,7 @@ class Roots {
   }
   void operator()(const ClearStep& step) { add(step.to); }
   void operator()(const ProductStep& step) {
-    for (const Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c}) add(*place);
+    for (const Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c, &step.workspace}) add(*place);
   }
 
  private:
@@ -80,6 +80,57 @@ class Roots {
   const OpList& list_;
   std::vector<Place>& roots_;
 };
+
+/// Moves the places of one op's workspace to where its part begins.
+class Moved {
+ public:
+  explicit Moved(Bytes by) : by_(by) {}
+
+  void operator()(LaunchStep& step) const {
+    for (Patch& patch : step.patches) move(patch.place);
+  }
+  void operator()(ClearStep& step) const { move(step.to); }
+  void operator()(ProductStep& step) const {
+    for (Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c, &step.workspace}) move(*place);
+  }
+
+ private:
+  void move(Place& place) const {
+    if (place.kind == Place::Kind::kWorkspace) place.offset += by_;
+  }
+
+  const Bytes by_;
+};
+
+/// Ops that run beside each other must not share workspace, so each takes its part behind that of the op before it,
+/// and from the front again where that would take more than `kRoom` or what the largest needs.
+void place_workspace(Steps& steps) {
+  constexpr Bytes kRoom = 64_MiB;
+  Bytes largest = 0;
+  Bytes all = 0;
+  for (const OpSteps& op : steps.ops) {
+    largest = std::max(largest, op.workspace_end);
+    all += op.workspace_end;
+  }
+  steps.workspace = std::max(largest, std::min(all, kRoom));
+  Bytes at = 0;
+  for (OpSteps& op : steps.ops) {
+    const Bytes size = op.workspace_end;
+    if (at + size > steps.workspace) at = 0;
+    op.workspace_begin = at;
+    op.workspace_end = at + size;
+    for (std::size_t i = op.begin; i < op.end; ++i) std::visit(Moved(at), steps.steps[i]);
+    at += size;
+  }
+}
+
+/// In bytes: a card has some 200 FLOPs for each that it moves, and a kernel takes at least as long as a few MB.
+double weight_of(const OpList& list, const Op& op) {
+  constexpr double kFlopsPerByte = 200;
+  constexpr double kLeast = 8e6;
+  const OpCost cost = cost_of(list, op, list.sequence_length != 0 ? list.sequence_length : list.tokens);
+  return std::max(cost.flops / kFlopsPerByte, cost.bytes) + cost.conversion_bytes + kLeast;
+}
 
 }  // namespace
 
@@ -110,7 +161,7 @@ absl::Status Lowering::product(Product product) {
                               list_.tensors[place->tensor].name, place->offset, kTensorAlignment);
       }
       steps_.steps.emplace_back(
-          ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c});
+          ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c, {}});
       return absl::OkStatus();
     }
     if (plan.status().code() != absl::StatusCode::kNotFound) return plan.status();
@@ -138,14 +189,40 @@ absl::Status Lowering::product(Product product) {
   return absl::OkStatus();
 }
 
+void Lowering::end() {
+  Bytes needed = 0;
+  const auto need = [&](const Step& step) {
+    const auto* product = std::get_if<ProductStep>(&step);
+    return product != nullptr ? options_.engine->workspace_bytes(product->plan) : 0;
+  };
+  for (std::size_t i = begin_; i < steps_.steps.size(); ++i) needed = std::max(needed, need(steps_.steps[i]));
+  if (needed == 0) return;
+  // They come one after the other: they share.
+  const Place shared = workspace(needed);
+  for (std::size_t i = begin_; i < steps_.steps.size(); ++i) {
+    if (need(steps_.steps[i]) > 0) std::get<ProductStep>(steps_.steps[i]).workspace = shared;
+  }
+}
+
 absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   Steps steps;
-  for (const Op& op : list.ops) {
-    Lowering lowering(list, op, options, steps);
+  for (std::size_t i = 0; i < list.ops.size(); ++i) {
+    Lowering lowering(list, list.ops[i], options, steps);
+    const std::size_t begin = steps.steps.size();
     RONDO_RETURN_IF_ERROR(lower_op(lowering));
+    lowering.end();
+    if (begin == steps.steps.size()) continue;
+    steps.ops.push_back(
+        {i, begin, steps.steps.size(), 0, lowering.taken(), lowering.may_fault(), weight_of(list, list.ops[i])});
+    steps.may_fault = steps.may_fault || lowering.may_fault();
   }
+  place_workspace(steps);
   if (steps.may_fault) {
     steps.steps.insert(steps.steps.begin(), ClearStep{{Place::Kind::kFault, 0, 0}, sizeof(Fault)});
+    for (OpSteps& op : steps.ops) {
+      ++op.begin;
+      ++op.end;
+    }
   }
   Roots roots(list, steps.roots);
   for (const Step& step : steps.steps) std::visit(roots, step);

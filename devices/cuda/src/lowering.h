@@ -41,11 +41,11 @@ struct Grid {
   int shared = 0;
 };
 
-/// One op being lowered. Workspace is taken anew by each op: ops of a program run one after the other.
+/// One op being lowered. Its places of the workspace count from the op's own part.
 class Lowering {
  public:
   Lowering(const OpList& list, const Op& op, const LowerOptions& options, Steps& steps)
-      : list_(list), op_(op), options_(options), steps_(steps) {}
+      : list_(list), op_(op), options_(options), steps_(steps), begin_(steps.steps.size()) {}
 
   const Op& op() const { return op_; }
   const LowerOptions& options() const { return options_; }
@@ -72,13 +72,15 @@ class Lowering {
   Place workspace(Bytes bytes) {
     const Place place{Place::Kind::kWorkspace, 0, taken_};
     taken_ += round_up(bytes, 256);
-    steps_.workspace = std::max(steps_.workspace, taken_);
     return place;
   }
+  /// Bytes that the op has taken.
+  Bytes taken() const { return taken_; }
   Place fault() {
-    steps_.may_fault = true;
+    may_fault_ = true;
     return {Place::Kind::kFault, 0, 0};
   }
+  bool may_fault() const { return may_fault_; }
 
   template <typename Params>
   void launch(KernelId kernel, const Grid& grid, const Arguments<Params>& arguments) {
@@ -108,6 +110,8 @@ class Lowering {
     Place c;
   };
   absl::Status product(Product product);
+  /// Gives the library's products the workspace that they need. The op has all its steps.
+  void end();
 
   /// Unimplemented: the two tensors are of different dtypes.
   absl::Status same_dtype(const TensorDesc& a, const TensorDesc& b) const;
@@ -117,7 +121,9 @@ class Lowering {
   const Op& op_;
   const LowerOptions& options_;
   Steps& steps_;
+  const std::size_t begin_;  // the op's first step
   Bytes taken_ = 0;
+  bool may_fault_ = false;
 };
 
 inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }

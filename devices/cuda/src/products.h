@@ -28,8 +28,8 @@ class ProductEngine {
   };
   virtual absl::Status run(std::uint32_t plan, const Operands& operands, DevicePointer workspace,
                            StreamHandle stream) = 0;
-  /// Bytes of device memory that run() may use.
-  virtual Bytes workspace_bytes() const = 0;
+  /// Bytes of device memory that run() of the plan uses, at a multiple of 256.
+  virtual Bytes workspace_bytes(std::uint32_t plan) const = 0;
   /// Enters the numerics class: library and version.
   virtual std::string name() const = 0;
 };

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "lanes.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::cuda {
@@ -21,7 +22,12 @@ bool has_numbers(DType dtype) {
 class CardProgram::Run {
  public:
   Run(const CardProgram& program, const Bindings& bindings, const Surroundings& around, DevicePointer scratch)
-      : program_(program), bindings_(bindings), around_(around), scratch_(scratch) {}
+      : program_(program), bindings_(bindings), around_(around), scratch_(scratch), stream_(around.turn.stream) {}
+
+  /// All steps in their order.
+  absl::Status send() { return send(0, program_.steps_.steps.size()); }
+  /// Each op when what it meets in memory is through. REQUIRES: the turn's stream captures.
+  absl::Status send_in(const LaneStreams& lanes);
 
   absl::Status operator()(const LaunchStep& step) const {
     alignas(16) std::array<std::byte, kMostParams> params;
@@ -35,23 +41,21 @@ class CardProgram::Run {
       std::memcpy(params.data() + patch.offset, &address, sizeof(address));
     }
     void* arguments[] = {params.data()};
-    return around_.context.check(
-        driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1, step.threads, 1, 1,
-                        step.shared, around_.turn.stream, arguments, nullptr),
-        "cuLaunchKernel");
+    return around_.context.check(driver().launch(around_.context.function(step.kernel), step.grid_x, step.grid_y, 1,
+                                                 step.threads, 1, 1, step.shared, stream_, arguments, nullptr),
+                                 "cuLaunchKernel");
   }
 
   absl::Status operator()(const ClearStep& step) const {
     if (step.size == 0) return absl::OkStatus();
-    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, around_.turn.stream),
-                                 "cuMemsetD8Async");
+    return around_.context.check(driver().set_bytes(resolve(step.to), 0, step.size, stream_), "cuMemsetD8Async");
   }
 
   absl::Status operator()(const ProductStep& step) const {
     return around_.engine->run(
         step.plan,
         {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.c), step.alpha},
-        around_.engine_workspace, around_.turn.stream);
+        resolve(step.workspace), stream_);
   }
 
   std::uint64_t resolve(const Place& place) const {
@@ -78,12 +82,72 @@ class CardProgram::Run {
 
  private:
   const Driver& driver() const { return around_.context.driver(); }
+  absl::Status send(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) RONDO_RETURN_IF_ERROR(std::visit(*this, program_.steps_.steps[i]));
+    return absl::OkStatus();
+  }
+  Piece piece_of(const OpSteps& steps) const;
+  absl::Status record(EventHandle event) const {
+    return around_.context.check(driver().event_record(event, stream_), "cuEventRecord");
+  }
+  absl::Status await(EventHandle event) const {
+    return around_.context.check(driver().stream_wait(stream_, event, 0), "cuStreamWaitEvent");
+  }
 
   const CardProgram& program_;
   const Bindings& bindings_;
   const Surroundings& around_;
   const DevicePointer scratch_;
+  StreamHandle stream_;  // where steps go
 };
+
+/// By addresses, since tensors that a run is bound to may lie over each other.
+Piece CardProgram::Run::piece_of(const OpSteps& steps) const {
+  const Op& op = program_.list_.ops[steps.op];
+  Piece piece;
+  piece.weight = steps.weight;
+  const auto touch = [&](const Place& place, Bytes size, bool writes) {
+    if (size > 0) piece.touches.push_back({resolve(place), size, writes});
+  };
+  const auto bytes = [&](TensorId id) { return program_.list_.tensors[id].bytes(); };
+  for (const TensorId id : op.reads) touch({Place::Kind::kTensor, id, 0}, bytes(id), false);
+  for (const TensorId id : op.writes) touch({Place::Kind::kTensor, id, 0}, bytes(id), true);
+  touch({Place::Kind::kWorkspace, 0, steps.workspace_begin}, steps.workspace_end - steps.workspace_begin, true);
+  if (steps.may_fault) touch({Place::Kind::kFault, 0, 0}, sizeof(Fault), true);
+  return piece;
+}
+
+absl::Status CardProgram::Run::send_in(const LaneStreams& lanes) {
+  const Steps& steps = program_.steps_;
+  std::vector<Piece> pieces;
+  for (const OpSteps& op : steps.ops) pieces.push_back(piece_of(op));
+  const std::vector<LaneTurn> turns = deal_to_lanes(pieces, lanes.side.size() + 1);
+  const StreamHandle first = stream_;
+  const EventHandle begun = lanes.events[turns.size()];
+  std::array<std::size_t, kMostLanes> last;  // the piece of each lane, none so far
+  last.fill(turns.size());
+  RONDO_RETURN_IF_ERROR(send(0, steps.ops.empty() ? steps.steps.size() : steps.ops.front().begin));
+  RONDO_RETURN_IF_ERROR(record(begun));
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const LaneTurn& turn = turns[i];
+    stream_ = turn.lane == 0 ? first : lanes.side[turn.lane - 1];
+    // A stream captures from when it waits for one that does.
+    if (turn.lane != 0 && last[turn.lane] == turns.size()) RONDO_RETURN_IF_ERROR(await(begun));
+    for (const std::size_t before : turn.after) RONDO_RETURN_IF_ERROR(await(lanes.events[before]));
+    RONDO_RETURN_IF_ERROR(send(steps.ops[i].begin, steps.ops[i].end));
+    if (turn.awaited) RONDO_RETURN_IF_ERROR(record(lanes.events[i]));
+    last[turn.lane] = i;
+  }
+  for (std::size_t lane = 1; lane < kMostLanes; ++lane) {
+    if (last[lane] == turns.size()) continue;
+    stream_ = lanes.side[lane - 1];
+    if (!turns[last[lane]].awaited) RONDO_RETURN_IF_ERROR(record(lanes.events[last[lane]]));
+    stream_ = first;
+    RONDO_RETURN_IF_ERROR(await(lanes.events[last[lane]]));
+  }
+  stream_ = first;
+  return absl::OkStatus();
+}
 
 absl::Status CardProgram::check(const Bindings& bindings, const Context& context) const {
   if (bindings.tensors.size() < list_.tensors.size()) {
@@ -121,17 +185,15 @@ absl::Status CardProgram::enqueue(const Bindings& bindings, const Surroundings& 
   if (layout_.size > 0) {
     RONDO_ASSIGN_OR_RETURN(scratch, address_of(bindings.scratch, surroundings.context));
   }
-  const Run run(*this, bindings, surroundings, scratch);
-  const auto send = [&]() -> absl::Status {
-    for (const Step& step : steps_.steps) RONDO_RETURN_IF_ERROR(std::visit(run, step));
-    return absl::OkStatus();
-  };
+  Run run(*this, bindings, surroundings, scratch);
   constexpr std::size_t kMostWords = 256;
-  const std::size_t words = 1 + steps_.roots.size();
-  if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) return send();
+  const std::size_t words = steps_.roots.size();
+  if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) {
+    return run.send();
+  }
   std::array<std::uint64_t, kMostWords> key;
-  key[0] = surroundings.engine != nullptr ? surroundings.engine_workspace : 0;
-  std::ranges::transform(steps_.roots, key.begin() + 1, [&](const Place& root) { return run.resolve(root); });
+  std::ranges::transform(steps_.roots, key.begin(), [&](const Place& root) { return run.resolve(root); });
+  const auto send = [&](const LaneStreams* lanes) { return lanes != nullptr ? run.send_in(*lanes) : run.send(); };
   return graphs_->run({number_, steps_.steps.size(), {key.data(), words}}, surroundings.turn, send);
 }
 

@@ -35,9 +35,8 @@ class CardProgram final : public Program {
     Context& context;
     ProductEngine* engine = nullptr;
     Turn turn;
-    bool may_replay = false;             // the turn is of the queue whose runs become graphs
-    DevicePointer workspace = 0;         // of workspace_bytes()
-    DevicePointer engine_workspace = 0;  // of the engine's workspace_bytes()
+    bool may_replay = false;      // the turn is of the queue whose runs become graphs
+    DevicePointer workspace = 0;  // of workspace_bytes()
   };
   /// Sends the run to the turn's stream. Errors: Internal naming the tensor whose binding is wrong; the driver's.
   absl::Status enqueue(const Bindings& bindings, const Surroundings& surroundings) const;

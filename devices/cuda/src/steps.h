@@ -73,6 +73,7 @@ struct ProductStep {
   Place bias;
   Place addend;
   Place c;
+  Place workspace;  // null where the plan needs none
 };
 
 using Step = std::variant<LaunchStep, ClearStep, ProductStep>;
@@ -83,9 +84,21 @@ inline constexpr Bytes kTensorAlignment = 16;
 /// Most bytes of a kernel's parameters.
 inline constexpr std::size_t kMostParams = 2048;
 
+/// The steps of an op: they come one after the other.
+struct OpSteps {
+  std::size_t op = 0;  // in OpList::ops
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  Bytes workspace_begin = 0;  // what of the workspace is this op's
+  Bytes workspace_end = 0;
+  bool may_fault = false;
+  double weight = 0;  // bytes that the card could move meanwhile, about
+};
+
 struct Steps {
   std::vector<Step> steps;
-  Bytes workspace = 0;       // that they use, beside what the product engine needs
+  std::vector<OpSteps> ops;  // that have any, in the list's order; the record of faults is cleared before them
+  Bytes workspace = 0;       // that they use
   bool may_fault = false;    // then the first step clears the fault record
   std::vector<Place> roots;  // every other place of the steps lies at a fixed distance from one of these
 };

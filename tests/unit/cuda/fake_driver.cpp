@@ -172,7 +172,7 @@ Result fake_stream_synchronize(StreamHandle stream) {
   const Result result = card().begin("cuStreamSynchronize");
   if (result != kSuccess) return result;
   if (card().may_not_now()) return kCaptureUnsupported;
-  if (card().capture.stream == stream_of(stream)) {
+  if (card().capture.holds(stream_of(stream))) {
     card().capture.broken = true;
     return kCaptureUnsupported;
   }
@@ -181,11 +181,7 @@ Result fake_stream_synchronize(StreamHandle stream) {
 }
 
 Result fake_stream_wait(StreamHandle stream, EventHandle event, unsigned) {
-  return enqueue("cuStreamWaitEvent", stream, [event](Task& task) {
-    task.kind = Task::Kind::kWait;
-    task.event = event_of(event);
-    task.count = task.event->recorded;
-  });
+  return order("cuStreamWaitEvent", stream, event_of(event), Task::Kind::kWait);
 }
 Result fake_event_create(EventHandle* event, unsigned) {
   const std::lock_guard<std::mutex> lock(card().mutex);
@@ -202,11 +198,7 @@ Result fake_event_destroy(EventHandle event) {
   return kSuccess;
 }
 Result fake_event_record(EventHandle event, StreamHandle stream) {
-  return enqueue("cuEventRecord", stream, [event](Task& task) {
-    task.kind = Task::Kind::kRecord;
-    task.event = event_of(event);
-    task.count = ++task.event->recorded;
-  });
+  return order("cuEventRecord", stream, event_of(event), Task::Kind::kRecord);
 }
 Result fake_event_synchronize(EventHandle event) {
   std::unique_lock<std::mutex> lock(card().mutex);

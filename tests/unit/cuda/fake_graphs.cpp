@@ -1,9 +1,12 @@
 // Graphs of the fake card: captured work is kept, copied at instantiation and run in the stream's order at a launch.
 //
 // Stricter than a card where that finds mistakes: a graph that is destroyed while it may be running, or used after it
-// was destroyed, ends the program.
+// was destroyed, ends the program. Of the orders that its dependencies allow, a graph is executed in one that is as
+// unlike the order of capturing as can be, or in a random one.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 
 #include "fake_streams.h"
 
@@ -21,6 +24,39 @@ Executable* executable_of(GraphExecHandle handle) {
   return executable;
 }
 
+/// Whether the stream where the capture began comes after everything that was captured.
+bool is_joined(const Capture& capture) {
+  std::vector<bool> before(capture.nodes.size());
+  for (const std::size_t node : capture.last.at(capture.stream)) before[node] = true;
+  for (std::size_t i = capture.nodes.size(); i-- > 0;) {
+    if (!before[i]) return false;
+    for (const std::size_t node : capture.nodes[i].after) before[node] = true;
+  }
+  return true;
+}
+
+/// Graphs in turn: of what may come next always what was captured last, or any.
+std::vector<Task> in_some_order(const Capture& capture) {
+  static std::minstd_rand random;
+  static bool last_first = false;
+  last_first = !last_first;
+  std::vector<Task> tasks;
+  std::vector<bool> done(capture.nodes.size());
+  while (tasks.size() < capture.nodes.size()) {
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < capture.nodes.size(); ++i) {
+      const auto& after = capture.nodes[i].after;
+      if (!done[i] && std::all_of(after.begin(), after.end(), [&](std::size_t node) { return done[node]; })) {
+        ready.push_back(i);
+      }
+    }
+    const std::size_t next = last_first ? ready.back() : ready[random() % ready.size()];
+    done[next] = true;
+    tasks.push_back(capture.nodes[next].task);
+  }
+  return tasks;
+}
+
 }  // namespace
 
 Result fake_capture_begin(StreamHandle stream, int mode) {
@@ -30,7 +66,7 @@ Result fake_capture_begin(StreamHandle stream, int mode) {
   if (card().lost != kSuccess) return card().lost;
   if (mode != kCaptureThreadLocal) return kInvalidValue;  // what may_not_now() is true to
   if (card().capture.stream != nullptr) return kIllegalState;
-  card().capture = {stream_of(stream), std::this_thread::get_id(), false, {}};
+  card().capture = {stream_of(stream), std::this_thread::get_id(), false, {}, {{stream_of(stream), {}}}, {}};
   return kSuccess;
 }
 
@@ -45,7 +81,8 @@ Result fake_capture_end(StreamHandle stream, GraphHandle* graph) {
   if (capture.thread != std::this_thread::get_id()) return kCaptureWrongThread;
   if (card().lost != kSuccess) return card().lost;
   if (capture.broken) return kCaptureInvalidated;
-  auto* const made = new Graph{std::move(capture.tasks)};
+  if (!is_joined(capture)) return kCaptureUnjoined;
+  auto* const made = new Graph{in_some_order(capture)};
   card().graphs.insert(made);
   *graph = reinterpret_cast<GraphHandle>(made);
   ++card().left;

@@ -10,6 +10,45 @@ FakeCard& card() {
   return *only;
 }
 
+namespace {
+
+/// Under the card's mutex, of a capture.
+Result order_captured(Capture& capture, Stream* stream, Event* event, Task::Kind kind) {
+  if (capture.broken) return kCaptureInvalidated;
+  if (kind == Task::Kind::kRecord) {
+    capture.recorded[event] = capture.last[stream];
+    return kSuccess;
+  }
+  const auto found = capture.recorded.find(event);
+  if (found == capture.recorded.end()) {  // an event from outside has no place in a graph
+    capture.broken = true;
+    return kCaptureIsolation;
+  }
+  Capture::Nodes& last = capture.last[stream];
+  last.insert(last.end(), found->second.begin(), found->second.end());
+  return kSuccess;
+}
+
+}  // namespace
+
+Result order(const char* name, StreamHandle handle, Event* event, Task::Kind kind) {
+  Stream* const stream = stream_of(handle);
+  {
+    const std::lock_guard<std::mutex> lock(card().mutex);
+    Capture& capture = card().capture;
+    if (capture.holds(stream) || (kind == Task::Kind::kWait && capture.recorded.count(event) != 0)) {
+      const Result result = card().begin(name);
+      if (result != kSuccess) return result;
+      return card().lost != kSuccess ? card().lost : order_captured(capture, stream, event, kind);
+    }
+  }
+  return enqueue(name, handle, [event, kind](Task& task) {
+    task.kind = kind;
+    task.event = event;
+    task.count = kind == Task::Kind::kRecord ? ++event->recorded : event->recorded;
+  });
+}
+
 Stream::~Stream() {
   {
     const std::lock_guard<std::mutex> lock(card_.mutex);

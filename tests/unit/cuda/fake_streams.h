@@ -25,6 +25,7 @@ constexpr Result kInvalidValue = 1;
 constexpr Result kIllegalState = 401;
 constexpr Result kCaptureUnsupported = 900;
 constexpr Result kCaptureInvalidated = 901;
+constexpr Result kCaptureUnjoined = 904;
 constexpr Result kCaptureIsolation = 905;
 constexpr Result kCaptureWrongThread = 908;
 
@@ -55,7 +56,7 @@ struct Task {
   Executable* executable = nullptr;
 };
 
-/// What was captured.
+/// What was captured, in an order that its dependencies allow.
 struct Graph {
   std::vector<Task> tasks;
 };
@@ -92,10 +93,24 @@ class Stream {
 
 /// At most one at a time, as a card of one device needs.
 struct Capture {
-  Stream* stream = nullptr;  // null: none
+  using Nodes = std::vector<std::size_t>;
+  struct Node {
+    Task task;
+    Nodes after;
+  };
+  Stream* stream = nullptr;  // where it began; null: none
   std::thread::id thread;
   bool broken = false;
-  std::vector<Task> tasks;
+  std::vector<Node> nodes;
+  std::map<Stream*, Nodes> last;     // of each stream that captures: what its next piece of work comes after
+  std::map<Event*, Nodes> recorded;  // in those streams, since it began
+
+  bool holds(Stream* one) const { return last.count(one) != 0; }
+  Task& add(Stream* to) {
+    nodes.push_back({{}, last[to]});
+    last[to] = {nodes.size() - 1};
+    return nodes.back().task;
+  }
 };
 
 /// All under `mutex`.
@@ -149,20 +164,23 @@ Result enqueue(const char* name, StreamHandle handle, Fill fill) {
   if (card().lost != kSuccess) return card().lost;
   Stream& stream = *stream_of(handle);
   Capture& capture = card().capture;
-  if (capture.stream == &stream) {
+  if (capture.holds(&stream)) {
     if (capture.broken) return kCaptureInvalidated;
-    fill(capture.tasks.emplace_back());
-    const Task::Kind kind = capture.tasks.back().kind;
-    if (kind == Task::Kind::kCopy || kind == Task::Kind::kSet || kind == Task::Kind::kLaunch) return kSuccess;
-    // An event from outside has no place in a graph; the others do on a card, but nobody here should need them.
-    capture.broken = true;
-    return kind == Task::Kind::kWait ? kCaptureIsolation : kCaptureUnsupported;
+    Task& task = capture.add(&stream);
+    fill(task);
+    if (task.kind != Task::Kind::kGraph) return kSuccess;
+    capture.broken = true;  // a card takes it, but nobody here should need it
+    return kCaptureUnsupported;
   }
   fill(stream.next(lock));
   stream.push();
   card().changed.notify_all();
   return kSuccess;
 }
+
+/// Records an event or waits for one. Where a stream captures that is a matter of the graph; a stream that waits for
+/// an event of one that captures does so from then on.
+Result order(const char* name, StreamHandle stream, Event* event, Task::Kind kind);
 
 // Graphs: fake_graphs.cpp.
 Result fake_capture_begin(StreamHandle stream, int mode);

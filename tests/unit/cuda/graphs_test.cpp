@@ -360,7 +360,7 @@ class StreamEngine final : public ProductEngine {
                                                1, kProductShared, stream, arguments, nullptr);
     return status_of(fake_driver(), result, "cublasLtMatmul");
   }
-  Bytes workspace_bytes() const override { return 256; }
+  Bytes workspace_bytes(std::uint32_t) const override { return 256; }
   std::string name() const override { return "played"; }
 
   int runs = 0;

@@ -23,11 +23,12 @@ class FakeEngine final : public ProductEngine {
     return static_cast<std::uint32_t>(shapes.size() - 1);
   }
   absl::Status run(std::uint32_t, const Operands&, DevicePointer, StreamHandle) override { return absl::OkStatus(); }
-  Bytes workspace_bytes() const override { return 0; }
+  Bytes workspace_bytes(std::uint32_t plan) const override { return workspaces.empty() ? 0 : workspaces[plan]; }
   std::string name() const override { return "fake"; }
 
   bool refuses = false;
   std::vector<ProductShape> shapes;
+  std::vector<Bytes> workspaces;  // by plan; none: no plan needs any
 };
 
 OpList weight_gradient(std::int64_t tokens, DType x_type) {
@@ -55,6 +56,49 @@ TEST(CudaLower_WeightGradient, OfAllTokens_IsOneProductThatAddsToWhatIsThere) {
   EXPECT_TRUE(engine.shapes[0].a_transposed);
   EXPECT_FALSE(engine.shapes[0].b_transposed);
   EXPECT_EQ(engine.shapes[0].result, Storage::kFloat32);
+}
+
+/// Of so many products that have nothing to do with each other.
+OpList weight_gradients(std::int64_t count) {
+  OpList list;
+  list.tokens = 64;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto first = static_cast<TensorId>(list.tensors.size());
+    list.tensors.push_back({"dy", {64, 8 * (i + 1)}, DType::kBfloat16, TensorRole::kInput, 0});
+    list.tensors.push_back({"x", {64, 16}, DType::kBfloat16, TensorRole::kInput, 1});
+    list.tensors.push_back({"dw", {8 * (i + 1), 16}, DType::kFloat32, TensorRole::kGradient, 0});
+    list.ops.push_back({OpKind::kMatMulWeightGradient, MatMulAttributes{}, {first, first + 1}, {first + 2}});
+  }
+  return list;
+}
+
+/// So that they can run beside each other, as far as the room goes that they may take together.
+TEST(CudaLower_Workspace, OfEachOp_IsItsOwn) {
+  FakeEngine engine;
+  engine.workspaces = {20_MiB, 0, 10_MiB + 1, 30_MiB, 8_MiB};
+  const auto steps = lower(weight_gradients(5), {&engine});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_EQ(steps->workspace, 64_MiB);
+  const std::vector<Bytes> begins = {0, 20_MiB, 20_MiB, 30_MiB + 256, 0};  // the last has no place behind the others
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto& product = std::get<ProductStep>(steps->steps[i]);
+    EXPECT_EQ(steps->ops[i].workspace_begin, begins[i]) << i;
+    EXPECT_EQ(steps->ops[i].workspace_end - begins[i], round_up(engine.workspaces[i], 256)) << i;
+    if (i == 1) {
+      EXPECT_EQ(product.workspace, Place{});
+    } else {
+      EXPECT_EQ(product.workspace, (Place{Place::Kind::kWorkspace, 0, begins[i]}));
+    }
+  }
+}
+
+TEST(CudaLower_Workspace, OfAnOpLargerThanTheRoom_IsWhatItNeeds) {
+  FakeEngine engine;
+  engine.workspaces = {200_MiB, 1_MiB};
+  const auto steps = lower(weight_gradients(2), {&engine});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  EXPECT_EQ(steps->workspace, 200_MiB);
+  EXPECT_EQ(steps->ops[1].workspace_begin, 0U);
 }
 
 TEST(CudaLower_LogitsChunk, FollowsTheRoom) {
