@@ -8,6 +8,7 @@
 #include "kernels/params.h"
 #include "kernels/product.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/update_block.h"
 
 namespace rondo::devices::cuda::testing {
 namespace {
@@ -181,6 +182,67 @@ TEST_F(CudaGraphs, OfOtherLayers_AreOthersWhereTheLayerMatters) {
   EXPECT_NE(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
   EXPECT_EQ(results[1], results[3]);
+}
+
+/// An update lists what it changes among what it reads. With two gradients the order of two updates can be seen.
+TEST_F(CudaGraphs, OfOpsThatChangeTheSameState_KeepTheirOrder) {
+  constexpr auto kElements = static_cast<std::int64_t>(kUpdateBlock);
+  OpList list;
+  const auto flat = [&](const char* name, TensorRole role, std::uint32_t index) {
+    list.tensors.push_back({name, {kElements}, DType::kFloat32, role, index});
+    return static_cast<TensorId>(list.tensors.size() - 1);
+  };
+  list.tokens = 1;
+  list.tensors = {{"factors", {1, kUpdateFactors}, DType::kFloat32, TensorRole::kInput, 0},
+                  {"keys", {1}, DType::kUInt64, TensorRole::kInput, 1},
+                  {"owners", {1, 2}, DType::kInt32, TensorRole::kInput, 2}};
+  const TensorId gradients[] = {flat("one", TensorRole::kInput, 3), flat("other", TensorRole::kInput, 4)};
+  const TensorId state[] = {flat("master", TensorRole::kState, 0), flat("first", TensorRole::kState, 1),
+                            flat("second", TensorRole::kState, 2)};
+  for (const TensorId gradient : gradients) {
+    list.ops.push_back({OpKind::kAdamW, NoAttributes{}, {gradient, 0, 1, 2, state[0], state[1], state[2]}, {}});
+  }
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  open();
+  const auto program = compile(list);
+  const Bindings bindings = bind(list);
+  const std::vector<float> factors = {1, 1, 0.1F, 0.9F, 0.1F, 1e-8F, 0.01F, 1};
+  put(bindings.tensors[0], factors.data());
+  put(bindings.tensors[1], std::vector<std::uint64_t>(1).data());
+  put(bindings.tensors[2], std::vector<std::int32_t>(2).data());
+  put(bindings.tensors[gradients[0]], std::vector<float>(kElements, 1.0F).data());
+  put(bindings.tensors[gradients[1]], std::vector<float>(kElements, -3.0F).data());
+  std::vector<float> masters;
+  for (int i = 0; i < 4; ++i) {  // step by step, then by the graph
+    for (const TensorId id : state) put(bindings.tensors[id], std::vector<float>(kElements, 0.5F).data());
+    ASSERT_EQ(run(*program, bindings), absl::OkStatus());
+    masters.push_back(get(bindings.tensors[state[0]])[0]);
+  }
+  EXPECT_EQ(graphs_made(), 1);
+  EXPECT_THAT(masters, ::testing::Each(masters[0]));
+}
+
+TEST_F(CudaGraphs, OfTensorsThatLieOverEachOther_KeepTheirOrder) {
+  OpList list;
+  list.tokens = kTokens;
+  const Shape shape{kTokens, kWidth};
+  list.tensors = {{"a", shape, DType::kFloat32, TensorRole::kInput, 0},
+                  {"b", shape, DType::kFloat32, TensorRole::kInput, 1},
+                  {"sum", shape, DType::kFloat32, TensorRole::kOutput, 0},
+                  {"double", shape, DType::kFloat32, TensorRole::kOutput, 1}};
+  list.ops = {{OpKind::kAdd, NoAttributes{}, {0, 1}, {2}}, {OpKind::kAdd, NoAttributes{}, {1, 1}, {3}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  open();
+  const auto program = compile(list);
+  Bindings bindings = bind(list);
+  bindings.tensors[3] = bindings.tensors[0];  // written once it has been read
+  put(bindings.tensors[1], std::vector<float>(kTokens * kWidth, 7.0F).data());
+  for (int i = 0; i < 4; ++i) {
+    put(bindings.tensors[0], std::vector<float>(kTokens * kWidth, 1.0F).data());
+    ASSERT_EQ(run(*program, bindings), absl::OkStatus());
+    EXPECT_EQ(get(bindings.tensors[2])[0], 8.0F) << i;
+    EXPECT_EQ(get(bindings.tensors[3])[0], 14.0F) << i;
+  }
 }
 
 TEST_F(CudaGraphs, OfOtherLayers_AreTheSameWhereItDoesNot) {
