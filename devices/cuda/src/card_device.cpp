@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "card_queue.h"
+#include "lanes.h"
 #include "lower.h"
 #include "program.h"
 #include "rondo/base/status.h"
@@ -275,10 +276,11 @@ DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
 }
 
 std::optional<GraphLimits> wanted_graphs() {
-  const char* wanted = std::getenv("RONDO_CUDA_GRAPHS");
+  const char* graphs = std::getenv("RONDO_CUDA_GRAPHS");
+  if (graphs != nullptr && std::string_view(graphs) == "off") return std::nullopt;
   GraphLimits limits;
-  if (wanted != nullptr && std::string_view(wanted) == "off") return std::nullopt;
-  if (wanted != nullptr && std::string_view(wanted) == "one-lane") limits.lanes = 1;
+  const char* lanes = std::getenv("RONDO_CUDA_LANES");
+  if (lanes != nullptr) limits.lanes = std::clamp<std::size_t>(std::strtoul(lanes, nullptr, 10), 1, kMostLanes);
   return limits;
 }
 

@@ -20,7 +20,7 @@ struct CardSetup {
   EngineFactory make_engine;
   std::optional<GraphLimits> graphs = GraphLimits{};  // none: every run is sent step by step
 };
-/// As RONDO_CUDA_GRAPHS says: "off" for none, "one-lane" for graphs in which ops come one after the other.
+/// As RONDO_CUDA_GRAPHS says, "off" for none, and RONDO_CUDA_LANES, 1 for ops one after the other.
 std::optional<GraphLimits> wanted_graphs();
 
 absl::StatusOr<std::unique_ptr<Device>> open_card(const Driver& driver, const KernelImage& image,

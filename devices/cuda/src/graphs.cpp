@@ -89,7 +89,7 @@ absl::Status Graphs::make(Graph& graph, std::size_t steps, StreamHandle stream, 
 /// Once for the largest run: nothing is executed by these streams, and nothing recorded but while a run is captured.
 absl::Status Graphs::make_lanes(std::size_t steps) {
   const Driver& driver = context_->driver();
-  while (side_.size() + 1 < std::min(limits_.lanes, kMostLanes)) {
+  while (side_.size() + 1 < limits_.lanes) {
     StreamHandle stream = nullptr;
     RONDO_RETURN_IF_ERROR(context_->check(driver.stream_create(&stream, kStreamNonBlocking), "cuStreamCreate"));
     side_.push_back(stream);

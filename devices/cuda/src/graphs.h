@@ -28,7 +28,7 @@
 namespace rondo::devices::cuda {
 
 struct GraphLimits {
-  std::size_t lanes = 3;             // that the ops of a run are dealt to (lanes.h)
+  std::size_t lanes = 3;             // that the ops of a run are dealt to, 1 to kMostLanes (lanes.h)
   std::size_t steps = 32768;         // of all graphs together
   std::uint64_t idle_turns = 16384;  // of the queue, after which a graph may make room for another
   Bytes free_memory = 128_MiB;       // that making a graph leaves alone
