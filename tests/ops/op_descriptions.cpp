@@ -41,12 +41,8 @@ std::vector<std::int32_t> some_ids(std::uint32_t tokens, std::int64_t vocabulary
 
 double inverse_root(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
 
-OpCase embedding(DType storage, Scale scale) {
-  const Sizes s = sizes_of(scale);
-  CaseBuilder b(storage, s.tokens);
-  add_sequences(b, scale);
-  std::vector<std::int32_t> values = some_ids(s.tokens, std::min<std::int64_t>(s.vocabulary, 40), false);
-  if (scale == Scale::kOdd) std::fill(values.begin() + 43, values.end(), -1);
+OpCase embedding_of(CaseBuilder b, DType storage, const Sizes& s, const std::vector<std::int32_t>& values,
+                    std::int64_t most) {
   const TensorId ids = b.integers("ids", BatchTensor::kIds, values);
   const TensorId table = b.weight("table", {s.vocabulary, s.hidden});
   const TensorId x = b.output("x", {s.tokens, s.hidden});
@@ -58,8 +54,31 @@ OpCase embedding(DType storage, Scale scale) {
   b.op(OpKind::kEmbeddingBackward, {ids, b.bounds(), dx}, {row_ids, rows});
   b.result().projections = {{x, dx}};
   b.result().gradients = {{table, row_ids}};
-  b.result().reduction = 4;
+  b.result().reduction = most;
   return b.result();
+}
+
+OpCase embedding(DType storage, Scale scale) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  add_sequences(b, scale);
+  std::vector<std::int32_t> values = some_ids(s.tokens, std::min<std::int64_t>(s.vocabulary, 40), false);
+  if (scale == Scale::kOdd) std::fill(values.begin() + 43, values.end(), -1);
+  return embedding_of(std::move(b), storage, s, values, 4);
+}
+
+/// As texts have them: some ids come again and again.
+OpCase embedding_of_few(DType storage, Scale scale) {
+  Sizes s = sizes_of(scale);
+  s.tokens = 400;
+  CaseBuilder b(storage, s.tokens);
+  b.sequences({150, 230});
+  std::vector<std::int32_t> values;
+  for (std::int32_t t = 0; t < 400; ++t) {
+    const std::int32_t others[] = {7, 7, 7, 3, t % 13 + 8};
+    values.push_back(t >= 380 ? -1 : t % 3 != 0 ? 5 : others[t / 3 % 5]);
+  }
+  return embedding_of(std::move(b), storage, s, values, 254);
 }
 
 OpCase norm(DType storage, Scale scale, bool whole) {
@@ -537,6 +556,7 @@ OpCase update_case(DType storage, Scale scale) {
 const std::vector<OpDescription>& op_descriptions() {
   static const std::vector<OpDescription> descriptions = {
       {"Embedding", embedding, true},
+      {"EmbeddingOfFew", embedding_of_few, true},
       {"RmsNorm", norm_plain, true},
       {"RmsNorm_AddendAndWeightGradient", norm_whole, true},
       {"MatMul", matmul_plain, true},

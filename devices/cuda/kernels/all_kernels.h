@@ -5,6 +5,7 @@
 #include "cached_attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
+#include "embedding.h"
 #include "expand.h"
 #include "fp8.h"
 #include "group_attention.h"

@@ -174,15 +174,18 @@ struct EmbeddingParams {  // a block a token
   Storage x_storage;
 };
 
-struct EmbeddingRowsParams {  // the three kernels of the embedding's gradient
+struct EmbeddingRowsParams {  // the kernels of the embedding's gradient
   const std::int32_t* ids;
   const std::int32_t* bounds;
   const void* dy;
   std::int32_t* row_ids;
   float* rows;
-  std::int32_t* first;  // [T] 1: the first token with its id
-  std::int32_t* next;   // [T] the next token with the same id, -1: none
-  std::int32_t* start;  // [T] by row: its first token
+  float* pieces;         // [sums_of_pieces(T), width]
+  std::int32_t* order;   // [T] tokens by their ids
+  std::int32_t* within;  // [T] by place of the order: how many before it have its id; -1: padding
+  std::int32_t* count;   // [T] likewise: how many have its id
+  std::int32_t* row;     // [T] likewise, of the first of an id: its row
+  std::int32_t* start;   // [T] by row: its first place
   std::int64_t width;
   std::int32_t tokens;
   Storage dy_storage;

@@ -1,4 +1,4 @@
-// Kernels that take whole rows: norms, sums over tokens, look-up and its gradient, the last token's row.
+// Kernels that take whole rows: norms, sums over tokens, the last token's row.
 //
 // Sums over tokens go by chunks whose partial sums are added in rising order; the norm's dx kernel leaves each row's
 // scale for the weight's gradient.
@@ -132,82 +132,6 @@ struct ColumnTotals {
       float total = p.totals[column];
       for (std::int64_t chunk = 0; chunk < p.chunks; ++chunk) total += p.partial[chunk * p.columns + column];
       p.totals[column] = total;
-    });
-  }
-};
-
-struct Embedding {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const EmbeddingParams& p) {
-    const std::int32_t id = p.ids[block.x()];
-    const bool past = id >= p.vocabulary;
-    block.each([&](int thread) {
-      if (past && thread == 0) {
-        *p.fault = {Fault::Code::kIdPastTable, static_cast<std::int32_t>(block.x()), id, p.vocabulary};
-      }
-      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
-        const float value =
-            id < 0 || past ? 0.0F : load_any(p.table, p.table_storage, static_cast<std::int64_t>(id) * p.width + c);
-        store_any(p.x, p.x_storage, block.x() * p.width + c, value);
-      }
-    });
-  }
-};
-
-/// Of the tokens with one id: which is the first, and the chain through the others.
-struct EmbeddingLinks {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
-    block.each([&](int thread) {
-      const auto token = static_cast<std::int32_t>(block.x() * block.threads() + thread);
-      if (token >= p.tokens) return;
-      const std::int32_t real = p.bounds[1 + p.bounds[0]];
-      const std::int32_t id = p.ids[token];
-      bool first = token < real && id >= 0;
-      for (std::int32_t other = 0; other < token && first; ++other) first = p.ids[other] != id;
-      std::int32_t next = token + 1;
-      while (next < real && p.ids[next] != id) ++next;
-      p.first[token] = first ? 1 : 0;
-      p.next[token] = next < real ? next : -1;
-    });
-  }
-};
-
-/// Each first token finds its row: the number of lesser ids.
-struct EmbeddingRanks {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
-    block.each([&](int thread) {
-      const auto token = static_cast<std::int32_t>(block.x() * block.threads() + thread);
-      if (token >= p.tokens) return;
-      std::int32_t lesser = 0;
-      std::int32_t all = 0;
-      if (token == 0 || p.first[token] != 0) {
-        for (std::int32_t other = 0; other < p.tokens; ++other) {
-          all += p.first[other];
-          lesser += p.first[other] != 0 && p.ids[other] < p.ids[token] ? 1 : 0;
-        }
-      }
-      if (token == 0) p.row_ids[0] = all;
-      if (p.first[token] == 0) return;
-      p.row_ids[1 + lesser] = p.ids[token];
-      p.start[lesser] = token;
-    });
-  }
-};
-
-struct EmbeddingRows {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
-    if (block.x() >= p.row_ids[0]) return;
-    block.each([&](int thread) {
-      for (std::int64_t c = thread; c < p.width; c += block.threads()) {
-        float sum = 0;
-        for (std::int32_t token = p.start[block.x()]; token >= 0; token = p.next[token]) {
-          sum += load_any(p.dy, p.dy_storage, token * p.width + c);
-        }
-        p.rows[block.x() * p.width + c] = sum;
-      }
     });
   }
 };

@@ -1,5 +1,6 @@
 // Steps of the ops that go over elements and rows.
 #include "kernels/elementwise.h"
+#include "kernels/embedding.h"
 #include "kernels/hadamard.h"
 #include "kernels/magnitude.h"
 #include "kernels/rows.h"
@@ -57,16 +58,22 @@ absl::Status lower_embedding_backward(Lowering& op) {
   arguments.params.width = op.in(2).shape[1];
   arguments.params.tokens = static_cast<std::int32_t>(op.tokens());
   arguments.params.dy_storage = Lowering::storage_of(op.in(2));
+  const std::int64_t width = arguments.params.width;
   const Bytes list = static_cast<Bytes>(op.tokens()) * sizeof(std::int32_t);
+  const Bytes pieces = static_cast<Bytes>(sums_of_pieces(op.tokens()) * width) * sizeof(float);
   arguments.at(&EmbeddingRowsParams::ids, op.read(0)).at(&EmbeddingRowsParams::bounds, op.read(1));
   arguments.at(&EmbeddingRowsParams::dy, op.read(2));
   arguments.at(&EmbeddingRowsParams::row_ids, op.write(0)).at(&EmbeddingRowsParams::rows, op.write(1));
-  arguments.at(&EmbeddingRowsParams::first, op.workspace(list)).at(&EmbeddingRowsParams::next, op.workspace(list));
-  arguments.at(&EmbeddingRowsParams::start, op.workspace(list));
-  const Grid tokens{divide_up(op.tokens(), kMostThreads), 1, kMostThreads, 0};
-  op.launch(KernelId::k_embedding_links, tokens, arguments);
-  op.launch(KernelId::k_embedding_ranks, tokens, arguments);
-  op.launch(KernelId::k_embedding_rows, {op.tokens(), 1, threads_for(arguments.params.width), 0}, arguments);
+  arguments.at(&EmbeddingRowsParams::pieces, op.workspace(pieces));
+  for (const auto of_places : {&EmbeddingRowsParams::order, &EmbeddingRowsParams::within, &EmbeddingRowsParams::count,
+                               &EmbeddingRowsParams::row, &EmbeddingRowsParams::start}) {
+    arguments.at(of_places, op.workspace(list));
+  }
+  op.launch(KernelId::k_embedding_order, {op.tokens(), 1, kMostThreads, 0}, arguments);
+  op.launch(KernelId::k_embedding_ranks, {op.tokens(), 1, kMostThreads, 0}, arguments);
+  const Grid rows{op.tokens(), 1, threads_for_vectors(width), 0};
+  op.launch(KernelId::k_embedding_pieces, rows, arguments);
+  op.launch(KernelId::k_embedding_rows, rows, arguments);
   return absl::OkStatus();
 }
 
