@@ -130,7 +130,7 @@ struct NormParams {  // a block a row
   Storage weight_storage;
 };
 
-struct ColumnSumsParams {  // a block: kColumns columns of one chunk of rows
+struct ColumnSumsParams {  // a block: columns_of_block() columns of one chunk of rows
   const void* dy;
   const void* x;               // may be null: then dy alone is summed, else x dy times one of the two below
   const float* scales;         // [rows]; null: column_scales

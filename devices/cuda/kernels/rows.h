@@ -92,34 +92,85 @@ struct NormBackward {
   }
 };
 
-inline constexpr int kColumns = 32;                        // of a block of ColumnSums
-inline constexpr int kRowLanes = kMostThreads / kColumns;  // its rows at a time
+/// Sums over rows by chunks of kSumChunk tokens: enough blocks to draw on the whole card's memory.
+inline constexpr int kSumChunk = 128;
+/// Threads of a block of ColumnSums that go along a row, each with a vector of columns; and its rows at a time.
+inline constexpr int kColumnThreads = 32;
+inline constexpr int kRowLanes = kMostThreads / kColumnThreads;
+
+/// Columns of a block.
+constexpr std::int64_t columns_of_block(std::int64_t columns) {
+  return columns % kVector == 0 ? kColumnThreads * kVector : kColumnThreads;
+}
+constexpr int column_sums_shared(std::int64_t columns) {
+  return kRowLanes * static_cast<int>(columns_of_block(columns)) * static_cast<int>(sizeof(float));
+}
 
 template <typename T>
 struct ColumnSums {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ColumnSumsParams& p) {
+    if (p.columns % kVector == 0) {
+      sum<kVector>(block, p);
+    } else {
+      sum<1>(block, p);
+    }
+  }
+
+ private:
+  template <int kCount, typename Block>
+  RONDO_KERNEL static void sum(Block& block, const ColumnSumsParams& p) {
+    constexpr int kColumns = kColumnThreads * kCount;
     auto* lanes = reinterpret_cast<float*>(block.shared());  // [kRowLanes, kColumns]
+    const std::int64_t first = block.x() * kColumns;
     const std::int64_t begin = block.y() * p.chunk;
     const std::int64_t end = begin + p.chunk < p.rows ? begin + p.chunk : p.rows;
     block.each([&](int thread) {
-      const std::int64_t column = block.x() * kColumns + thread % kColumns;
-      float sum = 0;
-      for (std::int64_t row = begin + thread / kColumns; row < end && column < p.columns; row += kRowLanes) {
-        const std::int64_t i = row * p.columns + column;
-        const float dy = load(static_cast<const T*>(p.dy) + i);
-        const float x = p.x == nullptr ? 1.0F : load(static_cast<const T*>(p.x) + i);
-        sum += (p.scales == nullptr ? x : x * p.scales[row]) * dy;
+      const std::int64_t column = first + thread % kColumnThreads * kCount;
+      Numbers<kCount> sums{};
+      if (column < p.columns) {
+        constexpr int kAtOnce = 4;  // reads under way
+        std::int64_t row = begin + thread / kColumnThreads;
+        for (; row + (kAtOnce - 1) * kRowLanes < end; row += kAtOnce * kRowLanes) {
+          Numbers<kCount> products[kAtOnce];
+          RONDO_UNROLL
+          for (int k = 0; k < kAtOnce; ++k) products[k] = product_of<kCount>(p, row + k * kRowLanes, column);
+          RONDO_UNROLL
+          for (int k = 0; k < kAtOnce; ++k) add<kCount>(sums, products[k]);
+        }
+        for (; row < end; row += kRowLanes) {
+          Numbers<kCount> product = product_of<kCount>(p, row, column);
+          add<kCount>(sums, product);
+        }
       }
-      lanes[thread] = sum;
+      store_vector<kCount>(lanes + thread / kColumnThreads * kColumns + thread % kColumnThreads * kCount, sums);
     });
     block.each([&](int thread) {
-      const std::int64_t column = block.x() * kColumns + thread;
+      const std::int64_t column = first + thread;
       if (thread >= kColumns || column >= p.columns) return;
       float sum = 0;
+      RONDO_UNROLL
       for (int lane = 0; lane < kRowLanes; ++lane) sum += lanes[lane * kColumns + thread];
       p.partial[block.y() * p.columns + column] = p.column_scales == nullptr ? sum : sum * p.column_scales[column];
     });
+  }
+
+  template <int kCount>
+  RONDO_KERNEL static Numbers<kCount> product_of(const ColumnSumsParams& p, std::int64_t row, std::int64_t column) {
+    const std::int64_t at = row * p.columns + column;
+    auto product = load_vector<kCount>(static_cast<const T*>(p.dy) + at);
+    if (p.x == nullptr) return product;
+    auto x = load_vector<kCount>(static_cast<const T*>(p.x) + at);
+    const float scale = p.scales == nullptr ? 1.0F : p.scales[row];
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) product[i] *= x[i] * scale;
+    return product;
+  }
+
+  template <int kCount>
+  RONDO_KERNEL static void add(Numbers<kCount>& sums, Numbers<kCount>& more) {
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) sums[i] += more[i];
   }
 };
 
@@ -130,7 +181,16 @@ struct ColumnTotals {
       const std::int64_t column = block.x() * block.threads() + thread;
       if (column >= p.columns) return;
       float total = p.totals[column];
-      for (std::int64_t chunk = 0; chunk < p.chunks; ++chunk) total += p.partial[chunk * p.columns + column];
+      constexpr int kAtOnce = 16;  // reads under way
+      std::int64_t chunk = 0;
+      for (; chunk + kAtOnce <= p.chunks; chunk += kAtOnce) {
+        Numbers<kAtOnce> some;
+        RONDO_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) some[k] = p.partial[(chunk + k) * p.columns + column];
+        RONDO_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) total += some[k];
+      }
+      for (; chunk < p.chunks; ++chunk) total += p.partial[chunk * p.columns + column];
       p.totals[column] = total;
     });
   }

@@ -33,7 +33,7 @@ void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x,
   sums.at(&ColumnSumsParams::dy, dy).at(&ColumnSumsParams::x, x).at(&ColumnSumsParams::scales, scales);
   sums.at(&ColumnSumsParams::column_scales, column_scales).at(&ColumnSumsParams::partial, partial);
   op.launch(of_storage(KernelId::k_column_sums_fp32, storage),
-            {divide_up(columns, kColumns), chunks, kMostThreads, kMostThreads * 4}, sums);
+            {divide_up(columns, columns_of_block(columns)), chunks, kMostThreads, column_sums_shared(columns)}, sums);
   Arguments<ColumnTotalsParams> total;
   total.params.chunks = chunks;
   total.params.columns = columns;
@@ -97,10 +97,10 @@ absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments,
   if (attributes.has_addend) arguments.at(&NormParams::addend, op.read(3));
   op.launch(of_storage(KernelId::k_norm_backward_fp32, storage), {rows, 1, threads_for_vectors(width), 0}, arguments);
   if (!attributes.has_weight_gradient) return absl::OkStatus();
-  // Chunks of kTokenChunk tokens, each with as many rows as it has heads.
+  // A token has as many rows as it has heads.
   const std::int64_t rows_of_token = rows / std::max<std::int64_t>(op.in(0).shape[0], 1);
   column_sums(op, storage, op.read(2), op.read(0), scales, {}, rows, width,
-              kTokenChunk * std::max<std::int64_t>(rows_of_token, 1), op.write(1));
+              kSumChunk * std::max<std::int64_t>(rows_of_token, 1), op.write(1));
   return absl::OkStatus();
 }
 
@@ -158,7 +158,7 @@ absl::Status lower_magnitude(Lowering& op) {
   }
   scale_columns(op, op.read(3), {}, {}, x);
   column_sums(op, Lowering::storage_of(x), op.read(3), op.read(0), {}, op.read(2), x.shape[0], Lowering::columns_of(x),
-              kTokenChunk, op.write(1));
+              kSumChunk, op.write(1));
   return absl::OkStatus();
 }
 
@@ -285,7 +285,7 @@ absl::Status lower_rows(Lowering& op) {
       return lower_select_last(op);
     default:
       column_sums(op, Lowering::storage_of(op.in(0)), op.read(0), {}, {}, {}, op.in(0).shape[0],
-                  Lowering::columns_of(op.in(0)), kTokenChunk, op.write(0));
+                  Lowering::columns_of(op.in(0)), kSumChunk, op.write(0));
       return absl::OkStatus();
   }
 }
