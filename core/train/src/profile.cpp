@@ -69,7 +69,7 @@ class Profiler {
     RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
     Bytes text_and_data = 0;
     if (config_.dataset.empty()) {
-      data_.train = assumed_data(config_);
+      data_.train = assumed_data(config_, model_.architecture->config().vocab_size);
     } else {
       if (model_.folder.empty())
         return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer

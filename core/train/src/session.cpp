@@ -16,6 +16,7 @@
 #include "rondo/data/mixture.h"
 #include "rondo/data/template_source.h"
 #include "rondo/devices/host_memory.h"
+#include "rondo/devices/random.h"
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
 #include "rondo/partition/slots.h"
@@ -357,14 +358,24 @@ Loader::Lengths assumed_lengths(const Config& config) {
   return lengths;
 }
 
-data::Dataset assumed_data(const Config& config) {
-  data::Sample sample;
-  sample.ids.assign(config.cutoff_len, 0);
-  sample.labels.assign(config.cutoff_len, 0);
+data::Dataset assumed_data(const Config& config, std::uint32_t vocabulary) {
+  constexpr std::uint64_t kOwn = 64;  // samples of their own, which then come again
+  const std::uint64_t samples = std::uint64_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps;
+  const double range = std::log(static_cast<double>(vocabulary));
   data::Dataset dataset;
-  const std::size_t samples = std::size_t{config.per_device_train_batch_size} * config.gradient_accumulation_steps;
-  dataset.samples.push_back(sample);
-  dataset.samples = dataset.samples.select(std::vector<std::uint32_t>(samples, 0U));
+  for (std::uint64_t i = 0; i < std::min(samples, kOwn); ++i) {
+    data::Sample sample;
+    for (std::uint64_t t = 0; t < config.cutoff_len; ++t) {
+      const auto place = static_cast<double>(devices::uniform_float(devices::combine_keys(i, t)));
+      const auto rank = static_cast<std::int32_t>(std::exp(range * place)) - 1;
+      sample.ids.push_back(std::clamp(rank, 0, static_cast<std::int32_t>(vocabulary) - 1));
+    }
+    sample.labels = sample.ids;
+    dataset.samples.push_back(sample);
+  }
+  std::vector<std::uint32_t> numbers;
+  for (std::uint64_t i = 0; i < samples; ++i) numbers.push_back(static_cast<std::uint32_t>(i % kOwn));
+  dataset.samples = dataset.samples.select(numbers);
   dataset.report.path = "none";
   dataset.report.format = "none: every sequence counts as cutoff_len tokens";
   dataset.report.records = dataset.samples.size();

@@ -59,7 +59,7 @@ absl::Status Trainer::open() {
   const Bytes measured = memory_beside_drivers(machine_);
   light_ = SpeedOfLight(first_peak_);
   if (machine_.phantom && config_.dataset.empty()) {
-    data_.train = assumed_data(config_);
+    data_.train = assumed_data(config_, model_.architecture->config().vocab_size);
   } else {
     tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));

@@ -95,8 +95,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
                                     const Loader::Lengths& lengths, Purpose purpose);
 /// Without data: every sequence counts as cutoff_len tokens, all targets.
 Loader::Lengths assumed_lengths(const Config& config);
-/// The same as samples of token 0, enough for one step.
-data::Dataset assumed_data(const Config& config);
+/// The same as samples, enough for one step. Token r comes as often as words do by Zipf's law, in proportion to
+/// 1 / (r + 1): some again and again, most hardly ever, as in texts.
+data::Dataset assumed_data(const Config& config, std::uint32_t vocabulary);
 
 /// The plan's entry of host memory for it: by how much it takes more before the first step than any step.
 inline constexpr const char* kChoosingCodes = "choosing codes";
