@@ -183,6 +183,8 @@ const char* name_of(OpKind kind) {
       return "sum_of_squares";
     case OpKind::kAdamW:
       return "adamw";
+    case OpKind::kAdamW8:
+      return "adamw_8bit";
   }
   return "unknown";
 }
@@ -195,7 +197,11 @@ OpCost cost_of(const OpList& list, const Op& op, std::uint32_t sequence_length) 
     cost.bytes += 2 * bytes_of(list, op.reads[1]);
     return cost;
   }
-  if (op.kind == OpKind::kAdamW) cost.bytes += 3 * bytes_of(list, op.reads[4]);  // master and moments, written too
+  if (op.kind == OpKind::kAdamW || op.kind == OpKind::kAdamW8) {  // masters and moments are written, too
+    for (const TensorId id : op.reads) {
+      if (list.tensors[id].role == TensorRole::kState) cost.bytes += bytes_of(list, id);
+    }
+  }
   for (const TensorId id : op.writes) {
     // What is added to is read as well.
     const double passes = list.tensors[id].role == TensorRole::kGradient ? 2 : 1;

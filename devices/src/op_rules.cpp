@@ -3,101 +3,10 @@
 // An error is a recorder's mistake, so messages name the op by its place and kind and the tensor by its name.
 #include "op_rules.h"
 
-#include <string>
-
-#include "rondo/base/status.h"
-#include "rondo/devices/update.h"
+#include "op_checker.h"
 
 namespace rondo::devices {
 namespace {
-
-bool is_float(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16; }
-
-std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
-
-/// One op under examination. The first complaint stands.
-class Checker {
- public:
-  Checker(const OpList& list, std::size_t place) : list_(list), op_(list.ops[place]), place_(place) {}
-
-  absl::Status status() const { return status_; }
-  const Op& op() const { return op_; }
-  std::size_t reads() const { return op_.reads.size(); }
-  std::size_t writes() const { return op_.writes.size(); }
-  const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
-  const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
-
-  bool good() const { return status_.ok(); }
-  void complain(const std::string& what) {
-    if (good()) status_ = internal_error("op {} ({}): {}", place_, name_of(op_.kind), what);
-  }
-  /// False (with a complaint) when the op does not name that many tensors.
-  bool counts(std::size_t reads_wanted, std::size_t writes_wanted) {
-    if (reads() != reads_wanted || writes() != writes_wanted) {
-      complain(fmt::format("expected {} reads and {} writes, found {} and {}", reads_wanted, writes_wanted, reads(),
-                           writes()));
-    }
-    return good();
-  }
-  void rank(const TensorDesc& tensor, std::size_t wanted) {
-    if (tensor.shape.size() != wanted) {
-      complain(
-          fmt::format("tensor '{}' has shape {}, expected {} dimensions", tensor.name, text_of(tensor.shape), wanted));
-    }
-  }
-  void shape(const TensorDesc& tensor, const Shape& wanted) {
-    if (tensor.shape != wanted) {
-      complain(
-          fmt::format("tensor '{}' has shape {}, expected {}", tensor.name, text_of(tensor.shape), text_of(wanted)));
-    }
-  }
-  void dtype(const TensorDesc& tensor, DType wanted) {
-    if (tensor.dtype != wanted) {
-      complain(fmt::format("tensor '{}' is {}, expected {}", tensor.name, name_of(tensor.dtype), name_of(wanted)));
-    }
-  }
-  void floating(const TensorDesc& tensor) {
-    if (!is_float(tensor.dtype)) {
-      complain(fmt::format("tensor '{}' is {}, expected fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)));
-    }
-  }
-  /// Of a matrix; more than two dimensions count as [first, product of the others].
-  static std::int64_t rows(const TensorDesc& tensor) { return tensor.shape.empty() ? 0 : tensor.shape[0]; }
-  static std::int64_t columns(const TensorDesc& tensor) {
-    return rows(tensor) == 0 ? 0 : tensor.elements() / rows(tensor);
-  }
-  void matrix(const TensorDesc& tensor, std::int64_t rows_wanted, std::int64_t columns_wanted) {
-    if (tensor.shape.size() < 2 || rows(tensor) != rows_wanted || columns(tensor) != columns_wanted) {
-      complain(fmt::format("tensor '{}' has shape {}, expected [{}, {}]", tensor.name, text_of(tensor.shape),
-                           rows_wanted, columns_wanted));
-    }
-  }
-  /// Same shape and dtype.
-  void alike(const TensorDesc& tensor, const TensorDesc& model) {
-    shape(tensor, model.shape);
-    dtype(tensor, model.dtype);
-  }
-  void tokens_of(const TensorDesc& tensor, DType wanted) {
-    shape(tensor, {static_cast<std::int64_t>(list_.tokens)});
-    dtype(tensor, wanted);
-  }
-  void bounds(const TensorDesc& tensor) {
-    shape(tensor, {static_cast<std::int64_t>(list_.tokens) + 2});
-    dtype(tensor, DType::kInt32);
-  }
-  template <typename Attributes>
-  const Attributes* attributes() {
-    const auto* found = std::get_if<Attributes>(&op_.attributes);
-    if (found == nullptr) complain("its attributes are of another kind of op");
-    return found;
-  }
-
- private:
-  const OpList& list_;
-  const Op& op_;
-  const std::size_t place_;
-  absl::Status status_;
-};
 
 void check_embedding(Checker& c) {
   if (!c.counts(2, 1)) return;
@@ -460,58 +369,6 @@ void check_encode(Checker& c) {
   check_blocks(c, c.in(0));
 }
 
-void check_add_rows(Checker& c) {
-  if (c.attributes<AddRowsAttributes>() == nullptr || !c.counts(2, 1)) return;
-  c.rank(c.in(1), 2);
-  c.rank(c.out(0), 2);
-  if (!c.good()) return;
-  c.shape(c.in(0), {c.in(1).shape[0] + 1});
-  c.dtype(c.in(0), DType::kInt32);
-  c.dtype(c.in(1), DType::kFloat32);
-  c.matrix(c.out(0), c.out(0).shape[0], c.in(1).shape[1]);
-  c.dtype(c.out(0), DType::kFloat32);
-}
-
-/// Numbers of whole blocks. How many blocks.
-std::int64_t check_flat(Checker& c, const TensorDesc& tensor) {
-  constexpr auto kBlock = static_cast<std::int64_t>(kUpdateBlock);
-  c.rank(tensor, 1);
-  if (c.good() && tensor.shape[0] % kBlock != 0) {
-    c.complain(fmt::format("tensor '{}' has {} elements, no whole blocks of {}", tensor.name, tensor.shape[0], kBlock));
-  }
-  return c.good() ? tensor.shape[0] / kBlock : 0;
-}
-
-void check_sum_of_squares(Checker& c) {
-  if (!c.counts(1, 1)) return;
-  const std::int64_t blocks = check_flat(c, c.in(0));
-  c.dtype(c.in(0), DType::kFloat32);
-  c.shape(c.out(0), {blocks});
-  c.dtype(c.out(0), DType::kFloat64);
-}
-
-void check_adamw(Checker& c) {
-  if (!c.counts(7, c.writes() == 0 ? 0 : 1)) return;
-  const std::int64_t blocks = check_flat(c, c.in(0));
-  c.dtype(c.in(0), DType::kFloat32);
-  c.rank(c.in(2), 1);
-  if (!c.good()) return;
-  c.shape(c.in(1), {c.in(2).shape[0], kUpdateFactors});
-  c.dtype(c.in(1), DType::kFloat32);
-  c.dtype(c.in(2), DType::kUInt64);
-  c.shape(c.in(3), {blocks, 2});
-  c.dtype(c.in(3), DType::kInt32);
-  for (std::size_t i = 4; i < 7; ++i) {
-    c.alike(c.in(i), c.in(0));
-    if (c.in(i).role != TensorRole::kState) c.complain(fmt::format("tensor '{}' is no state", c.in(i).name));
-  }
-  if (c.writes() == 0) return;
-  c.shape(c.out(0), c.in(0).shape);
-  if (c.out(0).dtype != DType::kBfloat16 && c.out(0).dtype != DType::kFloat16) {
-    c.complain(fmt::format("tensor '{}' is {}, expected bf16 or fp16", c.out(0).name, name_of(c.out(0).dtype)));
-  }
-}
-
 /// Encoded tensors are read by nothing but kExpand, and written by nothing but kEncode.
 void check_encodings(Checker& c) {
   for (std::size_t i = 0; i < c.reads() && c.op().kind != OpKind::kExpand; ++i) {
@@ -578,11 +435,10 @@ void check(Checker& c) {
     case OpKind::kEncode:
       return check_encode(c);
     case OpKind::kAddRows:
-      return check_add_rows(c);
     case OpKind::kSumOfSquares:
-      return check_sum_of_squares(c);
     case OpKind::kAdamW:
-      return check_adamw(c);
+    case OpKind::kAdamW8:
+      return check_update(c);
   }
 }
 

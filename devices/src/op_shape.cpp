@@ -88,6 +88,7 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       break;
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       shape.rows = first.elements();  // no tokens
       shape.columns = 1;
       break;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <thread>
 
-#include "moment_codes.h"
 #include "rondo/base/status.h"
 
 namespace rondo::offload {
@@ -31,30 +30,15 @@ Kernel kernel_of(OptimizerKind kind) {
   return adamw;
 }
 
-/// Codes and scales of one moment of consecutive elements, as moment_bytes() lays them out.
-struct CodedMoment {
-  CodedMoment(std::byte* begin, std::uint64_t elements)
-      : codes(reinterpret_cast<std::uint8_t*>(begin)),
-        scales(reinterpret_cast<float*>(begin + round_up(elements, 4))) {}
-  std::uint8_t* codes;
-  float* scales;
-};
-
-/// `n` elements from `begin` on: block by block decoded, updated as ever, and encoded.
-void update_coded(const UpdateArrays& arrays, CodedMoment first, CodedMoment second, std::size_t begin, std::size_t n,
-                  const StepFactors& factors, std::uint32_t key) {
-  float decoded[2][kMomentBlock];
-  for (std::size_t done = 0; done < n; done += kMomentBlock) {
-    const std::size_t count = std::min<std::size_t>(kMomentBlock, n - done);
-    const std::size_t at = begin + done;
-    const std::span<std::uint8_t> codes[] = {{first.codes + at, count}, {second.codes + at, count}};
-    float* const scales[] = {first.scales + at / kMomentBlock, second.scales + at / kMomentBlock};
-    for (const std::size_t i : {0U, 1U}) decode_moments(codes[i], *scales[i], i == 0, {decoded[i], count});
-    adamw({arrays.master + done, decoded[0], decoded[1], arrays.gradient + done,
-           arrays.published == nullptr ? nullptr : arrays.published + done, arrays.narrow},
-          count, factors, devices::rounding_key_from(key, done));
-    for (const std::size_t i : {0U, 1U}) *scales[i] = encode_moments({decoded[i], count}, i == 0, codes[i]);
+/// Of a range's moments in codes, as moment_bytes() lays them out: where those from an element on lie.
+devices::CodedMoments coded_from(std::byte* first, std::byte* second, std::uint64_t elements, std::size_t begin) {
+  devices::CodedMoments moments;
+  std::byte* const arrays[] = {first, second};
+  for (const std::size_t i : {0U, 1U}) {
+    moments.codes[i] = reinterpret_cast<std::uint8_t*>(arrays[i]) + begin;
+    moments.scales[i] = reinterpret_cast<float*>(arrays[i] + round_up(elements, 4)) + begin / kMomentBlock;
   }
+  return moments;
 }
 
 }  // namespace
@@ -180,28 +164,28 @@ void HostOptimizer::update_range(ParameterId id, const Range& range, const StepF
   const auto moment = [](std::byte* array, std::size_t begin) {
     return array == nullptr ? nullptr : reinterpret_cast<float*>(array) + begin;
   };
-  threads_.parallel_for(static_cast<std::int64_t>((range.elements + kUpdateBlock - 1) / kUpdateBlock),
-                        [&](std::int64_t task, std::uint32_t) {
-                          const auto block = static_cast<std::size_t>(task);
-                          const std::size_t begin = block * kUpdateBlock;
-                          const std::size_t n =
-                              std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
-                          const std::uint32_t key = devices::rounding_key(version_key, first_block + block);
-                          UpdateArrays arrays;
-                          arrays.master = range.master + begin;
-                          arrays.gradient = gradient + begin;
-                          if (published != nullptr) arrays.published = published + begin;
-                          arrays.narrow = devices::narrow_of(parameters_.dtype());
-                          if (coded) {
-                            update_coded(arrays, {range.first_moment, range.elements},
-                                         {range.second_moment, range.elements}, begin, n, factors, key);
-                          } else {
-                            arrays.first = moment(range.first_moment, begin);
-                            arrays.second = moment(range.second_moment, begin);
-                            kernel(arrays, n, factors, key);
-                          }
-                          if (copies) std::memcpy(copy + begin, range.master + begin, n * sizeof(float));
-                        });
+  threads_.parallel_for(
+      static_cast<std::int64_t>((range.elements + kUpdateBlock - 1) / kUpdateBlock),
+      [&](std::int64_t task, std::uint32_t) {
+        const auto block = static_cast<std::size_t>(task);
+        const std::size_t begin = block * kUpdateBlock;
+        const std::size_t n = std::min(kUpdateBlock, static_cast<std::size_t>(range.elements) - begin);
+        const std::uint32_t key = devices::rounding_key(version_key, first_block + block);
+        UpdateArrays arrays;
+        arrays.master = range.master + begin;
+        arrays.gradient = gradient + begin;
+        if (published != nullptr) arrays.published = published + begin;
+        arrays.narrow = devices::narrow_of(parameters_.dtype());
+        if (coded) {
+          devices::adamw_coded(arrays, coded_from(range.first_moment, range.second_moment, range.elements, begin), n,
+                               factors, key);
+        } else {
+          arrays.first = moment(range.first_moment, begin);
+          arrays.second = moment(range.second_moment, begin);
+          kernel(arrays, n, factors, key);
+        }
+        if (copies) std::memcpy(copy + begin, range.master + begin, n * sizeof(float));
+      });
 }
 
 }  // namespace rondo::offload

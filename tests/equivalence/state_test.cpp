@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "rondo/devices/moment_tables.h"
 #include "same_trace.h"
 
 namespace rondo::tiny {
@@ -17,6 +19,7 @@ struct Kind {
   model::MethodSpec spec;
   bool tied = false;
   double decay = 0.01;
+  offload::OptimizerKind optimizer = offload::OptimizerKind::kAdamW;
 };
 void PrintTo(const Kind& kind, std::ostream* stream) { *stream << kind.name; }
 
@@ -30,6 +33,11 @@ model::MethodSpec dora() {
   model::MethodSpec spec = lora(DType::kBfloat16);
   spec.lora->use_dora = true;
   return spec;
+}
+
+std::vector<Kind> coded_kinds() {
+  return {{"full_tied_8bit", full(DType::kBfloat16), true, 0.01, offload::OptimizerKind::kAdamW8Bit},
+          {"full_fp32_8bit", full(DType::kFloat32), false, 0.01, offload::OptimizerKind::kAdamW8Bit}};
 }
 
 std::vector<Kind> kinds() {
@@ -55,7 +63,7 @@ class StateOnTheCard : public testing::TestWithParam<Kind> {
   void SetUp() override {
     std::filesystem::create_directories(folder_);
     job_.steps = steps_of(dataset_, {4, 4, 3, 4});
-    job_.optimizer = {0.9, 0.99, 1e-8, GetParam().decay};
+    job_.optimizer = {0.9, 0.99, 1e-8, GetParam().decay, GetParam().optimizer};
     job_.fill = [](const model::Architecture& one, offload::ParameterStore& store) { fill_weights(one, 9, store); };
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -139,7 +147,38 @@ TEST_P(StateOnTheCard, EvaluatedAndReadBetweenSteps_GoesOnAsBefore) {
   EXPECT_TRUE((*card)->bytes() == whole.bytes);
 }
 
+class CodedStateOnTheCard : public StateOnTheCard {};
+
+/// Where a parameter ends in the middle of what shares a scale, nothing behind it counts. Moments of which all are
+/// small beside their scale would show it.
+TEST_P(CodedStateOnTheCard, BlocksThatEndWithAParameter_HaveItsScalesAlone) {
+  int in_the_middle = 0;
+  job_.fill = [&](const model::Architecture& one, offload::ParameterStore& store) {
+    fill_weights(one, 9, store);
+    for (offload::ParameterId id = 0; id < store.specs().size(); ++id) {
+      const offload::ParameterSpec& spec = store.specs()[id];
+      if (!spec.trained || spec.state.first != offload::MomentFormat::kBlocks8) continue;
+      in_the_middle += spec.elements % devices::kMomentBlock != 0 ? 1 : 0;
+      std::vector<std::byte> moment(store.moment_size(id, offload::StateArray::kFirstMoment),
+                                    std::byte{devices::kSignedZero + 1});
+      const float scale = 1;
+      for (Bytes at = round_up(spec.elements, 4); at < moment.size(); at += sizeof(scale)) {
+        std::memcpy(moment.data() + at, &scale, sizeof(scale));
+      }
+      EXPECT_TRUE(store.write_moment(id, offload::StateArray::kFirstMoment, moment).ok());
+    }
+  };
+  const Trace reference = trace_of(model_, job_, {"on the host"});
+  EXPECT_GT(in_the_middle, 0);
+  expect_trace(model_, job_, held("on the card", fast_cards(1)), reference);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, StateOnTheCard, testing::ValuesIn(kinds()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Coded, StateOnTheCard, testing::ValuesIn(coded_kinds()),
+                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, CodedStateOnTheCard, testing::ValuesIn(coded_kinds()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "op_case.h"
 #include "rondo/devices/update.h"
+#include "update_descriptions.h"
 
 namespace rondo::devices::testing {
 namespace {
@@ -519,38 +520,6 @@ OpCase add_rows_case(DType storage, Scale scale) {
   return b.result();
 }
 
-/// Three parameters, of which the second begins in the middle of the blocks and the third has three.
-OpCase update_case(DType storage, Scale scale) {
-  const std::vector<std::int32_t> places = {0, 0, 0, 1, 1, 0, 2, 0, 2, 1, 2, 2};
-  const std::int64_t copies = scale == Scale::kOdd ? 1 : 40;
-  CaseBuilder b(storage, 3);
-  std::vector<std::int32_t> owners;
-  for (std::int64_t i = 0; i < copies; ++i) owners.insert(owners.end(), places.begin(), places.end());
-  const auto blocks = static_cast<std::int64_t>(owners.size() / 2);
-  const Shape flat = {blocks * static_cast<std::int64_t>(kUpdateBlock)};
-  OpCase& result = b.result();
-  const auto wide = [&](TensorId id, Contents contents) {
-    if (storage != DType::kFloat64) result.list.tensors[id].dtype = DType::kFloat32;
-    result.contents[id] = std::move(contents);
-    return id;
-  };
-  const TensorId gradient = wide(b.input("gradient", flat), {1.0, 0, {}});
-  const TensorId factors = wide(b.input("factors", {3, kUpdateFactors}), {0.05, 0.6, {}});
-  const TensorId keys = b.keys();
-  const TensorId owner = b.integers("owners", BatchTensor::kIds, owners);
-  result.list.tensors[owner].shape = {blocks, 2};
-  const TensorId master = wide(b.state("master", flat), {1.0, 0, {}});
-  const TensorId first = wide(b.state("first moment", flat), {0.1, 0, {}});
-  const TensorId second = wide(b.state("second moment", flat), {0, 0.3, {}});
-  std::vector<TensorId> writes;
-  if (size_of(storage) == 2) writes.push_back(b.output("published", flat));
-  const TensorId sums = b.output("sums", {blocks}, DType::kFloat64);
-  b.op(OpKind::kSumOfSquares, {gradient}, {sums});
-  b.op(OpKind::kAdamW, {gradient, factors, keys, owner, master, first, second}, writes);
-  result.reduction = static_cast<std::int64_t>(kUpdateBlock);
-  return result;
-}
-
 }  // namespace
 
 const std::vector<OpDescription>& op_descriptions() {
@@ -598,6 +567,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Encode_Hadamard4", encode_4, false},
       {"AddRows", add_rows_case, false},  // what an optimizer does has none
       {"Update", update_case, false},
+      {"CodedUpdate", coded_update_case, false},
   };
   return descriptions;
 }

@@ -33,6 +33,7 @@ inline double units_of(const Op& op) {
     case OpKind::kSumOfSquares:
       return 0;  // in fp64
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       return 4;  // both moments, root and quotient, none of them a sum over many
     case OpKind::kEmbeddingBackward:
     case OpKind::kBiasGradient:

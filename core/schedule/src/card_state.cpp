@@ -1,8 +1,10 @@
 #include "card_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "rondo/base/status.h"
+#include "rondo/devices/moment_codes.h"
 #include "rondo/devices/update.h"
 #include "rondo/schedule/shape.h"
 
@@ -16,9 +18,15 @@ using devices::TensorRole;
 using offload::StateArray;
 using Part = CardStateLayout::Part;
 
-constexpr std::pair<Part, StateArray> kArrays[] = {{Part::kMaster, StateArray::kMaster},
-                                                   {Part::kFirst, StateArray::kFirstMoment},
-                                                   {Part::kSecond, StateArray::kSecondMoment}};
+/// Where a moment lies: as numbers, or as codes and scales.
+struct Moment {
+  StateArray which{};
+  Part numbers{};
+  Part codes{};
+  Part scales{};
+};
+constexpr Moment kMomentsOf[] = {{StateArray::kFirstMoment, Part::kFirst, Part::kFirstCodes, Part::kFirstScales},
+                                 {StateArray::kSecondMoment, Part::kSecond, Part::kSecondCodes, Part::kSecondScales}};
 
 devices::TensorId add(devices::OpList& list, const char* name, const devices::Shape& shape, DType dtype,
                       TensorRole role) {
@@ -28,8 +36,58 @@ devices::TensorId add(devices::OpList& list, const char* name, const devices::Sh
 
 }  // namespace
 
+/// An update's tensors with what they are bound to.
+struct CardState::UpdateList {
+  devices::OpList list;
+  devices::Bindings bindings;
+
+  devices::TensorId add(const char* name, const devices::Shape& shape, DType dtype, BufferView view,
+                        TensorRole role = TensorRole::kInput) {
+    bindings.tensors.push_back(view);
+    return schedule::add(list, name, shape, dtype, role);
+  }
+};
+
+/// An update of the blocks from `begin` to `end`, all with moments in codes or none.
+void CardState::add_update(UpdateList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
+                           std::uint64_t end) const {
+  constexpr std::uint64_t kBlock = CardStateLayout::kBlock;
+  const bool coded = begin < layout_.coded_blocks();
+  const auto blocks = static_cast<std::int64_t>(end - begin);
+  const auto elements = static_cast<std::int64_t>((end - begin) * kBlock);
+  const auto blocks_of = [&](Part of, Bytes size_of_block) {
+    return part(of).part(begin * size_of_block, (end - begin) * size_of_block);
+  };
+  const auto numbers = [&](const char* name, Part of, TensorRole role) {
+    return update.add(name, {elements}, DType::kFloat32, blocks_of(of, kBlock * sizeof(float)), role);
+  };
+  devices::Op op{coded ? devices::OpKind::kAdamW8 : devices::OpKind::kAdamW, {}, {}, {}};
+  op.reads = {numbers("gradients", Part::kSums, TensorRole::kInput), factors, keys};
+  op.reads.push_back(
+      update.add("owners", {blocks, 2}, DType::kInt32, blocks_of(Part::kOwners, 2 * sizeof(std::int32_t))));
+  op.reads.push_back(numbers("masters", Part::kMaster, TensorRole::kState));
+  for (const Moment& moment : kMomentsOf) {
+    if (!coded) {
+      op.reads.push_back(update.add("moments", {elements}, DType::kFloat32, part(moment.numbers), TensorRole::kState));
+      continue;
+    }
+    op.reads.push_back(update.add("codes", {elements / 4}, DType::kInt32, part(moment.codes), TensorRole::kState));
+    op.reads.push_back(update.add("scales", {elements / static_cast<std::int64_t>(devices::kMomentBlock)},
+                                  DType::kFloat32, part(moment.scales), TensorRole::kState));
+  }
+  if (coded) {
+    op.reads.push_back(update.add("code tables", {devices::kMomentTableWords}, DType::kInt32, part(Part::kTables)));
+  }
+  if (layout_.publishes()) {
+    op.writes = {update.add("weights", {elements}, layout_.published(),
+                            blocks_of(Part::kPublished, kBlock * devices::size_of(layout_.published())),
+                            TensorRole::kOutput)};
+  }
+  update.list.ops.push_back(std::move(op));
+}
+
 CardState::CardState(const ExecutorParts& parts, devices::Device& device)
-    : parts_(parts), device_(device), layout_(*parts.model), specs_(gradient_specs(*parts.model)) {
+    : parts_(parts), device_(device), layout_(*parts.model, parts.optimizer), specs_(gradient_specs(*parts.model)) {
   index_.resize(parts.model->parameters().size());
   for (std::size_t i = 0; i < layout_.entries().size(); ++i) index_[layout_.entries()[i].id] = i;
   for (const offload::GradientSpec& spec : specs_) {
@@ -65,25 +123,18 @@ absl::Status CardState::prepare() {
   RONDO_RETURN_IF_ERROR(compile(squares, squares_));
   squares_bindings_.tensors = {part(Part::kSums), part(Part::kSquares)};
 
-  devices::OpList update;
-  devices::Op op{devices::OpKind::kAdamW, {}, {}, {}};
-  op.reads = {add(update, "gradients", flat, DType::kFloat32, TensorRole::kInput),
-              add(update, "factors", {parameters, devices::kUpdateFactors}, DType::kFloat32, TensorRole::kInput),
-              add(update, "keys", {parameters}, DType::kUInt64, TensorRole::kInput),
-              add(update, "owners", {blocks, 2}, DType::kInt32, TensorRole::kInput),
-              add(update, "masters", flat, DType::kFloat32, TensorRole::kState),
-              add(update, "first moments", flat, DType::kFloat32, TensorRole::kState),
-              add(update, "second moments", flat, DType::kFloat32, TensorRole::kState)};
-  for (const Part of :
-       {Part::kSums, Part::kFactors, Part::kKeys, Part::kOwners, Part::kMaster, Part::kFirst, Part::kSecond}) {
-    update_bindings_.tensors.push_back(part(of));
+  UpdateList update;
+  const auto factors =
+      update.add("factors", {parameters, devices::kUpdateFactors}, DType::kFloat32, part(Part::kFactors));
+  const auto keys = update.add("keys", {parameters}, DType::kUInt64, part(Part::kKeys));
+  if (layout_.coded_blocks() > 0) {
+    add_update(update, factors, keys, 0, layout_.coded_blocks());
   }
-  if (layout_.publishes()) {
-    op.writes = {add(update, "weights", flat, layout_.published(), TensorRole::kOutput)};
-    update_bindings_.tensors.push_back(part(Part::kPublished));
+  if (layout_.blocks() > layout_.coded_blocks()) {
+    add_update(update, factors, keys, layout_.coded_blocks(), layout_.blocks());
   }
-  update.ops.push_back(std::move(op));
-  RONDO_RETURN_IF_ERROR(compile(update, update_));
+  RONDO_RETURN_IF_ERROR(compile(update.list, update_));
+  update_bindings_ = std::move(update.bindings);
 
   if (table_ == nullptr) return absl::OkStatus();
   for (const std::uint32_t bucket : parts_.buckets) RONDO_RETURN_IF_ERROR(compile_rows(bucket));
@@ -190,23 +241,52 @@ absl::Status CardState::load() {
   loaded_ = true;
   if (parts_.parameters->phantom()) return absl::OkStatus();
   RONDO_ASSIGN_OR_RETURN(devices::Buffer owners, devices::allocate_host(layout_.size(Part::kOwners), "optimizer"));
-  auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host());
   for (std::size_t i = 0; i < layout_.entries().size(); ++i) {
-    for (std::uint64_t block = 0; block < layout_.entries()[i].blocks; ++block) {
+    const CardStateLayout::Entry& entry = layout_.entries()[i];
+    auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host()) + 2 * entry.first_block();
+    for (std::uint64_t block = 0; block < entry.blocks; ++block) {
       *owner++ = static_cast<std::int32_t>(i);
       *owner++ = static_cast<std::int32_t>(block);
     }
   }
+  RONDO_ASSIGN_OR_RETURN(devices::Buffer constants,
+                         devices::allocate_host(sizeof(devices::MomentTables) + devices::kMomentBlock, "optimizer"));
+  std::memcpy(constants.view().host(), &devices::moment_tables(), sizeof(devices::MomentTables));
+  const BufferView zero_codes = constants.view().part(sizeof(devices::MomentTables), devices::kMomentBlock);
+  std::memset(zero_codes.host(), devices::kSignedZero, devices::kMomentBlock);
   clear(memory_.view());  // what lies between parameters is updated with them
   copy(QueueRole::kUp, owners.view(), part(Part::kOwners));
+  if (layout_.coded_blocks() > 0) {
+    copy(QueueRole::kUp, constants.view().part(0, sizeof(devices::MomentTables)), part(Part::kTables));
+  }
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
-    for (const auto& [where, which] : kArrays) {
-      copy(QueueRole::kUp, parts_.parameters->state_view(entry.id, which), elements_of(where, entry, sizeof(float)));
+    for (const auto& [home, here] : arrays_of(entry)) copy(QueueRole::kUp, home, here);
+    // What shares a scale with a parameter's last elements is to stay 0.
+    if (const Bytes past = round_up(entry.elements, devices::kMomentBlock) - entry.elements; entry.coded && past > 0) {
+      copy(QueueRole::kUp, zero_codes.part(0, past), part(Part::kFirstCodes).part(entry.first + entry.elements, past));
     }
     if (parts_.parameters->dtype_of(entry.id) == DType::kFloat32) continue;
     copy(QueueRole::kUp, parts_.parameters->published(entry.id), weights(entry.id));
   }
   return wait();
+}
+
+std::vector<CardState::Twins> CardState::arrays_of(const CardStateLayout::Entry& entry) const {
+  const auto home = [&](StateArray which) { return parts_.parameters->state_view(entry.id, which); };
+  std::vector<Twins> arrays = {{home(StateArray::kMaster), elements_of(Part::kMaster, entry, sizeof(float))}};
+  const std::uint64_t coded = layout_.coded_blocks() * CardStateLayout::kBlock;
+  for (const Moment& moment : kMomentsOf) {
+    const BufferView of = home(moment.which);
+    if (!entry.coded) {
+      arrays.push_back({of, part(moment.numbers).part((entry.first - coded) * sizeof(float), of.size)});
+      continue;
+    }
+    const Bytes scales = round_up(entry.elements, 4);  // begin there, see MomentFormat::kBlocks8
+    arrays.push_back({of.part(0, entry.elements), part(moment.codes).part(entry.first, entry.elements)});
+    arrays.push_back({of.part(scales, of.size - scales),
+                      part(moment.scales).part(entry.first / devices::kMomentBlock * sizeof(float), of.size - scales)});
+  }
+  return arrays;
 }
 
 absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& squares) {
@@ -220,7 +300,8 @@ absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& sq
   const auto* of_blocks = reinterpret_cast<const double*>(host_squares_.view().host());
   if (of_blocks == nullptr) return absl::OkStatus();
   for (std::size_t i = 0; i < squares.size(); ++i) {
-    for (std::uint64_t block = 0; block < layout_.entries()[i].blocks; ++block) squares[i] += *of_blocks++;
+    const CardStateLayout::Entry& entry = layout_.entries()[i];
+    for (std::uint64_t block = 0; block < entry.blocks; ++block) squares[i] += of_blocks[entry.first_block() + block];
   }
   return absl::OkStatus();
 }
@@ -248,9 +329,7 @@ absl::Status CardState::bring_home() {
   if (!failed_.ok()) return failed_;
   if (at_home_ || parts_.parameters->phantom()) return absl::OkStatus();
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
-    for (const auto& [where, which] : kArrays) {
-      copy(QueueRole::kDown, elements_of(where, entry, sizeof(float)), parts_.parameters->state_view(entry.id, which));
-    }
+    for (const auto& [home, here] : arrays_of(entry)) copy(QueueRole::kDown, here, home);
   }
   RONDO_RETURN_IF_ERROR(wait());
   parts_.threads->parallel_for(static_cast<std::int64_t>(layout_.entries().size()), [&](std::int64_t i, std::uint32_t) {

@@ -22,7 +22,7 @@ namespace rondo::schedule {
 
 class CardState {
  public:
-  /// Allocates and compiles. `parts` outlives it. REQUIRES: the optimizer is AdamW with fp32 moments, in memory.
+  /// Allocates and compiles. `parts` outlives it. REQUIRES: the optimizer is AdamW, its state in memory.
   /// Errors: ResourceExhausted, Unimplemented, as the device says.
   static absl::StatusOr<std::unique_ptr<CardState>> make(const ExecutorParts& parts, devices::Device& device);
 
@@ -58,6 +58,15 @@ class CardState {
   absl::Status prepare();
   absl::Status compile(const devices::OpList& list, std::unique_ptr<devices::Program>& program);
   absl::Status compile_rows(std::uint32_t bucket);
+  struct UpdateList;
+  void add_update(UpdateList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
+                  std::uint64_t end) const;
+  /// What of a parameter lies in the store and here.
+  struct Twins {
+    devices::BufferView home;
+    devices::BufferView here;
+  };
+  std::vector<Twins> arrays_of(const CardStateLayout::Entry& entry) const;
   devices::BufferView part(CardStateLayout::Part part) const {
     return memory_.view().part(layout_.offset(part), layout_.size(part));
   }

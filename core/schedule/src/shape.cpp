@@ -235,7 +235,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
                       {partition::kMasterWeights, separate_master ? trained * 4 : 0},
                       {partition::kMoments, moments},
                       {partition::kGradients, (trained * 4 + apart) * (1 + staleness)}};
-  const CardStateLayout state(model);
+  const CardStateLayout state(model, optimizer);
   shape.state_bytes = state.bytes();
   shape.update_bytes = state.update_bytes();
   shape.update_host_bytes = state.host_bytes();

@@ -129,6 +129,7 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kAddRows:
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       return prepare_update_op(preparation);
     case OpKind::kMatMulWeightGradient:
       return prepare_matmul_weight_gradient(preparation);

@@ -69,7 +69,7 @@ PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, cons
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
 PreparedOr prepare_vocabulary(const Preparation& preparation);              // the loss and its gradients
 PreparedOr prepare_row_op(const Preparation& preparation);     // kEmbedding, kEmbeddingBackward, kSelectLast
-PreparedOr prepare_update_op(const Preparation& preparation);  // kAddRows, kSumOfSquares, kAdamW
+PreparedOr prepare_update_op(const Preparation& preparation);  // kAddRows, kSumOfSquares, kAdamW and kAdamW8
 PreparedOr prepare_vector_op(const Preparation& preparation);  // everything else: one kernel each
 
 /// Rows and columns of a tensor that counts as a matrix: [first, product of the others].

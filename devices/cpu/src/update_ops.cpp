@@ -1,6 +1,7 @@
 // The ops of an optimizer: update.h's arithmetic, block by block.
 #include "prepared_op.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/moment_tables.h"
 #include "rondo/devices/update.h"
 
 namespace rondo::devices::cpu {
@@ -52,6 +53,7 @@ class SumOfSquares final : public UpdateOp {
   }
 };
 
+/// kAdamW and kAdamW8.
 class AdamW final : public UpdateOp {
  public:
   using UpdateOp::UpdateOp;
@@ -60,8 +62,7 @@ class AdamW final : public UpdateOp {
     const auto* factors = context.as<float>(op_.reads[1]);
     const auto* keys = context.as<std::uint64_t>(op_.reads[2]);
     const auto* owners = context.as<std::int32_t>(op_.reads[3]);
-    float* const state[] = {context.as<float>(op_.reads[4]), context.as<float>(op_.reads[5]),
-                            context.as<float>(op_.reads[6])};
+    auto* master = context.as<float>(op_.reads[4]);
     auto* published = op_.writes.empty() ? nullptr : context.as<std::uint16_t>(op_.writes[0]);
     const std::int64_t parameters = list_.tensors[op_.reads[2]].elements();
     for (std::int64_t block = 0; block < blocks(); ++block) {
@@ -72,15 +73,35 @@ class AdamW final : public UpdateOp {
       const auto block = static_cast<std::size_t>(task);
       const std::size_t begin = block * kUpdateBlock;
       const auto parameter = static_cast<std::size_t>(owners[2 * block]);
-      UpdateArrays arrays{state[0] + begin, state[1] + begin, state[2] + begin, gradient + begin};
+      UpdateArrays arrays;
+      arrays.master = master + begin;
+      arrays.gradient = gradient + begin;
       if (published != nullptr) {
         arrays.published = published + begin;
         arrays.narrow = narrow_of(list_.tensors[op_.writes[0]].dtype);
       }
-      adamw(arrays, kUpdateBlock, unpack(factors + parameter * kUpdateFactors),
-            rounding_key(keys[parameter], static_cast<std::size_t>(owners[2 * block + 1])));
+      const StepFactors of_parameter = unpack(factors + parameter * kUpdateFactors);
+      const std::uint32_t key = rounding_key(keys[parameter], static_cast<std::size_t>(owners[2 * block + 1]));
+      if (op_.kind == OpKind::kAdamW8) {
+        adamw_coded(arrays, coded(context, begin), kUpdateBlock, of_parameter, key);
+      } else {
+        arrays.first = context.as<float>(op_.reads[5]) + begin;
+        arrays.second = context.as<float>(op_.reads[6]) + begin;
+        adamw(arrays, kUpdateBlock, of_parameter, key);
+      }
     });
     return absl::OkStatus();
+  }
+
+ private:
+  /// From an element on.
+  CodedMoments coded(const RunContext& context, std::size_t begin) const {
+    CodedMoments moments;
+    for (const std::size_t i : {0U, 1U}) {
+      moments.codes[i] = context.as<std::uint8_t>(op_.reads[5 + 2 * i]) + begin;
+      moments.scales[i] = context.as<float>(op_.reads[6 + 2 * i]) + begin / kMomentBlock;
+    }
+    return moments;
   }
 };
 

@@ -134,6 +134,14 @@ class DeviceBlock {
     value += __shfl_xor_sync(0xFFFFFFFFU, value, 1);
     value += __shfl_xor_sync(0xFFFFFFFFU, value, 2);
   }
+  /// Over a warp's lanes; all of them get it.
+  template <typename Value>
+  __device__ __forceinline__ void warp_max(Value value_of) const {
+    float& value = value_of(static_cast<int>(threadIdx.x));
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, offset));
+    }
+  }
   __device__ __forceinline__ float sum(Own<float>& own) const {
     return combine(own.value, [](float a, float b) { return a + b; });
   }
@@ -207,6 +215,14 @@ class HostBlock {
     for (int i = 0; i < threads_; i += 4) {
       const float sum = (value_of(i) + value_of(i + 1)) + (value_of(i + 2) + value_of(i + 3));
       for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = sum;
+    }
+  }
+  template <typename Value>
+  void warp_max(Value value_of) const {
+    for (int i = 0; i < threads_; i += kWarp) {
+      float largest = value_of(i);
+      for (int lane = 1; lane < kWarp; ++lane) largest = std::fmax(largest, value_of(i + lane));
+      for (int lane = 0; lane < kWarp; ++lane) value_of(i + lane) = largest;
     }
   }
   /// The numbers of A that the lanes of a warp hold; a_of(thread) gives a lane's.

@@ -83,6 +83,20 @@ struct AdamWParams {  // arrays of whole blocks of kUpdateBlock
   void* published;  // null: the masters are
 };
 
+struct AdamW8Params {  // the same, of moments in codes
+  const float* gradient;
+  const float* factors;
+  const std::uint64_t* keys;
+  const std::int32_t* owners;
+  float* master;
+  std::int32_t* first_codes;  // four in one
+  float* first_scales;        // [blocks, kUpdateBlock / kMomentBlock]
+  std::int32_t* second_codes;
+  float* second_scales;
+  const std::int32_t* tables;  // a MomentTables
+  void* published;
+};
+
 struct DropoutParams {
   const void* x;
   const std::uint64_t* keys;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "elementwise.h"
+#include "rondo/devices/moment_tables.h"
 #include "rondo/devices/update_block.h"
 
 namespace rondo::devices::cuda {
@@ -115,7 +116,40 @@ struct UpdateFactors {
 };
 static_assert(sizeof(UpdateFactors) == kUpdateFactors * sizeof(float));
 
-/// T: what is published in; float where the masters are.
+/// One update of a thread's kVector numbers from a place of the flat arrays on, see adamw(). T: what is published in;
+/// float where the masters are.
+template <typename T>
+struct UpdateVector {
+  template <typename Params>
+  RONDO_KERNEL static void run(const Params& p, const UpdateFactors& f, std::uint32_t key, std::uint32_t within,
+                               std::int64_t first, Numbers<kVector>& m, Numbers<kVector>& v) {
+    auto gradient = load_vector<kVector>(p.gradient + first);
+    auto master = load_vector<kVector>(p.master + first);
+    RONDO_UNROLL
+    for (int i = 0; i < kVector; ++i) {
+      const float g = times(gradient[i], f.gradient_factor);
+      m[i] = fused(g - m[i], f.rest1, m[i]);
+      v[i] = fused(times(g, g), f.rest2, times(v[i], f.beta2));
+      const float denominator = fused(sqrtf(v[i]), f.inverse_correction2, f.epsilon);
+      master[i] = fused(-f.step_size, m[i] / denominator, times(master[i], f.kept));
+    }
+    store_vector<kVector>(p.master + first, master);
+    if constexpr (sizeof(T) == 2) {
+      Vector16 narrow;
+      RONDO_UNROLL
+      for (int i = 0; i < kVector; ++i) {
+        narrow.bits[i] = rounded_stochastically<T>(master[i], dither(key, within + static_cast<std::uint32_t>(i)));
+      }
+      *reinterpret_cast<Vector16*>(static_cast<T*>(p.published) + first) = narrow;
+    }
+  }
+
+ private:
+  struct alignas(16) Vector16 {
+    std::uint16_t bits[kVector];
+  };
+};
+
 template <typename T>
 struct AdamW {
   template <typename Block>
@@ -128,36 +162,91 @@ struct AdamW {
     block.each([&](int thread) {
       const std::uint32_t within = begin + static_cast<std::uint32_t>(thread * kVector);
       const std::int64_t first = block.x() * kElementsOfBlock + static_cast<std::int64_t>(thread) * kVector;
-      auto gradient = load_vector<kVector>(p.gradient + first);
-      auto master = load_vector<kVector>(p.master + first);
       auto m = load_vector<kVector>(p.first + first);
       auto v = load_vector<kVector>(p.second + first);
-      RONDO_UNROLL
-      for (int i = 0; i < kVector; ++i) {
-        const float g = times(gradient[i], f.gradient_factor);
-        m[i] = fused(g - m[i], f.rest1, m[i]);
-        v[i] = fused(times(g, g), f.rest2, times(v[i], f.beta2));
-        const float denominator = fused(sqrtf(v[i]), f.inverse_correction2, f.epsilon);
-        master[i] = fused(-f.step_size, m[i] / denominator, times(master[i], f.kept));
-      }
+      UpdateVector<T>::run(p, f, key, within, first, m, v);
       store_vector<kVector>(p.first + first, m);
       store_vector<kVector>(p.second + first, v);
-      store_vector<kVector>(p.master + first, master);
-      if constexpr (sizeof(T) == 2) {
-        Vector16 narrow;
-        RONDO_UNROLL
-        for (int i = 0; i < kVector; ++i) {
-          narrow.bits[i] = rounded_stochastically<T>(master[i], dither(key, within + static_cast<std::uint32_t>(i)));
-        }
-        *reinterpret_cast<Vector16*>(static_cast<T*>(p.published) + first) = narrow;
-      }
     });
+  }
+};
+
+static_assert(kWarp * kVector == kMomentBlock);
+
+/// The same with moments in codes: a block kUpdateBlock elements, a warp kMomentBlock of them at a time.
+template <typename T>
+struct AdamW8 {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const AdamW8Params& p) {
+    auto* const words = reinterpret_cast<std::int32_t*>(block.shared());
+    const auto& tables = *reinterpret_cast<const MomentTables*>(block.shared());
+    const std::int32_t* owner = p.owners + 2 * block.x();
+    const UpdateFactors f = reinterpret_cast<const UpdateFactors*>(p.factors)[owner[0]];
+    const std::uint32_t key = rounding_key(p.keys[owner[0]], static_cast<std::size_t>(owner[1]));
+    typename Block::template Own<Numbers<kVector>> m;
+    typename Block::template Own<Numbers<kVector>> v;
+    typename Block::template Own<float> first_scale;
+    typename Block::template Own<float> second_scale;
+    block.each([&](int thread) {
+      for (int i = thread; i < kMomentTableWords; i += block.threads()) words[i] = p.tables[i];
+    });
+    constexpr auto kAll = static_cast<int>(kUpdateBlock);
+    for (int begin = 0; begin < kAll; begin += kElementsOfBlock) {
+      const auto place_of = [&](int thread) { return block.x() * kAll + begin + thread * kVector; };
+      block.local([&](int thread) {
+        const std::int64_t place = place_of(thread);
+        const auto of_scale = place / static_cast<std::int64_t>(kMomentBlock);
+        m[thread] = decoded(p.first_codes + place / 4, tables.values[0], p.first_scales[of_scale]);
+        v[thread] = decoded(p.second_codes + place / 4, tables.values[1], p.second_scales[of_scale]);
+        UpdateVector<T>::run(p, f, key, static_cast<std::uint32_t>(begin + thread * kVector), place, m[thread],
+                             v[thread]);
+        first_scale[thread] = largest(m[thread]);
+        second_scale[thread] = largest(v[thread]);
+      });
+      block.warp_max([&](int thread) -> float& { return first_scale[thread]; });
+      block.warp_max([&](int thread) -> float& { return second_scale[thread]; });
+      block.local([&](int thread) {
+        const std::int64_t place = place_of(thread);
+        encode(p.first_codes + place / 4, m[thread], first_scale[thread],
+               [&](float x, std::uint32_t bits) { return signed_moment_code(tables, x, bits); });
+        encode(p.second_codes + place / 4, v[thread], second_scale[thread],
+               [&](float x, std::uint32_t bits) { return unsigned_moment_code(tables, x, bits); });
+        if (thread % kWarp != 0) return;
+        p.first_scales[place / static_cast<std::int64_t>(kMomentBlock)] = first_scale[thread];
+        p.second_scales[place / static_cast<std::int64_t>(kMomentBlock)] = second_scale[thread];
+      });
+    }
   }
 
  private:
-  struct alignas(16) Vector16 {
-    std::uint16_t bits[kVector];
+  struct alignas(8) Codes {
+    std::uint8_t codes[kVector];
   };
+
+  RONDO_KERNEL static Numbers<kVector> decoded(const std::int32_t* from, const float* values, float scale) {
+    const Codes packed = *reinterpret_cast<const Codes*>(from);
+    Numbers<kVector> x;
+    RONDO_UNROLL
+    for (int i = 0; i < kVector; ++i) x[i] = times(values[packed.codes[i]], scale);
+    return x;
+  }
+  RONDO_KERNEL static float largest(Numbers<kVector>& x) {
+    float found = 0;
+    RONDO_UNROLL
+    for (int i = 0; i < kVector; ++i) found = fmaxf(found, fabsf(x[i]));
+    return found;
+  }
+  template <typename CodeOf>
+  RONDO_KERNEL static void encode(std::int32_t* to, Numbers<kVector>& x, float scale, CodeOf code_of) {
+    const float divisor = scale > 0 ? scale : 1.0F;
+    Codes packed;
+    RONDO_UNROLL
+    for (int i = 0; i < kVector; ++i) {
+      const float part = x[i] / divisor;
+      packed.codes[i] = static_cast<std::uint8_t>(code_of(part, bits_of(part) & 0x7FFFFFFFU));
+    }
+    *reinterpret_cast<Codes*>(to) = packed;
+  }
 };
 
 }  // namespace rondo::devices::cuda

@@ -48,6 +48,7 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kAddRows:
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       return lower_update(op);
   }
   return unimplemented("op '{}' is not there", name_of(op.op().kind));

@@ -83,6 +83,7 @@ void run(const reference::Call& call) {
     case OpKind::kSumOfSquares:
       return reference::sum_of_squares(call);
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       return reference::adamw(call);
   }
 }

@@ -83,6 +83,7 @@ void lower(OpLowering& op) {
     case OpKind::kAddRows:
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:
+    case OpKind::kAdamW8:
       return;  // refused by check()
   }
 }

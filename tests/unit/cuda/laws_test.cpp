@@ -76,14 +76,17 @@ TEST_P(CudaLaws, StateOnTheCard_GivesTheBitsOfTheHostsUpdates) {
   const model::Architecture model = model_of(GetParam());
   Job job = job_of({3, 2, 3, 3});
   job.reduction_group = 16;
-  const Trace reference = trace_of(model, job, {"on the host", "cuda:0"});
-  ASSERT_EQ(reference.norms.size(), 4U);
-  Placement placement{"on the card", "cuda:0"};
-  placement.holds_state = true;
-  const Trace trace = trace_of(model, job, placement);
-  EXPECT_EQ(trace.loss_sums, reference.loss_sums);
-  EXPECT_EQ(trace.norms, reference.norms);
-  EXPECT_TRUE(trace.bytes == reference.bytes);
+  for (const auto kind : {offload::OptimizerKind::kAdamW, offload::OptimizerKind::kAdamW8Bit}) {
+    job.optimizer.kind = kind;
+    const Trace reference = trace_of(model, job, {"on the host", "cuda:0"});
+    ASSERT_EQ(reference.norms.size(), 4U);
+    Placement placement{"on the card", "cuda:0"};
+    placement.holds_state = true;
+    const Trace trace = trace_of(model, job, placement);
+    EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+    EXPECT_EQ(trace.norms, reference.norms);
+    EXPECT_TRUE(trace.bytes == reference.bytes);
+  }
 }
 
 /// Long enough for runs to recur: what is replayed is what would have been sent step by step.

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "moment_codes.h"
 #include "one_parameter.h"
+#include "rondo/devices/moment_codes.h"
 
 namespace rondo::offload {
 namespace {
@@ -79,13 +79,13 @@ TEST(OptimizerGolden, TwentyUpdates_AreTheReferences) {
 }
 
 TEST(MomentCodes, Values_AreThePublishedOnes) {
-  const auto expect_same = [](const CodeValues& found, const char* key) {
+  const auto expect_same = [](std::span<const float, 256> found, const char* key) {
     const auto expected = golden()[key].get<std::vector<float>>();
     ASSERT_EQ(expected.size(), found.size());
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_FLOAT_EQ(found[i], expected[i]) << key << " " << i;
   };
-  expect_same(signed_code_values(), "signed_codes");
-  expect_same(unsigned_code_values(), "unsigned_codes");
+  expect_same(devices::moment_values(true), "signed_codes");
+  expect_same(devices::moment_values(false), "unsigned_codes");
 }
 
 TEST(MomentCodes, NearestCode_IsTakenOnTheNumbersSideOfZero) {
@@ -93,19 +93,19 @@ TEST(MomentCodes, NearestCode_IsTakenOnTheNumbersSideOfZero) {
     const auto values = one["values"].get<std::vector<float>>();
     const bool is_signed = one["signed"].get<bool>();
     std::vector<std::uint8_t> codes(values.size());
-    EXPECT_EQ(encode_moments(values, is_signed, codes), one["scale"].get<float>());
+    EXPECT_EQ(devices::encode_moments(values, is_signed, codes), one["scale"].get<float>());
     EXPECT_THAT(codes, testing::ElementsAreArray(one["codes"].get<std::vector<std::uint8_t>>()));
   }
 }
 
 TEST(MomentCodes, EveryCode_IsThatOfItsValue) {
   for (const bool is_signed : {true, false}) {
-    const CodeValues& table = is_signed ? signed_code_values() : unsigned_code_values();
+    const auto table = devices::moment_values(is_signed);
     std::vector<std::uint8_t> codes(256);
-    EXPECT_EQ(encode_moments(table, is_signed, codes), 1.0F);
+    EXPECT_EQ(devices::encode_moments(table, is_signed, codes), 1.0F);
     for (std::size_t i = 0; i < 256; ++i) EXPECT_EQ(codes[i], i);
     std::vector<float> values(256);
-    decode_moments(codes, 2.0F, is_signed, values);
+    devices::decode_moments(codes, 2.0F, is_signed, values);
     for (std::size_t i = 0; i < 256; ++i) EXPECT_EQ(values[i], 2.0F * table[i]);
   }
 }
@@ -114,8 +114,8 @@ TEST(MomentCodes, ZerosAlone_StayZeros) {
   const std::vector<float> zeros(100, 0.0F);
   std::vector<std::uint8_t> codes(100, 7);
   std::vector<float> values(100, 1.0F);
-  const float scale = encode_moments(zeros, true, codes);
-  decode_moments(codes, scale, true, values);
+  const float scale = devices::encode_moments(zeros, true, codes);
+  devices::decode_moments(codes, scale, true, values);
   EXPECT_THAT(values, testing::Each(0.0F));
 }
 

@@ -108,18 +108,23 @@ enum class OpKind : std::uint8_t {
   kSumOfSquares,
   // One update of P parameters that lie in whole blocks of kUpdateBlock: N elements together.
   // reads: gradient fp32 [N], factors fp32 [P, kUpdateFactors] (kUpdateFields), keys uint64 [P] (version_key()), owners
-  // int32
-  // [N / kUpdateBlock, 2]: of a block the parameter and its place among that parameter's; master, first and second
+  // int32 [N / kUpdateBlock, 2]: of a block the parameter and its place among that parameter's; master, first and
+  // second
   // moment fp32 [N] (roles kState), which are changed
   // writes: [published [N], in bf16 or fp16]: the masters, stochastically rounded. All as adamw() has it (update.h).
   kAdamW,
+  // The same with moments in codes of 8 bits (moment_codes.h), as adamw_coded() has it.
+  // reads: gradient, factors, keys, owners, master as above; of the first moment codes int32 [N / 4], four in one, and
+  // scales fp32 [N / kMomentBlock], of the second likewise (all five kState); moment_tables() int32 [kMomentTableWords]
+  // writes: [published]
+  kAdamW8,
 };
 
 const char* name_of(OpKind kind);
 
 /// Of an optimizer: devices whose caps say `updates` have these.
 constexpr bool is_update(OpKind kind) {
-  return kind == OpKind::kAddRows || kind == OpKind::kSumOfSquares || kind == OpKind::kAdamW;
+  return kind == OpKind::kAddRows || kind == OpKind::kSumOfSquares || kind == OpKind::kAdamW || kind == OpKind::kAdamW8;
 }
 
 /// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.

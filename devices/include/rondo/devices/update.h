@@ -87,6 +87,15 @@ struct UpdateArrays {
 
 /// AdamW (PyTorch's, decoupled decay).
 void adamw(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t rounding_key);
+/// The same with moments in codes (moment_codes.h): decoded, updated and encoded anew, kMomentBlock elements at a time.
+/// `codes` and `scales`: of the first and the second moment, from the arrays' first element on, which begins a block;
+/// the arrays' own moments are not touched.
+struct CodedMoments {
+  std::uint8_t* codes[2] = {nullptr, nullptr};
+  float* scales[2] = {nullptr, nullptr};
+};
+void adamw_coded(const UpdateArrays& arrays, const CodedMoments& moments, std::size_t n, const StepFactors& factors,
+                 std::uint32_t rounding_key);
 /// SGD (PyTorch's: the decay is part of the gradient). `first`: the momentum buffer, null without momentum.
 void sgd(const UpdateArrays& arrays, std::size_t n, const StepFactors& factors, std::uint32_t rounding_key);
 /// Lion (decoupled decay). `first`: the momentum.

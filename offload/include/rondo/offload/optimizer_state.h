@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rondo/base/units.h"
+#include "rondo/devices/moment_tables.h"
 
 namespace rondo::offload {
 
@@ -25,7 +26,7 @@ enum class MomentFormat : std::uint8_t {
   kBlocks8,  // codes of 8 bits, padded to four bytes, then a fp32 scale for each kMomentBlock of them
 };
 
-inline constexpr std::uint64_t kMomentBlock = 256;
+using devices::kMomentBlock;
 /// Smaller parameters (norms, biases) keep fp32 moments beside 8-bit ones.
 inline constexpr std::uint64_t kLeastBlocks8 = 4096;
 

@@ -6,15 +6,19 @@
 // nearest code; a first moment that would change its sign takes the next one towards its own.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
-namespace rondo::offload {
+#include "rondo/devices/moment_tables.h"
 
-using CodeValues = std::array<float, 256>;  // rising
-const CodeValues& signed_code_values();
-const CodeValues& unsigned_code_values();
+namespace rondo::devices {
+
+const MomentTables& moment_tables();
+
+/// The values of all codes, rising.
+inline std::span<const float, 256> moment_values(bool is_signed) {
+  return std::span<const float, 256>(moment_tables().values[is_signed ? 0 : 1]);
+}
 
 /// values[i] = table[codes[i]] * scale.
 void decode_moments(std::span<const std::uint8_t> codes, float scale, bool is_signed, std::span<float> values);
@@ -22,4 +26,4 @@ void decode_moments(std::span<const std::uint8_t> codes, float scale, bool is_si
 /// One block: the codes of `values`, and the scale, their largest magnitude. Unsigned: no value is negative.
 float encode_moments(std::span<const float> values, bool is_signed, std::span<std::uint8_t> codes);
 
-}  // namespace rondo::offload
+}  // namespace rondo::devices
