@@ -60,6 +60,15 @@ struct AttentionShared {
 inline constexpr std::int32_t kNoKey = 0x7FFFFFFF;
 inline constexpr float kLowest = -3.0e38F;
 
+/// The first row of a block of `rows` of all tokens, in a grid of heads by such blocks. Blocks are begun in the grid's
+/// order, heads first: those with the most to do come first of all heads, so that none is left for the end. Early keys
+/// are seen by many queries, late queries see many keys.
+template <typename Block>
+RONDO_KERNEL std::int32_t first_row(const Block& block, std::int32_t tokens, std::int32_t rows, bool are_keys) {
+  const auto place = static_cast<std::int32_t>(block.y());
+  return (are_keys ? place : (tokens + rows - 1) / rows - 1 - place) * rows;
+}
+
 /// The last query that may see `key`.
 RONDO_KERNEL std::int32_t last_query(const AttentionParams& p, std::int32_t key) {
   const std::int32_t last = sequence_at(p.bounds, key).end - 1;
@@ -133,8 +142,8 @@ struct Attention {
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     using Tiles = AttentionTiles<T>;
     const AttentionShared shared(block.shared(), p);
-    const auto query = static_cast<std::int32_t>(block.x()) * p.tile;
-    const auto head = static_cast<std::int32_t>(block.y());
+    const std::int32_t query = first_row(block, p.tokens, p.tile, false);
+    const auto head = static_cast<std::int32_t>(block.x());
     const std::int32_t kv_head = head / (p.heads / p.kv_heads);
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t end = query + p.tile < real ? query + p.tile : real;
@@ -302,8 +311,8 @@ struct AttentionBackwardKeys {
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     using Tiles = AttentionTiles<T>;
     const AttentionShared shared(block.shared(), p);
-    const auto key = static_cast<std::int32_t>(block.x()) * p.tile;
-    const auto kv_head = static_cast<std::int32_t>(block.y());
+    const std::int32_t key = first_row(block, p.tokens, p.tile, true);
+    const auto kv_head = static_cast<std::int32_t>(block.x());
     const std::int32_t group = p.heads / p.kv_heads;
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t key_end = key + p.tile < real ? key + p.tile : real;
@@ -359,8 +368,8 @@ struct AttentionBackwardQueries {
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     using Tiles = AttentionTiles<T>;
     const AttentionShared shared(block.shared(), p);
-    const auto query = static_cast<std::int32_t>(block.x()) * p.tile;
-    const auto head = static_cast<std::int32_t>(block.y());
+    const std::int32_t query = first_row(block, p.tokens, p.tile, false);
+    const auto head = static_cast<std::int32_t>(block.x());
     const std::int32_t kv_head = head / (p.heads / p.kv_heads);
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t end = query + p.tile < real ? query + p.tile : real;

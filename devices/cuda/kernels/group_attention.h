@@ -15,7 +15,7 @@ inline constexpr int kGroupThreads = 2 * kGroup;
 /// Bytes of shared memory: queries, two tiles of keys and two of values.
 constexpr int group_attention_shared(int head_dim) { return (kGroupQueries + 4 * kGroupKeys) * head_dim * 2; }
 
-/// A block kGroupQueries queries and a head; those that see most keys begin first.
+/// A block kGroupQueries queries and a head.
 template <typename T, int kHead>
 struct GroupAttention {
   using Products = GroupProducts<T, kHead>;
@@ -43,9 +43,8 @@ struct GroupAttention {
     const auto values = [&](std::int32_t tile) {
       return SharedRows{shared + (kGroupQueries + (2 + tile % 2) * kGroupKeys) * kHead, kGroupKeys};
     };
-    const std::int32_t blocks = (p.tokens + kGroupQueries - 1) / kGroupQueries;
-    const std::int32_t query = (blocks - 1 - static_cast<std::int32_t>(block.x())) * kGroupQueries;
-    const auto head = static_cast<std::int32_t>(block.y());
+    const std::int32_t query = first_row(block, p.tokens, kGroupQueries, false);
+    const auto head = static_cast<std::int32_t>(block.x());
     const std::int32_t kv_head = head / (p.heads / p.kv_heads);
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t end = query + kGroupQueries < real ? query + kGroupQueries : real;

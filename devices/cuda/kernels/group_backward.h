@@ -69,12 +69,10 @@ struct GroupBackward {
     };
     const std::int32_t group = p.heads / p.kv_heads;
     const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
-    const auto y = static_cast<std::int32_t>(block.y());
-    const std::int32_t own_head = kKeys ? y / p.splits : y;
-    const std::int32_t first_head = kKeys ? y * of_block : y;
-    const std::int32_t blocks = (p.tokens + kGroupRows - 1) / kGroupRows;
     const auto x = static_cast<std::int32_t>(block.x());
-    const std::int32_t row = (kKeys ? x : blocks - 1 - x) * kGroupRows;  // what pairs with most begins first
+    const std::int32_t own_head = kKeys ? x / p.splits : x;
+    const std::int32_t first_head = kKeys ? x * of_block : x;
+    const std::int32_t row = first_row(block, p.tokens, kGroupRows, kKeys);
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t row_end = row + kGroupRows < real ? row + kGroupRows : real;
     std::int32_t begin = row;
@@ -185,7 +183,7 @@ struct GroupBackward {
     if constexpr (kKeys) Products::hold(second_sums);
     block.local([&](int thread) {
       if constexpr (kKeys) {
-        Tiles::put_of_keys(p, own_head, y % p.splits, row, thread, first_sums[thread], second_sums[thread]);
+        Tiles::put_of_keys(p, own_head, x % p.splits, row, thread, first_sums[thread], second_sums[thread]);
       } else {
         Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
       }

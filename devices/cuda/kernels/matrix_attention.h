@@ -17,8 +17,8 @@ struct MatrixAttention {
     auto* keys = reinterpret_cast<std::uint16_t*>(block.shared());
     auto* values = keys + kForwardKeys * Tiles::kStride;
     auto* first = reinterpret_cast<std::int32_t*>(values + kForwardKeys * Tiles::kStride);  // [kMatrixRows]
-    const auto query = static_cast<std::int32_t>(block.x()) * kMatrixRows;
-    const auto head = static_cast<std::int32_t>(block.y());
+    const std::int32_t query = first_row(block, p.tokens, kMatrixRows, false);
+    const auto head = static_cast<std::int32_t>(block.x());
     const std::int32_t kv_head = head / (p.heads / p.kv_heads);
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t end = query + kMatrixRows < real ? query + kMatrixRows : real;

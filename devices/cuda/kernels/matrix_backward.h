@@ -43,11 +43,11 @@ struct MatrixBackward {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     const Shared shared(block.shared());
-    const auto row = static_cast<std::int32_t>(block.x()) * kMatrixRows;
+    const std::int32_t row = first_row(block, p.tokens, kMatrixRows, kKeys);
     const std::int32_t group = p.heads / p.kv_heads;
     const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
-    const auto y = static_cast<std::int32_t>(block.y());
-    const std::int32_t own_head = kKeys ? y / p.splits : y;
+    const auto x = static_cast<std::int32_t>(block.x());
+    const std::int32_t own_head = kKeys ? x / p.splits : x;
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t row_end = row + kMatrixRows < real ? row + kMatrixRows : real;
     typename Block::template Own<Array<FragmentC, Tiles::kSlices>> first_sums;               // dk or dq
@@ -66,7 +66,7 @@ struct MatrixBackward {
     block.wait_copies();
     if (row < real) {
       const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
-      for (std::int32_t head = y * of_block; head < (y + 1) * of_block; ++head) {
+      for (std::int32_t head = x * of_block; head < (x + 1) * of_block; ++head) {
         for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kColumns) {
           block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
           block.wait_copies();
@@ -77,7 +77,7 @@ struct MatrixBackward {
     }
     block.local([&](int thread) {
       if constexpr (kKeys) {
-        Tiles::put_of_keys(p, own_head, y % p.splits, row, thread, first_sums[thread], second_sums[thread]);
+        Tiles::put_of_keys(p, own_head, x % p.splits, row, thread, first_sums[thread], second_sums[thread]);
       } else {
         Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
       }

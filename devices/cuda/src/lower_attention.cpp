@@ -51,18 +51,18 @@ absl::Status lower_forward(Lowering& op) {
   const Storage storage = Lowering::storage_of(op.in(0));
   if (by_matrices(op) && op.options().warpgroups && p.scale > 0) {
     op.launch(of_matrix(KernelId::k_group_attention_bf16_64, storage, p.head_dim),
-              {divide_up(p.tokens, kGroupQueries), p.heads, kGroupThreads, group_attention_shared(p.head_dim)},
+              {p.heads, divide_up(p.tokens, kGroupQueries), kGroupThreads, group_attention_shared(p.head_dim)},
               arguments);
     return absl::OkStatus();
   }
   if (by_matrices(op)) {
     op.launch(of_matrix(KernelId::k_matrix_attention_bf16_64, storage, p.head_dim),
-              {divide_up(p.tokens, kMatrixRows), p.heads, kMatrixThreads, matrix_forward_shared(p.head_dim)},
+              {p.heads, divide_up(p.tokens, kMatrixRows), kMatrixThreads, matrix_forward_shared(p.head_dim)},
               arguments);
     return absl::OkStatus();
   }
   op.launch(of_storage(KernelId::k_attention_fp32, storage),
-            {divide_up(p.tokens, p.tile), p.heads, kAttentionThreads, attention_shared(p.head_dim)}, arguments);
+            {p.heads, divide_up(p.tokens, p.tile), kAttentionThreads, attention_shared(p.head_dim)}, arguments);
   return absl::OkStatus();
 }
 
@@ -86,8 +86,8 @@ void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Stor
   }
   const bool groups = op.options().warpgroups && p.scale > 0;
   const int shared = groups ? group_backward_shared(p.head_dim) : matrix_backward_shared(p.head_dim);
-  const Grid keys{blocks, std::int64_t{p.kv_heads} * p.splits, kMatrixThreads, shared};
-  const Grid queries{blocks, p.heads, kMatrixThreads, shared};
+  const Grid keys{std::int64_t{p.kv_heads} * p.splits, blocks, kMatrixThreads, shared};
+  const Grid queries{p.heads, blocks, kMatrixThreads, shared};
   const auto kernel = [&](KernelId of_groups, KernelId of_warps) {
     return of_matrix(groups ? of_groups : of_warps, storage, p.head_dim);
   };
@@ -115,9 +115,9 @@ absl::Status lower_backward(Lowering& op) {
   }
   const std::int64_t tiles = divide_up(p.tokens, p.tile);
   const int shared = attention_shared(p.head_dim);
-  op.launch(of_storage(KernelId::k_attention_keys_fp32, storage), {tiles, p.kv_heads, kAttentionThreads, shared},
+  op.launch(of_storage(KernelId::k_attention_keys_fp32, storage), {p.kv_heads, tiles, kAttentionThreads, shared},
             arguments);
-  op.launch(of_storage(KernelId::k_attention_queries_fp32, storage), {tiles, p.heads, kAttentionThreads, shared},
+  op.launch(of_storage(KernelId::k_attention_queries_fp32, storage), {p.heads, tiles, kAttentionThreads, shared},
             arguments);
   return absl::OkStatus();
 }
