@@ -2,13 +2,14 @@
 measurements.
 
     card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,0.5B,8B] [--methods lora,full]
-                  [--sides rondo,held,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
+                  [--sides rondo,held,held8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
 
 Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5B and of Llama 3.1 8B. Rondo's step is
 `rondo profile`'s, the period over steps 2 to N; the peer's (peer_train.py) the median over the steps after warm-up, eager
 and by torch.compile, recomputing activations where they do not fit otherwise; `blocks` compiles one block for all of them,
 which is done where a whole model would not be in the time of a lent card. `held` is Rondo with `optimizer_state: device`,
-for full fine-tunes: as the peer it keeps all state on the card. A pair runs every side once, in turn; a ratio is the median
+for full fine-tunes: as the peer it keeps all state on the card; `held8` with moments of 8 bits beside it, where those of
+fp32 have no room. A pair runs every side once, in turn; a ratio is the median
 over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without
 recomputation (FLOPs of `rondo plan`: twice the forward ones for LoRA, three times for full) against the peak that a large
 product reaches on the same card.
@@ -47,12 +48,14 @@ SIZES = {
                  num_key_value_heads=2, vocab_size=2048, tie_word_embeddings=False),  # for trials without a card
 }
 PEERS = {"eager": [], "compile": ["--compile"], "blocks": ["--compile", "--blocks"]}
-SIDES = ("rondo", "held", *PEERS)
+OWN = {"rondo": [], "held": ["--optimizer_state", "device"],
+       "held8": ["--optimizer_state", "device", "--optim", "adamw_8bit"]}
+SIDES = (*OWN, *PEERS)
 PASSES = {"lora": 2, "full": 3}  # times the forward products: weights' own gradients only where they are trained
 
 
 def is_own(side):
-    return side in ("rondo", "held")
+    return side in OWN
 
 
 class OutOfTime(Exception):
@@ -188,9 +191,8 @@ class Bench:
 
     def run_rondo(self, size, method, side):
         a = self.arguments
-        where = ["--optimizer_state", "device"] if side == "held" else []
         with CardMemory(a.device) as memory:
-            result = self.rondo("profile", size, method, a.accumulation, "--steps", a.steps, *where)
+            result = self.rondo("profile", size, method, a.accumulation, "--steps", a.steps, *OWN[side])
         predicted, measured = result["predicted"], result["measured"]
         forward = sum(layer["forward_flops"] for layer in predicted["layers"])
         entry = dict(size=size, method=method, side=side, step_seconds=measured["step_seconds"],
@@ -223,7 +225,7 @@ class Bench:
 
     def measure_steps(self, size, method):
         sides = [side for side in self.arguments.sides.split(",")
-                 if (side != "held" or method == "full") and (self.arguments.peer or is_own(side))]
+                 if (side in ("rondo", *PEERS) or method == "full") and (self.arguments.peer or is_own(side))]
         for _ in range(self.arguments.pairs):
             for side in sides:
                 function = self.run_rondo if is_own(side) else self.run_peer

@@ -87,6 +87,13 @@ TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {
   EXPECT_THAT(outcome.err, HasSubstr(GetParam()));
 }
 
+TEST_P(Optimizers, OfAProfile_UpdateAsThoseOfARun) {
+  const Workspace workspace;
+  const Words words = {"profile", "--model=model", "--finetuning_type=full", "--devices=cpu", "--cutoff_len=32",
+                       "--steps=3", std::string("--optim=") + GetParam()};
+  expect_run(workspace, words);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Optimizers, testing::Values("adamw_8bit", "sgd", "lion"),
                          [](const auto& one) { return std::string(one.param); });
 

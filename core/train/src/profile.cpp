@@ -88,7 +88,6 @@ class Profiler {
     programs_.emplace(*model_.architecture, run_, machine_);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));
     schedule::ExecutorParts parts = executor_parts(model_, machine_, run_, *store_);
-    parts.optimizer = {config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay};
     parts.trace_spans = spans_of_step(run_) * (1 + config_.staleness);
     RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
     return absl::OkStatus();
