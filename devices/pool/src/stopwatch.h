@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/float16.h"
 #include "rondo/base/status.h"
 #include "rondo/base/units.h"
 #include "rondo/devices/device.h"
+#include "rondo/devices/random.h"
 
 namespace rondo::devices {
 
@@ -33,8 +37,9 @@ class Stopwatch {
     return Stopwatch(device, std::move(timeline));
   }
 
-  /// Seconds of a run of a program, with every tensor bound to memory that is zero but for what `fill` writes. Short
-  /// ones run in a row: what it takes to hand a program over and to hear of its end happens beside other work in a
+  /// Seconds of a run of a program, with numbers bound to random ones, since zeros take a card less power, and so less
+  /// time, than what a step multiplies; all else is bound to memory that is zero but for what `fill` writes. Short runs
+  /// come in a row: what it takes to hand a program over and to hear of its end happens beside other work in a
   /// step. Between two runs with the same weights others read and write weights and gradients of `apart` bytes, as far
   /// as caches reach: no cache holds more of them than in a step.
   absl::StatusOr<std::vector<double>> time_program(const OpList& list, const Tries& tries, const Fill& fill = {},
@@ -54,14 +59,15 @@ class Stopwatch {
       RONDO_ASSIGN_OR_RETURN(Buffer buffer, device_->allocate(tensor.bytes(), MemoryKind::kDevice));
       bindings.tensors.push_back(buffer.view());
       buffers.push_back(std::move(buffer));
-      RONDO_RETURN_IF_ERROR(finish(clear(buffers.back().view())));
-      if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, buffers.back().view(), fill));
+      const BufferView view = buffers.back().view();
+      RONDO_RETURN_IF_ERROR(has_numbers(tensor) ? draw(view) : finish(clear(view)));
+      if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, view, fill));
     }
     Buffer scratch;
     if (layout.size > 0) {
       RONDO_ASSIGN_OR_RETURN(scratch, device_->allocate(layout.size, MemoryKind::kDevice));
       bindings.scratch = scratch.view();
-      RONDO_RETURN_IF_ERROR(finish(clear(scratch.view())));
+      RONDO_RETURN_IF_ERROR(draw(scratch.view()));
     }
     RONDO_ASSIGN_OR_RETURN(const std::vector<Bindings> turns, place_weights(bindings, weights, apart));
     std::size_t turn = 0;
@@ -97,14 +103,14 @@ class Stopwatch {
   }
 
   /// `bindings`, whose tensors without memory lie in `bytes` of weights, to sets of weights that take turns. They lie
-  /// in memory that all programs share, since clearing it takes longer than a short run.
+  /// in memory that all programs share, since filling it takes longer than a short run.
   absl::StatusOr<std::vector<Bindings>> place_weights(const Bindings& bindings, Bytes bytes, Bytes apart) {
     if (bytes == 0) return std::vector<Bindings>{bindings};
     const Bytes sets = std::clamp<Bytes>(std::min(apart, kMostApart) / bytes, 1, kMostSets);
     if (weights_.size() < sets * bytes) {
       weights_ = Buffer();
       RONDO_ASSIGN_OR_RETURN(weights_, device_->allocate(sets * bytes, MemoryKind::kDevice));
-      RONDO_RETURN_IF_ERROR(finish(clear(weights_.view())));
+      RONDO_RETURN_IF_ERROR(draw(weights_.view()));
     }
     std::vector<Bindings> turns(sets, bindings);
     for (Bytes set = 0; set < sets; ++set) {
@@ -117,6 +123,32 @@ class Stopwatch {
 
   std::function<void(Point)> clear(BufferView view) {
     return [this, view](Point done) { device_->queue(QueueRole::kCompute).clear(view, {}, done, {"measure"}); };
+  }
+
+  static bool has_numbers(const TensorDesc& tensor) {
+    return tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kBfloat16 || tensor.dtype == DType::kFloat16;
+  }
+
+  /// Fills memory with numbers, piece by piece from the host. They are normally distributed in bf16; two of them make
+  /// one of fp32 that is much the same, and as fp16 they lie between -2 and 2.
+  absl::Status draw(BufferView to) {
+    constexpr Bytes kPiece = 1_MiB;
+    if (numbers_.size() == 0) {
+      RONDO_ASSIGN_OR_RETURN(numbers_, device_->allocate(kPiece, MemoryKind::kPinned));
+      for (std::uint64_t i = 0; i < kPiece / sizeof(std::uint16_t); ++i) {
+        float sum = 0;  // of twelve, each of a variance of 1 / 12
+        for (std::uint64_t k = 0; k < 12; ++k) sum += uniform_float(12 * i + k) - 0.5F;
+        const std::uint16_t number = to_bfloat16(sum);
+        std::memcpy(numbers_.view().host() + i * sizeof(number), &number, sizeof(number));
+      }
+    }
+    for (Bytes done = 0; done < to.size; done += kPiece) {
+      const Bytes size = std::min(kPiece, to.size - done);
+      RONDO_RETURN_IF_ERROR(finish([&](Point point) {
+        device_->queue(QueueRole::kUp).copy(numbers_.view().part(0, size), to.part(done, size), {}, point, {"measure"});
+      }));
+    }
+    return absl::OkStatus();
   }
 
   static double seconds_since(Clock::time_point begin) {
@@ -179,6 +211,7 @@ class Stopwatch {
   Device* device_;
   std::unique_ptr<Timeline> timeline_;
   Buffer weights_;
+  Buffer numbers_;
   std::uint64_t value_ = 0;
   double first_use_seconds_ = 0;
 };
