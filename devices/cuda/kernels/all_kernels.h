@@ -14,6 +14,7 @@
 #include "magnitude.h"
 #include "matrix_attention.h"
 #include "matrix_backward.h"
+#include "norm.h"
 #include "product.h"
 #include "rope.h"
 #include "rows.h"

@@ -215,7 +215,8 @@ struct Attention {
   }
 };
 
-/// dk and dv, the sums of their parts in order; a block kMostThreads numbers, y 0: dk, 1: dv.
+/// dk and dv, the sums of their parts in order; a block kMostThreads vectors, y 0: dk, 1: dv. Of kernels by the matrix
+/// units, whose heads are made of vectors.
 template <typename T>
 struct AttentionJoin {
   template <typename Block>
@@ -224,11 +225,15 @@ struct AttentionJoin {
     const float* parts = block.y() == 0 ? p.dk_parts : p.dv_parts;
     auto* const to = static_cast<T*>(block.y() == 0 ? p.dk : p.dv);
     block.each([&](int thread) {
-      const std::int64_t e = block.x() * block.threads() + thread;
+      const std::int64_t e = (block.x() * block.threads() + thread) * kVector;
       if (e >= elements) return;
-      float sum = parts[e];
-      for (std::int32_t part = 1; part < p.splits; ++part) sum += parts[part * elements + e];
-      store(to + e, sum);
+      auto sum = load_vector<kVector>(parts + e);
+      for (std::int32_t part = 1; part < p.splits; ++part) {
+        auto more = load_vector<kVector>(parts + part * elements + e);
+        RONDO_UNROLL
+        for (int i = 0; i < kVector; ++i) sum[i] += more[i];
+      }
+      store_vector<kVector>(to + e, sum);
     });
   }
 };

@@ -23,7 +23,12 @@ struct Rope {
     auto* cosines = reinterpret_cast<float*>(block.shared());  // [half]
     float* sines = cosines + p.half;                           // [half]
     const auto token = static_cast<std::int32_t>(block.x());
+    const std::int64_t from = block.x() * p.heads * 2 * p.half;
+    const bool by_vectors = p.half % kVector == 0;
+    const std::int64_t vectors = by_vectors ? p.heads * p.half / kVector : 0;
+    typename Block::template Own<Pairs<kVector>> first;  // a thread's, read while the angles are computed
     block.each([&](int thread) {
+      if (thread < vectors) first[thread] = read<kVector>(p, from, static_cast<std::int64_t>(thread) * kVector);
       if (thread >= p.half) return;
       const Span sequence = p.dynamic_from == 0 ? Span{0, 0} : sequence_at(p.bounds, token);
       const std::int32_t length = sequence.end - sequence.begin;
@@ -35,36 +40,54 @@ struct Rope {
         sines[pair] = sinf(angle) * p.amplitude * p.direction;
       }
     });
-    const std::int64_t from = block.x() * p.heads * 2 * p.half;
-    block.each([&](int thread) {
-      if (p.half % kVector == 0) {
-        for (std::int64_t i = thread; i < p.heads * p.half / kVector; i += block.threads()) {
-          turn<kVector>(p, from, i * kVector, cosines, sines);
+    block.local([&](int thread) {
+      if (by_vectors) {
+        if (thread < vectors) {
+          turn<kVector>(p, from, static_cast<std::int64_t>(thread) * kVector, first[thread], cosines, sines);
+        }
+        for (std::int64_t i = thread + block.threads(); i < vectors; i += block.threads()) {
+          Pairs<kVector> pairs = read<kVector>(p, from, i * kVector);
+          turn<kVector>(p, from, i * kVector, pairs, cosines, sines);
         }
       } else {
-        for (std::int64_t i = thread; i < p.heads * p.half; i += block.threads()) turn<1>(p, from, i, cosines, sines);
+        for (std::int64_t i = thread; i < p.heads * p.half; i += block.threads()) {
+          Pairs<1> pairs = read<1>(p, from, i);
+          turn<1>(p, from, i, pairs, cosines, sines);
+        }
       }
     });
   }
 
  private:
-  /// kCount pairs of the token that begins `from`, the `first` of all heads on; within one head.
+  /// Pairs next to each other: their left and their right halves.
   template <int kCount>
-  RONDO_KERNEL static void turn(const RopeParams& p, std::int64_t from, std::int64_t first, const float* cosines,
-                                const float* sines) {
-    const std::int64_t left = from + first / p.half * 2 * p.half + first % p.half;
-    const std::int64_t right = left + p.half;
+  struct Pairs {
+    Numbers<kCount> left;
+    Numbers<kCount> right;
+  };
+  /// Where the left half of a token's pair lies: the token's numbers begin `from`, pairs count over all heads.
+  RONDO_KERNEL static std::int64_t place_of(const RopeParams& p, std::int64_t from, std::int64_t pair) {
+    return from + pair / p.half * 2 * p.half + pair % p.half;
+  }
+  template <int kCount>
+  RONDO_KERNEL static Pairs<kCount> read(const RopeParams& p, std::int64_t from, std::int64_t first) {
+    const T* const x = static_cast<const T*>(p.x) + place_of(p, from, first);
+    return {load_vector<kCount>(x), load_vector<kCount>(x + p.half)};
+  }
+  template <int kCount>
+  RONDO_KERNEL static void turn(const RopeParams& p, std::int64_t from, std::int64_t first, Pairs<kCount>& pairs,
+                                const float* cosines, const float* sines) {
     const auto pair = static_cast<int>(first % p.half);
-    auto a = load_vector<kCount>(static_cast<const T*>(p.x) + left);
-    auto b = load_vector<kCount>(static_cast<const T*>(p.x) + right);
     RONDO_UNROLL
     for (int i = 0; i < kCount; ++i) {
-      const float turned = a[i] * cosines[pair + i] - b[i] * sines[pair + i];
-      b[i] = b[i] * cosines[pair + i] + a[i] * sines[pair + i];
-      a[i] = turned;
+      const float left = pairs.left[i];
+      const float right = pairs.right[i];
+      pairs.left[i] = left * cosines[pair + i] - right * sines[pair + i];
+      pairs.right[i] = right * cosines[pair + i] + left * sines[pair + i];
     }
-    store_vector<kCount>(static_cast<T*>(p.y) + left, a);
-    store_vector<kCount>(static_cast<T*>(p.y) + right, b);
+    T* const y = static_cast<T*>(p.y) + place_of(p, from, first);
+    store_vector<kCount>(y, pairs.left);
+    store_vector<kCount>(y + p.half, pairs.right);
   }
 };
 

@@ -1,96 +1,10 @@
-// Kernels that take whole rows: norms, sums over tokens, the last token's row.
-//
-// Sums over tokens go by chunks whose partial sums are added in rising order; the norm's dx kernel leaves each row's
-// scale for the weight's gradient.
+// Sums over rows, and the last token's row. Sums go by chunks whose partial sums are added in rising order.
 #pragma once
 
 #include "params.h"
 #include "vectors.h"
 
 namespace rondo::devices::cuda {
-
-template <typename T>
-struct Norm {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    const T* x = static_cast<const T*>(p.x) + block.x() * p.width;
-    T* y = static_cast<T*>(p.y) + block.x() * p.width;
-    typename Block::template Own<float> squares;
-    block.each([&](int thread) {
-      float sum = 0;
-      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto some = load_vector<kCount>(x + d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) sum += some[i] * some[i];
-      });
-      squares[thread] = sum;
-    });
-    const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(p.width) + p.epsilon);
-    block.each([&](int thread) {
-      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto some = load_vector<kCount>(x + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) some[i] = some[i] * scale * weights[i];
-        store_vector<kCount>(y + d, some);
-      });
-    });
-  }
-};
-
-/// With n = x r: dx = r (w dy - n mean(n w dy)) + addend.
-template <typename T>
-struct NormBackward {
-  template <typename Block>
-  RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    const std::int64_t row = block.x() * p.width;
-    const T* x = static_cast<const T*>(p.x) + row;
-    const T* dy = static_cast<const T*>(p.dy) + row;
-    const T* addend = p.addend == nullptr ? nullptr : static_cast<const T*>(p.addend) + row;
-    T* dx = static_cast<T*>(p.y) + row;
-    typename Block::template Own<float> squares;
-    typename Block::template Own<float> products;
-    block.each([&](int thread) {
-      float square = 0;
-      float product = 0;
-      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto some = load_vector<kCount>(x + d);
-        auto gradients = load_vector<kCount>(dy + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) {
-          square += some[i] * some[i];
-          product += some[i] * weights[i] * gradients[i];
-        }
-      });
-      squares[thread] = square;
-      products[thread] = product;
-    });
-    const auto width = static_cast<float>(p.width);
-    const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
-    const float mean = scale * block.sum(products) / width;
-    block.each([&](int thread) {
-      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
-      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto some = load_vector<kCount>(x + d);
-        auto gradients = load_vector<kCount>(dy + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) some[i] = scale * (weights[i] * gradients[i] - some[i] * scale * mean);
-        if (addend != nullptr) {
-          auto more = load_vector<kCount>(addend + d);
-          RONDO_UNROLL
-          for (int i = 0; i < kCount; ++i) some[i] += more[i];
-        }
-        store_vector<kCount>(dx + d, some);
-      });
-    });
-  }
-};
 
 /// Sums over rows by chunks of kSumChunk tokens: enough blocks to draw on the whole card's memory.
 inline constexpr int kSumChunk = 128;

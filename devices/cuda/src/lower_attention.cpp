@@ -95,7 +95,7 @@ void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Stor
   op.launch(kernel(KernelId::k_group_queries_bf16_64, KernelId::k_matrix_queries_bf16_64), queries, arguments);
   if (p.splits > 1) {
     op.launch(of_storage(KernelId::k_attention_join_fp32, storage),
-              {divide_up(op.in(1).elements(), kMostThreads), 2, kMostThreads, 0}, arguments);
+              {divide_up(op.in(1).elements(), kMostThreads * kVector), 2, kMostThreads, 0}, arguments);
   }
 }
 
