@@ -154,14 +154,18 @@ std::vector<MeasuredOp> measure_ops(Device& device, std::vector<OpProbe> probes,
     const double compiling = watch.has_value() ? watch->first_use_seconds() : 0;
     const double left = seconds + compiling - std::chrono::duration<double>(Clock::now() - begin).count();
     const double share = std::max(left, 0.0) / static_cast<double>(probes.size() - i);
-    const OpList list = fitting(probe, expected, share);
-    const OpCost cost = cost_alone(list);
-    const double work = work_of(cost);
-    if (work <= 0) continue;
-    const double estimate = roofline(cost, expected, probe.shape());
+    OpList list = fitting(probe, expected, share);
+    OpCost cost = cost_alone(list);
+    if (work_of(cost) <= 0) continue;
+    double estimate = roofline(cost, expected, probe.shape());
     std::optional<double> taken;
     if (estimate <= left) taken = time_of(device, watch, list, probe.apart, {kMostTries, share, estimate});
-    MeasuredOp op{probe.shape(), work / taken.value_or(estimate)};
+    if (!taken.has_value()) {  // what fewer rows would take says less than what all would
+      list = alone(probe, probe.list->tokens);
+      cost = cost_alone(list);
+      estimate = roofline(cost, expected, probe.shape());
+    }
+    MeasuredOp op{probe.shape(), work_of(cost) / taken.value_or(estimate)};
     measured.push_back(op);
     const OpShape shape = shape_of(list, list.ops[0], list.sequence_length);
     if (shape == op.shape || shape.inner != op.shape.inner) continue;
