@@ -32,7 +32,8 @@ void fill(MomentSide& side, std::span<const float, 256> values, std::uint32_t ze
   std::ranges::fill(side.middles, 2.0F);
   const auto count = static_cast<int>(direction > 0 ? 256 - zero : zero + 1);
   const auto magnitude = [&](int i) {
-    return std::abs(values[static_cast<std::size_t>(static_cast<int>(zero) + direction * i)]);
+    const int at = static_cast<int>(zero) + direction * i;
+    return std::abs(values[static_cast<std::size_t>(at)]);
   };
   for (int i = 0; i + 1 < count; ++i) side.middles[i] = (magnitude(i) + magnitude(i + 1)) / 2.0F;
   std::uint8_t code = 0;

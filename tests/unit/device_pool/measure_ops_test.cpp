@@ -166,6 +166,17 @@ TEST_F(MeasureOps, NoTimeLeft_TakesWhatIsExpected) {
   EXPECT_EQ(cpu.peak_bytes(), 0U);
 }
 
+/// Of few rows a product is all weights.
+TEST_F(MeasureOps, NoTimeLeft_TakesWhatAllRowsWouldTake) {
+  DeviceProfile profile = expected(1e12);
+  profile.memory_bandwidth = 1e11;
+  const OpProbe product{&list_, 1, 32};
+  const OpCost cost = cost_of(alone(product, kTokens), 32);
+  const auto measured = measure_ops(open("cpu"), {product}, profile, 0);
+  ASSERT_EQ(measured.size(), 1U);
+  EXPECT_DOUBLE_EQ(measured[0].rate, work_of(cost) / profile.seconds(cost, product.shape().dtype));
+}
+
 TEST_F(MeasureOps, DeviceThatComputesNothing_TakesWhatIsExpected) {
   for (const MeasuredOp& op : measure_ops(open("null"), probes_of(list_), expected(1e9), 1)) {
     EXPECT_NEAR(op.rate, 1e9, 1);
