@@ -89,8 +89,13 @@ TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {
 
 TEST_P(Optimizers, OfAProfile_UpdateAsThoseOfARun) {
   const Workspace workspace;
-  const Words words = {"profile", "--model=model", "--finetuning_type=full", "--devices=cpu", "--cutoff_len=32",
-                       "--steps=3", std::string("--optim=") + GetParam()};
+  const Words words = {"profile",
+                       "--model=model",
+                       "--finetuning_type=full",
+                       "--devices=cpu",
+                       "--cutoff_len=32",
+                       "--steps=3",
+                       std::string("--optim=") + GetParam()};
   expect_run(workspace, words);
 }
 
