@@ -203,8 +203,9 @@ void lower_embedding_backward(OpLowering& op) {
   const std::int64_t groups = parts_of(tokens, kThreads);
   op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
   op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
-  op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)},
-         {tokens, columns_of(op.in(2))}, tokens);
+  const std::int64_t width = columns_of(op.in(2));
+  op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)}, {tokens, width},
+         tokens * parts_of(width, kThreads));
 }
 
 void lower_magnitude_scale(OpLowering& op) {
