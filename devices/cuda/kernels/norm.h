@@ -23,25 +23,35 @@ RONDO_KERNEL void for_held(std::int64_t width, int thread, int threads, Body bod
   }
 }
 
-/// How many vectors a thread has of a row; 0: rows are not made of vectors, or those are more than two.
-RONDO_KERNEL int vectors_held(std::int64_t width, int threads) {
+template <int kHeld>
+struct Held {
+  static constexpr int kVectors = kHeld;
+};
+/// Calls body(Held<k>) with the vectors that a thread has of a row; 0: rows are not made of vectors, or those are more
+/// than two.
+template <typename Body>
+RONDO_KERNEL void with_held(std::int64_t width, int threads, Body body) {
   const std::int64_t at_once = static_cast<std::int64_t>(threads) * kVector;
-  if (width % kVector != 0 || width > 2 * at_once) return 0;
-  return width > at_once ? 2 : 1;
+  if (width % kVector != 0 || width > 2 * at_once) {
+    body(Held<0>{});
+  } else if (width > at_once) {
+    body(Held<2>{});
+  } else {
+    body(Held<1>{});
+  }
 }
 
 template <typename T>
 struct Norm {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    const int held = vectors_held(p.width, block.threads());
-    if (held == 1) {
-      of_held<1>(block, p);
-    } else if (held == 2) {
-      of_held<2>(block, p);
-    } else {
-      of_memory(block, p);
-    }
+    with_held(p.width, block.threads(), [&](auto held) {
+      if constexpr (decltype(held)::kVectors == 0) {
+        of_memory(block, p);
+      } else {
+        of_held<decltype(held)::kVectors>(block, p);
+      }
+    });
   }
 
  private:
@@ -109,14 +119,13 @@ template <typename T>
 struct NormBackward {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    const int held = vectors_held(p.width, block.threads());
-    if (held == 1) {
-      of_held<1>(block, p);
-    } else if (held == 2) {
-      of_held<2>(block, p);
-    } else {
-      of_memory(block, p);
-    }
+    with_held(p.width, block.threads(), [&](auto held) {
+      if constexpr (decltype(held)::kVectors == 0) {
+        of_memory(block, p);
+      } else {
+        of_held<decltype(held)::kVectors>(block, p);
+      }
+    });
   }
 
  private:
