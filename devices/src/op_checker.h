@@ -8,10 +8,6 @@
 
 namespace rondo::devices {
 
-inline bool is_float(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
-}
-
 inline std::string text_of(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
@@ -58,7 +54,7 @@ class Checker {
     }
   }
   void floating(const TensorDesc& tensor) {
-    if (!is_float(tensor.dtype)) {
+    if (!is_floating(tensor.dtype)) {
       complain(fmt::format("tensor '{}' is {}, expected fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)));
     }
   }

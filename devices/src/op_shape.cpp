@@ -6,10 +6,6 @@
 namespace rondo::devices {
 namespace {
 
-bool is_floating(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
-}
-
 std::int64_t columns_of(const TensorDesc& tensor) {
   return tensor.shape.empty() || tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
 }

@@ -99,14 +99,11 @@ absl::Status validate(const OpList& list) {
 }
 
 absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::string_view backend) {
-  const auto is_float = [](DType dtype) {
-    return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
-  };
   const TensorDesc& first = list.tensors[op.reads[0]];
-  if (mixes || !is_float(first.dtype)) return absl::OkStatus();
+  if (mixes || !is_floating(first.dtype)) return absl::OkStatus();
   for (std::size_t i = 1; i < op.reads.size(); ++i) {
     const TensorDesc& tensor = list.tensors[op.reads[i]];
-    if (always_wide(op, i) || !is_float(tensor.dtype) || tensor.dtype == first.dtype) continue;
+    if (always_wide(op, i) || !is_floating(tensor.dtype) || tensor.dtype == first.dtype) continue;
     return unimplemented("op {} reads '{}' in {} and '{}' in {}; on {} it takes one dtype only", name_of(op.kind),
                          first.name, name_of(first.dtype), tensor.name, name_of(tensor.dtype), backend);
   }

@@ -228,11 +228,8 @@ struct AttentionJoin {
       const std::int64_t e = (block.x() * block.threads() + thread) * kVector;
       if (e >= elements) return;
       auto sum = load_vector<kVector>(parts + e);
-      for (std::int32_t part = 1; part < p.splits; ++part) {
-        auto more = load_vector<kVector>(parts + part * elements + e);
-        RONDO_UNROLL
-        for (int i = 0; i < kVector; ++i) sum[i] += more[i];
-      }
+      add_in_order<2>(sum, p.splits - 1,
+                      [&](std::int64_t i) { return load_vector<kVector>(parts + (i + 1) * elements + e); });
       store_vector<kVector>(to + e, sum);
     });
   }

@@ -138,9 +138,7 @@ class DeviceBlock {
   template <typename Value>
   __device__ __forceinline__ void warp_max(Value value_of) const {
     float& value = value_of(static_cast<int>(threadIdx.x));
-    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-      value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, offset));
-    }
+    value = combine_warp(value, [](float a, float b) { return fmaxf(a, b); });
   }
   __device__ __forceinline__ float sum(Own<float>& own) const {
     return combine(own.value, [](float a, float b) { return a + b; });
@@ -154,11 +152,16 @@ class DeviceBlock {
 
  private:
   template <typename T, typename Operation>
-  __device__ __forceinline__ static T combine(T value, Operation operation) {
-    __shared__ T warps[kMostThreads / kWarp];
+  __device__ __forceinline__ static T combine_warp(T value, Operation operation) {
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       value = operation(value, __shfl_xor_sync(0xFFFFFFFFU, value, offset));
     }
+    return value;
+  }
+  template <typename T, typename Operation>
+  __device__ __forceinline__ static T combine(T value, Operation operation) {
+    __shared__ T warps[kMostThreads / kWarp];
+    value = combine_warp(value, operation);
     if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
     __syncthreads();
     T total = warps[0];

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "params.h"
+#include "sequences.h"
 #include "vectors.h"
 
 namespace rondo::devices::cuda {
@@ -44,7 +45,7 @@ struct EmbeddingOrder {
   RONDO_KERNEL static void run(Block& block, const EmbeddingRowsParams& p) {
     constexpr std::int32_t kNone = 0x7FFFFFFF;
     const auto token = static_cast<std::int32_t>(block.x());
-    const std::int32_t real = p.bounds[1 + p.bounds[0]];
+    const std::int32_t real = real_tokens(p.bounds);
     const auto id_of = [&](std::int32_t other) { return other < real && p.ids[other] >= 0 ? p.ids[other] : kNone; };
     const std::int32_t id = id_of(token);
     // Counts: exact up to 2^24 tokens.
@@ -121,27 +122,10 @@ struct EmbeddingPieces {
     block.local([&](int thread) {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
-        constexpr int kAtOnce = 4;  // reads under way
         Numbers<kCount> sum{};
-        const auto add = [&](Numbers<kCount>& more) {
-          RONDO_UNROLL
-          for (int i = 0; i < kCount; ++i) sum[i] += more[i];
-        };
-        const auto row_of = [&](std::int32_t i) {
+        add_in_order<4>(sum, left, [&](std::int64_t i) {
           return load_any_vector<kCount>(p.dy, p.dy_storage, p.order[place + i] * p.width + d);
-        };
-        std::int32_t i = 0;
-        for (; i + kAtOnce <= left; i += kAtOnce) {
-          Numbers<kCount> some[kAtOnce];
-          RONDO_UNROLL
-          for (int k = 0; k < kAtOnce; ++k) some[k] = row_of(i + k);
-          RONDO_UNROLL
-          for (int k = 0; k < kAtOnce; ++k) add(some[k]);
-        }
-        for (; i < left; ++i) {
-          Numbers<kCount> some = row_of(i);
-          add(some);
-        }
+        });
         store_vector<kCount>(to + d, sum);
       });
     });
@@ -160,11 +144,10 @@ struct EmbeddingRows {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
         Numbers<kCount> sum{};
-        for (std::int32_t done = 0; done < count; done += kPieceTokens) {
-          auto piece = load_vector<kCount>(p.pieces + sum_of_piece(start + done, done == 0) * p.width + d);
-          RONDO_UNROLL
-          for (int i = 0; i < kCount; ++i) sum[i] += piece[i];
-        }
+        add_in_order<4>(sum, (count + kPieceTokens - 1) / kPieceTokens, [&](std::int64_t i) {
+          const auto place = start + static_cast<std::int32_t>(i) * kPieceTokens;
+          return load_vector<kCount>(p.pieces + sum_of_piece(place, i == 0) * p.width + d);
+        });
         store_vector<kCount>(p.rows + block.x() * p.width + d, sum);
       });
     });

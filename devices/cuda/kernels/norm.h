@@ -23,21 +23,17 @@ RONDO_KERNEL void for_held(std::int64_t width, int thread, int threads, Body bod
   }
 }
 
-template <int kHeld>
-struct Held {
-  static constexpr int kVectors = kHeld;
-};
-/// Calls body(Held<k>) with the vectors that a thread has of a row; 0: rows are not made of vectors, or those are more
-/// than two.
-template <typename Body>
-RONDO_KERNEL void with_held(std::int64_t width, int threads, Body body) {
-  const std::int64_t at_once = static_cast<std::int64_t>(threads) * kVector;
-  if (width % kVector != 0 || width > 2 * at_once) {
-    body(Held<0>{});
-  } else if (width > at_once) {
-    body(Held<2>{});
+/// Runs a kernel on a row by what its threads can hold: of_held<1 or 2>(), or of_memory() where rows are not made of
+/// vectors or a thread would have more than two.
+template <typename Kernel, typename Block>
+RONDO_KERNEL void over_row(Block& block, const NormParams& p) {
+  const std::int64_t at_once = static_cast<std::int64_t>(block.threads()) * kVector;
+  if (p.width % kVector != 0 || p.width > 2 * at_once) {
+    Kernel::of_memory(block, p);
+  } else if (p.width > at_once) {
+    Kernel::template of_held<2>(block, p);
   } else {
-    body(Held<1>{});
+    Kernel::template of_held<1>(block, p);
   }
 }
 
@@ -45,16 +41,9 @@ template <typename T>
 struct Norm {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    with_held(p.width, block.threads(), [&](auto held) {
-      if constexpr (decltype(held)::kVectors == 0) {
-        of_memory(block, p);
-      } else {
-        of_held<decltype(held)::kVectors>(block, p);
-      }
-    });
+    over_row<Norm>(block, p);
   }
 
- private:
   template <int kHeld, typename Block>
   RONDO_KERNEL static void of_held(Block& block, const NormParams& p) {
     const T* const x = static_cast<const T*>(p.x) + block.x() * p.width;
@@ -119,31 +108,7 @@ template <typename T>
 struct NormBackward {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    with_held(p.width, block.threads(), [&](auto held) {
-      if constexpr (decltype(held)::kVectors == 0) {
-        of_memory(block, p);
-      } else {
-        of_held<decltype(held)::kVectors>(block, p);
-      }
-    });
-  }
-
- private:
-  /// Of a row, from its sums of squares and of x w dy.
-  struct Sums {
-    float scale;
-    float mean;
-  };
-  template <typename Block>
-  RONDO_KERNEL static Sums sums_of(Block& block, const NormParams& p, typename Block::template Own<float>& squares,
-                                   typename Block::template Own<float>& products) {
-    const auto width = static_cast<float>(p.width);
-    const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
-    const float mean = scale * block.sum(products) / width;
-    block.local([&](int thread) {
-      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
-    });
-    return {scale, mean};
+    over_row<NormBackward>(block, p);
   }
 
   template <int kHeld, typename Block>
@@ -229,13 +194,29 @@ struct NormBackward {
           some[i] = sums.scale * (weights[i] * gradients[i] - some[i] * sums.scale * sums.mean);
         }
         if (addend != nullptr) {
-          auto more = load_vector<kCount>(addend + d);
-          RONDO_UNROLL
-          for (int i = 0; i < kCount; ++i) some[i] += more[i];
+          add_vector(some, load_vector<kCount>(addend + d));
         }
         store_vector<kCount>(dx + d, some);
       });
     });
+  }
+
+ private:
+  /// Of a row, from its sums of squares and of x w dy.
+  struct Sums {
+    float scale;
+    float mean;
+  };
+  template <typename Block>
+  RONDO_KERNEL static Sums sums_of(Block& block, const NormParams& p, typename Block::template Own<float>& squares,
+                                   typename Block::template Own<float>& products) {
+    const auto width = static_cast<float>(p.width);
+    const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
+    const float mean = scale * block.sum(products) / width;
+    block.local([&](int thread) {
+      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
+    });
+    return {scale, mean};
   }
 };
 

@@ -43,19 +43,9 @@ struct ColumnSums {
       const std::int64_t column = first + thread % kColumnThreads * kCount;
       Numbers<kCount> sums{};
       if (column < p.columns) {
-        constexpr int kAtOnce = 4;  // reads under way
-        std::int64_t row = begin + thread / kColumnThreads;
-        for (; row + (kAtOnce - 1) * kRowLanes < end; row += kAtOnce * kRowLanes) {
-          Numbers<kCount> products[kAtOnce];
-          RONDO_UNROLL
-          for (int k = 0; k < kAtOnce; ++k) products[k] = product_of<kCount>(p, row + k * kRowLanes, column);
-          RONDO_UNROLL
-          for (int k = 0; k < kAtOnce; ++k) add<kCount>(sums, products[k]);
-        }
-        for (; row < end; row += kRowLanes) {
-          Numbers<kCount> product = product_of<kCount>(p, row, column);
-          add<kCount>(sums, product);
-        }
+        const std::int64_t row = begin + thread / kColumnThreads;
+        add_in_order<4>(sums, (end - row + kRowLanes - 1) / kRowLanes,
+                        [&](std::int64_t i) { return product_of<kCount>(p, row + i * kRowLanes, column); });
       }
       store_vector<kCount>(lanes + thread / kColumnThreads * kColumns + thread % kColumnThreads * kCount, sums);
     });
@@ -80,12 +70,6 @@ struct ColumnSums {
     for (int i = 0; i < kCount; ++i) product[i] *= x[i] * scale;
     return product;
   }
-
-  template <int kCount>
-  RONDO_KERNEL static void add(Numbers<kCount>& sums, Numbers<kCount>& more) {
-    RONDO_UNROLL
-    for (int i = 0; i < kCount; ++i) sums[i] += more[i];
-  }
 };
 
 struct ColumnTotals {
@@ -94,18 +78,10 @@ struct ColumnTotals {
     block.each([&](int thread) {
       const std::int64_t column = block.x() * block.threads() + thread;
       if (column >= p.columns) return;
-      float total = p.totals[column];
-      constexpr int kAtOnce = 16;  // reads under way
-      std::int64_t chunk = 0;
-      for (; chunk + kAtOnce <= p.chunks; chunk += kAtOnce) {
-        Numbers<kAtOnce> some;
-        RONDO_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) some[k] = p.partial[(chunk + k) * p.columns + column];
-        RONDO_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) total += some[k];
-      }
-      for (; chunk < p.chunks; ++chunk) total += p.partial[chunk * p.columns + column];
-      p.totals[column] = total;
+      auto total = load_vector<1>(p.totals + column);
+      add_in_order<16>(total, p.chunks,
+                       [&](std::int64_t chunk) { return load_vector<1>(p.partial + chunk * p.columns + column); });
+      p.totals[column] = total[0];
     });
   }
 };

@@ -26,9 +26,7 @@ struct AddRows {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto sum = load_vector<kCount>(to + d);
-        auto some = load_vector<kCount>(from + d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) sum[i] += some[i];
+        add_vector(sum, load_vector<kCount>(from + d));
         store_vector<kCount>(to + d, sum);
       });
     });

@@ -74,6 +74,26 @@ RONDO_KERNEL Numbers<kCount> load_any_vector(const void* from, Storage storage, 
   return load_vector<kCount>(static_cast<const Fp16*>(from) + i);
 }
 
+template <std::size_t kCount>
+RONDO_KERNEL void add_vector(Array<float, kCount>& sum, Array<float, kCount> more) {
+  RONDO_UNROLL
+  for (int i = 0; i < static_cast<int>(kCount); ++i) sum[i] += more[i];
+}
+
+/// Adds read(0), read(1), ... read(count - 1) to a sum, in this order, kAtOnce of them being read at a time.
+template <int kAtOnce, std::size_t kCount, typename Read>
+RONDO_KERNEL void add_in_order(Array<float, kCount>& sum, std::int64_t count, Read read) {
+  std::int64_t i = 0;
+  for (; i + kAtOnce <= count; i += kAtOnce) {
+    Array<Array<float, kCount>, static_cast<std::size_t>(kAtOnce)> some;
+    RONDO_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) some[k] = read(i + k);
+    RONDO_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) add_vector(sum, some[k]);
+  }
+  for (; i < count; ++i) add_vector(sum, read(i));
+}
+
 /// Runs body(Vector, d) for the numbers of a row of `width`, whose first thread is `thread` of `threads`: by the eight
 /// where rows are made of eights. Rows lie one after the other from an address that is a multiple of 16.
 template <typename Body>

@@ -54,23 +54,25 @@ absl::Status lower_op(Lowering& op) {
   return unimplemented("op '{}' is not there", name_of(op.op().kind));
 }
 
+/// Calls fn(place) with all places of a step.
+template <typename AnyStep, typename Function>
+void for_places(AnyStep& step, Function fn) {
+  if (auto* launch = std::get_if<LaunchStep>(&step)) {
+    for (auto& patch : launch->patches) fn(patch.place);
+  } else if (auto* clear = std::get_if<ClearStep>(&step)) {
+    fn(clear->to);
+  } else if (auto* product = std::get_if<ProductStep>(&step)) {
+    for (auto* place : {&product->a, &product->b, &product->bias, &product->addend, &product->c, &product->workspace}) {
+      fn(*place);
+    }
+  }
+}
+
 /// Collects roots: tensors without their offsets, one for all scratch and one for all of the workspace.
 class Roots {
  public:
   Roots(const OpList& list, std::vector<Place>& roots) : list_(list), roots_(roots) {}
 
-  void operator()(const LaunchStep& step) {
-    for (const Patch& patch : step.patches) add(patch.place);
-  }
-  void operator()(const ClearStep& step) { add(step.to); }
-  void operator()(const ProductStep& step) {
-    for (const Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c, &step.workspace}) add(*place);
-  }
-
- private:
-  bool is_scratch(const Place& place) const {
-    return place.kind == Place::Kind::kTensor && list_.tensors[place.tensor].role == TensorRole::kScratch;
-  }
   void add(Place place) {
     place.offset = 0;
     const bool there = std::ranges::any_of(
@@ -78,29 +80,13 @@ class Roots {
     if (!there && place.kind != Place::Kind::kNull) roots_.push_back(place);
   }
 
+ private:
+  bool is_scratch(const Place& place) const {
+    return place.kind == Place::Kind::kTensor && list_.tensors[place.tensor].role == TensorRole::kScratch;
+  }
+
   const OpList& list_;
   std::vector<Place>& roots_;
-};
-
-/// Moves the places of one op's workspace to where its part begins.
-class Moved {
- public:
-  explicit Moved(Bytes by) : by_(by) {}
-
-  void operator()(LaunchStep& step) const {
-    for (Patch& patch : step.patches) move(patch.place);
-  }
-  void operator()(ClearStep& step) const { move(step.to); }
-  void operator()(ProductStep& step) const {
-    for (Place* place : {&step.a, &step.b, &step.bias, &step.addend, &step.c, &step.workspace}) move(*place);
-  }
-
- private:
-  void move(Place& place) const {
-    if (place.kind == Place::Kind::kWorkspace) place.offset += by_;
-  }
-
-  const Bytes by_;
 };
 
 /// Ops that run beside each other must not share workspace, so each takes its part behind that of the op before it,
@@ -120,7 +106,11 @@ void place_workspace(Steps& steps) {
     if (at + size > steps.workspace) at = 0;
     op.workspace_begin = at;
     op.workspace_end = at + size;
-    for (std::size_t i = op.begin; i < op.end; ++i) std::visit(Moved(at), steps.steps[i]);
+    for (std::size_t i = op.begin; i < op.end; ++i) {
+      for_places(steps.steps[i], [at](Place& place) {
+        if (place.kind == Place::Kind::kWorkspace) place.offset += at;
+      });
+    }
     at += size;
   }
 }
@@ -190,7 +180,7 @@ absl::Status Lowering::product(Product product) {
   return absl::OkStatus();
 }
 
-void Lowering::end() {
+void Lowering::place_product_workspace() {
   Bytes needed = 0;
   const auto need = [&](const Step& step) {
     const auto* product = std::get_if<ProductStep>(&step);
@@ -205,17 +195,19 @@ void Lowering::end() {
   }
 }
 
+void Lowering::end(std::size_t op) {
+  if (begin_ == steps_.steps.size()) return;
+  place_product_workspace();
+  steps_.ops.push_back({op, begin_, steps_.steps.size(), 0, taken_, may_fault_, weight_of(list_, op_)});
+  steps_.may_fault = steps_.may_fault || may_fault_;
+}
+
 absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   Steps steps;
   for (std::size_t i = 0; i < list.ops.size(); ++i) {
     Lowering lowering(list, list.ops[i], options, steps);
-    const std::size_t begin = steps.steps.size();
     RONDO_RETURN_IF_ERROR(lower_op(lowering));
-    lowering.end();
-    if (begin == steps.steps.size()) continue;
-    steps.ops.push_back(
-        {i, begin, steps.steps.size(), 0, lowering.taken(), lowering.may_fault(), weight_of(list, list.ops[i])});
-    steps.may_fault = steps.may_fault || lowering.may_fault();
+    lowering.end(i);
   }
   place_workspace(steps);
   if (steps.may_fault) {
@@ -226,7 +218,7 @@ absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
     }
   }
   Roots roots(list, steps.roots);
-  for (const Step& step : steps.steps) std::visit(roots, step);
+  for (const Step& step : steps.steps) for_places(step, [&](const Place& place) { roots.add(place); });
   return steps;
 }
 

@@ -74,13 +74,10 @@ class Lowering {
     taken_ += round_up(bytes, 256);
     return place;
   }
-  /// Bytes that the op has taken.
-  Bytes taken() const { return taken_; }
   Place fault() {
     may_fault_ = true;
     return {Place::Kind::kFault, 0, 0};
   }
-  bool may_fault() const { return may_fault_; }
 
   template <typename Params>
   void launch(KernelId kernel, const Grid& grid, const Arguments<Params>& arguments) {
@@ -110,13 +107,16 @@ class Lowering {
     Place c;
   };
   absl::Status product(Product product);
-  /// Gives the library's products the workspace that they need. The op has all its steps.
-  void end();
+  /// The op, number `op` of the list, has all its steps.
+  void end(std::size_t op);
 
   /// Unimplemented: the two tensors are of different dtypes.
   absl::Status same_dtype(const TensorDesc& a, const TensorDesc& b) const;
 
  private:
+  /// Gives the library's products the workspace that they need.
+  void place_product_workspace();
+
   const OpList& list_;
   const Op& op_;
   const LowerOptions& options_;

@@ -9,14 +9,6 @@
 #include "rondo/base/status.h"
 
 namespace rondo::devices::cuda {
-namespace {
-
-/// Of the types that kernels read by 16 bytes.
-bool has_numbers(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
-}
-
-}  // namespace
 
 /// One replay.
 class CardProgram::Run {
@@ -171,7 +163,7 @@ absl::Status CardProgram::check(const Bindings& bindings, const Context& context
     const BufferView& view = bindings.tensors[id];
     const absl::StatusOr<DevicePointer> address = address_of(view, context);
     if (!address.ok()) return with_context(address.status(), fmt::format("tensor '{}'", tensor.name));
-    if (has_numbers(tensor.dtype) && *address % kTensorAlignment != 0) {
+    if (is_floating(tensor.dtype) && *address % kTensorAlignment != 0) {
       return internal_error("tensor '{}' lies at an address that is no multiple of {}", tensor.name, kTensorAlignment);
     }
     if (view.size < tensor.bytes()) {

@@ -16,11 +16,8 @@ bool depends_on_sequences(OpKind kind) {
 
 /// The dtype whose speed an op runs at: that of the first floating-point tensor it names.
 DType compute_dtype(const OpList& list, const Op& op) {
-  const auto computes = [](DType dtype) {
-    return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
-  };
   for (const TensorId id : op.reads) {
-    if (computes(list.tensors[id].dtype)) return list.tensors[id].dtype;
+    if (is_floating(list.tensors[id].dtype)) return list.tensors[id].dtype;
   }
   return DType::kFloat32;
 }

@@ -60,7 +60,7 @@ class Stopwatch {
       bindings.tensors.push_back(buffer.view());
       buffers.push_back(std::move(buffer));
       const BufferView view = buffers.back().view();
-      RONDO_RETURN_IF_ERROR(has_numbers(tensor) ? draw(view) : finish(clear(view)));
+      RONDO_RETURN_IF_ERROR(is_floating(tensor.dtype) ? draw(view) : finish(clear(view)));
       if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, view, fill));
     }
     Buffer scratch;
@@ -83,7 +83,7 @@ class Stopwatch {
 
   /// Seconds of a copy, each by itself: with its latency.
   absl::StatusOr<std::vector<double>> time_copy(QueueRole role, BufferView from, BufferView to, const Tries& tries) {
-    return times([&](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); }, tries, 1);
+    return times(copy(role, from, to), tries, 1);
   }
 
  private:
@@ -125,8 +125,8 @@ class Stopwatch {
     return [this, view](Point done) { device_->queue(QueueRole::kCompute).clear(view, {}, done, {"measure"}); };
   }
 
-  static bool has_numbers(const TensorDesc& tensor) {
-    return tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kBfloat16 || tensor.dtype == DType::kFloat16;
+  std::function<void(Point)> copy(QueueRole role, BufferView from, BufferView to) {
+    return [this, role, from, to](Point done) { device_->queue(role).copy(from, to, {}, done, {"measure"}); };
   }
 
   /// Fills memory with numbers: copies of one piece of the device's memory, as quick as clearing it.
@@ -135,9 +135,9 @@ class Stopwatch {
     if (numbers_.size() == 0) RONDO_RETURN_IF_ERROR(make_numbers());
     Bytes done = 0;
     for (; done + numbers_.size() < to.size; done += numbers_.size()) {
-      copy(numbers_.view(), to.part(done, numbers_.size()))(Point{timeline_.get(), ++value_});
+      copy(QueueRole::kUp, numbers_.view(), to.part(done, numbers_.size()))(Point{timeline_.get(), ++value_});
     }
-    return finish(copy(numbers_.view().part(0, to.size - done), to.part(done, to.size - done)));
+    return finish(copy(QueueRole::kUp, numbers_.view().part(0, to.size - done), to.part(done, to.size - done)));
   }
 
   /// They are normally distributed in bf16; two of them make one of fp32 that is much the same, and as fp16 they lie
@@ -157,15 +157,12 @@ class Stopwatch {
       std::memcpy(host + i * sizeof(number), &number, sizeof(number));
     }
     RONDO_ASSIGN_OR_RETURN(numbers_, device_->allocate(size, MemoryKind::kDevice));
-    RONDO_RETURN_IF_ERROR(finish(copy(few.view(), numbers_.view().part(0, kFew))));
+    RONDO_RETURN_IF_ERROR(finish(copy(QueueRole::kUp, few.view(), numbers_.view().part(0, kFew))));
     for (Bytes done = kFew; done < size; done *= 2) {
-      RONDO_RETURN_IF_ERROR(finish(copy(numbers_.view().part(0, done), numbers_.view().part(done, done))));
+      RONDO_RETURN_IF_ERROR(
+          finish(copy(QueueRole::kUp, numbers_.view().part(0, done), numbers_.view().part(done, done))));
     }
     return absl::OkStatus();
-  }
-
-  std::function<void(Point)> copy(BufferView from, BufferView to) {
-    return [this, from, to](Point done) { device_->queue(QueueRole::kUp).copy(from, to, {}, done, {"measure"}); };
   }
 
   static double seconds_since(Clock::time_point begin) {
@@ -182,7 +179,7 @@ class Stopwatch {
     RONDO_ASSIGN_OR_RETURN(const Buffer home, device_->allocate(to.size, MemoryKind::kPinned));
     std::fill_n(home.view().host(), to.size, std::byte{0});
     fill(tensor, home.view().host());
-    return finish([&](Point done) { device_->queue(QueueRole::kUp).copy(home.view(), to, {}, done, {"measure"}); });
+    return finish(copy(QueueRole::kUp, home.view(), to));
   }
 
   /// Seconds of one of `runs` that follow one another.

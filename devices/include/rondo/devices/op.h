@@ -109,8 +109,7 @@ enum class OpKind : std::uint8_t {
   // One update of P parameters that lie in whole blocks of kUpdateBlock: N elements together.
   // reads: gradient fp32 [N], factors fp32 [P, kUpdateFactors] (kUpdateFields), keys uint64 [P] (version_key()), owners
   // int32 [N / kUpdateBlock, 2]: of a block the parameter and its place among that parameter's; master, first and
-  // second
-  // moment fp32 [N] (roles kState), which are changed
+  // second moment fp32 [N] (roles kState), which are changed
   // writes: [published [N], in bf16 or fp16]: the masters, stochastically rounded. All as adamw() has it (update.h).
   kAdamW,
   // The same with moments in codes of 8 bits (moment_codes.h), as adamw_coded() has it.

@@ -29,6 +29,11 @@ constexpr Bytes size_of(DType dtype) {
   return 0;
 }
 
+/// Of the types that are computed in: fp32, bf16, fp16.
+constexpr bool is_floating(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+}
+
 /// "fp32", "bf16", ...: the spelling of configuration files.
 const char* name_of(DType dtype);
 
