@@ -28,28 +28,23 @@ struct Moment {
 constexpr Moment kMomentsOf[] = {{StateArray::kFirstMoment, Part::kFirst, Part::kFirstCodes, Part::kFirstScales},
                                  {StateArray::kSecondMoment, Part::kSecond, Part::kSecondCodes, Part::kSecondScales}};
 
-devices::TensorId add(devices::OpList& list, const char* name, const devices::Shape& shape, DType dtype,
-                      TensorRole role) {
-  list.tensors.push_back({name, shape, dtype, role});
-  return static_cast<devices::TensorId>(list.tensors.size() - 1);
-}
-
 }  // namespace
 
-/// An update's tensors with what they are bound to.
-struct CardState::UpdateList {
+/// A program's ops, and its tensors with what they are bound to.
+struct CardState::BoundList {
   devices::OpList list;
   devices::Bindings bindings;
 
   devices::TensorId add(const char* name, const devices::Shape& shape, DType dtype, BufferView view,
                         TensorRole role = TensorRole::kInput) {
     bindings.tensors.push_back(view);
-    return schedule::add(list, name, shape, dtype, role);
+    list.tensors.push_back({name, shape, dtype, role});
+    return static_cast<devices::TensorId>(list.tensors.size() - 1);
   }
 };
 
 /// An update of the blocks from `begin` to `end`, all with moments in codes or none.
-void CardState::add_update(UpdateList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
+void CardState::add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
                            std::uint64_t end) const {
   constexpr std::uint64_t kBlock = CardStateLayout::kBlock;
   const bool coded = begin < layout_.coded_blocks();
@@ -116,60 +111,56 @@ absl::Status CardState::prepare() {
   const auto blocks = static_cast<std::int64_t>(layout_.blocks());
   const auto parameters = static_cast<std::int64_t>(layout_.entries().size());
   const devices::Shape flat = {static_cast<std::int64_t>(layout_.elements())};
-  devices::OpList squares;
-  const auto sums = add(squares, "gradients", flat, DType::kFloat32, TensorRole::kInput);
-  const auto of_blocks = add(squares, "squares", {blocks}, DType::kFloat64, TensorRole::kOutput);
-  squares.ops.push_back({devices::OpKind::kSumOfSquares, {}, {sums}, {of_blocks}});
-  RONDO_RETURN_IF_ERROR(compile(squares, squares_));
-  squares_bindings_.tensors = {part(Part::kSums), part(Part::kSquares)};
+  BoundList squares;
+  const auto sums = squares.add("gradients", flat, DType::kFloat32, part(Part::kSums));
+  const auto of_blocks = squares.add("squares", {blocks}, DType::kFloat64, part(Part::kSquares), TensorRole::kOutput);
+  squares.list.ops.push_back({devices::OpKind::kSumOfSquares, {}, {sums}, {of_blocks}});
+  RONDO_ASSIGN_OR_RETURN(squares_, compile(std::move(squares)));
 
-  UpdateList update;
+  BoundList update;
   const auto factors =
       update.add("factors", {parameters, devices::kUpdateFactors}, DType::kFloat32, part(Part::kFactors));
   const auto keys = update.add("keys", {parameters}, DType::kUInt64, part(Part::kKeys));
-  if (layout_.coded_blocks() > 0) {
-    add_update(update, factors, keys, 0, layout_.coded_blocks());
-  }
-  if (layout_.blocks() > layout_.coded_blocks()) {
-    add_update(update, factors, keys, layout_.coded_blocks(), layout_.blocks());
-  }
-  RONDO_RETURN_IF_ERROR(compile(update.list, update_));
-  update_bindings_ = std::move(update.bindings);
+  const std::uint64_t coded = layout_.coded_blocks();
+  if (coded > 0) add_update(update, factors, keys, 0, coded);
+  if (layout_.blocks() > coded) add_update(update, factors, keys, coded, layout_.blocks());
+  RONDO_ASSIGN_OR_RETURN(update_, compile(std::move(update)));
 
   if (table_ == nullptr) return absl::OkStatus();
   for (const std::uint32_t bucket : parts_.buckets) RONDO_RETURN_IF_ERROR(compile_rows(bucket));
   if (!table_->dense) return absl::OkStatus();
   const devices::Shape elements = {static_cast<std::int64_t>(table_->elements)};
-  devices::OpList join;
-  const auto dense = add(join, "sum", elements, DType::kFloat32, TensorRole::kInput);
-  const auto rows = add(join, "sum of rows", elements, DType::kFloat32, TensorRole::kInput);
-  const auto both = add(join, "both", elements, DType::kFloat32, TensorRole::kOutput);
-  join.ops.push_back({devices::OpKind::kAdd, {}, {dense, rows}, {both}});
-  join_bindings_.tensors = {sum(table_->parameter), rows_sum(),
-                            sum(table_->parameter)};  // element by element, in place
-  return compile(join, join_rows_);
+  const BufferView of_table = sum(table_->parameter);
+  BoundList join;
+  const auto dense = join.add("sum", elements, DType::kFloat32, of_table);
+  const auto rows = join.add("sum of rows", elements, DType::kFloat32, rows_sum());
+  const auto both = join.add("both", elements, DType::kFloat32, of_table, TensorRole::kOutput);  // one by one, in place
+  join.list.ops.push_back({devices::OpKind::kAdd, {}, {dense, rows}, {both}});
+  RONDO_ASSIGN_OR_RETURN(join_rows_, compile(std::move(join)));
+  return absl::OkStatus();
 }
 
 absl::Status CardState::compile_rows(std::uint32_t bucket) {
   const auto width = static_cast<std::int64_t>(table_->row_width);
-  devices::OpList list;
-  list.tokens = bucket;
-  const auto ids = add(list, "row ids", {bucket + 1}, DType::kInt32, TensorRole::kInput);
-  const auto rows = add(list, "rows", {bucket, width}, DType::kFloat32, TensorRole::kInput);
-  const auto sum = add(list, "sum", {static_cast<std::int64_t>(table_->elements) / width, width}, DType::kFloat32,
-                       TensorRole::kGradient);
-  list.ops.push_back({devices::OpKind::kAddRows, devices::AddRowsAttributes{table_->padding_row}, {ids, rows}, {sum}});
-  AddRows& made = add_rows_.emplace_back();
-  made.bucket = bucket;
-  const RowViews from = this->rows(bucket);
-  made.bindings.tensors = {from.ids, from.rows, rows_sum()};
-  return compile(list, made.program);
+  const auto height = static_cast<std::int64_t>(table_->elements) / width;
+  const RowViews from = rows(bucket);
+  BoundList addition;
+  addition.list.tokens = bucket;
+  const auto ids = addition.add("row ids", {bucket + 1}, DType::kInt32, from.ids);
+  const auto rows = addition.add("rows", {bucket, width}, DType::kFloat32, from.rows);
+  const auto sum = addition.add("sum", {height, width}, DType::kFloat32, rows_sum(), TensorRole::kGradient);
+  addition.list.ops.push_back(
+      {devices::OpKind::kAddRows, devices::AddRowsAttributes{table_->padding_row}, {ids, rows}, {sum}});
+  RONDO_ASSIGN_OR_RETURN(Bound made, compile(std::move(addition)));
+  add_rows_.emplace_back(bucket, std::move(made));
+  return absl::OkStatus();
 }
 
-absl::Status CardState::compile(const devices::OpList& list, std::unique_ptr<devices::Program>& program) {
-  RONDO_RETURN_IF_ERROR(devices::validate(list));
-  RONDO_ASSIGN_OR_RETURN(program, device_.compile(list, devices::plan_arena(list)));
-  return absl::OkStatus();
+absl::StatusOr<CardState::Bound> CardState::compile(BoundList bound) {
+  RONDO_RETURN_IF_ERROR(devices::validate(bound.list));
+  RONDO_ASSIGN_OR_RETURN(std::unique_ptr<devices::Program> program,
+                         device_.compile(bound.list, devices::plan_arena(bound.list)));
+  return Bound{std::move(program), std::move(bound.bindings)};
 }
 
 BufferView CardState::elements_of(Part of, const CardStateLayout::Entry& entry, Bytes size) const {
@@ -194,9 +185,8 @@ RowViews CardState::rows(std::uint32_t bucket) const {
 
 BufferView CardState::rows_sum() const { return table_->dense ? part(Part::kRows) : sum(table_->parameter); }
 
-CardState::Bound CardState::rows_addition(std::uint32_t bucket) const {
-  const AddRows& with = *std::ranges::find(add_rows_, bucket, &AddRows::bucket);
-  return {*with.program, with.bindings};
+const CardState::Bound& CardState::rows_addition(std::uint32_t bucket) const {
+  return std::ranges::find(add_rows_, bucket, &std::pair<std::uint32_t, Bound>::first)->second;
 }
 
 void CardState::clear(BufferView view) {
@@ -211,10 +201,11 @@ void CardState::copy(QueueRole role, BufferView from, BufferView to) {
   ++value_;
 }
 
-void CardState::run(const devices::Program& program, const devices::Bindings& bindings, const char* name) {
+void CardState::run(const Bound& bound, const char* name) {
   const devices::Point before{timeline_.get(), value_};
   device_.queue(QueueRole::kCompute)
-      .run(program, bindings, {&before, value_ == 0 ? 0U : 1U}, {timeline_.get(), value_ + 1}, {name, step_, 0, 0});
+      .run(*bound.program, bound.bindings, {&before, value_ == 0 ? 0U : 1U}, {timeline_.get(), value_ + 1},
+           {name, step_, 0, 0});
   ++value_;
 }
 
@@ -249,15 +240,16 @@ absl::Status CardState::load() {
       *owner++ = static_cast<std::int32_t>(block);
     }
   }
-  RONDO_ASSIGN_OR_RETURN(devices::Buffer constants,
-                         devices::allocate_host(sizeof(devices::MomentTables) + devices::kMomentBlock, "optimizer"));
-  std::memcpy(constants.view().host(), &devices::moment_tables(), sizeof(devices::MomentTables));
-  const BufferView zero_codes = constants.view().part(sizeof(devices::MomentTables), devices::kMomentBlock);
-  std::memset(zero_codes.host(), devices::kSignedZero, devices::kMomentBlock);
   clear(memory_.view());  // what lies between parameters is updated with them
   copy(QueueRole::kUp, owners.view(), part(Part::kOwners));
-  if (layout_.coded_blocks() > 0) {
-    copy(QueueRole::kUp, constants.view().part(0, sizeof(devices::MomentTables)), part(Part::kTables));
+  devices::Buffer of_codes;  // their tables, and a block of the code of 0
+  BufferView zero_codes;
+  if (const Bytes tables = layout_.size(Part::kTables); tables > 0) {
+    RONDO_ASSIGN_OR_RETURN(of_codes, devices::allocate_host(tables + devices::kMomentBlock, "optimizer"));
+    std::memcpy(of_codes.view().host(), &devices::moment_tables(), tables);
+    zero_codes = of_codes.view().part(tables, devices::kMomentBlock);
+    std::memset(zero_codes.host(), devices::kSignedZero, devices::kMomentBlock);
+    copy(QueueRole::kUp, of_codes.view().part(0, tables), part(Part::kTables));
   }
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [home, here] : arrays_of(entry)) copy(QueueRole::kUp, home, here);
@@ -292,8 +284,8 @@ std::vector<CardState::Twins> CardState::arrays_of(const CardStateLayout::Entry&
 absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& squares) {
   if (!failed_.ok()) return failed_;
   step_ = step;
-  if (join_rows_ != nullptr) run(*join_rows_, join_bindings_, "gradients");
-  run(*squares_, squares_bindings_, "norm");
+  if (join_rows_.program != nullptr) run(join_rows_, "gradients");
+  run(squares_, "norm");
   copy(QueueRole::kDown, part(Part::kSquares), host_squares_.view());
   RONDO_RETURN_IF_ERROR(wait());
   squares.assign(layout_.entries().size(), 0.0);
@@ -319,7 +311,7 @@ void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t 
     }
   }
   copy(QueueRole::kUp, host_factors_.view(), memory_.view().part(layout_.offset(Part::kFactors), host_factors_.size()));
-  run(*update_, update_bindings_, "optimizer");
+  run(update_, "optimizer");
   at_home_ = false;
   version_ = version;
   parts_.parameters->set_all_versions(version);

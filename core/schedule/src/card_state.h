@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,10 +34,10 @@ class CardState {
   RowViews rows(std::uint32_t bucket) const;
   /// What then adds them to rows_sum(), which is to be zeros when a step's first microbatch does so.
   struct Bound {
-    const devices::Program& program;
-    const devices::Bindings& bindings;
+    std::unique_ptr<devices::Program> program;
+    devices::Bindings bindings;
   };
-  Bound rows_addition(std::uint32_t bucket) const;
+  const Bound& rows_addition(std::uint32_t bucket) const;
   devices::BufferView rows_sum() const;
 
   /// Brings what the store holds, unless it has come.
@@ -56,10 +57,10 @@ class CardState {
  private:
   CardState(const ExecutorParts& parts, devices::Device& device);
   absl::Status prepare();
-  absl::Status compile(const devices::OpList& list, std::unique_ptr<devices::Program>& program);
+  struct BoundList;
+  absl::StatusOr<Bound> compile(BoundList bound);
   absl::Status compile_rows(std::uint32_t bucket);
-  struct UpdateList;
-  void add_update(UpdateList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
+  void add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
                   std::uint64_t end) const;
   /// What of a parameter lies in the store and here.
   struct Twins {
@@ -73,7 +74,7 @@ class CardState {
   devices::BufferView elements_of(CardStateLayout::Part part, const CardStateLayout::Entry& entry, Bytes size) const;
   void clear(devices::BufferView view);
   void copy(devices::QueueRole role, devices::BufferView from, devices::BufferView to);
-  void run(const devices::Program& program, const devices::Bindings& bindings, const char* name);
+  void run(const Bound& bound, const char* name);
 
   const ExecutorParts& parts_;
   devices::Device& device_;
@@ -88,18 +89,10 @@ class CardState {
   std::unique_ptr<devices::Timeline> timeline_;
   std::uint64_t value_ = 0;
   std::uint32_t step_ = 0;  // for traces
-  std::unique_ptr<devices::Program> squares_;
-  std::unique_ptr<devices::Program> update_;
-  struct AddRows {
-    std::uint32_t bucket = 0;
-    std::unique_ptr<devices::Program> program;
-    devices::Bindings bindings;
-  };
-  std::vector<AddRows> add_rows_;
-  std::unique_ptr<devices::Program> join_rows_;  // of a tied table, to its dense sum
-  devices::Bindings join_bindings_;
-  devices::Bindings squares_bindings_;
-  devices::Bindings update_bindings_;
+  Bound squares_;
+  Bound update_;
+  std::vector<std::pair<std::uint32_t, Bound>> add_rows_;  // by bucket
+  Bound join_rows_;                                        // of a tied table, to its dense sum
   bool loaded_ = false;
   bool at_home_ = true;
   std::uint64_t version_ = 0;  // of what lies here, once it has been updated

@@ -1,6 +1,5 @@
 #include "card_state_layout.h"
 
-#include "rondo/devices/moment_tables.h"
 #include "rondo/devices/op.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/shape.h"

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rondo/devices/moment_tables.h"
 #include "rondo/devices/update_block.h"
 #include "rondo/model/architecture.h"
 #include "rondo/offload/optimizer_state.h"
@@ -61,9 +62,10 @@ class CardStateLayout {
   Bytes bytes() const { return bytes_; }
   /// Read and written by the norm and one update.
   Bytes update_bytes() const;
-  /// Of main memory: factors and keys, squares, and owners while they are brought.
+  /// Of main memory: factors and keys, squares, and while they are brought owners, tables and a block of codes.
   Bytes host_bytes() const {
-    return size(Part::kFactors) + size(Part::kKeys) + size(Part::kOwners) + size(Part::kSquares);
+    const Bytes of_codes = coded_blocks_ > 0 ? size(Part::kTables) + devices::kMomentBlock : 0;
+    return size(Part::kFactors) + size(Part::kKeys) + size(Part::kOwners) + size(Part::kSquares) + of_codes;
   }
 
   static constexpr std::uint64_t kBlock = devices::kUpdateBlock;

@@ -417,8 +417,8 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},
               tag(name_of(slot.slot.phase), job, slot, errand.microbatch));
     if (link.adds_rows) {
-      const CardState::Bound addition = shared_.card_state->rows_addition(bucket);
-      queue.run(addition.program, addition.bindings, {}, {compute_.get(), ++compute_value_},
+      const CardState::Bound& addition = shared_.card_state->rows_addition(bucket);
+      queue.run(*addition.program, addition.bindings, {}, {compute_.get(), ++compute_value_},
                 tag("gradients", job, slot, errand.microbatch));
     }
     compute_enqueued_.store(compute_value_, std::memory_order_relaxed);

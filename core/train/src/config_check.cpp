@@ -97,7 +97,7 @@ absl::Status check_fp8(const Config& config, const Origins& origins) {
 absl::Status check_optimizer_state(const Config& config, const Origins& origins) {
   if (config.optimizer_state == "host") return absl::OkStatus();
   const std::string key = place(origins, "optimizer_state");
-  if (config.optim != "adamw" && config.optim != "adamw_8bit") {
+  if (!updates_on_devices(config)) {
     return invalid_input("{}: expected host beside optim {}, found device; set optim: adamw, or adamw_8bit", key,
                          config.optim);
   }

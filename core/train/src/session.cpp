@@ -434,8 +434,7 @@ absl::Status check_holds_state(const Machine& machine, const partition::Workload
 
 /// Says so where a step would be shorter with the state on the device.
 void advise_state(const Config& config, const Machine& machine, PlannedRun& run) {
-  const bool updates = config.optim == "adamw" || config.optim == "adamw_8bit";
-  const bool may = updates && config.staleness == 0 && check_holds_state(machine, run.work).ok();
+  const bool may = updates_on_devices(config) && config.staleness == 0 && check_holds_state(machine, run.work).ok();
   if (!may || run.shape.state_bytes > machine.shape.devices.front().budget_bytes) return;
   constexpr double kWorthSaying = 0.95;
   const double now = run.plan.predicted.step_seconds;

@@ -157,6 +157,9 @@ const std::vector<std::string>& verbs();
 /// the key, where it stands (file and line, or the flag), what was expected and found.
 absl::StatusOr<Config> parse_arguments(const std::string& verb, const std::vector<std::string>& arguments);
 
+/// The rules that a device can update by (optimizer_state).
+inline bool updates_on_devices(const Config& config) { return config.optim == "adamw" || config.optim == "adamw_8bit"; }
+
 /// Every key of training with its value, as YAML that parse_arguments("train", ...) reads back to the same Config.
 std::string format_resolved(const Config& config);
 
