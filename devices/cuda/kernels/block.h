@@ -2,9 +2,10 @@
 //
 // A kernel is a class with `template <typename Block> static void run(Block&, const Params&)`. On a card Block is the
 // DeviceBlock: each() runs its phase once a thread. Compiled for the host it is the HostBlock: each() runs the phase
-// for one thread after the other, so that a kernel's indices, masks and sums can be tried where there is no card. What
-// lives across phases is either in shared memory or an Own<T>, one value a thread. Sums over a block have one order on
-// both.
+// for one thread after the other, in an order that differs from phase to phase, so that a kernel's indices, masks and
+// sums can be tried where there is no card; a block's warps may also be threads of the host, so that a thread sanitizer
+// sees what no barrier lies between. What lives across phases is either in shared memory or an Own<T>, one value a
+// thread. Sums over a block have one order on both.
 #pragma once
 
 #include <cmath>
@@ -173,6 +174,15 @@ class DeviceBlock {
 
 #else
 
+/// What the warps of a block share where each is a thread of the host.
+class HostTeam {
+ public:
+  virtual ~HostTeam() = default;
+  /// Returns when all warps have called it.
+  virtual void meet() = 0;
+  double given[kMostThreads / kWarp];  // by each warp, to be combined
+};
+
 class HostBlock {
  public:
   template <typename T>
@@ -181,33 +191,54 @@ class HostBlock {
     T& operator[](int thread) { return values[thread]; }
   };
 
-  /// `shared`: of the launch's size, aligned to 1024 bytes.
+  /// All of a block. `shared`: of the launch's size, aligned to 1024 bytes.
   HostBlock(std::int64_t x, std::int64_t y, int threads, unsigned char* shared)
-      : x_(x), y_(y), threads_(threads), shared_(shared) {}
+      : x_(x), y_(y), threads_(threads), shared_(shared), end_(threads), turn_(static_cast<unsigned>(x + y)) {}
+  /// Warp `warp` of the block, of which the others run beside it.
+  HostBlock(const HostBlock& whole, int warp, HostTeam& team) : HostBlock(whole) {
+    begin_ = warp * kWarp;
+    end_ = begin_ + kWarp;
+    team_ = &team;
+  }
 
   std::int64_t x() const { return x_; }
   std::int64_t y() const { return y_; }
   int threads() const { return threads_; }
   unsigned char* shared() const { return shared_; }
   template <typename Phase>
-  void each(Phase phase) const {
-    for (int thread = 0; thread < threads_; ++thread) phase(thread);
+  void each(Phase phase) {
+    local(phase);
+    barrier();
   }
   template <typename Phase>
-  void local(Phase phase) const {
-    each(phase);
+  void local(Phase phase) {
+    const bool backwards = turn_ % 2 != 0;
+    const int mixed = turn_ % 3 == 2 ? 21 : 0;  // within a warp
+    ++turn_;
+    for (int i = begin_, thread = backwards ? end_ - 1 : begin_; i < end_; ++i, thread += backwards ? -1 : 1) {
+      phase(thread ^ mixed);
+    }
   }
-  void barrier() const {}
-  void wait_copies() const {}
+  void barrier() {
+    if (team_ != nullptr) team_->meet();
+  }
+  void wait_copies() { barrier(); }
   template <typename Before>
-  void wait_shared(Before) const {}
+  void wait_shared(Before /*of the card's own products*/) {
+    barrier();
+  }
+  /// Calls fn(first thread) for each warp that runs here.
+  template <typename Function>
+  void warps(Function fn) const {
+    for (int warp = begin_; warp < end_; warp += kWarp) fn(warp);
+  }
   template <bool kBfloat, typename C, typename A, typename B>
   void multiply(C c_of, A a_of, B b_of) const {
-    for (int warp = 0; warp < threads_; warp += kWarp) multiply_warp<kBfloat>(warp, c_of, a_of, b_of);
+    warps([&](int warp) { multiply_warp<kBfloat>(warp, c_of, a_of, b_of); });
   }
   template <typename Value>
   void quad_max(Value value_of) const {
-    for (int i = 0; i < threads_; i += 4) {
+    for (int i = begin_; i < end_; i += 4) {
       float largest = value_of(i);
       for (int lane = 1; lane < 4; ++lane) largest = std::fmax(largest, value_of(i + lane));
       for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = largest;
@@ -215,18 +246,18 @@ class HostBlock {
   }
   template <typename Value>
   void quad_sum(Value value_of) const {
-    for (int i = 0; i < threads_; i += 4) {
+    for (int i = begin_; i < end_; i += 4) {
       const float sum = (value_of(i) + value_of(i + 1)) + (value_of(i + 2) + value_of(i + 3));
       for (int lane = 0; lane < 4; ++lane) value_of(i + lane) = sum;
     }
   }
   template <typename Value>
   void warp_max(Value value_of) const {
-    for (int i = 0; i < threads_; i += kWarp) {
-      float largest = value_of(i);
-      for (int lane = 1; lane < kWarp; ++lane) largest = std::fmax(largest, value_of(i + lane));
-      for (int lane = 0; lane < kWarp; ++lane) value_of(i + lane) = largest;
-    }
+    warps([&](int warp) {
+      float largest = value_of(warp);
+      for (int lane = 1; lane < kWarp; ++lane) largest = std::fmax(largest, value_of(warp + lane));
+      for (int lane = 0; lane < kWarp; ++lane) value_of(warp + lane) = largest;
+    });
   }
   /// The numbers of A that the lanes of a warp hold; a_of(thread) gives a lane's.
   template <bool kBfloat, typename A>
@@ -240,29 +271,34 @@ class HostBlock {
       }
     }
   }
-  float sum(Own<float>& own) const {
+  float sum(Own<float>& own) {
     return combine(own, [](float a, float b) { return a + b; });
   }
-  float max(Own<float>& own) const {
+  float max(Own<float>& own) {
     return combine(own, [](float a, float b) { return std::fmax(a, b); });
   }
-  double sum(Own<double>& own) const {
+  double sum(Own<double>& own) {
     return combine(own, [](double a, double b) { return a + b; });
   }
 
  private:
   /// In the order of the card's butterfly; what lane 0 holds at its end every lane holds.
   template <typename T, typename Operation>
-  T combine(const Own<T>& own, Operation operation) const {
-    T total{};
-    for (int warp = 0; warp < threads_ / kWarp; ++warp) {
+  T combine(const Own<T>& own, Operation operation) {
+    double alone[kMostThreads / kWarp] = {};
+    double* const given = team_ != nullptr ? team_->given : alone;
+    warps([&](int warp) {
       T lanes[kWarp];
-      for (int lane = 0; lane < kWarp; ++lane) lanes[lane] = own.values[warp * kWarp + lane];
+      for (int lane = 0; lane < kWarp; ++lane) lanes[lane] = own.values[warp + lane];
       for (int offset = kWarp / 2; offset > 0; offset /= 2) {
         for (int lane = 0; lane < offset; ++lane) lanes[lane] = operation(lanes[lane], lanes[lane + offset]);
       }
-      total = warp == 0 ? lanes[0] : operation(total, lanes[0]);
-    }
+      given[warp / kWarp] = static_cast<double>(lanes[0]);
+    });
+    barrier();
+    T total = static_cast<T>(given[0]);
+    for (int warp = 1; warp < threads_ / kWarp; ++warp) total = operation(total, static_cast<T>(given[warp]));
+    barrier();
     return total;
   }
 
@@ -294,6 +330,10 @@ class HostBlock {
   const std::int64_t y_;
   const int threads_;
   unsigned char* const shared_;
+  int begin_ = 0;  // the threads that run here
+  int end_;
+  unsigned turn_;  // of phases, which go through their threads in unlike orders
+  HostTeam* team_ = nullptr;
 };
 
 #endif

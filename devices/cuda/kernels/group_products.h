@@ -182,7 +182,7 @@ struct GroupProducts {
     }
     commit();
 #else
-    for (int thread = 0; thread < block.threads(); ++thread) {
+    block.local([&](int thread) {
       for (int n = 0; n < b.rows; n += 8) {
         for (int i = 0; i < 4; ++i) {
           const int row = row_of(thread, i);
@@ -194,7 +194,7 @@ struct GroupProducts {
           c[thread][n / 8].x[i] = sum;
         }
       }
-    }
+    });
 #endif
   }
 
@@ -211,7 +211,7 @@ struct GroupProducts {
     }
     commit();
 #else
-    block.each([&](int thread) {
+    block.local([&](int thread) {
       for (int n = 0; n < b.rows / 8; ++n) c[thread][n] = FragmentC{};
     });
     add_rows(block, c, a, kHead / 16, b.rows,
@@ -280,7 +280,7 @@ struct GroupProducts {
   /// c [., columns] += A B for `steps` fragments of A a thread and number_of(k, column) of B.
   template <typename Block, typename C, typename A, typename NumberOf>
   static void add_rows(Block& block, C& c, A& a, int steps, int columns, NumberOf number_of) {
-    for (int warp = 0; warp < block.threads(); warp += kWarp) {
+    block.warps([&](int warp) {
       for (int step = 0; step < steps; ++step) {
         float rows[16][16];
         Block::template gather<kBfloat>(
@@ -294,7 +294,7 @@ struct GroupProducts {
           }
         }
       }
-    }
+    });
   }
 #endif
 };

@@ -2,6 +2,7 @@
 #include "fake_streams.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace rondo::devices::cuda::testing {
 
@@ -74,7 +75,7 @@ void Stream::serve() {
     } else if (task.kind == Task::Kind::kRecord) {
       task.event->completed = std::max(task.event->completed, task.count);
     } else if (task.kind == Task::Kind::kGraph) {
-      for (const Task& node : task.executable->tasks) execute(node, lock);
+      execute(*task.executable, lock);
       --task.executable->in_flight;
     } else {
       execute(task, lock);
@@ -85,6 +86,42 @@ void Stream::serve() {
   }
 }
 
+namespace {
+
+void work(const Task& task) {
+  if (task.kind == Task::Kind::kCopy) std::memmove(task.to, task.from, task.size);
+  if (task.kind == Task::Kind::kSet) std::memset(task.to, task.value, task.size);
+  if (task.kind == Task::Kind::kLaunch) run_on_host(task.launch, task.params.data());
+}
+
+/// Each node is a thread that waits for those before it and for nothing else.
+[[maybe_unused]] void work_side_by_side(const std::vector<Graph::Node>& nodes) {
+  std::vector<std::atomic<bool>> done(nodes.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    threads.emplace_back([&nodes, &done, i] {
+      for (const std::size_t before : nodes[i].after) done[before].wait(false);
+      work(nodes[i].task);
+      done[i] = true;
+      done[i].notify_all();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+void Stream::execute(const Executable& executable, std::unique_lock<std::mutex>& lock) {
+#if defined(__SANITIZE_THREAD__)
+  if (card_.lost != kSuccess) return;
+  lock.unlock();
+  work_side_by_side(executable.nodes);
+  lock.lock();
+#else
+  for (const Graph::Node& node : executable.nodes) execute(node.task, lock);
+#endif
+}
+
 void Stream::execute(const Task& task, std::unique_lock<std::mutex>& lock) {
   if (card_.lost != kSuccess) return;
   if (task.kind == Task::Kind::kLaunch && ++card_.launches == card_.script.fault_at) {
@@ -92,9 +129,7 @@ void Stream::execute(const Task& task, std::unique_lock<std::mutex>& lock) {
     return;
   }
   lock.unlock();
-  if (task.kind == Task::Kind::kCopy) std::memmove(task.to, task.from, task.size);
-  if (task.kind == Task::Kind::kSet) std::memset(task.to, task.value, task.size);
-  if (task.kind == Task::Kind::kLaunch) run_on_host(task.launch, task.params.data());
+  work(task);
   lock.lock();
 }
 

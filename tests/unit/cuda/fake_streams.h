@@ -56,12 +56,16 @@ struct Task {
   Executable* executable = nullptr;
 };
 
-/// What was captured, in an order that its dependencies allow.
+/// What was captured, in an order that its dependencies allow; these are places in that order.
 struct Graph {
-  std::vector<Task> tasks;
+  struct Node {
+    Task task;
+    std::vector<std::size_t> after;
+  };
+  std::vector<Node> nodes;
 };
 struct Executable {
-  std::vector<Task> tasks;
+  std::vector<Graph::Node> nodes;
   int in_flight = 0;
 };
 
@@ -81,6 +85,7 @@ class Stream {
  private:
   static constexpr std::size_t kRing = 4096;
   void serve();
+  void execute(const Executable& executable, std::unique_lock<std::mutex>& lock);
   void execute(const Task& task, std::unique_lock<std::mutex>& lock);
 
   FakeCard& card_;
@@ -94,14 +99,10 @@ class Stream {
 /// At most one at a time, as a card of one device needs.
 struct Capture {
   using Nodes = std::vector<std::size_t>;
-  struct Node {
-    Task task;
-    Nodes after;
-  };
   Stream* stream = nullptr;  // where it began; null: none
   std::thread::id thread;
   bool broken = false;
-  std::vector<Node> nodes;
+  std::vector<Graph::Node> nodes;
   std::map<Stream*, Nodes> last;     // of each stream that captures: what its next piece of work comes after
   std::map<Event*, Nodes> recorded;  // in those streams, since it began
 

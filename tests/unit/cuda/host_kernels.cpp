@@ -1,9 +1,15 @@
-// The kernels compiled for the host.
+// The kernels compiled for the host. Under a thread sanitizer a block's warps are threads, so that it finds what lacks
+// a barrier, and two blocks that write the same memory.
 #include "host_kernels.h"
+
+#include <pthread.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "kernels/all_kernels.h"
 
@@ -14,7 +20,90 @@ namespace {
 constexpr std::size_t kMostShared = 227 * 1024;  // of sm_90
 constexpr std::size_t kBorder = 64;
 constexpr unsigned char kBorderByte = 0xA5;
-alignas(1024) thread_local unsigned char shared_memory[kMostShared + kBorder];
+
+struct alignas(1024) SharedMemory {
+  unsigned char bytes[kMostShared + kBorder];
+
+  /// It is not zero on a card either.
+  void begin(const HostLaunch& launch) {
+    std::memset(bytes, 0x7F, launch.shared);
+    std::memset(bytes + launch.shared, kBorderByte, kBorder);
+  }
+  void end(const HostLaunch& launch) const {
+    for (std::size_t i = 0; i < kBorder; ++i) {
+      if (bytes[launch.shared + i] == kBorderByte) continue;
+      std::fprintf(stderr, "%s writes past its %u bytes of shared memory\n", entry_of(launch.kernel), launch.shared);
+      std::abort();
+    }
+  }
+};
+
+/// Calls fn(x, y) for every block that is `team` modulo `teams`, the last one first.
+template <typename Function>
+void for_blocks(const HostLaunch& launch, std::uint64_t team, std::uint64_t teams, Function fn) {
+  for (std::uint64_t i = std::uint64_t{launch.grid_x} * launch.grid_y; i-- > 0;) {
+    if (i % teams == team)
+      fn(static_cast<std::int64_t>(i % launch.grid_x), static_cast<std::int64_t>(i / launch.grid_x));
+  }
+}
+
+#if defined(__SANITIZE_THREAD__)
+
+/// The warps of one block after the other, each a thread.
+class Team final : public HostTeam {
+ public:
+  explicit Team(unsigned warps) { pthread_barrier_init(&barrier_, nullptr, warps); }
+  ~Team() override { pthread_barrier_destroy(&barrier_); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  void meet() override { pthread_barrier_wait(&barrier_); }
+
+  SharedMemory shared;
+
+ private:
+  pthread_barrier_t barrier_;
+};
+
+/// What no barrier lies between really runs at the same time: the warps of a block, and blocks of two teams.
+template <typename Kernel, typename Params>
+void run_all(const HostLaunch& launch, const Params& params) {
+  constexpr std::uint64_t kTeams = 2;
+  const int warps = static_cast<int>(launch.threads) / kWarp;
+  std::vector<std::unique_ptr<Team>> teams;
+  std::vector<std::thread> threads;
+  for (std::uint64_t team = 0; team < kTeams; ++team) {
+    teams.push_back(std::make_unique<Team>(static_cast<unsigned>(warps)));
+    for (int warp = 0; warp < warps; ++warp) {
+      threads.emplace_back([&launch, &params, warp, team, &own = *teams.back()] {
+        for_blocks(launch, team, kTeams, [&](std::int64_t x, std::int64_t y) {
+          if (warp == 0) own.shared.begin(launch);
+          own.meet();
+          HostBlock block({x, y, static_cast<int>(launch.threads), own.shared.bytes}, warp, own);
+          Kernel::run(block, params);
+          own.meet();
+          if (warp == 0) own.shared.end(launch);
+        });
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+#else
+
+thread_local SharedMemory shared;
+
+template <typename Kernel, typename Params>
+void run_all(const HostLaunch& launch, const Params& params) {
+  for_blocks(launch, 0, 1, [&](std::int64_t x, std::int64_t y) {
+    shared.begin(launch);
+    HostBlock block(x, y, static_cast<int>(launch.threads), shared.bytes);
+    Kernel::run(block, params);
+    shared.end(launch);
+  });
+}
+
+#endif
 
 template <typename Kernel, typename Params>
 void run_blocks(const HostLaunch& launch, const void* params) {
@@ -23,20 +112,7 @@ void run_blocks(const HostLaunch& launch, const void* params) {
                  launch.threads, launch.shared);
     std::abort();
   }
-  for (std::uint32_t y = launch.grid_y; y-- > 0;) {
-    for (std::uint32_t x = launch.grid_x; x-- > 0;) {
-      // Shared memory is not zero on a card either.
-      std::memset(shared_memory, 0x7F, launch.shared);
-      std::memset(shared_memory + launch.shared, kBorderByte, kBorder);
-      HostBlock block(x, y, static_cast<int>(launch.threads), shared_memory);
-      Kernel::run(block, *static_cast<const Params*>(params));
-      for (std::size_t i = 0; i < kBorder; ++i) {
-        if (shared_memory[launch.shared + i] == kBorderByte) continue;
-        std::fprintf(stderr, "%s writes past its %u bytes of shared memory\n", entry_of(launch.kernel), launch.shared);
-        std::abort();
-      }
-    }
-  }
+  run_all<Kernel>(launch, *static_cast<const Params*>(params));
 }
 
 struct Entry {
