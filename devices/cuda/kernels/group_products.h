@@ -182,18 +182,20 @@ struct GroupProducts {
     }
     commit();
 #else
-    block.local([&](int thread) {
-      for (int n = 0; n < b.rows; n += 8) {
-        for (int i = 0; i < 4; ++i) {
-          const int row = row_of(thread, i);
-          const int column = n + 2 * (thread % 4) + i % 2;
-          float sum = 0;
-          for (int k = 0; k < kHead; ++k) {
-            sum += number(a.at[place_in_panels(a.rows, row, k)]) * number(b.at[place_in_panels(b.rows, column, k)]);
+    HostLater::mine().multiply([&block, &c, a, b] {
+      block.local([&](int thread) {
+        for (int n = 0; n < b.rows; n += 8) {
+          for (int i = 0; i < 4; ++i) {
+            const int row = row_of(thread, i);
+            const int column = n + 2 * (thread % 4) + i % 2;
+            float sum = 0;
+            for (int k = 0; k < kHead; ++k) {
+              sum += number(a.at[place_in_panels(a.rows, row, k)]) * number(b.at[place_in_panels(b.rows, column, k)]);
+            }
+            c[thread][n / 8].x[i] = sum;
           }
-          c[thread][n / 8].x[i] = sum;
         }
-      }
+      });
     });
 #endif
   }
@@ -211,11 +213,13 @@ struct GroupProducts {
     }
     commit();
 #else
-    block.local([&](int thread) {
-      for (int n = 0; n < b.rows / 8; ++n) c[thread][n] = FragmentC{};
+    HostLater::mine().multiply([&block, &c, &a, b] {
+      block.local([&](int thread) {
+        for (int n = 0; n < b.rows / 8; ++n) c[thread][n] = FragmentC{};
+      });
+      add_rows(block, c, a, kHead / 16, b.rows,
+               [&](int k, int column) { return number(b.at[place_in_panels(b.rows, column, k)]); });
     });
-    add_rows(block, c, a, kHead / 16, b.rows,
-             [&](int k, int column) { return number(b.at[place_in_panels(b.rows, column, k)]); });
 #endif
   }
 
@@ -243,8 +247,10 @@ struct GroupProducts {
     }
     commit();
 #else
-    add_rows(block, c, a, b.rows / 16, kHead,
-             [&](int k, int column) { return number(b.at[place_in_panels(b.rows, k, column)]); });
+    HostLater::mine().multiply([&block, &c, &a, b] {
+      add_rows(block, c, a, b.rows / 16, kHead,
+               [&](int k, int column) { return number(b.at[place_in_panels(b.rows, k, column)]); });
+    });
 #endif
   }
 
@@ -253,6 +259,8 @@ struct GroupProducts {
   RONDO_KERNEL static void wait() {
 #ifdef RONDO_GROUP_PRODUCTS
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+#elif !defined(__CUDACC__)
+    HostLater::mine().finish_products(kLeft);
 #endif
   }
   /// `c` is as the thread has it at this place: of a product that is there, or before a wait for another.

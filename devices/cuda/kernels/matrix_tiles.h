@@ -58,8 +58,7 @@ RONDO_KERNEL void copy_16(std::uint16_t* to, const std::uint16_t* from, bool rea
 #elif defined(__CUDACC__)
   __trap();  // never launched on such cards
 #else
-  std::memset(to, 0, 16);
-  if (real) std::memcpy(to, from, 16);
+  HostLater::mine().copy(to, from, real ? 16 : 0, 16);
 #endif
 }
 

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -38,6 +39,20 @@ struct alignas(1024) SharedMemory {
   }
 };
 
+/// A block, or a warp of one, whose asynchronous work is done late in every other one and, of one block, launch.
+template <typename Kernel, typename Params>
+void run_block(const HostLaunch& launch, const Params& params, HostBlock& block, unsigned number) {
+  HostLater& later = HostLater::mine();
+  later.set_late((block.x() + block.y() + number) % 2 == 0);
+  Kernel::run(block, params);
+  if (later.is_idle()) return;
+  std::fprintf(stderr, "%s ends without a wait for what it has begun\n", entry_of(launch.kernel));
+  std::abort();
+}
+
+/// Launches so far.
+std::atomic<unsigned> launches{0};
+
 /// Calls fn(x, y) for every block that is `team` modulo `teams`, the last one first.
 template <typename Function>
 void for_blocks(const HostLaunch& launch, std::uint64_t team, std::uint64_t teams, Function fn) {
@@ -67,6 +82,7 @@ class Team final : public HostTeam {
 /// What no barrier lies between really runs at the same time: the warps of a block, and blocks of two teams.
 template <typename Kernel, typename Params>
 void run_all(const HostLaunch& launch, const Params& params) {
+  const unsigned number = ++launches;
   constexpr std::uint64_t kTeams = 2;
   const int warps = static_cast<int>(launch.threads) / kWarp;
   std::vector<std::unique_ptr<Team>> teams;
@@ -74,12 +90,12 @@ void run_all(const HostLaunch& launch, const Params& params) {
   for (std::uint64_t team = 0; team < kTeams; ++team) {
     teams.push_back(std::make_unique<Team>(static_cast<unsigned>(warps)));
     for (int warp = 0; warp < warps; ++warp) {
-      threads.emplace_back([&launch, &params, warp, team, &own = *teams.back()] {
+      threads.emplace_back([&launch, &params, number, warp, team, &own = *teams.back()] {
         for_blocks(launch, team, kTeams, [&](std::int64_t x, std::int64_t y) {
           if (warp == 0) own.shared.begin(launch);
           own.meet();
           HostBlock block({x, y, static_cast<int>(launch.threads), own.shared.bytes}, warp, own);
-          Kernel::run(block, params);
+          run_block<Kernel>(launch, params, block, number);
           own.meet();
           if (warp == 0) own.shared.end(launch);
         });
@@ -95,10 +111,11 @@ thread_local SharedMemory shared;
 
 template <typename Kernel, typename Params>
 void run_all(const HostLaunch& launch, const Params& params) {
+  const unsigned number = ++launches;
   for_blocks(launch, 0, 1, [&](std::int64_t x, std::int64_t y) {
     shared.begin(launch);
     HostBlock block(x, y, static_cast<int>(launch.threads), shared.bytes);
-    Kernel::run(block, params);
+    run_block<Kernel>(launch, params, block, number);
     shared.end(launch);
   });
 }
