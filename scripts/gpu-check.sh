@@ -9,7 +9,7 @@
 # Parts, of which GPU_CHECK_PARTS (all of them) names some:
 #   tests       the device's own tests, the contract suite, every op against the reference (products by cuBLASLt and by our
 #               own kernels), golden runs, the laws (with graphs and without)
-#   sanitizer   compute-sanitizer (memcheck, racecheck, initcheck) on the ops
+#   sanitizer   compute-sanitizer: memcheck, racecheck, initcheck on the ops, memcheck on the contract suite
 #   benchmarks  every op's time
 #   ops         products and attention in turns with PyTorch's (cuBLAS, cuDNN)
 #   steps       whole steps of random 1.5B, 0.5B and 8B models, LoRA and full, beside transformers + PEFT; streamed weights
@@ -74,30 +74,64 @@ note() { # note PART OUTCOME SECONDS DETAIL
   esac
 }
 
-# check PART SECONDS COMMAND...: a GoogleTest program; that it ran no test at all is a failure.
+# Tests prove answers, not speed: programs run beside each other, and each in several processes.
+pending=() judges=() # parts under way, and who waits for each
+shards=$((($(nproc) + 3) / 4))
+
+# check PART SECONDS COMMAND...: begins a GoogleTest program; that it ran no test at all is a failure. finish_checks
+# waits for all that were begun.
 check() {
-  local part=$1 seconds=$2 begin=$SECONDS log left status=0 summary
+  local part=$1 seconds=$2 left=$((limit - SECONDS))
   shift 2
-  left=$((limit - SECONDS))
   if [ "$left" -lt 10 ]; then
     note "$part" skipped 0 "no time left of $limit s"
     return
   fi
   if [ "$seconds" -gt "$left" ]; then seconds=$left; fi
-  log=$work/${part//[^a-z0-9]/_}.log
-  timeout "$seconds" "$@" >"$log" 2>&1 </dev/null || status=$?
-  summary=$(grep -E '^\[  (PASSED|FAILED|SKIPPED) \]|^ERROR SUMMARY|ERROR SUMMARY' "$log" | head -4 | tr '\n' ';' || true)
-  if [ "$status" -eq 124 ]; then
-    note "$part" failed $((SECONDS - begin)) "not done after $seconds s"
-  elif [ "$status" -ne 0 ]; then
-    note "$part" failed $((SECONDS - begin)) "exit $status; $summary $(grep -m1 -A6 -E 'Failure|ERROR' "$log" | tr '\n' ' ' || true)"
-  elif ! grep -qE '^\[  PASSED  \] [1-9]' "$log"; then
-    note "$part" failed $((SECONDS - begin)) "it ran no test: $(tail -n 2 "$log" | tr '\n' ' ')"
-  elif grep -q 'SKIPPED .*no card' "$log" || grep -qE '^no card' "$log"; then
-    note "$part" failed $((SECONDS - begin)) "the tests saw no card"
-  else
-    note "$part" passed $((SECONDS - begin)) "$summary"
-  fi
+  pending+=("$part")
+  judge "$work/${part//[^a-z0-9]/_}" "$seconds" "$@" &
+  judges+=($!)
+}
+
+finish_checks() {
+  local part outcome taken detail
+  wait "${judges[@]}"
+  for part in "${pending[@]}"; do
+    { IFS= read -r outcome && IFS= read -r taken && IFS= read -r detail; } <"$work/${part//[^a-z0-9]/_}.outcome"
+    note "$part" "$outcome" "$taken" "$detail"
+  done
+  pending=() judges=()
+}
+
+judge() { # judge STEM SECONDS COMMAND...: leaves STEM.log and in STEM.outcome what became of it, seconds and a word
+  local stem=$1 seconds=$2 begin=$SECONDS log=$1.log shard pids=() status=0 worst=0 ran
+  shift 2
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout "$seconds" "$@" >"$stem.$shard.log" 2>&1 </dev/null &
+    pids+=($!)
+  done
+  for shard in "${!pids[@]}"; do
+    status=0
+    wait "${pids[$shard]}" || status=$?
+    if [ "$worst" -eq 0 ] || { [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; }; then worst=$status; fi
+    cat "$stem.$shard.log" >>"$log"
+  done
+  ran=$(awk '$1 == "[" && $2 == "PASSED" { sum += $4 } END { print sum + 0 }' "$log")
+  {
+    if [ "$worst" -eq 124 ]; then
+      printf 'failed\n%d\nnot done after %d s\n' $((SECONDS - begin)) "$seconds"
+    elif [ "$worst" -ne 0 ]; then
+      printf 'failed\n%d\nexit %d; %s\n' $((SECONDS - begin)) "$worst" \
+        "$(grep -m1 -A6 -E 'Failure|ERROR|Error' "$log" | tr '\n' ' ' || true)"
+    elif grep -q 'SKIPPED .*no card' "$log" || grep -qE '^no card' "$log"; then
+      printf 'failed\n%d\nthe tests saw no card\n' $((SECONDS - begin))
+    elif [ "$ran" -eq 0 ]; then
+      printf 'failed\n%d\nit ran no test: %s\n' $((SECONDS - begin)) "$(tail -n 2 "$log" | tr '\n' ' ')"
+    else
+      printf 'passed\n%d\n%d tests%s\n' $((SECONDS - begin)) "$ran" \
+        "$(grep -m1 'ERROR SUMMARY' "$log" | sed 's/^=* */, /' || true)"
+    fi
+  } >"$stem.outcome"
 }
 
 find_cublas() {
@@ -148,13 +182,14 @@ parts="tests sanitizer benchmarks ops steps vulkan"
 wants() { [[ " ${GPU_CHECK_PARTS:-$parts} " == *" $1 "* ]]; }
 
 run_tests() {
-  check "device and host logic" 60 "$bin/cuda_test" --gtest_brief=0
+  check "device and host logic" 60 "$bin/cuda_test"
   check "contract" 60 "$bin/cuda_contract_test" --gtest_filter='*/cuda:*/cuda_one_queue'
-  check "ops, cuBLASLt" 90 "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
-  check "ops, own products" 90 env RONDO_CUDA_PRODUCTS=own "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
+  check "ops, cuBLASLt" 120 "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
+  check "ops, own products" 120 env RONDO_CUDA_PRODUCTS=own "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
   check "golden" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/golden_test"
-  check "laws" 90 "$bin/cuda_laws_test"
-  check "laws, no graphs" 60 env RONDO_CUDA_GRAPHS=off "$bin/cuda_laws_test" --gtest_filter='*Stages*'
+  check "laws" 120 "$bin/cuda_laws_test"
+  check "laws, no graphs" 120 env RONDO_CUDA_GRAPHS=off "$bin/cuda_laws_test" --gtest_filter='*Stages*'
+  finish_checks
 }
 
 run_sanitizer() {
@@ -163,10 +198,14 @@ run_sanitizer() {
     note "compute-sanitizer" skipped 0 "the tool is not on this machine"
     return
   fi
+  # Odd sizes: a model's would take minutes, and go through the same code.
   for tool in memcheck racecheck initcheck; do
-    check "compute-sanitizer $tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \
-      --gtest_filter='*OnHardware*_bf16'
+    check "compute-sanitizer $tool" 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/cuda_ops_test" \
+      --gtest_filter='*HeadsOnHardware*:*OddSizes*_bf16'
   done
+  check "memcheck, contract" 100 compute-sanitizer --tool memcheck --error-exitcode 9 "$bin/cuda_contract_test" \
+    --gtest_filter='*/cuda'
+  finish_checks
 }
 
 run_vulkan() {
@@ -175,17 +214,18 @@ run_vulkan() {
     note "vulkan" skipped 0 "no card shows itself through a Vulkan driver"
     return
   fi
-  check "vulkan contract" 60 "$bin/contract_test" --gtest_filter='*/vulkan*'
-  check "vulkan ops" 90 "$bin/vulkan_ops_test"
-  check "vulkan golden" 90 "$bin/golden_test" --gtest_filter='*vulkan*'
+  check "vulkan contract" 90 "$bin/contract_test" --gtest_filter='*/vulkan*'
+  check "vulkan ops" 120 "$bin/vulkan_ops_test"
+  check "vulkan golden" 120 "$bin/golden_test" --gtest_filter='*vulkan*'
   check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"
+  finish_checks
   measure vulkan "$work/vulkan.json" "$(dirname "$rondo")/rondo_vulkan_bench" --benchmark_min_time=0.05 \
     --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu)/.*|VulkanDispatches' \
     --benchmark_out="$work/vulkan.json" --benchmark_out_format=json
 }
 
 run() { # run RESULT
-  local bin=$root/bin rondo=$root/bin/rondo python=${RONDO_BENCH_PYTHON:-python3} part peak=()
+  local bin=$root/bin rondo=$root/bin/rondo python=${RONDO_BENCH_PYTHON:-python3} part peak=() models
   for part in ${GPU_CHECK_PARTS:-}; do
     [[ " $parts " == *" $part "* ]] || die "GPU_CHECK_PARTS: unknown part '$part'; there are $parts"
   done
@@ -200,6 +240,10 @@ run() { # run RESULT
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
   echo "card: ${card:-none that nvidia-smi shows}; driver ${driver:-unknown}; cuBLASLt: ${RONDO_CUBLASLT:-by name}"
+  if wants steps; then # meanwhile
+    python3 "$root/scripts/bench/card_steps.py" --rondo "$rondo" --folder "$work/models" --make-models >"$work/models.log" 2>&1 &
+    models=$!
+  fi
   if wants tests; then run_tests; fi
   if wants sanitizer; then run_sanitizer; fi
   # shellcheck disable=SC2016 # the inner shell expands
@@ -212,10 +256,12 @@ run() { # run RESULT
   fi
   if wants vulkan; then run_vulkan; fi
   if wants steps; then
+    wait "$models" || true
     [ ! -s "$work/ops.json" ] || peak=(--peak-of "$work/ops.json")
     measure steps "$work/steps.json" python3 "$root/scripts/bench/card_steps.py" --rondo "$rondo" --peer "$python" "${peak[@]}" \
-      --seconds $((limit - SECONDS > 15 ? limit - SECONDS - 15 : 1)) --json "$work/steps.json"
+      --folder "$work/models" --seconds $((limit - SECONDS > 15 ? limit - SECONDS - 15 : 1)) --json "$work/steps.json"
   fi
+  rm -rf "$work/models"
   write_result "$1"
   echo "$passed passed, $failed failed, $skipped skipped; $1; logs in $work"
   [ "$failed" -eq 0 ]

@@ -1,15 +1,16 @@
 """Whole training steps on one card: Rondo beside transformers + PEFT, weights streamed beside resident, plans beside
 measurements.
 
-    card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,0.5B,8B] [--methods lora,full]
-                  [--sides rondo,held,held8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
+    card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,8B,0.5B] [--methods lora,full]
+                  [--sides best,rondo,held,held8,fp8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
+    card_steps.py --rondo BINARY --make-models --folder FOLDER [--sizes ...]
 
 Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5B and of Llama 3.1 8B. Rondo's step is
 `rondo profile`'s, the period over steps 2 to N; the peer's (peer_train.py) the median over the steps after warm-up, eager
 and by torch.compile, recomputing activations where they do not fit otherwise; `blocks` compiles one block for all of them,
 which is done where a whole model would not be in the time of a lent card. `held` is Rondo with `optimizer_state: device`,
 for full fine-tunes: as the peer it keeps all state on the card; `held8` with moments of 8 bits beside it, where those of
-fp32 have no room. A pair runs every side once, in turn; a ratio is the median
+fp32 have no room; `fp8` with products of eight bits. `best` is what a user should set: for LoRA `rondo`, for full fine-tunes what of the two fits. A pair runs every side once, in turn; a ratio is the median
 over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without
 recomputation (FLOPs of `rondo plan`: twice the forward ones for LoRA, three times for full) against the peak that a large
 product reaches on the same card.
@@ -49,8 +50,8 @@ SIZES = {
 }
 PEERS = {"eager": [], "compile": ["--compile"], "blocks": ["--compile", "--blocks"]}
 OWN = {"rondo": [], "held": ["--optimizer_state", "device"],
-       "held8": ["--optimizer_state", "device", "--optim", "adamw_8bit"]}
-SIDES = (*OWN, *PEERS)
+       "held8": ["--optimizer_state", "device", "--optim", "adamw_8bit"], "fp8": ["--fp8"]}
+SIDES = ("best", *OWN, *PEERS)
 PASSES = {"lora": 2, "full": 3}  # times the forward products: weights' own gradients only where they are trained
 
 
@@ -72,9 +73,9 @@ def parse_arguments():
     parser.add_argument("--device", default="cuda:0", help="Rondo's name of the card")
     parser.add_argument("--peer", help="a Python with torch, transformers and peft")
     parser.add_argument("--peer-device", default="cuda", help="PyTorch's name of the card")
-    parser.add_argument("--sizes", default="1.5B,0.5B,8B", help="of " + ", ".join(SIZES))
+    parser.add_argument("--sizes", default="1.5B,8B,0.5B", help="of " + ", ".join(SIZES))
     parser.add_argument("--methods", default="lora,full")
-    parser.add_argument("--sides", default="rondo,held,eager,compile")
+    parser.add_argument("--sides", default="best,blocks")
     parser.add_argument("--no-offload", action="store_true", help="without streamed beside resident weights")
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4, help="sequences of a microbatch")
@@ -84,8 +85,11 @@ def parse_arguments():
     parser.add_argument("--peak-of", help="JSON file of card_ops.py with the peak; else as `rondo devices --bench` has it")
     parser.add_argument("--seconds", type=float, default=400)
     parser.add_argument("--folder", help="where models are made, and left; else a temporary folder")
+    parser.add_argument("--make-models", action="store_true", help="in --folder, and nothing else")
     parser.add_argument("--json")
     arguments = parser.parse_args()
+    if arguments.make_models and not arguments.folder:
+        parser.error("--make-models: give a --folder")
     for size in arguments.sizes.split(","):
         if size not in SIZES:
             parser.error(f"--sizes: unknown '{size}'; known: {', '.join(SIZES)}")
@@ -223,9 +227,23 @@ class Bench:
                     step_seconds=result["median_step_seconds"], tokens_per_second=result["tokens_per_second"],
                     card_bytes=result["peak_card_bytes"], recomputed=recomputed, versions=result["versions"])
 
+    def best_side(self, size, method):
+        """Of Rondo's, where the card has room for it."""
+        for side in ("held", "held8") if method == "full" else ():
+            try:
+                self.rondo("plan", size, method, self.arguments.accumulation, *OWN[side])
+                return side
+            except Failed:
+                pass
+        return "rondo"
+
     def measure_steps(self, size, method):
-        sides = [side for side in self.arguments.sides.split(",")
-                 if (side in ("rondo", *PEERS) or method == "full") and (self.arguments.peer or is_own(side))]
+        wanted = self.arguments.sides.split(",")
+        if "best" in wanted:
+            best = self.attempt(f"{size} {method}", self.best_side, size, method)
+            wanted = list(dict.fromkeys(best if side == "best" else side for side in wanted if best or side != "best"))
+        sides = [side for side in wanted
+                 if (side not in ("held", "held8") or method == "full") and (self.arguments.peer or is_own(side))]
         for _ in range(self.arguments.pairs):
             for side in sides:
                 function = self.run_rondo if is_own(side) else self.run_peer
@@ -353,6 +371,10 @@ def main():
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="rondo-steps."))
     bench = Bench(arguments, folder)
     sizes = arguments.sizes.split(",")
+    if arguments.make_models:
+        for size in sizes:
+            bench.attempt(f"model of {size}", bench.model, size)
+        sys.exit(1 if bench.skipped else 0)
     try:
         try:
             bench.find_peak()
@@ -363,10 +385,10 @@ def main():
         for size in sizes:
             for method in arguments.methods.split(","):
                 bench.measure_steps(size, method)
-            if size == sizes[0] and not arguments.no_offload:
-                bench.attempt(f"{size} streamed beside resident", bench.measure_offload, size)
-            if not arguments.folder:
+            if size != sizes[0] and not arguments.folder:
                 shutil.rmtree(folder / size, ignore_errors=True)
+        if not arguments.no_offload:
+            bench.attempt(f"{sizes[0]} streamed beside resident", bench.measure_offload, sizes[0])
     finally:
         if not arguments.folder:
             shutil.rmtree(folder, ignore_errors=True)
