@@ -80,7 +80,7 @@ void check_product(Checker& c, bool transposed) {
 void check_weight_gradient(Checker& c) {
   const auto* matmul = c.attributes<MatMulAttributes>();
   if (matmul == nullptr || !c.counts(2, 1)) return;
-  if (matmul->fp8) return c.complain("a weight gradient is not summed in fp8");
+  if (matmul->fp8 != Fp8Format::kNone) return c.complain("a weight gradient is not summed in fp8");
   c.floating(c.in(0));
   c.floating(c.in(1));
   c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));

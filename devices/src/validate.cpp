@@ -112,7 +112,7 @@ absl::Status check_storage(const OpList& list, const Op& op, bool mixes, std::st
 
 bool is_fp8(const Op& op) {
   const auto* product = std::get_if<MatMulAttributes>(&op.attributes);
-  return product != nullptr && product->fp8;
+  return product != nullptr && product->fp8 != Fp8Format::kNone;
 }
 
 absl::Status refuse_fp8(const OpList& list) {

@@ -53,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         command("UnknownMethod", train({"--finetuning_type=qlora"}), {"--finetuning_type", "lora, full or freeze"}),
         command("Fp8OnTheCpu", train({"--fp8", "--dtype=bf16"}), {"fp8", "cpu:0", "8.9"}),
         command("Fp8BesideFp32", train({"--fp8", "--dtype=fp32"}), {"--fp8", "dtype fp32", "bf16"}),
+        command("Fp8FormatWithoutFp8", train({"--fp8_format=hybrid"}), {"--fp8_format", "hybrid", "fp8: true"}),
         command("UnknownDtype", train({"--dtype=fp8"}), {"--dtype", "'fp8'"}),
         command("UnknownSchedulerType", train({"--lr_scheduler_type=step"}), {"--lr_scheduler_type", "'step'"}),
         command("NoLeastRate", train({"--lr_scheduler_type=cosine_with_min_lr"}),

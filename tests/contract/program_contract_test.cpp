@@ -225,7 +225,7 @@ PROGRAM_TEST(Compile_OfAProductInFp8_IsRefusedByNameWhereThereIsNone) {
   list.tensors = {{"x", {16, 32}, DType::kBfloat16, TensorRole::kInput, 0},
                   {"w", {48, 32}, DType::kBfloat16, TensorRole::kWeight, 0},
                   {"y", {16, 48}, DType::kBfloat16, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kMatMul, MatMulAttributes{.fp8 = true}, {0, 1}, {2}}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{.fp8 = Fp8Format::kE4m3}, {0, 1}, {2}}};
   const absl::Status status = device().compile(list, plan_arena(list)).status();
   if (device().caps().fp8) {
     EXPECT_TRUE(status.ok()) << status;

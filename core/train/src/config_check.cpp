@@ -89,6 +89,10 @@ absl::Status check_quantization(const Config& config, const Origins& origins, bo
 
 /// In bf16 the sums that eight bits give are rounded without leaving its range.
 absl::Status check_fp8(const Config& config, const Origins& origins) {
+  if (!config.fp8 && config.fp8_format != "e4m3") {
+    return invalid_input("{}: expected e4m3 without fp8, found {}; set fp8: true", place(origins, "fp8_format"),
+                         config.fp8_format);
+  }
   if (!config.fp8 || config.dtype == "bf16") return absl::OkStatus();
   return invalid_input("{}: expected false beside dtype {}, found true; set dtype: bf16", place(origins, "fp8"),
                        config.dtype);

@@ -17,6 +17,7 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"loraplus_lr_ratio", config.loraplus_lr_ratio},
           {"dtype", config.dtype},
           {"fp8", config.fp8},
+          {"fp8_format", config.fp8_format},
           {"quantization_bit", config.quantization_bit},
           {"quantization_tokens", config.quantization_tokens},
           {"boundary_quantization_bit", config.boundary_quantization_bit},

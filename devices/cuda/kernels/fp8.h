@@ -2,6 +2,7 @@
 #pragma once
 
 #include "elementwise.h"
+#include "rondo/devices/fp8.h"
 
 namespace rondo::devices::cuda {
 
@@ -13,12 +14,14 @@ inline constexpr int kFp8Stride = kFp8Rows + 4;               // of a column in 
 inline constexpr int kFp8LargestShared = kMostThreads * 4;
 inline constexpr int kFp8ColumnsShared = kFp8Columns * (4 + kFp8Stride);
 
-/// As fp8_scale(): the power of two that leaves `largest` in [128, 256).
-RONDO_KERNEL float fp8_power(float largest) {
-  const std::uint32_t exponent = bits_of(largest) >> 23U;
-  if (!(largest > 0.0F) || exponent == 0xFFU) return 1.0F;
-  return float_of((exponent > 8U ? exponent - 7U : 1U) << 23U);
+/// As fp8_scale().
+RONDO_KERNEL float fp8_power(float largest, int top) {
+  const auto exponent = static_cast<int>(bits_of(largest) >> 23U);
+  if (!(largest > 0.0F) || exponent == 0xFF) return 1.0F;
+  return float_of(static_cast<std::uint32_t>(exponent > top + 1 ? exponent - top : 1) << 23U);
 }
+RONDO_KERNEL constexpr int top_of(const E4m3*) { return kE4m3Top; }
+RONDO_KERNEL constexpr int top_of(const E5m2*) { return kE5m2Top; }
 
 /// What is not finite counts as infinite: maxima of a block do not see a NaN.
 RONDO_KERNEL float fp8_magnitude(float x) {
@@ -26,14 +29,14 @@ RONDO_KERNEL float fp8_magnitude(float x) {
   return float_of(magnitude < 0x7F800000U ? magnitude : 0x7F800000U);
 }
 
-template <int kCount>
-RONDO_KERNEL void store_codes(E4m3* at, Numbers<kCount> x) {
+template <int kCount, typename Code>
+RONDO_KERNEL void store_codes(Code* at, Numbers<kCount> x) {
 #ifdef __CUDACC__
   if constexpr (kCount == kVector) {  // then `at` is a multiple of 8
     std::uint32_t words[2] = {0, 0};
     RONDO_UNROLL
     for (int i = 0; i < kVector; ++i) {
-      E4m3 code;
+      Code code;
       store(&code, x[i]);
       words[i / 4] |= static_cast<std::uint32_t>(code.bits) << (8 * (i % 4));
     }
@@ -47,7 +50,7 @@ RONDO_KERNEL void store_codes(E4m3* at, Numbers<kCount> x) {
 }
 
 /// A block a row of [rows, columns].
-template <typename T>
+template <typename T, typename Code = E4m3>
 struct Fp8Rows {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const Fp8Params& p) {
@@ -63,7 +66,8 @@ struct Fp8Rows {
       });
       largest[thread] = most;
     });
-    const float scale = fp8_power(block.max(largest));
+    auto* const codes = static_cast<Code*>(p.codes) + block.x() * p.columns;
+    const float scale = fp8_power(block.max(largest), top_of(codes));
     block.each([&](int thread) {
       if (thread == 0) p.scales[block.x()] = scale;
       const float factor = 1.0F / scale;
@@ -72,11 +76,15 @@ struct Fp8Rows {
         auto some = load_vector<kCount>(from + d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) some[i] *= factor;
-        store_codes<kCount>(p.codes + block.x() * p.columns + d, some);
+        store_codes<kCount>(codes + d, some);
       });
     });
   }
 };
+
+/// For gradients.
+template <typename T>
+using Fp8RowsE5m2 = Fp8Rows<T, E5m2>;
 
 /// The largest magnitudes of 32 columns of [rows, columns] in a chunk of rows.
 template <typename T>
@@ -119,7 +127,7 @@ struct Fp8Columns {
       for (std::int64_t row = 0; row < p.rows; row += kFp8Chunk) {
         most = fmaxf(most, p.largest[row / kFp8Chunk * p.columns + first + thread]);
       }
-      const float scale = fp8_power(most);
+      const float scale = fp8_power(most, kE4m3Top);
       factors[thread] = 1.0F / scale;
       if (block.y() == 0) p.scales[first + thread] = scale;
     });
@@ -136,7 +144,7 @@ struct Fp8Columns {
         const std::int64_t column = first + e / kFp8Rows;
         const std::int64_t row = begin + e % kFp8Rows;
         if (column >= p.columns || row >= p.rows) continue;
-        p.codes[column * p.rows + row] = tile[e / kFp8Rows * kFp8Stride + e % kFp8Rows];
+        static_cast<E4m3*>(p.codes)[column * p.rows + row] = tile[e / kFp8Rows * kFp8Stride + e % kFp8Rows];
       }
     });
   }

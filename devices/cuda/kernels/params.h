@@ -35,7 +35,7 @@ struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward
 
 struct Fp8Params {   // a matrix to codes, by rows or by columns
   const void* from;  // [rows, columns]
-  E4m3* codes;       // the same, or [columns, rows]
+  void* codes;       // the same, or [columns, rows]
   float* scales;     // [rows] or [columns]
   float* largest;    // by columns: [chunks of rows, columns]
   std::int64_t rows;

@@ -14,7 +14,7 @@ inline constexpr int kTileStride = kTile + 1;  // odd: threads of a warp meet di
 inline constexpr int kProductShared = 2 * kDepth * kTileStride * 4;
 static_assert(kTileThreads == kMostThreads);
 
-template <typename T>
+template <typename T, typename Left = T>
 struct Product {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ProductParams& p) {
@@ -29,7 +29,7 @@ struct Product {
     });
     for (std::int64_t inner = 0; inner < p.inner; inner += kDepth) {
       block.each([&](int thread) {
-        fetch(a, static_cast<const T*>(p.a), p.a_row, p.a_column, row, p.rows, inner, p.inner, thread);
+        fetch(a, static_cast<const Left*>(p.a), p.a_row, p.a_column, row, p.rows, inner, p.inner, thread);
         fetch(b, static_cast<const T*>(p.b), p.b_column, p.b_row, column, p.columns, inner, p.inner, thread);
       });
       block.each([&](int thread) { multiply(a, b, thread, sums[thread]); });
@@ -39,7 +39,8 @@ struct Product {
 
  private:
   /// to[k][i] = element (first + i, inner + k), zero outside. Threads run along whichever stride is 1.
-  RONDO_KERNEL static void fetch(float* to, const T* from, std::int64_t stride, std::int64_t inner_stride,
+  template <typename From>
+  RONDO_KERNEL static void fetch(float* to, const From* from, std::int64_t stride, std::int64_t inner_stride,
                                  std::int64_t first, std::int64_t count, std::int64_t inner, std::int64_t inner_count,
                                  int thread) {
     for (int e = thread; e < kTile * kDepth; e += kTileThreads) {
@@ -81,5 +82,7 @@ struct Product {
     }
   }
 };
+
+using ProductE5m2 = Product<E4m3, E5m2>;
 
 }  // namespace rondo::devices::cuda

@@ -12,8 +12,9 @@
 
 namespace rondo::devices::cuda {
 
-/// Storage of a tensor, for kernels that take it as an argument. No tensor is kE4m3, only operands of a product.
-enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16, kE4m3 };
+/// Storage of a tensor, for kernels that take it as an argument. The others are of a product's operands: both kE4m3, or
+/// the left one kE5m2 and the right one kE4m3.
+enum class Storage : std::int32_t { kFloat32, kBfloat16, kFloat16, kE4m3, kE5m2 };
 inline constexpr int kStorages = 3;  // of tensors
 
 struct Bf16 {
@@ -25,6 +26,9 @@ struct Fp16 {
   std::uint16_t bits;
 };
 struct E4m3 {  // see rondo/devices/fp8.h
+  std::uint8_t bits;
+};
+struct E5m2 {
   std::uint8_t bits;
 };
 
@@ -123,6 +127,32 @@ RONDO_KERNEL void store(E4m3* at, float x) {
     result = (rounded >> 20U) - (120U << 3U);
   } else {  // adding 2^14 leaves the fraction in units of 2^-9, rounded to nearest even
     result = bits_of(float_of(magnitude) + 16384.0F) - bits_of(16384.0F);
+  }
+  at->bits = static_cast<std::uint8_t>(((bits >> 24U) & 0x80U) | result);
+}
+
+RONDO_KERNEL float load(const E5m2* at) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x80U) << 24U;
+  const std::uint32_t exponent = (at->bits >> 2U) & 0x1FU;
+  const std::uint32_t fraction = at->bits & 3U;
+  if (exponent == 0x1F) return float_of(sign | 0x7F800000U | (fraction << 21U));
+  if (exponent != 0) return float_of(sign | ((exponent + 112) << 23U) | (fraction << 21U));
+  const float small = static_cast<float>(fraction) * 0x1.0p-16F;  // subnormal or zero: exact
+  return sign != 0 ? -small : small;
+}
+
+/// NaN from 61440 on and for what is not finite.
+RONDO_KERNEL void store(E5m2* at, float x) {
+  const std::uint32_t bits = bits_of(x);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t result = 0;
+  if (magnitude >= 0x47700000U) {
+    result = 0x7FU;
+  } else if (magnitude >= 0x38800000U) {  // normal: 2^-14 and more
+    const std::uint32_t rounded = magnitude + 0xFFFFFU + ((magnitude >> 21U) & 1U);
+    result = (rounded >> 21U) - (112U << 2U);
+  } else {  // adding 2^7 leaves the fraction in units of 2^-16, rounded to nearest even
+    result = bits_of(float_of(magnitude) + 128.0F) - bits_of(128.0F);
   }
   at->bits = static_cast<std::uint8_t>(((bits >> 24U) & 0x80U) | result);
 }

@@ -74,6 +74,8 @@ cudaDataType_t type_of(Storage storage) {
       return CUDA_R_16F;
     case Storage::kE4m3:
       return CUDA_R_8F_E4M3;
+    case Storage::kE5m2:
+      return CUDA_R_8F_E5M2;
     case Storage::kFloat32:
       break;
   }
@@ -146,7 +148,8 @@ absl::Status Plan::describe() {
   const std::int64_t b_columns = shape_.b_transposed ? shape_.inner : shape_.columns;
   const std::int64_t a_rows = shape_.a_transposed ? shape_.inner : shape_.rows;
   const std::int64_t a_columns = shape_.a_transposed ? shape_.rows : shape_.inner;
-  RONDO_RETURN_IF_ERROR(lay(first_, shape_.operands, b_rows, b_columns));
+  const Storage right = shape_.operands == Storage::kE5m2 ? Storage::kE4m3 : shape_.operands;
+  RONDO_RETURN_IF_ERROR(lay(first_, right, b_rows, b_columns));
   RONDO_RETURN_IF_ERROR(lay(second_, shape_.operands, a_rows, a_columns));
   return lay(result_, shape_.result, shape_.rows, shape_.columns);
 }

@@ -27,8 +27,10 @@ struct Codes {
   Place codes;
   Place scales;
 };
-/// `by_columns`: that extent is the matrix's first; the codes are transposed.
-Codes encode(Lowering& op, std::size_t operand, bool by_columns) {
+enum class Extent { kSecond, kFirst };
+/// kFirst: that extent is the matrix's first; the codes, of E4M3, are transposed.
+Codes encode(Lowering& op, std::size_t operand, Extent extent, Storage code) {
+  const bool by_columns = extent == Extent::kFirst;
   const TensorDesc& desc = op.in(operand);
   Arguments<Fp8Params> arguments;
   Fp8Params& p = arguments.params;
@@ -39,7 +41,8 @@ Codes encode(Lowering& op, std::size_t operand, bool by_columns) {
   arguments.at(&Fp8Params::from, op.read(operand)).at(&Fp8Params::codes, to.codes).at(&Fp8Params::scales, to.scales);
   const Storage storage = Lowering::storage_of(desc);
   if (!by_columns) {
-    op.launch(of_storage(KernelId::k_fp8_rows_fp32, storage), {p.rows, 1, kMostThreads, 0}, arguments);
+    const KernelId rows = code == Storage::kE5m2 ? KernelId::k_fp8_rows_e5m2_fp32 : KernelId::k_fp8_rows_fp32;
+    op.launch(of_storage(rows, storage), {p.rows, 1, kMostThreads, 0}, arguments);
     return to;
   }
   const std::int64_t chunks = divide_up(p.rows, kFp8Chunk);
@@ -59,12 +62,14 @@ absl::Status lower_fp8(Lowering& op, const Lowering::Product& product) {
                          name_of(op.op().kind), op.in(1).name);
   }
   const std::int64_t elements = product.shape.rows * product.shape.columns;
-  const Codes left = encode(op, 0, false);
-  const Codes right = encode(op, 1, !product.shape.b_transposed);
+  const bool hybrid = op.attributes<MatMulAttributes>().fp8 == Fp8Format::kHybrid;
+  const Storage of_left = hybrid && op.op().kind == OpKind::kMatMulInputGradient ? Storage::kE5m2 : Storage::kE4m3;
+  const Codes left = encode(op, 0, Extent::kSecond, of_left);
+  const Codes right = encode(op, 1, product.shape.b_transposed ? Extent::kSecond : Extent::kFirst, Storage::kE4m3);
   Lowering::Product sums;
   sums.shape = product.shape;
   sums.shape.b_transposed = true;
-  sums.shape.operands = Storage::kE4m3;
+  sums.shape.operands = of_left;
   sums.shape.result = Storage::kFloat32;
   sums.a = left.codes;
   sums.b = right.codes;
@@ -112,7 +117,7 @@ absl::Status lower_product(Lowering& op) {
     product.addend = op.read(op.op().reads.size() - 1);
     product.addend_storage = Lowering::storage_of(op.in(op.op().reads.size() - 1));
   }
-  return attributes.fp8 ? lower_fp8(op, product) : op.product(product);
+  return attributes.fp8 != Fp8Format::kNone ? lower_fp8(op, product) : op.product(product);
 }
 
 }  // namespace rondo::devices::cuda

@@ -13,29 +13,37 @@ namespace rondo::devices::reference {
 
 namespace {
 
+/// What the numbers of an operand are turned into.
+enum class Code { kNone, kE4m3, kE5m2 };
+Code code_of(const MatMulAttributes& attributes, bool gradient) {
+  if (attributes.fp8 == Fp8Format::kNone) return Code::kNone;
+  return gradient && attributes.fp8 == Fp8Format::kHybrid ? Code::kE5m2 : Code::kE4m3;
+}
+
 /// An operand of a product as it is multiplied: element i of row r along the extent that is summed over.
 class Operand {
  public:
   /// `columns`: that extent is the tensor's first.
-  Operand(const Values& values, std::int64_t rows, std::int64_t inner, bool columns, bool fp8)
+  Operand(const Values& values, std::int64_t rows, std::int64_t inner, bool columns, Code code)
       : inner_(inner), numbers_(static_cast<std::size_t>(rows * inner)) {
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t i = 0; i < inner; ++i) at(r, i) = values[columns ? i * rows + r : r * inner + i];
-      if (fp8) round(r);
+      if (code != Code::kNone) round(r, code == Code::kE5m2);
     }
   }
   double operator()(std::int64_t r, std::int64_t i) const { return numbers_[static_cast<std::size_t>(r * inner_ + i)]; }
 
  private:
-  void round(std::int64_t r) {
+  void round(std::int64_t r, bool e5m2) {
     float largest = 0;
     for (std::int64_t i = 0; i < inner_; ++i) {
       const float magnitude = std::abs(static_cast<float>(at(r, i)));
       largest = std::isfinite(magnitude) ? std::max(largest, magnitude) : std::numeric_limits<float>::infinity();
     }
-    const float scale = fp8_scale(largest);
+    const float scale = fp8_scale(largest, e5m2 ? kE5m2Top : kE4m3Top);
     for (std::int64_t i = 0; i < inner_; ++i) {
-      const float rounded = e4m3_rounded(static_cast<float>(at(r, i)) / scale);
+      const float divided = static_cast<float>(at(r, i)) / scale;
+      const float rounded = e5m2 ? e5m2_rounded(divided) : e4m3_rounded(divided);
       at(r, i) = static_cast<double>(rounded) * static_cast<double>(scale);
     }
   }
@@ -52,8 +60,8 @@ void matmul(const Call& call) {
   const std::int64_t rows = call.in(0).rows();
   const std::int64_t inner = call.in(1).extent(1);
   const std::int64_t columns = call.in(1).extent(0);
-  const Operand x(call.in(0), rows, inner, false, attributes.fp8);
-  const Operand w(call.in(1), columns, inner, false, attributes.fp8);
+  const Operand x(call.in(0), rows, inner, false, code_of(attributes, false));
+  const Operand w(call.in(1), columns, inner, false, code_of(attributes, false));
   Values y = call.out(0);
   for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t n = 0; n < columns; ++n) {
@@ -72,8 +80,8 @@ void matmul_input_gradient(const Call& call) {
   const std::int64_t rows = call.in(0).rows();
   const std::int64_t inner = call.in(1).extent(0);
   const std::int64_t columns = call.in(1).extent(1);
-  const Operand dy(call.in(0), rows, inner, false, attributes.fp8);
-  const Operand w(call.in(1), columns, inner, true, attributes.fp8);
+  const Operand dy(call.in(0), rows, inner, false, code_of(attributes, true));
+  const Operand w(call.in(1), columns, inner, true, code_of(attributes, false));
   Values dx = call.out(0);
   for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t k = 0; k < columns; ++k) {

@@ -138,9 +138,12 @@ OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, 
   const TensorId x = b.input("x", {tokens, inputs});
   const TensorId dy = b.input("dy", {tokens, outputs});
   const TensorId w = b.weight("w", {outputs, inputs}, 0.05);
-  if (kind == OpKind::kMatMul) b.op(kind, {x, w}, {b.output("y", {tokens, outputs})}, MatMulAttributes{.fp8 = fp8});
+  if (kind == OpKind::kMatMul)
+    b.op(kind, {x, w}, {b.output("y", {tokens, outputs})},
+         MatMulAttributes{.fp8 = fp8 ? Fp8Format::kE4m3 : Fp8Format::kNone});
   if (kind == OpKind::kMatMulInputGradient)
-    b.op(kind, {dy, w}, {b.output("dx", {tokens, inputs})}, MatMulAttributes{.fp8 = fp8});
+    b.op(kind, {dy, w}, {b.output("dx", {tokens, inputs})},
+         MatMulAttributes{.fp8 = fp8 ? Fp8Format::kE4m3 : Fp8Format::kNone});
   if (kind == OpKind::kMatMulWeightGradient) {
     b.op(kind, {dy, x}, {b.gradient("dw", {outputs, inputs})}, MatMulAttributes{});
   }

@@ -12,6 +12,7 @@ namespace rondo::tiny {
 namespace {
 
 using devices::DType;
+using devices::Fp8Format;
 using partition::Keep;
 
 struct Variant {
@@ -19,7 +20,7 @@ struct Variant {
   bool lora;
   DType dtype;
   bool tied;
-  bool fp8 = false;
+  Fp8Format fp8 = Fp8Format::kNone;
 };
 
 class CudaLaws : public testing::TestWithParam<Variant> {
@@ -29,7 +30,7 @@ class CudaLaws : public testing::TestWithParam<Variant> {
     if (!cards.ok() || *cards == 0) {
       GTEST_SKIP() << "no card: " << (cards.ok() ? "the driver shows none" : std::string(cards.status().message()));
     }
-    if (!GetParam().fp8) return;
+    if (GetParam().fp8 == Fp8Format::kNone) return;
     const auto card = devices::cuda::open_cuda({});
     ASSERT_EQ(card.status(), absl::OkStatus());
     if (!(*card)->caps().fp8) GTEST_SKIP() << "the card is of an earlier compute capability than 8.9";
@@ -107,9 +108,9 @@ TEST_P(CudaLaws, WithGraphsAndWithout_GiveTheSameBits) {
 /// Eight bits cost digits, and only these. After an update the gradients of so small a model with an adapter differ
 /// between bf16 and fp32, too, by a third.
 TEST_P(CudaLaws, Fp8_FollowsBf16) {
-  if (!GetParam().fp8) GTEST_SKIP() << "of the variants in fp8";
+  if (GetParam().fp8 == Fp8Format::kNone) GTEST_SKIP() << "of the variants in fp8";
   Variant plain = GetParam();
-  plain.fp8 = false;
+  plain.fp8 = Fp8Format::kNone;
   const Job job = job_of({3, 3, 3, 3});
   const Trace narrow = trace_of(model_of(GetParam()), job, {"fp8", "cuda:0"});
   const Trace wide = trace_of(model_of(plain), job, {"bf16", "cuda:0"});
@@ -126,8 +127,8 @@ INSTANTIATE_TEST_SUITE_P(, CudaLaws,
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
                                          Variant{"full_fp16", false, DType::kFloat16, false},
                                          Variant{"lora_bf16", true, DType::kBfloat16, true},
-                                         Variant{"full_fp8", false, DType::kBfloat16, false, true},
-                                         Variant{"lora_fp8", true, DType::kBfloat16, true, true}),
+                                         Variant{"full_fp8", false, DType::kBfloat16, false, Fp8Format::kHybrid},
+                                         Variant{"lora_fp8", true, DType::kBfloat16, true, Fp8Format::kE4m3}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

@@ -166,7 +166,7 @@ struct Fp8Case {
   std::int64_t outputs, inputs;
   bool bias, addend;
 };
-OpCase case_of(const Fp8Case& c, DType storage) {
+OpCase case_of(const Fp8Case& c, DType storage, Fp8Format format = Fp8Format::kE4m3) {
   CaseBuilder b(storage, c.tokens);
   const TensorId x = b.input("x", {c.tokens, c.inputs});
   const TensorId w = b.weight("w", {c.outputs, c.inputs});
@@ -178,9 +178,10 @@ OpCase case_of(const Fp8Case& c, DType storage) {
     reads.push_back(b.input("residual", {c.tokens, c.outputs}));
     backward_reads.push_back(b.input("dz", {c.tokens, c.inputs}));
   }
-  b.op(OpKind::kMatMul, reads, {b.output("y", {c.tokens, c.outputs})}, MatMulAttributes{0.5F, c.bias, c.addend, true});
+  b.op(OpKind::kMatMul, reads, {b.output("y", {c.tokens, c.outputs})},
+       MatMulAttributes{0.5F, c.bias, c.addend, format});
   b.op(OpKind::kMatMulInputGradient, backward_reads, {b.output("dx", {c.tokens, c.inputs})},
-       MatMulAttributes{2.0F, false, c.addend, true});
+       MatMulAttributes{2.0F, false, c.addend, format});
   b.result().reduction = std::max({c.inputs, c.outputs});
   return b.result();
 }
@@ -191,8 +192,10 @@ constexpr std::array kFp8Cases = {Fp8Case{"Odd", 7, 37, 61, false, false}, Fp8Ca
 void check_fp8(Device& device, const Allowing& allowing = {}) {
   for (const Fp8Case& one : kFp8Cases) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
-      SCOPED_TRACE(std::string(one.name) + " " + name_of(storage));
-      check_case(device, case_of(one, storage), allowing);
+      for (const Fp8Format format : {Fp8Format::kE4m3, Fp8Format::kHybrid}) {
+        SCOPED_TRACE(std::string(one.name) + " " + name_of(storage) + (format == Fp8Format::kHybrid ? " hybrid" : ""));
+        check_case(device, case_of(one, storage, format), allowing);
+      }
     }
   }
 }

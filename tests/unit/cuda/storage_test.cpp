@@ -74,31 +74,31 @@ TEST(CudaStorage_Bf16, EveryPattern_ReadsBackAndRoundsToEven) {
   EXPECT_TRUE(std::isnan(load(&stored)));
 }
 
-TEST(CudaStorage_E4m3, EveryFinitePattern_ReadsBackAndIsWhatTheReferenceRoundsTo) {
+/// Of a format of eight bits: all patterns, and what numbers become of them.
+template <typename Code>
+void check_patterns(float (*rounded)(float), std::size_t numbers, float largest, float least) {
   std::set<float> values;
   for (unsigned bits = 0; bits < 0x100; ++bits) {
-    const E4m3 stored{static_cast<std::uint8_t>(bits)};
-    if ((bits & 0x7FU) == 0x7FU) {
-      ASSERT_TRUE(std::isnan(load(&stored)));
-      continue;
-    }
-    E4m3 again{};
+    const Code stored{static_cast<std::uint8_t>(bits)};
+    if (!std::isfinite(load(&stored))) continue;
+    Code again{};
     store(&again, load(&stored));
     ASSERT_EQ(again.bits, stored.bits) << bits;
-    ASSERT_EQ(e4m3_rounded(load(&stored)), load(&stored));
+    ASSERT_EQ(rounded(load(&stored)), load(&stored));
     values.insert(load(&stored));
   }
-  EXPECT_EQ(values.size(), 253U);  // two patterns are NaN, two are zero
-  EXPECT_EQ(*values.rbegin(), 448.0F);
-  EXPECT_EQ(*values.upper_bound(0.0F), 0x1.0p-9F);
+  EXPECT_EQ(values.size(), numbers);
+  EXPECT_EQ(*values.rbegin(), largest);
+  EXPECT_EQ(*values.upper_bound(0.0F), least);
 }
 
-TEST(CudaStorage_E4m3, AnyNumber_BecomesWhatTheReferenceRoundsTo) {
-  for (std::uint32_t bits = 0; bits < 0x43F00000U; bits += 9973) {  // to 480
+template <typename Code>
+void check_numbers(float (*rounded)(float), float most) {
+  for (std::uint32_t bits = 0; float_of(bits) < most; bits += 9973) {
     for (const float x : {float_of(bits), -float_of(bits)}) {
-      E4m3 stored{};
+      Code stored{};
       store(&stored, x);
-      const float expected = e4m3_rounded(x);
+      const float expected = rounded(x);
       if (std::isnan(expected)) {
         ASSERT_TRUE(std::isnan(load(&stored))) << x;
       } else {
@@ -106,31 +106,66 @@ TEST(CudaStorage_E4m3, AnyNumber_BecomesWhatTheReferenceRoundsTo) {
       }
     }
   }
+}
+
+template <typename Code>
+void expect_rounded(float (*rounded)(float), float x, float expected) {
+  Code stored{};
+  store(&stored, x);
+  EXPECT_EQ(load(&stored), expected);
+  EXPECT_EQ(rounded(x), expected);
+}
+
+template <typename Code>
+void expect_nan(float (*rounded)(float), float x) {
+  Code stored{};
+  store(&stored, x);
+  EXPECT_TRUE(std::isnan(load(&stored))) << x;
+  EXPECT_TRUE(std::isnan(rounded(x))) << x;
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Two patterns of 256 are NaN, two are zero.
+TEST(CudaStorage_E4m3, EveryFinitePattern_ReadsBackAndIsWhatTheReferenceRoundsTo) {
+  check_patterns<E4m3>(e4m3_rounded, 253, 448.0F, 0x1.0p-9F);
+}
+/// Of those whose exponent is all ones two are infinite and six NaN.
+TEST(CudaStorage_E5m2, EveryFinitePattern_ReadsBackAndIsWhatTheReferenceRoundsTo) {
+  check_patterns<E5m2>(e5m2_rounded, 247, 57344.0F, 0x1.0p-16F);
+}
+
+TEST(CudaStorage_E4m3, AnyNumber_BecomesWhatTheReferenceRoundsTo) {
+  check_numbers<E4m3>(e4m3_rounded, 480.0F);
   // Ties, and where numbers end.
   for (const auto& [x, expected] : {std::pair(17.0F, 16.0F), std::pair(19.0F, 20.0F), std::pair(0x1.8p-9F, 0x1.0p-8F),
                                     std::pair(0x1.0p-10F, 0.0F), std::pair(464.0F, 448.0F)}) {
-    E4m3 stored{};
-    store(&stored, x);
-    EXPECT_EQ(load(&stored), expected);
-    EXPECT_EQ(e4m3_rounded(x), expected);
+    expect_rounded<E4m3>(e4m3_rounded, x, expected);
   }
-  for (const float x : {464.1F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    E4m3 stored{};
-    store(&stored, x);
-    EXPECT_TRUE(std::isnan(load(&stored)));
-    EXPECT_TRUE(std::isnan(e4m3_rounded(x)));
+  for (const float x : {464.1F, kInfinity, kNaN}) expect_nan<E4m3>(e4m3_rounded, x);
+}
+TEST(CudaStorage_E5m2, AnyNumber_BecomesWhatTheReferenceRoundsTo) {
+  check_numbers<E5m2>(e5m2_rounded, 70000.0F);
+  for (const auto& [x, expected] : {std::pair(9.0F, 8.0F), std::pair(11.0F, 12.0F), std::pair(0x1.8p-16F, 0x1.0p-15F),
+                                    std::pair(0x1.0p-17F, 0.0F), std::pair(61439.0F, 57344.0F)}) {
+    expect_rounded<E5m2>(e5m2_rounded, x, expected);
   }
+  for (const float x : {61440.0F, kInfinity, kNaN}) expect_nan<E5m2>(e5m2_rounded, x);
 }
 
 TEST(CudaFp8, PowersOfTwo_AreTheReferences) {
-  for (std::uint32_t bits = 0; bits <= 0x7F800000U; bits += 65537) {
-    ASSERT_EQ(fp8_power(float_of(bits)), fp8_scale(float_of(bits))) << bits;
+  for (const int top : {kE4m3Top, kE5m2Top}) {
+    for (std::uint32_t bits = 0; bits <= 0x7F800000U; bits += 65537) {
+      ASSERT_EQ(fp8_power(float_of(bits), top), fp8_scale(float_of(bits), top)) << bits;
+    }
   }
-  EXPECT_EQ(fp8_scale(1.0F), 0x1.0p-7F);
-  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::max()), 0x1.0p120F);
-  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::denorm_min()), 0x1.0p-126F);
-  EXPECT_EQ(fp8_scale(0.0F), 1.0F);
-  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::infinity()), 1.0F);
+  EXPECT_EQ(fp8_scale(1.0F, kE4m3Top), 0x1.0p-7F);
+  EXPECT_EQ(fp8_scale(1.0F, kE5m2Top), 0x1.0p-14F);
+  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::max(), kE4m3Top), 0x1.0p120F);
+  EXPECT_EQ(fp8_scale(std::numeric_limits<float>::denorm_min(), kE4m3Top), 0x1.0p-126F);
+  EXPECT_EQ(fp8_scale(0.0F, kE4m3Top), 1.0F);
+  EXPECT_EQ(fp8_scale(kInfinity, kE4m3Top), 1.0F);
 }
 
 }  // namespace

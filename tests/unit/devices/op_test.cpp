@@ -86,7 +86,7 @@ TEST(CostOf, ProductOfEightBits_HasTheWorkOfAnyOtherAndConversions) {
   const TensorId w = tensor(list, "w", {32, 8}, DType::kBfloat16, TensorRole::kWeight);
   const TensorId y = tensor(list, "y", {16, 32}, DType::kBfloat16, TensorRole::kOutput);
   list.ops.push_back({OpKind::kMatMul, MatMulAttributes{}, {x, w}, {y}});
-  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{.fp8 = true}, {x, w}, {y}});
+  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{.fp8 = Fp8Format::kE4m3}, {x, w}, {y}});
   const OpCost sixteen = cost_of(list, list.ops[0], 16);
   const OpCost eight = cost_of(list, list.ops[1], 16);
   EXPECT_EQ(eight.flops, sixteen.flops);

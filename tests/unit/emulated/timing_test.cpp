@@ -54,7 +54,7 @@ TEST(TimedCard, ProductOfEightBits_TakesItsOwnSpeedAndTheConversions) {
   CardOptions options = round_card();
   OpList list = small_product();
   for (TensorDesc& tensor : list.tensors) tensor.dtype = DType::kBfloat16;
-  std::get<MatMulAttributes>(list.ops[0].attributes).fp8 = true;
+  std::get<MatMulAttributes>(list.ops[0].attributes).fp8 = Fp8Format::kE4m3;
   EXPECT_EQ(timed(options)->compile(list, plan_arena(list)).status().code(), absl::StatusCode::kUnimplemented);
   options.profile.fp8_flops = 2e12;
   options.profile.memory_bandwidth = 1e12;

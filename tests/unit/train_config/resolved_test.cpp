@@ -70,6 +70,7 @@ TEST(Resolved, RandomConfigurations_ReadBackAsTheyWere) {
     }
     if (config.optim != "adamw" || config.staleness > 0) config.optimizer_state = "host";
     config.fp8 = config.fp8 && config.dtype == "bf16";
+    if (!config.fp8) config.fp8_format = "e4m3";
     config.lr_scheduler_type = "warmup_stable_decay";
     config.lr_scheduler_kwargs = "num_decay_steps=3,decay_type=1-sqrt";
     config.val_size = 0;

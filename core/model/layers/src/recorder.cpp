@@ -73,7 +73,7 @@ TensorId Recorder::rms_norm(TensorId x, TensorId weight, double epsilon, const s
 }
 
 TensorId Recorder::matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend,
-                          double alpha, Shape shape, const std::string& name, bool fp8) {
+                          double alpha, Shape shape, const std::string& name, devices::Fp8Format fp8) {
   w = expanded(w);
   const TensorId y = activation(name, std::move(shape));
   Op& op = append(OpKind::kMatMul,

@@ -131,6 +131,9 @@ constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return voc
 
 enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh };
 
+/// Products of numbers of eight bits (fp8.h). kHybrid: gradients are E5M2, all else is E4M3.
+enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
+
 struct NoAttributes {};
 struct NormAttributes {
   float epsilon = 1e-6F;
@@ -141,7 +144,7 @@ struct MatMulAttributes {
   float alpha = 1.0F;
   bool has_bias = false;
   bool has_addend = false;
-  bool fp8 = false;  // kMatMul, kMatMulInputGradient: numbers of eight bits are multiplied, see fp8.h
+  Fp8Format fp8 = Fp8Format::kNone;  // kMatMul, kMatMulInputGradient
 };
 /// Angles: position * frequencies[i] for the pair (i, i + D/2). For dynamic scaling the frequencies depend on the
 /// length of the sequence at hand: past `dynamic_from` tokens they follow transformers' formula with theta and factor.

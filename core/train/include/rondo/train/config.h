@@ -76,7 +76,8 @@ struct Config {
   // Precision and memory.
   std::string dtype = "bf16";
   bool fp8 = false;
-  std::string recompute = "auto";  // full, selective, none
+  std::string fp8_format = "e4m3";  // hybrid
+  std::string recompute = "auto";   // full, selective, none
   std::uint32_t quantization_bit = 0;
   std::uint32_t quantization_tokens = 4096;  // with 4 bits; 0: the nearest codes
   std::uint32_t boundary_quantization_bit = 0;

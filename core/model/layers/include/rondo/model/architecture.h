@@ -37,7 +37,7 @@ struct MethodSpec {
   devices::Encoding base_encoding = devices::Encoding::kPlain;
   /// Products of the blocks' matrices, but not of an adapter's factors, take eight bits (devices/fp8.h): forward and
   /// for the gradient of their input, not for that of their weights.
-  bool fp8 = false;
+  devices::Fp8Format fp8 = devices::Fp8Format::kNone;
   /// Of activations and their gradients between layers, those on one device too; generation does without.
   devices::Encoding boundary_encoding = devices::Encoding::kPlain;
   /// About so many rows of the vocabulary are a part of the head; 0: the head is one layer. With encoded boundaries it

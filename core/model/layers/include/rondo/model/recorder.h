@@ -56,7 +56,7 @@ class Recorder {
   /// y [T, ...shape] = alpha x w^T (+ bias) (+ addend). An encoded w is expanded anew for each product, so that no more
   /// than one is held expanded at a time. `fp8`: see MatMulAttributes; its input gradient is multiplied so too.
   TensorId matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend, double alpha,
-                  Shape shape, const std::string& name, bool fp8 = false);
+                  Shape shape, const std::string& name, devices::Fp8Format fp8 = devices::Fp8Format::kNone);
   TensorId rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name);
   TensorId attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes);
   TensorId cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
