@@ -33,6 +33,8 @@ Worker::Worker(SharedState& shared, Assignment assignment)
       device_(*shared.parts->devices[assignment_.device].device),
       unified_(device_.caps().unified_memory),
       weights_in_place_(unified_ || device_.caps().weights_in_place),
+      sets_gradients_(device_.caps().sets_gradients &&
+                      std::ranges::none_of(plan_.slots, &partition::Slot::defers_weights)),
       programs_(device_, *shared.parts->model, shared.parts->work.sequence_length),
       publisher_(shared) {}
 

@@ -332,6 +332,8 @@ class Worker {
   devices::Device& device_;
   const bool unified_;
   const bool weights_in_place_;  // programs read them at home
+  /// The device sets gradients, and no slot leaves some of a microbatch for later: its first one need not clear them.
+  const bool sets_gradients_;
   ProgramCache programs_;
   transfer::EngineOptions link_;
   std::unique_ptr<transfer::TransferEngine> engine_;

@@ -380,6 +380,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
   const auto parity = static_cast<std::uint32_t>(fed % 2);
   devices::Queue& queue = device_.queue(devices::QueueRole::kCompute);
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
+  const bool sets_gradients = sets_gradients_ && clear_before_gradients_;
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const ChainLink& link = chain[i];
     for (model::LayerIndex layer = link.layer; layer <= link.last_layer; ++layer) {
@@ -400,7 +401,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
       // updated, and that the forward links before have waited for.
       const std::vector<SlotState::Sent>& sent = slot.sent[errand.gradient_buffer];
       devices::BufferView run;
-      for (std::size_t s = 0; s < sent.size(); ++s) {
+      for (std::size_t s = 0; s < sent.size() && !sets_gradients; ++s) {
         run = offload::follows(run, sent[s].view) ? offload::joined(run, sent[s].view) : sent[s].view;
         if (s + 1 < sent.size() && offload::follows(run, sent[s + 1].view)) continue;
         queue.clear(run, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
@@ -413,6 +414,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
     devices::Bindings& bindings = bindings_[parity][i];
     bind(link, program, slot.slot, slot.layout, memory, bucket, bindings);
+    bindings.sets_gradients = sets_gradients;
     const std::span<const devices::Point> waits(arrival.points.data(), i == 0 ? arrival.count_points : 0);
     queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},
               tag(name_of(slot.slot.phase), job, slot, errand.microbatch));

@@ -35,6 +35,9 @@ constexpr KernelId of_matrix(KernelId bf16_64, Storage storage, int head_dim) {
                                (head_dim == 128 ? 1 : 0));
 }
 
+/// Whether it is one of product.h.
+constexpr bool is_product(KernelId id) { return id >= KernelId::k_product_fp32 && id <= KernelId::k_product_e5m2; }
+
 /// Whether warpgroups multiply in it (group_products.h): it may take as much shared memory as a block can have.
 constexpr bool is_of_groups(KernelId id) {
   return id >= KernelId::k_group_attention_bf16_64 && id <= KernelId::k_group_queries_fp16_128;

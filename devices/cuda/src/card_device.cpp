@@ -26,6 +26,13 @@ constexpr Bytes kCardPerReserve = 24;
 constexpr Bytes kMostLogits = 1280_MiB;
 constexpr Bytes kCardPerLogits = 64;
 
+/// Powers of two of products in eight bits by cuBLASLt, not by a kernel behind it: as RONDO_CUDA_FP8_SCALES says,
+/// "library". No card has been asked yet whether it does what cublasLt.h says.
+bool wants_fp8_scales() {
+  const char* scales = std::getenv("RONDO_CUDA_FP8_SCALES");
+  return scales != nullptr && std::string_view(scales) == "library";
+}
+
 /// Changes with every change of a kernel that changes bits.
 constexpr int kKernelSet = 4;
 
@@ -72,7 +79,8 @@ class CardDevice final : public Device, private StreamWork {
 
   const std::shared_ptr<Context> context_;
   const std::unique_ptr<ProductEngine> engine_;  // null: our own kernels
-  const std::shared_ptr<Graphs> graphs_;         // of runs of the computing queue; null: none
+  const bool fp8_scales_ = engine_ != nullptr && wants_fp8_scales();
+  const std::shared_ptr<Graphs> graphs_;  // of runs of the computing queue; null: none
   DeviceCaps caps_;
   std::shared_ptr<MemoryBudget> budget_;
   Bytes logits_ = 0;  // see LowerOptions
@@ -102,6 +110,7 @@ void CardDevice::describe(const CudaOptions& options) {
   if (facts.major >= 8 || engine_ == nullptr) caps_.compute_dtypes.push_back(DType::kBfloat16);
   caps_.matrix_units = engine_ != nullptr;
   caps_.updates = true;
+  caps_.sets_gradients = true;
   caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);
   caps_.copy_engines = static_cast<std::uint32_t>(std::max(facts.copy_engines, 0));
   caps_.hardware_queues = options.single_queue ? 1 : 3;
@@ -109,6 +118,7 @@ void CardDevice::describe(const CudaOptions& options) {
   // over tokens.
   caps_.numerics_class = fmt::format("cuda-sm{}{}-{}mp-{}-l{}-k{}", facts.major, facts.minor, facts.multiprocessors,
                                      engine_ != nullptr ? engine_->name() : "own", logits_ / 1_MiB, kKernelSet);
+  if (fp8_scales_) caps_.numerics_class += "-s";
 }
 
 absl::Status CardDevice::open(const CudaOptions& options) {
@@ -152,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   RONDO_RETURN_IF_ERROR(context_->enter());
   const CardFacts& facts = context_->facts();
   RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.warpgroups, caps_.fp8,
-                                                   facts.multiprocessors, logits_}));
+                                                   fp8_scales_, facts.multiprocessors, logits_}));
   const Bytes needed = round_up(steps.workspace, 256);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {

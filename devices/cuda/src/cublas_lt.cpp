@@ -103,6 +103,12 @@ class Plan {
 
  private:
   absl::Status describe();
+  absl::Status set_scales(DevicePointer rows, DevicePointer columns) const {
+    const auto first = reinterpret_cast<void*>(columns);
+    const auto second = reinterpret_cast<void*>(rows);
+    RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first));
+    return set(product_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
+  }
   absl::Status choose(cublasLtHandle_t handle, cublasLtMatmulPreference_t preference);
   template <typename T>
   absl::Status set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
@@ -143,6 +149,12 @@ absl::Status Plan::describe() {
   if (shape_.has_bias) {  // along the rows of the column-major result: our columns
     RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(shape_.result)));
+  }
+  if (shape_.has_scales) {
+    const std::int32_t vectors = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, vectors));
+    RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, vectors));
+    RONDO_RETURN_IF_ERROR(set_scales(kTensorAlignment, kTensorAlignment));  // somewhere: none is not looked for
   }
   const std::int64_t b_rows = shape_.b_transposed ? shape_.columns : shape_.inner;
   const std::int64_t b_columns = shape_.b_transposed ? shape_.inner : shape_.columns;
@@ -194,7 +206,8 @@ absl::Status Plan::run(cublasLtHandle_t handle, const ProductEngine::Operands& o
   if (shape_.has_bias) {
     RONDO_RETURN_IF_ERROR(set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(operands.bias)));
   }
-  const float beta = shape_.has_addend ? 1.0F : 0.0F;
+  if (shape_.has_scales) RONDO_RETURN_IF_ERROR(set_scales(operands.row_scales, operands.column_scales));
+  const float beta = shape_.has_addend && !operands.sets ? 1.0F : 0.0F;
   void* const result = pointer(operands.c);
   void* const addend = shape_.has_addend ? pointer(operands.addend) : result;
   return check(library_.Matmul(handle, product_, &operands.alpha, pointer(operands.b), first_, pointer(operands.a),

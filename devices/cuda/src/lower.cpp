@@ -1,6 +1,8 @@
 // From kinds of ops to their steps, and products to whoever makes them.
 #include "lower.h"
 
+#include <cstddef>
+
 #include "kernels/product.h"
 #include "lowering.h"
 
@@ -62,7 +64,8 @@ void for_places(AnyStep& step, Function fn) {
   } else if (auto* clear = std::get_if<ClearStep>(&step)) {
     fn(clear->to);
   } else if (auto* product = std::get_if<ProductStep>(&step)) {
-    for (auto* place : {&product->a, &product->b, &product->bias, &product->addend, &product->c, &product->workspace}) {
+    for (auto* place : {&product->a, &product->b, &product->bias, &product->addend, &product->row_scales,
+                        &product->column_scales, &product->c, &product->workspace}) {
       fn(*place);
     }
   }
@@ -115,6 +118,35 @@ void place_workspace(Steps& steps) {
   }
 }
 
+/// Finds the first step of each gradient. Where that is a product whose sum goes there, a run that sets gradients
+/// leaves what is there out of it; what else is added to has to be cleared.
+void mark_gradients(const OpList& list, Steps& steps) {
+  for (TensorId id = 0; id < list.tensors.size(); ++id) {
+    if (list.tensors[id].role != TensorRole::kGradient) continue;
+    const auto is_gradient = [id](const Place& place) { return place == Place{Place::Kind::kTensor, id, 0}; };
+    const auto first = std::ranges::find_if(steps.steps, [&](Step& step) {
+      bool touches = false;
+      for_places(step, [&](const Place& place) {
+        touches = touches || (place.kind == Place::Kind::kTensor && place.tensor == id);
+      });
+      return touches;
+    });
+    bool sets = false;
+    if (first != steps.steps.end()) {
+      if (auto* product = std::get_if<ProductStep>(&*first)) {
+        sets = product->sets = is_gradient(product->addend) && is_gradient(product->c);
+      } else if (auto* launch = std::get_if<LaunchStep>(&*first); launch != nullptr && is_product(launch->kernel)) {
+        const auto sum = std::ranges::find_if(launch->patches, [&](const Patch& patch) {
+          return patch.offset == offsetof(ProductParams, addend) && is_gradient(patch.place);
+        });
+        sets = sum != launch->patches.end();
+        if (sets) launch->sum = static_cast<std::size_t>(sum - launch->patches.begin());
+      }
+    }
+    if (!sets) steps.unset.push_back({{Place::Kind::kTensor, id, 0}, list.tensors[id].bytes()});
+  }
+}
+
 /// In bytes: a card has some 200 FLOPs for each that it moves, and a kernel takes at least as long as a few MB.
 double weight_of(const OpList& list, const Op& op) {
   constexpr double kFlopsPerByte = 200;
@@ -131,32 +163,45 @@ absl::Status Lowering::same_dtype(const TensorDesc& a, const TensorDesc& b) cons
                        a.name, name_of(a.dtype), b.name, name_of(b.dtype));
 }
 
-absl::Status Lowering::product(Product product) {
+absl::StatusOr<bool> Lowering::by_library(Product product) {
   ProductShape& shape = product.shape;
   shape.has_bias = product.bias.kind != Place::Kind::kNull;
   shape.has_addend = product.addend.kind != Place::Kind::kNull;
+  shape.has_scales = product.row_scales.kind != Place::Kind::kNull;
   // cuBLASLt 13.1 rounds a product of rows that do not all begin at multiples of 16 bytes to two bytes before bias and
   // addend come to it.
   const bool rounds_twice = shape.has_bias && shape.has_addend && shape.result != Storage::kFloat32 &&
                             (shape.columns % 8 != 0 || shape.inner % 8 != 0);
   const bool plain = (!shape.has_bias || product.bias_storage == shape.result) &&
                      (!shape.has_addend || product.addend_storage == shape.result) && !rounds_twice;
-  if (shape.rows == 0 || shape.columns == 0) return absl::OkStatus();
-  if (options_.engine != nullptr && plain) {
-    const absl::StatusOr<std::uint32_t> plan = options_.engine->plan(shape);
-    if (plan.ok()) {
-      // Tensors themselves are looked at when they are bound.
-      for (const Place* place : {&product.a, &product.b, &product.bias, &product.addend, &product.c}) {
-        if (place->offset % kTensorAlignment == 0) continue;
-        return internal_error("op {}: a part of '{}' begins at byte {}, no multiple of {}", name_of(op_.kind),
-                              list_.tensors[place->tensor].name, place->offset, kTensorAlignment);
-      }
-      steps_.steps.emplace_back(
-          ProductStep{*plan, product.alpha, product.a, product.b, product.bias, product.addend, product.c, {}});
-      return absl::OkStatus();
-    }
-    if (plan.status().code() != absl::StatusCode::kNotFound) return plan.status();
+  if (options_.engine == nullptr || !plain) return false;
+  const absl::StatusOr<std::uint32_t> plan = options_.engine->plan(shape);
+  if (plan.status().code() == absl::StatusCode::kNotFound) return false;
+  RONDO_RETURN_IF_ERROR(plan.status());
+  // Tensors themselves are looked at when they are bound.
+  for (const Place* place : {&product.a, &product.b, &product.bias, &product.addend, &product.c}) {
+    if (place->offset % kTensorAlignment == 0) continue;
+    return internal_error("op {}: a part of '{}' begins at byte {}, no multiple of {}", name_of(op_.kind),
+                          list_.tensors[place->tensor].name, place->offset, kTensorAlignment);
   }
+  steps_.steps.emplace_back(ProductStep{*plan,
+                                        product.alpha,
+                                        product.a,
+                                        product.b,
+                                        product.bias,
+                                        product.addend,
+                                        product.row_scales,
+                                        product.column_scales,
+                                        product.c,
+                                        {}});
+  return true;
+}
+
+absl::Status Lowering::product(Product product) {
+  const ProductShape& shape = product.shape;
+  if (shape.rows == 0 || shape.columns == 0) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(const bool done, by_library(product));
+  if (done) return absl::OkStatus();
   Arguments<ProductParams> arguments;
   ProductParams& p = arguments.params;
   p.rows = shape.rows;
@@ -217,8 +262,10 @@ absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
       ++op.end;
     }
   }
+  mark_gradients(list, steps);
   Roots roots(list, steps.roots);
   for (const Step& step : steps.steps) for_places(step, [&](const Place& place) { roots.add(place); });
+  for (const ClearStep& step : steps.unset) roots.add(step.to);
   return steps;
 }
 

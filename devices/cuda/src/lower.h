@@ -12,7 +12,8 @@ struct LowerOptions {
   ProductEngine* engine = nullptr;  // null: products by our own kernel alone
   bool matrix_units = false;        // m16n8k16 products of bf16 and fp16: sm_80 and later
   bool warpgroups = false;          // products of whole warpgroups: sm_90a
-  bool fp8 = false;                 // products of E4M3: sm_89 and later
+  bool fp8 = false;                 // products of eight bits: sm_89 and later
+  bool fp8_scales = false;          // the library puts the powers of two to their sums, where it can
   std::int64_t multiprocessors = 1;
   Bytes logits = 0;  // of a chunk of tokens over the whole vocabulary, see logits_chunk()
 };

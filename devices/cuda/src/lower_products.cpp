@@ -66,6 +66,17 @@ absl::Status lower_fp8(Lowering& op, const Lowering::Product& product) {
   const Storage of_left = hybrid && op.op().kind == OpKind::kMatMulInputGradient ? Storage::kE5m2 : Storage::kE4m3;
   const Codes left = encode(op, 0, Extent::kSecond, of_left);
   const Codes right = encode(op, 1, product.shape.b_transposed ? Extent::kSecond : Extent::kFirst, Storage::kE4m3);
+  if (op.options().fp8_scales) {
+    Lowering::Product whole = product;
+    whole.shape.b_transposed = true;
+    whole.shape.operands = of_left;
+    whole.a = left.codes;
+    whole.b = right.codes;
+    whole.row_scales = left.scales;
+    whole.column_scales = right.scales;
+    RONDO_ASSIGN_OR_RETURN(const bool done, op.by_library(whole));
+    if (done) return absl::OkStatus();
+  }
   Lowering::Product sums;
   sums.shape = product.shape;
   sums.shape.b_transposed = true;

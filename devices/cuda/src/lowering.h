@@ -104,9 +104,13 @@ class Lowering {
     Storage bias_storage = Storage::kFloat32;
     Place addend;
     Storage addend_storage = Storage::kFloat32;
+    Place row_scales;  // of codes, see ProductShape::has_scales: for by_library() alone
+    Place column_scales;
     Place c;
   };
   absl::Status product(Product product);
+  /// False where there is no library, or it has no such product.
+  absl::StatusOr<bool> by_library(Product product);
   /// The op, number `op` of the list, has all its steps.
   void end(std::size_t op);
 

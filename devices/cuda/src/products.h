@@ -23,8 +23,11 @@ class ProductEngine {
     DevicePointer b = 0;
     DevicePointer bias = 0;
     DevicePointer addend = 0;
+    DevicePointer row_scales = 0;
+    DevicePointer column_scales = 0;
     DevicePointer c = 0;
     float alpha = 1.0F;
+    bool sets = false;  // the addend counts as zero
   };
   virtual absl::Status run(std::uint32_t plan, const Operands& operands, DevicePointer workspace,
                            StreamHandle stream) = 0;

@@ -17,14 +17,19 @@ class CardProgram::Run {
       : program_(program), bindings_(bindings), around_(around), scratch_(scratch), stream_(around.turn.stream) {}
 
   /// All steps in their order.
-  absl::Status send() { return send(0, program_.steps_.steps.size()); }
+  absl::Status send() {
+    RONDO_RETURN_IF_ERROR(clear_gradients());
+    return send(0, program_.steps_.steps.size());
+  }
   /// Each op when what it meets in memory is through. REQUIRES: the turn's stream captures.
   absl::Status send_in(const LaneStreams& lanes);
 
   absl::Status operator()(const LaunchStep& step) const {
     alignas(16) std::array<std::byte, kMostParams> params;
     std::memcpy(params.data(), step.params.data(), step.params.size());
-    for (const Patch& patch : step.patches) {
+    for (std::size_t i = 0; i < step.patches.size(); ++i) {
+      const Patch& patch = step.patches[i];
+      if (bindings_.sets_gradients && step.sum == i) continue;  // null
       if (patch.place.kind == Place::Kind::kLayer) {
         std::memcpy(params.data() + patch.offset, &bindings_.layer, sizeof(bindings_.layer));
         continue;
@@ -46,7 +51,8 @@ class CardProgram::Run {
   absl::Status operator()(const ProductStep& step) const {
     return around_.engine->run(
         step.plan,
-        {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.c), step.alpha},
+        {resolve(step.a), resolve(step.b), resolve(step.bias), resolve(step.addend), resolve(step.row_scales),
+         resolve(step.column_scales), resolve(step.c), step.alpha, bindings_.sets_gradients && step.sets},
         resolve(step.workspace), stream_);
   }
 
@@ -76,6 +82,11 @@ class CardProgram::Run {
   const Driver& driver() const { return around_.context.driver(); }
   absl::Status send(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) RONDO_RETURN_IF_ERROR(std::visit(*this, program_.steps_.steps[i]));
+    return absl::OkStatus();
+  }
+  absl::Status clear_gradients() const {
+    if (!bindings_.sets_gradients) return absl::OkStatus();
+    for (const ClearStep& step : program_.steps_.unset) RONDO_RETURN_IF_ERROR((*this)(step));
     return absl::OkStatus();
   }
   Piece piece_of(const OpSteps& steps) const;
@@ -120,6 +131,7 @@ absl::Status CardProgram::Run::send_in(const LaneStreams& lanes) {
   const EventHandle begun = lanes.events[turns.size()];
   std::array<std::size_t, kMostLanes> last;  // the piece of each lane, none so far
   last.fill(turns.size());
+  RONDO_RETURN_IF_ERROR(clear_gradients());
   RONDO_RETURN_IF_ERROR(send(0, steps.ops.empty() ? steps.steps.size() : steps.ops.front().begin));
   RONDO_RETURN_IF_ERROR(record(begun));
   for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -181,14 +193,16 @@ absl::Status CardProgram::enqueue(const Bindings& bindings, const Surroundings& 
   }
   Run run(*this, bindings, surroundings, scratch);
   constexpr std::size_t kMostWords = 256;
-  const std::size_t words = steps_.roots.size();
+  const std::size_t words = steps_.roots.size() + 1;
   if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) {
     return run.send();
   }
   std::array<std::uint64_t, kMostWords> key;
   std::ranges::transform(steps_.roots, key.begin(), [&](const Place& root) { return run.resolve(root); });
+  key[words - 1] = bindings.sets_gradients ? 1 : 0;
+  const std::size_t steps = steps_.steps.size() + (bindings.sets_gradients ? steps_.unset.size() : 0);
   const auto send = [&](const LaneStreams* lanes) { return lanes != nullptr ? run.send_in(*lanes) : run.send(); };
-  return graphs_->run({number_, steps_.steps.size(), {key.data(), words}}, surroundings.turn, send);
+  return graphs_->run({number_, steps, {key.data(), words}}, surroundings.turn, send);
 }
 
 }  // namespace rondo::devices::cuda

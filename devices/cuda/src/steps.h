@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -41,6 +42,8 @@ struct LaunchStep {
   std::uint32_t shared = 0;
   std::vector<std::byte> params;
   std::vector<Patch> patches;
+  /// Of patches: the gradient that is added to, null in a run that sets gradients. None but in a gradient's first step.
+  std::optional<std::size_t> sum;
 };
 
 /// Sets a tensor to zero bytes.
@@ -60,6 +63,8 @@ struct ProductShape {
   bool has_addend = false;    // of C's storage
   Storage operands = Storage::kFloat32;
   Storage result = Storage::kFloat32;
+  /// Of codes: element (i, j) of op(A) op(B) is times number i of one vector and number j of another.
+  bool has_scales = false;
 
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
@@ -72,8 +77,11 @@ struct ProductStep {
   Place b;
   Place bias;
   Place addend;
+  Place row_scales;     // fp32 [rows]
+  Place column_scales;  // fp32 [columns]
   Place c;
-  Place workspace;  // null where the plan needs none
+  Place workspace;    // null where the plan needs none
+  bool sets = false;  // in a run that sets gradients the addend counts as zero
 };
 
 using Step = std::variant<LaunchStep, ClearStep, ProductStep>;
@@ -97,10 +105,11 @@ struct OpSteps {
 
 struct Steps {
   std::vector<Step> steps;
-  std::vector<OpSteps> ops;  // that have any, in the list's order; the record of faults is cleared before them
-  Bytes workspace = 0;       // that they use
-  bool may_fault = false;    // then the first step clears the fault record
-  std::vector<Place> roots;  // every other place of the steps lies at a fixed distance from one of these
+  std::vector<OpSteps> ops;      // that have any, in the list's order; the record of faults is cleared before them
+  Bytes workspace = 0;           // that they use
+  bool may_fault = false;        // then the first step clears the fault record
+  std::vector<ClearStep> unset;  // gradients that a run which sets them has to clear before the steps
+  std::vector<Place> roots;      // every other place of the steps lies at a fixed distance from one of these
 };
 
 }  // namespace rondo::devices::cuda

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 class FakeEngine final : public ProductEngine {
  public:
   absl::StatusOr<std::uint32_t> plan(const ProductShape& shape) override {
-    if (refuses) return absl::NotFoundError("no");
+    if (refuses || (refuses_scales && shape.has_scales)) return absl::NotFoundError("no");
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       if (shapes[i] == shape) return static_cast<std::uint32_t>(i);
     }
@@ -27,6 +27,7 @@ class FakeEngine final : public ProductEngine {
   std::string name() const override { return "fake"; }
 
   bool refuses = false;
+  bool refuses_scales = false;
   std::vector<ProductShape> shapes;
   std::vector<Bytes> workspaces;  // by plan; none: no plan needs any
 };
@@ -41,6 +42,70 @@ OpList weight_gradient(std::int64_t tokens, DType x_type) {
   return list;
 }
 
+/// y = x w^T in eight bits and the gradient of its input.
+OpList eight_bits(Fp8Format format) {
+  OpList list;
+  list.tokens = 32;
+  list.tensors = {{"x", {32, 64}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"w", {48, 64}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"y", {32, 48}, DType::kBfloat16, TensorRole::kOutput, 0},
+                  {"dy", {32, 48}, DType::kBfloat16, TensorRole::kInput, 1},
+                  {"dx", {32, 64}, DType::kBfloat16, TensorRole::kOutput, 1}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{.fp8 = format}, {0, 1}, {2}},
+              {OpKind::kMatMulInputGradient, MatMulAttributes{.fp8 = format}, {3, 1}, {4}}};
+  return list;
+}
+
+TEST(CudaLower_Fp8, WhereTheLibraryScalesSums_IsOneProductWithTheScalesOfBothOperands) {
+  FakeEngine engine;
+  const auto steps = lower(eight_bits(Fp8Format::kHybrid), {.engine = &engine, .fp8 = true, .fp8_scales = true});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(engine.shapes.size(), 2U);
+  EXPECT_EQ(engine.shapes[0].operands, Storage::kE4m3);
+  EXPECT_EQ(engine.shapes[1].operands, Storage::kE5m2);
+  std::size_t products = 0;
+  for (const Step& step : steps->steps) {
+    const auto* product = std::get_if<ProductStep>(&step);
+    if (product == nullptr) continue;
+    const ProductShape& shape = engine.shapes[products++];
+    EXPECT_TRUE(shape.has_scales);
+    EXPECT_EQ(shape.result, Storage::kBfloat16);
+    EXPECT_TRUE(shape.b_transposed);
+    EXPECT_EQ(product->row_scales.kind, Place::Kind::kWorkspace);
+    EXPECT_EQ(product->column_scales.kind, Place::Kind::kWorkspace);
+    EXPECT_NE(product->row_scales.offset, product->column_scales.offset);
+    EXPECT_EQ(product->c.kind, Place::Kind::kTensor);
+  }
+  EXPECT_EQ(products, 2U);
+}
+
+TEST(CudaLower_Fp8, WhereTheLibraryRefusesScales_SumsInFp32AreScaledByAKernel) {
+  FakeEngine engine;
+  engine.refuses_scales = true;
+  const auto steps = lower(eight_bits(Fp8Format::kE4m3), {.engine = &engine, .fp8 = true, .fp8_scales = true});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(engine.shapes.size(), 2U);
+  for (const ProductShape& shape : engine.shapes) {
+    EXPECT_FALSE(shape.has_scales);
+    EXPECT_EQ(shape.result, Storage::kFloat32);
+  }
+  EXPECT_TRUE(std::holds_alternative<LaunchStep>(steps->steps.back()));
+}
+
+/// Only a product can leave out what is there.
+TEST(CudaLower_Gradients, OfWhatIsNoProduct_AreClearedWhereTheyAreSet) {
+  OpList list;
+  list.tokens = 16;
+  list.tensors = {{"dy", {16, 24}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"db", {24}, DType::kFloat32, TensorRole::kGradient, 0}};
+  list.ops = {{OpKind::kBiasGradient, NoAttributes{}, {0}, {1}}};
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->unset.size(), 1U);
+  EXPECT_EQ(steps->unset[0].to.tensor, 1U);
+  EXPECT_EQ(steps->unset[0].size, 24 * sizeof(float));
+}
+
 TEST(CudaLower_WeightGradient, OfAllTokens_IsOneProductThatAddsToWhatIsThere) {
   FakeEngine engine;
   const OpList list = weight_gradient(1100, DType::kBfloat16);
@@ -51,6 +116,8 @@ TEST(CudaLower_WeightGradient, OfAllTokens_IsOneProductThatAddsToWhatIsThere) {
   const auto& step = std::get<ProductStep>(steps->steps[0]);
   EXPECT_EQ(step.addend.tensor, 2U);
   EXPECT_EQ(step.c.tensor, 2U);
+  EXPECT_TRUE(step.sets);
+  EXPECT_TRUE(steps->unset.empty());
   ASSERT_EQ(engine.shapes.size(), 1U);
   EXPECT_EQ(engine.shapes[0].inner, 1100);
   EXPECT_TRUE(engine.shapes[0].a_transposed);

@@ -44,7 +44,8 @@ class Loaded {
     }
     ASSERT_EQ(timeline_->wait(value_, patience()), absl::OkStatus());
   }
-  void run(const OpList& list) {
+  void run(const OpList& list, bool sets_gradients = false) {
+    bindings_.sets_gradients = sets_gradients;
     auto program = device_.compile(list, plan_arena(list));
     ASSERT_EQ(program.status(), absl::OkStatus());
     device_.queue(QueueRole::kCompute).run(**program, bindings_, {}, {timeline_.get(), ++value_}, {"op"});
@@ -119,6 +120,61 @@ TEST_P(CudaOps, OnTheFakeCard_AgreeWithTheReference) {
   check_case(**device, case_of(GetParam(), Scale::kOdd));
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, kAllCases, name_of_case);
+
+/// Of each op that adds to gradients: set in place of whatever is there they are what is added to zeros. Returns how
+/// many.
+std::size_t check_set_gradients(Device& device, const OpCase& op_case) {
+  std::size_t found = 0;
+  const auto is_gradient = [&](TensorId id) { return op_case.list.tensors[id].role == TensorRole::kGradient; };
+  for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
+    const Op& op = op_case.list.ops[place];
+    if (std::ranges::none_of(op.writes, is_gradient)) continue;
+    ++found;
+    SCOPED_TRACE(name_of(op.kind));
+    const OpList list = single_op(op_case.list, place);
+    std::vector<CaseMemory> results;
+    for (const bool sets : {false, true}) {
+      results.push_back(*CaseMemory::make(op_case, 1));
+      CaseMemory& memory = results.back();
+      for (const TensorId id : op.writes) {
+        if (!is_gradient(id)) continue;
+        std::memset(memory.data(id), sets ? 0xFF : 0, op_case.list.tensors[id].bytes());  // NaN
+      }
+      Loaded loaded(device, op_case.list);
+      loaded.upload(memory);
+      loaded.run(list, sets);
+      loaded.download(memory);
+    }
+    for (const TensorId id : op.writes) {
+      if (!is_gradient(id)) continue;
+      for (std::int64_t i = 0; i < op_case.list.tensors[id].elements(); ++i) {
+        EXPECT_EQ(results[0].get(id, i), results[1].get(id, i)) << op_case.list.tensors[id].name << " " << i;
+        if (::testing::Test::HasFailure()) return found;
+      }
+    }
+  }
+  return found;
+}
+
+void check_set_gradients(Device& device) {
+  ASSERT_TRUE(device.caps().sets_gradients);
+  std::size_t found = 0;
+  for (const OpDescription& description : op_descriptions()) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+      SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
+      found += check_set_gradients(device, description.make(storage, Scale::kOdd));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GE(found, 10U);
+}
+
+TEST(CudaGradients, ThatAreSetOnTheFakeCard_AreWhatIsAddedToZeros) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_set_gradients(**device);
+}
 
 /// Every number is its operations, each rounded: there is nothing to be near to.
 void expect_reference_bits(Device& device, const OpCase& op_case) {
@@ -336,6 +392,7 @@ class OnHardware : public ::testing::Test {
 class CudaHeadsOnHardware : public OnHardware {};
 class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaFp8OnHardware : public OnHardware {};
+class CudaGradientsOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
@@ -349,6 +406,8 @@ TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
   if (!device_->caps().fp8) GTEST_SKIP() << "the card is of an earlier compute capability than 8.9";
   check_fp8(*device_, {.short_sums = true});
 }
+
+TEST_F(CudaGradientsOnHardware, ThatAreSet_AreWhatIsAddedToZeros) { check_set_gradients(*device_); }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 

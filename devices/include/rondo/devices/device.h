@@ -127,6 +127,8 @@ struct Bindings {
   std::vector<BufferView> tensors;  // by TensorId; those of scratch tensors are ignored
   BufferView scratch;               // at least the ArenaLayout's size
   std::uint32_t layer = 0;          // enters the random numbers (dropout)
+  /// Gradients count as zero before the run, whatever is there. REQUIRES: caps().sets_gradients.
+  bool sets_gradients = false;
 };
 
 /// For traces: who asked for this work. Backends hand it to the recorder with begin and end of execution.
@@ -172,8 +174,9 @@ struct DeviceCaps {
   bool does_arithmetic = true;     // timed devices: false; their memory may be phantom
   std::vector<DType> compute_dtypes;
   bool matrix_units = false;
-  bool fp8 = false;      // multiplies numbers of eight bits, see MatMulAttributes
-  bool updates = false;  // has the ops of an optimizer, see is_update()
+  bool fp8 = false;             // multiplies numbers of eight bits, see MatMulAttributes
+  bool updates = false;         // has the ops of an optimizer, see is_update()
+  bool sets_gradients = false;  // heeds Bindings::sets_gradients; elsewhere they have to be cleared before the run
   std::uint32_t copy_engines = 0;
   std::uint32_t hardware_queues = 1;
   /// So long may a driver take over a program when it first runs: some translate shaders only then.
