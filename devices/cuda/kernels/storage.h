@@ -25,10 +25,22 @@ struct Fp16 {
   static constexpr bool kIsBfloat = false;
   std::uint16_t bits;
 };
-struct E4m3 {  // see rondo/devices/fp8.h
+/// Formats of eight bits, see rondo/devices/fp8.h. kPast: the pattern of the least fp32 that is past their range;
+/// kLeast: of their least normal number.
+struct E4m3 {
+  static constexpr std::uint32_t kFraction = 3;
+  static constexpr std::uint32_t kBias = 7;
+  static constexpr std::uint32_t kFirstNaN = 0x7F;
+  static constexpr std::uint32_t kPast = 0x43E80001;   // above 464
+  static constexpr std::uint32_t kLeast = 0x3C800000;  // 2^-6
   std::uint8_t bits;
 };
 struct E5m2 {
+  static constexpr std::uint32_t kFraction = 2;
+  static constexpr std::uint32_t kBias = 15;
+  static constexpr std::uint32_t kFirstNaN = 0x7D;     // 0x7C is infinite
+  static constexpr std::uint32_t kPast = 0x47700000;   // 61440
+  static constexpr std::uint32_t kLeast = 0x38800000;  // 2^-14
   std::uint8_t bits;
 };
 
@@ -105,57 +117,42 @@ RONDO_KERNEL void store(Fp16* at, float x) {
 #endif
 }
 
-RONDO_KERNEL float load(const E4m3* at) {
+template <typename Code>
+RONDO_KERNEL float load_code(const Code* at) {
   const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x80U) << 24U;
-  const std::uint32_t exponent = (at->bits >> 3U) & 0xFU;
-  const std::uint32_t fraction = at->bits & 7U;
-  if ((at->bits & 0x7FU) == 0x7FU) return float_of(sign | 0x7FC00000U);
-  if (exponent != 0) return float_of(sign | ((exponent + 120) << 23U) | (fraction << 20U));
-  const float small = static_cast<float>(fraction) * 0x1.0p-9F;  // subnormal or zero: exact
+  const std::uint32_t magnitude = at->bits & 0x7FU;
+  if (magnitude >= Code::kFirstNaN) return float_of(sign | 0x7FC00000U);
+  if (magnitude == 0x7CU && Code::kFirstNaN == 0x7DU) return float_of(sign | 0x7F800000U);
+  constexpr std::uint32_t kShift = 23 - Code::kFraction;
+  if ((magnitude >> Code::kFraction) != 0)
+    return float_of(sign | ((magnitude << kShift) + ((127 - Code::kBias) << 23U)));
+  // Subnormal or zero: exact.
+  const float small = static_cast<float>(magnitude) * float_of((128 - Code::kBias - Code::kFraction) << 23U);
   return sign != 0 ? -small : small;
 }
+RONDO_KERNEL float load(const E4m3* at) { return load_code(at); }
+RONDO_KERNEL float load(const E5m2* at) { return load_code(at); }
 
-/// NaN above 464 and for what is not finite.
-RONDO_KERNEL void store(E4m3* at, float x) {
+/// NaN past the range and for what is not finite.
+template <typename Code>
+RONDO_KERNEL void store_code(Code* at, float x) {
   const std::uint32_t bits = bits_of(x);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  constexpr std::uint32_t kShift = 23 - Code::kFraction;
   std::uint32_t result = 0;
-  if (magnitude > 0x43E80000U) {
+  if (magnitude >= Code::kPast) {
     result = 0x7FU;
-  } else if (magnitude >= 0x3C800000U) {  // normal: 2^-6 and more
-    const std::uint32_t rounded = magnitude + 0x7FFFFU + ((magnitude >> 20U) & 1U);
-    result = (rounded >> 20U) - (120U << 3U);
-  } else {  // adding 2^14 leaves the fraction in units of 2^-9, rounded to nearest even
-    result = bits_of(float_of(magnitude) + 16384.0F) - bits_of(16384.0F);
+  } else if (magnitude >= Code::kLeast) {
+    const std::uint32_t rounded = magnitude + ((1U << (kShift - 1U)) - 1U) + ((magnitude >> kShift) & 1U);
+    result = (rounded >> kShift) - ((127 - Code::kBias) << Code::kFraction);
+  } else {  // added to this, the fraction is left in units of the least number, rounded to nearest even
+    const float unit = float_of((128 - Code::kBias - Code::kFraction + 23) << 23U);
+    result = bits_of(float_of(magnitude) + unit) - bits_of(unit);
   }
   at->bits = static_cast<std::uint8_t>(((bits >> 24U) & 0x80U) | result);
 }
-
-RONDO_KERNEL float load(const E5m2* at) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x80U) << 24U;
-  const std::uint32_t exponent = (at->bits >> 2U) & 0x1FU;
-  const std::uint32_t fraction = at->bits & 3U;
-  if (exponent == 0x1F) return float_of(sign | 0x7F800000U | (fraction << 21U));
-  if (exponent != 0) return float_of(sign | ((exponent + 112) << 23U) | (fraction << 21U));
-  const float small = static_cast<float>(fraction) * 0x1.0p-16F;  // subnormal or zero: exact
-  return sign != 0 ? -small : small;
-}
-
-/// NaN from 61440 on and for what is not finite.
-RONDO_KERNEL void store(E5m2* at, float x) {
-  const std::uint32_t bits = bits_of(x);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  std::uint32_t result = 0;
-  if (magnitude >= 0x47700000U) {
-    result = 0x7FU;
-  } else if (magnitude >= 0x38800000U) {  // normal: 2^-14 and more
-    const std::uint32_t rounded = magnitude + 0xFFFFFU + ((magnitude >> 21U) & 1U);
-    result = (rounded >> 21U) - (112U << 2U);
-  } else {  // adding 2^7 leaves the fraction in units of 2^-16, rounded to nearest even
-    result = bits_of(float_of(magnitude) + 128.0F) - bits_of(128.0F);
-  }
-  at->bits = static_cast<std::uint8_t>(((bits >> 24U) & 0x80U) | result);
-}
+RONDO_KERNEL void store(E4m3* at, float x) { store_code(at, x); }
+RONDO_KERNEL void store(E5m2* at, float x) { store_code(at, x); }
 
 /// Two numbers of two bytes side by side.
 RONDO_KERNEL std::uint32_t pair_of(std::uint32_t low, std::uint32_t high) { return low | (high << 16U); }
