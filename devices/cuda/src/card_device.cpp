@@ -126,11 +126,12 @@ absl::Status CardDevice::open(const CudaOptions& options) {
   const Bytes reserve = std::clamp(memory.free / kCardPerReserve, kLeastReserve, kMostReserve);
   logits_ = std::min(memory.total / kCardPerLogits, kMostLogits);
   describe(options);
-  const Bytes usable = memory.free > reserve ? memory.free - reserve : 0;
+  const Bytes share = memory.free / std::max(options.sharers, 1U);
+  const Bytes usable = share > reserve ? share - reserve : 0;
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
   if (caps_.memory_bytes == 0) {
-    return resource_exhausted("{} has {} bytes free of {}, less than the workspace's {}", context_->facts().name,
-                              memory.free, memory.total, reserve);
+    return resource_exhausted("{} has {} bytes free of {}, less than the workspace's {}", context_->facts().name, share,
+                              memory.total, reserve);
   }
   budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
   for (std::size_t i = 0; i < caps_.hardware_queues; ++i) {

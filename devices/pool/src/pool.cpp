@@ -35,10 +35,11 @@ enum class Kind : std::uint8_t { kCpu, kNull, kEmulated, kTimed, kVulkan, kCuda 
 struct Request {
   Kind kind = Kind::kCpu;
   std::string name;
-  DeviceProfile card;       // emulated and timed
-  Bytes limit = 0;          // 0: none
-  vulkan::CardInfo vulkan;  // vulkan
-  std::uint32_t cuda = 0;   // cuda: the card's number
+  DeviceProfile card;         // emulated and timed
+  Bytes limit = 0;            // 0: none
+  vulkan::CardInfo vulkan;    // vulkan
+  std::uint32_t cuda = 0;     // cuda: the card's number
+  std::uint32_t sharers = 1;  // requests for the same card of the machine
 };
 
 std::string trimmed(const std::string& text) {
@@ -267,6 +268,17 @@ DeviceProfile estimated_vulkan(const Device& device, const vulkan::CardInfo& car
   return profile;
 }
 
+void count_sharers(std::vector<Request>& requests) {
+  for (Request& request : requests) {
+    const auto is_same = [&](const Request& other) {
+      if (request.kind != other.kind) return false;
+      return request.kind == Kind::kCuda ? request.cuda == other.cuda
+                                         : request.kind == Kind::kVulkan && request.vulkan.index == other.vulkan.index;
+    };
+    request.sharers = std::max(1U, static_cast<std::uint32_t>(std::ranges::count_if(requests, is_same)));
+  }
+}
+
 /// Opens members one by one; remembers the root complexes that cards share.
 class Opener {
  public:
@@ -300,7 +312,7 @@ class Opener {
         break;
       }
       case Kind::kCuda: {
-        const cuda::CudaOptions options{request.name, request.cuda, request.limit, false};
+        const cuda::CudaOptions options{request.name, request.cuda, request.limit, request.sharers, false};
         RONDO_ASSIGN_OR_RETURN(member.device, cuda::open_cuda(options, &member.profile));
         break;
       }
@@ -338,6 +350,7 @@ class Opener {
     options.name = request.name;
     options.index = request.vulkan.index;
     options.memory_limit = request.limit;
+    options.sharers = request.sharers;
     return vulkan::open_vulkan(options);
   }
 
@@ -352,6 +365,7 @@ class Opener {
 absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, ThreadPool& threads) {
   RONDO_ASSIGN_OR_RETURN(std::vector<Request> requests, parse_devices(options.devices));
   RONDO_RETURN_IF_ERROR(apply_limits(options.memory_limit, requests));
+  count_sharers(requests);
   const auto cpus =
       std::count_if(requests.begin(), requests.end(), [](const Request& r) { return r.kind == Kind::kCpu; });
   Opener opener(threads, static_cast<std::uint64_t>(cpus));

@@ -172,8 +172,8 @@ Result fake_stream_synchronize(StreamHandle stream) {
   const Result result = card().begin("cuStreamSynchronize");
   if (result != kSuccess) return result;
   if (card().may_not_now()) return kCaptureUnsupported;
-  if (card().capture.holds(stream_of(stream))) {
-    card().capture.broken = true;
+  if (Capture* const capture = card().capture_of(stream_of(stream)); capture != nullptr) {
+    capture->broken = true;
     return kCaptureUnsupported;
   }
   while (!stream_of(stream)->idle()) card().changed.wait(lock);

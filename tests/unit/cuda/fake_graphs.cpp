@@ -67,19 +67,25 @@ Result fake_capture_begin(StreamHandle stream, int mode) {
   if (result != kSuccess) return result;
   if (card().lost != kSuccess) return card().lost;
   if (mode != kCaptureThreadLocal) return kInvalidValue;  // what may_not_now() is true to
-  if (card().capture.stream != nullptr) return kIllegalState;
-  card().capture = {stream_of(stream), std::this_thread::get_id(), false, {}, {{stream_of(stream), {}}}, {}};
+  const auto thread = std::this_thread::get_id();
+  const auto meets = [&](const Capture& one) { return one.holds(stream_of(stream)) || one.thread == thread; };
+  if (card().find(meets) != nullptr) return kIllegalState;
+  card().captures.push_back(
+      std::make_unique<Capture>(Capture{stream_of(stream), thread, false, {}, {{stream_of(stream), {}}}, {}}));
   return kSuccess;
 }
 
 Result fake_capture_end(StreamHandle stream, GraphHandle* graph) {
   const std::lock_guard<std::mutex> lock(card().mutex);
   *graph = nullptr;
-  Capture capture;
-  std::swap(capture, card().capture);
+  auto& captures = card().captures;
+  const auto own =
+      std::find_if(captures.begin(), captures.end(), [&](const auto& one) { return one->stream == stream_of(stream); });
+  if (own == captures.end()) return kIllegalState;
+  const Capture capture = std::move(**own);
+  captures.erase(own);
   const Result result = card().begin("cuStreamEndCapture");
   if (result != kSuccess) return result;
-  if (capture.stream != stream_of(stream)) return kIllegalState;
   if (capture.thread != std::this_thread::get_id()) return kCaptureWrongThread;
   if (card().lost != kSuccess) return card().lost;
   if (capture.broken) return kCaptureInvalidated;

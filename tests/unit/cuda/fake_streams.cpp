@@ -36,11 +36,12 @@ Result order(const char* name, StreamHandle handle, Event* event, Task::Kind kin
   Stream* const stream = stream_of(handle);
   {
     const std::lock_guard<std::mutex> lock(card().mutex);
-    Capture& capture = card().capture;
-    if (capture.holds(stream) || (kind == Task::Kind::kWait && capture.recorded.count(event) != 0)) {
+    Capture* capture = card().capture_of(stream);
+    if (capture == nullptr && kind == Task::Kind::kWait) capture = card().capture_with(event);
+    if (capture != nullptr) {
       const Result result = card().begin(name);
       if (result != kSuccess) return result;
-      return card().lost != kSuccess ? card().lost : order_captured(capture, stream, event, kind);
+      return card().lost != kSuccess ? card().lost : order_captured(*capture, stream, event, kind);
     }
   }
   return enqueue(name, handle, [event, kind](Task& task) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -96,10 +97,10 @@ class Stream {
   std::thread thread_;
 };
 
-/// At most one at a time, as a card of one device needs.
+/// One at a time of a stream and of a thread.
 struct Capture {
   using Nodes = std::vector<std::size_t>;
-  Stream* stream = nullptr;  // where it began; null: none
+  Stream* stream = nullptr;  // where it began
   std::thread::id thread;
   bool broken = false;
   std::vector<Graph::Node> nodes;
@@ -129,7 +130,7 @@ class FakeCard {
   int launches = 0;
   Result lost = kSuccess;
   std::string lacking;
-  Capture capture;
+  std::vector<std::unique_ptr<Capture>> captures;
   std::set<Graph*> graphs;
   std::set<Executable*> executables;
 
@@ -144,9 +145,24 @@ class FakeCard {
   }
   /// For calls that a thread may not make while it captures (CU_STREAM_CAPTURE_MODE_THREAD_LOCAL): they break it.
   bool may_not_now() {
-    if (capture.stream == nullptr || capture.thread != std::this_thread::get_id()) return false;
-    capture.broken = true;
-    return true;
+    Capture* const own = find([](const Capture& one) { return one.thread == std::this_thread::get_id(); });
+    if (own != nullptr) own->broken = true;
+    return own != nullptr;
+  }
+  /// What the stream captures; null: nothing.
+  Capture* capture_of(Stream* stream) {
+    return find([stream](const Capture& one) { return one.holds(stream); });
+  }
+  /// Where the event was recorded; null: in no capture.
+  Capture* capture_with(Event* event) {
+    return find([event](const Capture& one) { return one.recorded.count(event) != 0; });
+  }
+  template <typename Predicate>
+  Capture* find(Predicate is_it) {
+    for (const auto& one : captures) {
+      if (is_it(*one)) return one.get();
+    }
+    return nullptr;
   }
 };
 
@@ -164,13 +180,12 @@ Result enqueue(const char* name, StreamHandle handle, Fill fill) {
   if (result != kSuccess) return result;
   if (card().lost != kSuccess) return card().lost;
   Stream& stream = *stream_of(handle);
-  Capture& capture = card().capture;
-  if (capture.holds(&stream)) {
-    if (capture.broken) return kCaptureInvalidated;
-    Task& task = capture.add(&stream);
+  if (Capture* const capture = card().capture_of(&stream); capture != nullptr) {
+    if (capture->broken) return kCaptureInvalidated;
+    Task& task = capture->add(&stream);
     fill(task);
     if (task.kind != Task::Kind::kGraph) return kSuccess;
-    capture.broken = true;  // a card takes it, but nobody here should need it
+    capture->broken = true;  // a card takes it, but nobody here should need it
     return kCaptureUnsupported;
   }
   fill(stream.next(lock));

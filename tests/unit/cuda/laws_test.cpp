@@ -71,6 +71,21 @@ TEST_P(CudaLaws, StagesRoundsAndRecomputation_GiveTheSameBits) {
   }
 }
 
+/// They share its memory and take turns there, each with streams and graphs of its own.
+TEST_P(CudaLaws, FourWorkersOnOneCard_GiveTheBitsOfOne) {
+  const model::Architecture model = model_of(GetParam());
+  const Job job = job_of({4, 3, 4});
+  const Trace one = trace_of(model, job, {"one", "cuda:0"});
+  Placement placement{"four", "cuda:0*4"};
+  placement.stages = one_layer_each(model);
+  const Trace four = trace_of(model, job, placement);
+  ASSERT_EQ(one.norms.size(), 3U);
+  EXPECT_GT(one.norms[0], 0);
+  EXPECT_EQ(four.loss_sums, one.loss_sums);
+  EXPECT_EQ(four.norms, one.norms);
+  EXPECT_TRUE(four.bytes == one.bytes);
+}
+
 /// Norms and updates on the card are the host's: the same sums in the same order, products fused with sums where it
 /// fuses them, the same random numbers.
 TEST_P(CudaLaws, StateOnTheCard_GivesTheBitsOfTheHostsUpdates) {

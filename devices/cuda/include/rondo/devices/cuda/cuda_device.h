@@ -19,6 +19,7 @@ struct CudaOptions {
   std::string name = "cuda:0";
   std::uint32_t ordinal = 0;  // the driver's, CUDA_VISIBLE_DEVICES applied
   Bytes memory_limit = 0;     // 0: what is free on the card, but for a reserve for workspace
+  std::uint32_t sharers = 1;  // devices opened on the card beside each other: each has its share of what is free
   bool single_queue = false;  // computing and copies take turns in one stream
 };
 
