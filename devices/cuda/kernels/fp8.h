@@ -2,7 +2,6 @@
 #pragma once
 
 #include "elementwise.h"
-#include "rondo/devices/fp8.h"
 
 namespace rondo::devices::cuda {
 
@@ -20,8 +19,6 @@ RONDO_KERNEL float fp8_power(float largest, int top) {
   if (!(largest > 0.0F) || exponent == 0xFF) return 1.0F;
   return float_of(static_cast<std::uint32_t>(exponent > top + 1 ? exponent - top : 1) << 23U);
 }
-RONDO_KERNEL constexpr int top_of(const E4m3*) { return kE4m3Top; }
-RONDO_KERNEL constexpr int top_of(const E5m2*) { return kE5m2Top; }
 
 /// What is not finite counts as infinite: maxima of a block do not see a NaN.
 RONDO_KERNEL float fp8_magnitude(float x) {
@@ -67,7 +64,7 @@ struct Fp8Rows {
       largest[thread] = most;
     });
     auto* const codes = static_cast<Code*>(p.codes) + block.x() * p.columns;
-    const float scale = fp8_power(block.max(largest), top_of(codes));
+    const float scale = fp8_power(block.max(largest), Code::kTop);
     block.each([&](int thread) {
       if (thread == 0) p.scales[block.x()] = scale;
       const float factor = 1.0F / scale;
@@ -127,7 +124,7 @@ struct Fp8Columns {
       for (std::int64_t row = 0; row < p.rows; row += kFp8Chunk) {
         most = fmaxf(most, p.largest[row / kFp8Chunk * p.columns + first + thread]);
       }
-      const float scale = fp8_power(most, kE4m3Top);
+      const float scale = fp8_power(most, E4m3::kTop);
       factors[thread] = 1.0F / scale;
       if (block.y() == 0) p.scales[first + thread] = scale;
     });

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "rondo/devices/fp8.h"
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
@@ -30,7 +31,8 @@ struct Fp16 {
 struct E4m3 {
   static constexpr std::uint32_t kFraction = 3;
   static constexpr std::uint32_t kBias = 7;
-  static constexpr std::uint32_t kFirstNaN = 0x7F;
+  static constexpr int kTop = kE4m3Top;
+  static constexpr bool kHasInfinity = false;          // what would be infinite or NaN is a number, but for the last
   static constexpr std::uint32_t kPast = 0x43E80001;   // above 464
   static constexpr std::uint32_t kLeast = 0x3C800000;  // 2^-6
   std::uint8_t bits;
@@ -38,7 +40,8 @@ struct E4m3 {
 struct E5m2 {
   static constexpr std::uint32_t kFraction = 2;
   static constexpr std::uint32_t kBias = 15;
-  static constexpr std::uint32_t kFirstNaN = 0x7D;     // 0x7C is infinite
+  static constexpr int kTop = kE5m2Top;
+  static constexpr bool kHasInfinity = true;
   static constexpr std::uint32_t kPast = 0x47700000;   // 61440
   static constexpr std::uint32_t kLeast = 0x38800000;  // 2^-14
   std::uint8_t bits;
@@ -121,8 +124,9 @@ template <typename Code>
 RONDO_KERNEL float load_code(const Code* at) {
   const std::uint32_t sign = static_cast<std::uint32_t>(at->bits & 0x80U) << 24U;
   const std::uint32_t magnitude = at->bits & 0x7FU;
-  if (magnitude >= Code::kFirstNaN) return float_of(sign | 0x7FC00000U);
-  if (magnitude == 0x7CU && Code::kFirstNaN == 0x7DU) return float_of(sign | 0x7F800000U);
+  constexpr std::uint32_t kInfinite = 0x7FU >> Code::kFraction << Code::kFraction;
+  if (Code::kHasInfinity && magnitude == kInfinite) return float_of(sign | 0x7F800000U);
+  if (magnitude > (Code::kHasInfinity ? kInfinite : 0x7EU)) return float_of(sign | 0x7FC00000U);
   constexpr std::uint32_t kShift = 23 - Code::kFraction;
   if ((magnitude >> Code::kFraction) != 0)
     return float_of(sign | ((magnitude << kShift) + ((127 - Code::kBias) << 23U)));
