@@ -115,6 +115,11 @@ bool is_fp8(const Op& op) {
   return product != nullptr && product->fp8 != Fp8Format::kNone;
 }
 
+bool is_left_e5m2(const Op& op) {
+  const auto* product = std::get_if<MatMulAttributes>(&op.attributes);
+  return op.kind == OpKind::kMatMulInputGradient && product != nullptr && product->fp8 == Fp8Format::kHybrid;
+}
+
 absl::Status refuse_fp8(const OpList& list) {
   for (const Op& op : list.ops) {
     if (!is_fp8(op)) continue;

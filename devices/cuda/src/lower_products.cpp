@@ -30,17 +30,16 @@ struct Codes {
 enum class Extent { kSecond, kFirst };
 /// kFirst: that extent is the matrix's first; the codes, of E4M3, are transposed.
 Codes encode(Lowering& op, std::size_t operand, Extent extent, Storage code) {
-  const bool by_columns = extent == Extent::kFirst;
   const TensorDesc& desc = op.in(operand);
   Arguments<Fp8Params> arguments;
   Fp8Params& p = arguments.params;
   p.rows = desc.shape[0];
   p.columns = Lowering::columns_of(desc);
   const Codes to{op.workspace(static_cast<Bytes>(desc.elements())),
-                 op.workspace(static_cast<Bytes>(by_columns ? p.columns : p.rows) * sizeof(float))};
+                 op.workspace(static_cast<Bytes>(extent == Extent::kFirst ? p.columns : p.rows) * sizeof(float))};
   arguments.at(&Fp8Params::from, op.read(operand)).at(&Fp8Params::codes, to.codes).at(&Fp8Params::scales, to.scales);
   const Storage storage = Lowering::storage_of(desc);
-  if (!by_columns) {
+  if (extent == Extent::kSecond) {
     const KernelId rows = code == Storage::kE5m2 ? KernelId::k_fp8_rows_e5m2_fp32 : KernelId::k_fp8_rows_fp32;
     op.launch(of_storage(rows, storage), {p.rows, 1, kMostThreads, 0}, arguments);
     return to;
@@ -62,28 +61,25 @@ absl::Status lower_fp8(Lowering& op, const Lowering::Product& product) {
                          name_of(op.op().kind), op.in(1).name);
   }
   const std::int64_t elements = product.shape.rows * product.shape.columns;
-  const bool hybrid = op.attributes<MatMulAttributes>().fp8 == Fp8Format::kHybrid;
-  const Storage of_left = hybrid && op.op().kind == OpKind::kMatMulInputGradient ? Storage::kE5m2 : Storage::kE4m3;
+  const Storage of_left = is_left_e5m2(op.op()) ? Storage::kE5m2 : Storage::kE4m3;
   const Codes left = encode(op, 0, Extent::kSecond, of_left);
   const Codes right = encode(op, 1, product.shape.b_transposed ? Extent::kSecond : Extent::kFirst, Storage::kE4m3);
+  Lowering::Product coded = product;
+  coded.shape.b_transposed = true;
+  coded.shape.operands = of_left;
+  coded.a = left.codes;
+  coded.b = right.codes;
+  coded.row_scales = left.scales;
+  coded.column_scales = right.scales;
   if (op.options().fp8_scales) {
-    Lowering::Product whole = product;
-    whole.shape.b_transposed = true;
-    whole.shape.operands = of_left;
-    whole.a = left.codes;
-    whole.b = right.codes;
-    whole.row_scales = left.scales;
-    whole.column_scales = right.scales;
-    RONDO_ASSIGN_OR_RETURN(const bool done, op.by_library(whole));
+    RONDO_ASSIGN_OR_RETURN(const bool done, op.by_library(coded));
     if (done) return absl::OkStatus();
   }
   Lowering::Product sums;
-  sums.shape = product.shape;
-  sums.shape.b_transposed = true;
-  sums.shape.operands = of_left;
+  sums.shape = coded.shape;
   sums.shape.result = Storage::kFloat32;
-  sums.a = left.codes;
-  sums.b = right.codes;
+  sums.a = coded.a;
+  sums.b = coded.b;
   sums.c = op.workspace(static_cast<Bytes>(elements) * sizeof(float));
   RONDO_RETURN_IF_ERROR(op.product(sums));
   Arguments<Fp8ResultParams> arguments;

@@ -15,10 +15,11 @@ namespace {
 
 /// What the numbers of an operand are turned into.
 enum class Code { kNone, kE4m3, kE5m2 };
-Code code_of(const MatMulAttributes& attributes, bool gradient) {
-  if (attributes.fp8 == Fp8Format::kNone) return Code::kNone;
-  return gradient && attributes.fp8 == Fp8Format::kHybrid ? Code::kE5m2 : Code::kE4m3;
+Code code_of_left(const Op& op) {
+  if (!is_fp8(op)) return Code::kNone;
+  return is_left_e5m2(op) ? Code::kE5m2 : Code::kE4m3;
 }
+Code code_of_right(const Op& op) { return is_fp8(op) ? Code::kE4m3 : Code::kNone; }
 
 /// An operand of a product as it is multiplied: element i of row r along the extent that is summed over.
 class Operand {
@@ -60,8 +61,8 @@ void matmul(const Call& call) {
   const std::int64_t rows = call.in(0).rows();
   const std::int64_t inner = call.in(1).extent(1);
   const std::int64_t columns = call.in(1).extent(0);
-  const Operand x(call.in(0), rows, inner, false, code_of(attributes, false));
-  const Operand w(call.in(1), columns, inner, false, code_of(attributes, false));
+  const Operand x(call.in(0), rows, inner, false, code_of_left(call.op));
+  const Operand w(call.in(1), columns, inner, false, code_of_right(call.op));
   Values y = call.out(0);
   for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t n = 0; n < columns; ++n) {
@@ -80,8 +81,8 @@ void matmul_input_gradient(const Call& call) {
   const std::int64_t rows = call.in(0).rows();
   const std::int64_t inner = call.in(1).extent(0);
   const std::int64_t columns = call.in(1).extent(1);
-  const Operand dy(call.in(0), rows, inner, false, code_of(attributes, true));
-  const Operand w(call.in(1), columns, inner, true, code_of(attributes, false));
+  const Operand dy(call.in(0), rows, inner, false, code_of_left(call.op));
+  const Operand w(call.in(1), columns, inner, true, code_of_right(call.op));
   Values dx = call.out(0);
   for (std::int64_t t = 0; t < rows; ++t) {
     for (std::int64_t k = 0; k < columns; ++k) {

@@ -233,6 +233,8 @@ absl::Status validate(const OpList& list);
 /// For backends that have no products of eight bits. Errors: Unimplemented naming the first op that asks for one.
 absl::Status refuse_fp8(const OpList& list);
 bool is_fp8(const Op& op);
+/// Of a product in eight bits: its left operand, a gradient, is E5M2.
+bool is_left_e5m2(const Op& op);
 
 /// For backends whose kernels know fp32, bf16 and fp16, and of an op's floating operands one of these, unless it
 /// `mixes` them. Errors: Unimplemented naming op and tensors, "on `backend`".
