@@ -126,7 +126,7 @@ absl::Status CardDevice::open(const CudaOptions& options) {
   const Bytes reserve = std::clamp(memory.free / kCardPerReserve, kLeastReserve, kMostReserve);
   logits_ = std::min(memory.total / kCardPerLogits, kMostLogits);
   describe(options);
-  const Bytes share = memory.free / std::max(options.sharers, 1U);
+  const Bytes share = memory.free / options.sharers;
   const Bytes usable = share > reserve ? share - reserve : 0;
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
   if (caps_.memory_bytes == 0) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "rondo/base/status.h"
@@ -39,7 +40,7 @@ struct Request {
   Bytes limit = 0;            // 0: none
   vulkan::CardInfo vulkan;    // vulkan
   std::uint32_t cuda = 0;     // cuda: the card's number
-  std::uint32_t sharers = 1;  // requests for the same card of the machine
+  std::uint32_t sharers = 1;  // requests for the same memory of the machine: its own, or a card's
 };
 
 std::string trimmed(const std::string& text) {
@@ -269,20 +270,16 @@ DeviceProfile estimated_vulkan(const Device& device, const vulkan::CardInfo& car
 }
 
 void count_sharers(std::vector<Request>& requests) {
+  const auto place = [](const Request& one) { return std::tuple(one.kind, one.vulkan.index, one.cuda); };
   for (Request& request : requests) {
-    const auto is_same = [&](const Request& other) {
-      if (request.kind != other.kind) return false;
-      return request.kind == Kind::kCuda ? request.cuda == other.cuda
-                                         : request.kind == Kind::kVulkan && request.vulkan.index == other.vulkan.index;
-    };
-    request.sharers = std::max(1U, static_cast<std::uint32_t>(std::ranges::count_if(requests, is_same)));
+    request.sharers = static_cast<std::uint32_t>(std::ranges::count(requests, place(request), place));
   }
 }
 
 /// Opens members one by one; remembers the root complexes that cards share.
 class Opener {
  public:
-  Opener(ThreadPool& threads, std::uint64_t cpus) : threads_(threads), cpus_(cpus) {}
+  explicit Opener(ThreadPool& threads) : threads_(threads) {}
 
   absl::StatusOr<PoolMember> open(const Request& request) {
     PoolMember member;
@@ -326,8 +323,7 @@ class Opener {
     cpu::CpuOptions options;
     options.name = request.name;
     options.memory_limit = request.limit;
-    // Several CPU devices live in one memory.
-    if (options.memory_limit == 0 && cpus_ > 1) options.memory_limit = available_memory() / cpus_;
+    if (options.memory_limit == 0 && request.sharers > 1) options.memory_limit = available_memory() / request.sharers;
     return cpu::open_cpu(options, threads_);
   }
 
@@ -355,7 +351,6 @@ class Opener {
   }
 
   ThreadPool& threads_;
-  const std::uint64_t cpus_;
   std::uint64_t opened_ = 0;
   std::map<std::string, std::shared_ptr<emulated::RootComplex>> roots_;
 };
@@ -366,9 +361,7 @@ absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, Th
   RONDO_ASSIGN_OR_RETURN(std::vector<Request> requests, parse_devices(options.devices));
   RONDO_RETURN_IF_ERROR(apply_limits(options.memory_limit, requests));
   count_sharers(requests);
-  const auto cpus =
-      std::count_if(requests.begin(), requests.end(), [](const Request& r) { return r.kind == Kind::kCpu; });
-  Opener opener(threads, static_cast<std::uint64_t>(cpus));
+  Opener opener(threads);
   std::vector<PoolMember> members;
   for (const Request& request : requests) {
     absl::StatusOr<PoolMember> member = opener.open(request);

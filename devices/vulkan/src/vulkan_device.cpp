@@ -97,8 +97,7 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.name = options.name;
   caps_.backend = "vulkan";
   caps_.description = fmt::format("{}, {}", card.info.name, card.info.driver);
-  const Bytes usable =
-      usable_bytes(context_->instance(), card, context_->device_heap()) / std::max(options.sharers, 1U);
+  const Bytes usable = usable_bytes(context_->instance(), card, context_->device_heap()) / options.sharers;
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
   budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "fake_driver.h"
+#include "rondo/devices/pool.h"
 #include "rondo/train/generator.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -91,6 +92,21 @@ INSTANTIATE_TEST_SUITE_P(, CudaSteps,
                                          Recurring{"lora_one_stage", true, false, 0},
                                          Recurring{"lora_each_layer_a_stage", true, true, 0}),
                          [](const auto& one) { return one.param.name; });
+
+TEST(CudaPool, WorkersOnOneCard_AreGivenNoMoreThanItHas) {
+  const devices::cuda::testing::FakeScript script;
+  devices::cuda::testing::reset_fake(script);
+  devices::ThreadPool threads(1);
+  const auto pool = devices::open_pool({"cuda:0*4", ""}, threads);
+  ASSERT_EQ(pool.status(), absl::OkStatus());
+  ASSERT_EQ(pool->size(), 4U);
+  Bytes together = 0;
+  for (const devices::PoolMember& member : *pool) {
+    EXPECT_GT(member.device->caps().memory_bytes, 0U);
+    together += member.device->caps().memory_bytes;
+  }
+  EXPECT_LE(together, script.memory);
+}
 
 /// Tokens of an answer differ by what lies in their buffers alone.
 TEST(CudaGeneration, OfMoreTokens_IsReplayedByLaunchesOfGraphs) {
