@@ -255,6 +255,7 @@ class Worker {
   absl::Status feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end, std::uint32_t last);
   absl::Status feed_microbatch(SlotState& slot, const Errand& errand);
   absl::Status reserve_outputs(SlotState& slot, const Errand& errand, std::uint32_t parity, VisitMemory& memory);
+  void clear_gradients(const StepJob& job, const SlotState& slot, std::uint32_t buffer);
   absl::Status enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory,
                              Arrival& arrival);
   bool is_done(const StepJob& job, const SlotState& slot, std::uint32_t microbatch) const;

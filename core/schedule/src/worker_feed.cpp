@@ -373,6 +373,23 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   return absl::OkStatus();
 }
 
+/// What sums of a group begin with, as far as the first microbatch does not set them.
+void Worker::clear_gradients(const StepJob& job, const SlotState& slot, std::uint32_t buffer) {
+  devices::Queue& queue = device_.queue(devices::QueueRole::kCompute);
+  const auto clear = [&](devices::BufferView view) {
+    queue.clear(view, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
+  };
+  if (slot.adds_rows) clear(shared_.card_state->rows_sum());
+  if (sets_gradients_) return;
+  const std::vector<SlotState::Sent>& sent = slot.sent[buffer];
+  devices::BufferView run;
+  for (std::size_t s = 0; s < sent.size(); ++s) {
+    run = offload::follows(run, sent[s].view) ? offload::joined(run, sent[s].view) : sent[s].view;
+    if (s + 1 < sent.size() && offload::follows(run, sent[s + 1].view)) continue;
+    clear(run);
+  }
+}
+
 absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::uint64_t fed, VisitMemory& memory,
                                    Arrival& arrival) {
   const StepJob& job = *errand.job;
@@ -399,16 +416,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     if (clear_before_gradients_ && link.phase != model::Phase::kForward) {
       // Not sooner: the sums may be the home's own, which the optimizer reads until all of the slot's layers are
       // updated, and that the forward links before have waited for.
-      const std::vector<SlotState::Sent>& sent = slot.sent[errand.gradient_buffer];
-      devices::BufferView run;
-      for (std::size_t s = 0; s < sent.size() && !sets_gradients; ++s) {
-        run = offload::follows(run, sent[s].view) ? offload::joined(run, sent[s].view) : sent[s].view;
-        if (s + 1 < sent.size() && offload::follows(run, sent[s + 1].view)) continue;
-        queue.clear(run, {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
-      }
-      if (slot.adds_rows) {
-        queue.clear(shared_.card_state->rows_sum(), {}, {compute_.get(), ++compute_value_}, tag("clear", job, slot, 0));
-      }
+      clear_gradients(job, slot, errand.gradient_buffer);
       clear_before_gradients_ = false;
     }
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
