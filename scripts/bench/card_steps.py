@@ -2,7 +2,8 @@
 measurements.
 
     card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,8B,0.5B] [--methods lora,full]
-                  [--sides best,rondo,held,held8,fp8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload] [--json FILE]
+                  [--sides best,rondo,held,held8,fp8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload]
+                  [--json FILE]
     card_steps.py --rondo BINARY --make-models --folder FOLDER [--sizes ...]
 
 Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5B and of Llama 3.1 8B. Rondo's step is
@@ -10,8 +11,9 @@ Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5
 and by torch.compile, recomputing activations where they do not fit otherwise; `blocks` compiles one block for all of them,
 which is done where a whole model would not be in the time of a lent card. `held` is Rondo with `optimizer_state: device`,
 for full fine-tunes: as the peer it keeps all state on the card; `held8` with moments of 8 bits beside it, where those of
-fp32 have no room; `fp8` with products of eight bits. `best` is what a user should set: for LoRA `rondo`, for full fine-tunes what of the two fits. A pair runs every side once, in turn; a ratio is the median
-over the pairs of the peer's time over that of Rondo's quicker side. MFU counts the matrix products of a step without
+fp32 have no room; `fp8` with products of eight bits. `best` is what a user should set: for LoRA `rondo`, for full fine-tunes
+what of the two fits. A pair runs every side once, in turn; a ratio is the median over the pairs of the peer's time over that
+of Rondo's quicker side. MFU counts the matrix products of a step without
 recomputation (FLOPs of `rondo plan`: twice the forward ones for LoRA, three times for full) against the peak that a large
 product reaches on the same card.
 
@@ -241,7 +243,8 @@ class Bench:
         wanted = self.arguments.sides.split(",")
         if "best" in wanted:
             best = self.attempt(f"{size} {method}", self.best_side, size, method)
-            wanted = list(dict.fromkeys(best if side == "best" else side for side in wanted if best or side != "best"))
+            wanted = [side for side in wanted if side not in ("best", best)]
+            wanted = [best, *wanted] if best else wanted
         sides = [side for side in wanted
                  if (side not in ("held", "held8") or method == "full") and (self.arguments.peer or is_own(side))]
         for _ in range(self.arguments.pairs):
