@@ -1,8 +1,10 @@
 // matmul.comp's products for processors that pose as cards, from operands by texels: fp32 tensors where they lie,
 // others as panel.comp has laid them out. A subgroup of eight computes 32 rows of 64 columns by itself, an invocation
-// eight columns: numbers of A are fetched by all eight and handed round, so that a texel of either operand serves very
-// many multiplications. A larger tile's loop no longer fits the processor's cache of instructions, and takes half as
-// long again.
+// eight columns, of which eight rows go round: of those numbers of A that the eight have fetched each takes its own
+// first, then those of its neighbours, whose numbers differ in a bit, in two and in three; so that a texel of either
+// operand serves very many multiplications, and a number is handed on by an instruction that stays within a half of
+// the register. A larger tile's loop no longer fits what the processor keeps of decoded instructions, and takes twice
+// as long.
 //
 // Slots, factors and the constants 2 to 10 are those of matmul.glsl, and so are the sums: rising order of K, one chunk
 // a dispatch. The grid: tiles of rows that are near each other, tiles of columns, groups of those tiles of rows; so
@@ -35,7 +37,6 @@ layout(set = 0, binding = 1) uniform samplerBuffer memory;
 
 const uint kRows = 32;
 const uint kRowsAtOnce = 4;
-const uint kColumnsAtOnce = 1;
 const uint kColumns = kFours * 4;
 const uint kRowsStored = 8;
 const uint kTile = kColumns * 8;
@@ -43,6 +44,13 @@ const uint kTile = kColumns * 8;
 uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
 /// One of two by a constant: without a branch, which would keep loops from being unrolled.
 uint pick(uint second, uint two, uint one) { return second * two + (1 - second) * one; }
+/// The `row`th sums of an invocation are of the row that its `turn`th neighbour has fetched, itself the first.
+uint turn_of(uint row) { return pick(kTensorA, row / 4, row % 8); }
+uint row_of(uint lane, uint row) {
+  return pick(kTensorA, 4 * (lane ^ (row / 4)) + row % 4, row / 8 * 8 + (lane ^ (row % 8)));
+}
+/// The first of an invocation's `four`th columns: in the panel its columns lie beside each other.
+uint column_of(uint lane, uint four) { return pick(kTensorB, four * 32 + lane * 4, lane * kColumns + four * 4); }
 uint texel_of(uint64_t address) { return uint((address - push.fetched) >> 4); }
 /// The first tile of rows of a group: groups differ by one tile at most, since a processor gives each of its threads as
 /// many workgroups as any other, one after the other.
@@ -62,13 +70,16 @@ void main() {
     end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
   }
   const uint fours = first_row < end ? push.sizes[6] : 0;
-  // The number of each invocation is a variable for the compiler, which so takes one instruction to hand round what it
-  // has instead of two.
-  uint from[8];
-  [[unroll]] for (uint i = 0; i < 8; ++i) from[i] = i + push.sizes[10];
+  // The neighbour in the other half of the register; a variable for the compiler, which would else cross the halves for
+  // each number that comes from there, not once for four.
+  const uint across = (lane ^ 4) + push.sizes[10];
+  // Whether there is more to do, asked by each group of rows: the compiler then keeps the answer in a register, where
+  // one for all is read from memory at each sum.
+  uint ends[kRows / kRowsAtOnce];
+  [[unroll]] for (uint i = 0; i < kRows / kRowsAtOnce; ++i) ends[i] = fours + i * push.sizes[10];
 
-  // From the panel, four inner elements of eight rows a fetch and an inner element of 32 columns; from tensors an inner
-  // element of all rows or of 32 columns.
+  // From the panel, four inner elements of eight rows or columns a fetch; from tensors an inner element of all rows or
+  // of 32 columns.
   const uint panel = kTensorA != 0 && kTensorB != 0 ? 0 : texel_of(Words(push.table).v[2]);
   uint at_a = panel + push.sizes[4] + row_tile * push.sizes[6] * kRows + lane;
   uint step_a = 8;
@@ -96,16 +107,22 @@ void main() {
       b[i] = texelFetch(memory, int(at_b + i / kFours * step_b + i % kFours * 8));
     }
     // In an order in which few registers hold what is needed next.
-    [[unroll]] for (uint rows = 0; rows < kRows / kRowsAtOnce; ++rows) {
-      [[unroll]] for (uint columns = 0; columns < kColumns / kColumnsAtOnce; ++columns) {
+    [[unroll]] for (uint first = 0; first < kRows; first += kRowsAtOnce) {
+      if (four < ends[first / kRowsAtOnce]) {
+        float factors[4 * kRowsAtOnce];
         [[unroll]] for (uint k = 0; k < 4; ++k) {
           [[unroll]] for (uint i = 0; i < kRowsAtOnce; ++i) {
-            const uint row = rows * kRowsAtOnce + i;
-            const float factor = subgroupShuffle(a[pick(kTensorA, k, row / 8)][pick(kTensorA, row % 4, k)],
-                                                 from[pick(kTensorA, row / 4, row % 8)]);
-            [[unroll]] for (uint j = 0; j < kColumnsAtOnce; ++j) {
-              const uint column = columns * kColumnsAtOnce + j;
-              sums[row * kColumns + column] += factor * b[k * kFours + column / 4][column % 4];
+            const uint row = first + i;
+            const float own = a[pick(kTensorA, k, row / 8)][pick(kTensorA, row % 4, k)];
+            const float halves[2] = float[2](own, subgroupShuffle(own, across));
+            factors[k * kRowsAtOnce + i] = subgroupShuffleXor(halves[turn_of(row) / 4], turn_of(row) % 4);
+          }
+        }
+        [[unroll]] for (uint column = 0; column < kColumns; ++column) {
+          [[unroll]] for (uint k = 0; k < 4; ++k) {
+            const float of_b = b[pick(kTensorB, k * kFours + column / 4, column)][pick(kTensorB, column % 4, k)];
+            [[unroll]] for (uint i = 0; i < kRowsAtOnce; ++i) {
+              sums[(first + i) * kColumns + column] += factors[k * kRowsAtOnce + i] * of_b;
             }
           }
         }
@@ -120,14 +137,13 @@ void main() {
   const uint width = push.sizes[1];
   const uint stride = push.sizes[5];
   const float alpha = push.factors[0];
-  const uint first_n = first_column + lane * 4;
   const uint to_texel = kFetches ? texel_of(to) : 0;
   const uint addend_texel = kFourAddend ? texel_of(addend) : 0;
   vec2 bias[kColumns];
   if (kBias) {
     const uint64_t biases = address(3);
     [[unroll]] for (uint j = 0; j < kColumns; j += kStep) {
-      bias[j] = load_some(biases, kTypeBias, kStep, min(first_n + j / 4 * 32 + j % 4, width - kStep));
+      bias[j] = load_some(biases, kTypeBias, kStep, min(first_column + column_of(lane, j / 4) + j % 4, width - kStep));
     }
   }
   // A number of each line of the result is read first: reads wait for memory together, writes one after the other.
@@ -150,14 +166,15 @@ void main() {
   // A loop for the sake of little code; the rows left move up, since arrays are registers.
   [[dont_unroll]] for (uint first = 0; first < kRows; first += kRowsStored) {
     [[unroll]] for (uint i = 0; i < kRowsStored; ++i) {
-      const uint m = first_row + first + i;
+      const uint m = first_row + row_of(lane, first + i);
       const uint row = m < end ? (kListed == 2 ? listed(m) : m) : 0;
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
-        const uint four_at = row * stride + first_n + four * 32;
+        const uint first_n = first_column + column_of(lane, four);
+        const uint four_at = row * stride + first_n;
         const vec4 more = kFourAddend ? texelFetch(memory, int(addend_texel + four_at / 4)) : vec4(0.0);
         const vec4 before = kFourOut && kAccumulate ? texelFetch(memory, int(to_texel + four_at / 4)) : vec4(0.0);
         [[unroll]] for (uint j = 0; j < 4; j += kStep) {
-          const uint n = first_n + four * 32 + j;
+          const uint n = first_n + j;
           const uint column = four * 4 + j;
           const uint last = kStep - 1;
           if (m < end && n < width) {

@@ -2,8 +2,10 @@
 // as cards, which fetch texels of four floats many times faster than they read memory. An invocation a texel, or eight
 // where elements are read by fours.
 //
-// Of A a texel is four inner elements of one row, of B one inner element of four columns. A block are kOuters rows or
-// columns, those of matmul_panels.comp's tile. Past the ends there are zeros, as many as fill the last blocks.
+// A texel is four inner elements of one row of A or column of B. A block are kOuters rows or columns, those of
+// matmul_panels.comp's tile: rows one after the other, columns so that eight texels are of those that the eight
+// invocations of a subgroup compute first, then of their second ones and so on. Past the ends there are zeros, as many
+// as fill the last blocks.
 //
 // slots: operand, panel, rows (the list of kernel targets.comp).
 // sizes: rows of A or columns of B, end of the inner extent, stride, first row or column, first inner element, place in
@@ -24,6 +26,7 @@ layout(constant_id = 5) const bool kInnerListed = false;  // and its elements ar
 layout(constant_id = 6) const bool kFours = false;
 layout(constant_id = 7) const uint kOuters = 32;
 layout(constant_id = 8) const bool kFetches = false;  // fp32 by fours, by texels
+const uint kEach = kOuters / 8;                       // columns of an invocation
 layout(set = 0, binding = 1) uniform samplerBuffer memory;
 /// The panel as pairs of texels. One write of 256 bits takes a processor half of what two of 128 do.
 layout(set = 0, binding = 2, scalar) writeonly buffer Panel { u64vec4 pairs[]; }
@@ -46,7 +49,7 @@ vec4 fetched_four(uint first, uint outer, uint k) {
   return texelFetch(memory, int(first + (kInnerStrides ? k * push.sizes[2] + outer : outer * push.sizes[2] + k) / 4));
 }
 
-/// 4 x 4 elements from (outer, k) on: of A a column is of one row, of B of one inner element.
+/// 4 x 4 elements from (outer, k) on, a column a texel.
 mat4 four_by_four(uint64_t operand, uint first, uint outer, uint k) {
   mat4 elements;
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -54,12 +57,15 @@ mat4 four_by_four(uint64_t operand, uint first, uint outer, uint k) {
     const uint k_i = kInnerStrides ? k + i : k;
     elements[i] = kFetches ? fetched_four(first, outer_i, k_i) : four(operand, outer_i, k_i);
   }
-  return kOfB != kInnerStrides ? transpose(elements) : elements;
+  return kInnerStrides ? transpose(elements) : elements;
 }
 
 u64vec4 pair_of(vec4 one, vec4 two) {
   return u64vec4(word_of(one.xy), word_of(one.zw), word_of(two.xy), word_of(two.zw));
 }
+
+/// The quotient of numbers below 2^21, by which the error of a division of floats leaves it the same.
+uint quotient(uint number, uint by) { return uint((float(number) + 0.5) / float(by)); }
 
 /// The block of 4 inner elements of 8 rows or columns whose eight texels are the `block`th. In an order in which eight
 /// neighbours together read and write whole lines: of B four fours of 16 columns, of A eight fours of eight rows.
@@ -68,22 +74,33 @@ void lay_out_by_fours(uint block) {
   const uint first = kFetches ? uint((operand - push.fetched) >> 4) : 0;
   const uint fours = push.sizes[6];
   const uint at_once = kOfB ? 2 : 1;
-  const uint outer = (block / (at_once * fours) * at_once + block % at_once) * 8;
-  const uint k = block / at_once % fours * 4;
-  const mat4 one = four_by_four(operand, first, push.sizes[3] + outer, push.sizes[4] + k);
-  const mat4 two = four_by_four(operand, first, push.sizes[3] + outer + 4, push.sizes[4] + k);
-  const uint in_tile = outer % kOuters;
-  const uint tile = push.sizes[5] + (outer - in_tile) * fours;
+  const uint together = quotient(block, at_once * fours);
+  const uint eight = together * at_once + block % at_once;
+  const uint four = (block - together * at_once * fours) / at_once;
+  const uint tile = eight * 8 / kOuters * kOuters;
+  const uint in_tile = eight * 8 % kOuters;
+  uint to = push.sizes[5] + tile * fours + four * kOuters;
+  uint outer = push.sizes[3] + tile + in_tile;
+  uint other = outer + 4;
   if (kOfB) {
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      panel.pairs[(tile + ((k + i) * kOuters + in_tile) / 4) / 2] = pair_of(one[i], two[i]);
-    }
+    // The invocations' columns by fours, of two invocations.
+    const uint invocation = in_tile / 8 % 4 * 2;
+    const uint column = in_tile / 32 * 4;
+    to += column * 8 + invocation;
+    outer = push.sizes[3] + tile + invocation * kEach + column;
+    other = outer + kEach;
   } else {
-    const uint pair = (tile + k / 4 * kOuters + in_tile) / 2;
-    panel.pairs[pair] = pair_of(one[0], one[1]);
-    panel.pairs[pair + 1] = pair_of(one[2], one[3]);
-    panel.pairs[pair + 2] = pair_of(two[0], two[1]);
-    panel.pairs[pair + 3] = pair_of(two[2], two[3]);
+    to += in_tile;
+  }
+  const mat4 one = four_by_four(operand, first, outer, push.sizes[4] + four * 4);
+  const mat4 two = four_by_four(operand, first, other, push.sizes[4] + four * 4);
+  if (kOfB) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) panel.pairs[to / 2 + i * 4] = pair_of(one[i], two[i]);
+  } else {
+    panel.pairs[to / 2] = pair_of(one[0], one[1]);
+    panel.pairs[to / 2 + 1] = pair_of(one[2], one[3]);
+    panel.pairs[to / 2 + 2] = pair_of(two[0], two[1]);
+    panel.pairs[to / 2 + 3] = pair_of(two[2], two[3]);
   }
 }
 
@@ -104,20 +121,13 @@ void main() {
     if (kInnerEnds) end = min(end, present);
     if (kOuterListed) outers = present;
   }
-  vec4 value;
-  if (kOfB) {
-    const uint across = kOuters / 4;
-    const uint k = texel / across % (4 * push.sizes[6]);
-    const uint outer = push.sizes[3] + texel / (kOuters * push.sizes[6]) * kOuters + texel % across * 4;
-    [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer + i, push.sizes[4] + k, end);
-  } else {
-    const uint k = texel / kOuters % push.sizes[6] * 4;
-    const uint outer = push.sizes[3] + texel / (kOuters * push.sizes[6]) * kOuters + texel % kOuters;
-    if (kOuterListed && outer >= outers) {
-      value = vec4(0.0);
-    } else {
-      [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer, push.sizes[4] + k + i, end);
-    }
+  const uint in_tile = texel % kOuters;
+  const uint k = texel / kOuters % push.sizes[6] * 4;
+  const uint outer = push.sizes[3] + texel / (kOuters * push.sizes[6]) * kOuters +
+                     (kOfB ? in_tile % 8 * kEach + in_tile / 8 : in_tile);
+  vec4 value = vec4(0.0);
+  if (!kOuterListed || outer < outers) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) value[i] = element(operand, list, outer, push.sizes[4] + k + i, end);
   }
   store_texel(address(1), push.sizes[5] + texel, value);
 }
