@@ -79,7 +79,10 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
 
 /// The two floats of a word, and back.
 vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
-uint64_t word_of(vec2 value) { return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << 32); }
+uint64_t word_of(vec2 value, uint half_word) {
+  return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << half_word);
+}
+uint64_t word_of(vec2 value) { return word_of(value, 32); }
 /// The two numbers of a pair of 16 bits each.
 vec2 widened_pair(uint dtype, uint pair) {
   if (dtype == kFloat16) return vec2(widened_half(pair & 0xFFFFu), widened_half(pair >> 16));

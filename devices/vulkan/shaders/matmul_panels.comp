@@ -163,6 +163,7 @@ void main() {
     }
     touched &= push.sizes[10];
   }
+  const uint half_word = 32 + push.sizes[10];
   // A loop for the sake of little code; the rows left move up, since arrays are registers.
   [[dont_unroll]] for (uint first = 0; first < kRows; first += kRowsStored) {
     [[unroll]] for (uint i = 0; i < kRowsStored; ++i) {
@@ -187,7 +188,11 @@ void main() {
             if (kAccumulate) {
               values += kFourOut ? vec2(before[j], before[j + last]) : load_some(to, kTypeOut, kStep, at);
             }
-            store_some(to, kTypeOut, kStep, at, values);
+            if (kTypeOut == kFloat32 && kStep == 2) {
+              Words(to).v[at / 2] = word_of(values, half_word);
+            } else {
+              store_some(to, kTypeOut, kStep, at, values);
+            }
           }
         }
       }

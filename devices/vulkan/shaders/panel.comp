@@ -61,7 +61,9 @@ mat4 four_by_four(uint64_t operand, uint first, uint outer, uint k) {
 }
 
 u64vec4 pair_of(vec4 one, vec4 two) {
-  return u64vec4(word_of(one.xy), word_of(one.zw), word_of(two.xy), word_of(two.zw));
+  const uint half_word = 32 + push.sizes[10];
+  return u64vec4(word_of(one.xy, half_word), word_of(one.zw, half_word), word_of(two.xy, half_word),
+                 word_of(two.zw, half_word));
 }
 
 /// The quotient of numbers below 2^21, by which the error of a division of floats leaves it the same.
