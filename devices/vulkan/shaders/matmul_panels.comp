@@ -38,7 +38,7 @@ layout(set = 0, binding = 1) uniform samplerBuffer memory;
 const uint kRows = 32;
 const uint kRowsAtOnce = 4;
 const uint kColumns = kFours * 4;
-const uint kRowsStored = 8;
+const uint kRowsStored = 16;
 const uint kTile = kColumns * 8;
 
 uint listed(uint i) { return uint(Ints(address(5)).v[1 + push.sizes[7] + i]); }
