@@ -172,6 +172,7 @@ void main() {
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
         const uint first_n = first_column + column_of(lane, four);
         const uint four_at = row * stride + first_n;
+        const uint word_at = (four_at + touched) / 2;
         const vec4 more = kFourAddend ? texelFetch(memory, int(addend_texel + four_at / 4)) : vec4(0.0);
         const vec4 before = kFourOut && kAccumulate ? texelFetch(memory, int(to_texel + four_at / 4)) : vec4(0.0);
         [[unroll]] for (uint j = 0; j < 4; j += kStep) {
@@ -189,7 +190,7 @@ void main() {
               values += kFourOut ? vec2(before[j], before[j + last]) : load_some(to, kTypeOut, kStep, at);
             }
             if (kTypeOut == kFloat32 && kStep == 2) {
-              Words(to).v[at / 2] = word_of(values, half_word);
+              Words(to).v[word_at + j / 2] = word_of(values, half_word);
             } else {
               store_some(to, kTypeOut, kStep, at, values);
             }

@@ -109,6 +109,8 @@ std::int64_t tiles_together(std::int64_t tiles, std::int64_t depth) {
   constexpr Bytes kCached = 512_KiB;
   const Bytes bytes = static_cast<Bytes>(kPanelRows * depth) * sizeof(float);
   const std::int64_t together = std::clamp<std::int64_t>(static_cast<std::int64_t>(kCached / bytes), 1, kMost);
+  // One more where all groups are then of one size, and no workgroup is left with nothing to do.
+  if (together > 1 && tiles % together != 0 && tiles % (together + 1) == 0) return together + 1;
   return parts_of(tiles, parts_of(tiles, together));
 }
 
