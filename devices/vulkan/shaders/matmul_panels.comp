@@ -33,6 +33,7 @@ layout(constant_id = 12) const uint kStep = 1;         // 2: rows of the result 
 layout(constant_id = 13) const bool kFetches = false;  // any tensor can be fetched
 layout(constant_id = 14) const bool kFourOut = false;  // out is fp32 in whole texels, where it is read
 layout(constant_id = 15) const bool kFourAddend = false;
+layout(set = 0, binding = 0) uniform samplerBuffer panel;
 layout(set = 0, binding = 1) uniform samplerBuffer memory;
 
 const uint kRows = 32;
@@ -52,6 +53,12 @@ uint row_of(uint lane, uint row) {
 /// The first of an invocation's `four`th columns: in the panel its columns lie beside each other.
 uint column_of(uint lane, uint four) { return pick(kTensorB, four * 32 + lane * 4, lane * kColumns + four * 4); }
 uint texel_of(uint64_t address) { return uint((address - push.fetched) >> 4); }
+/// Operands by views of their own: a view's function then reads line after line, which the processor foresees. Where
+/// both are from the panel, B's place in it is one in memory.
+vec4 fetch_a(uint at) { return kTensorA == 0 ? texelFetch(panel, int(at)) : texelFetch(memory, int(at)); }
+vec4 fetch_b(uint at) {
+  return kTensorB == 0 && kTensorA != 0 ? texelFetch(panel, int(at)) : texelFetch(memory, int(at));
+}
 /// The first tile of rows of a group: groups differ by one tile at most, since a processor gives each of its threads as
 /// many workgroups as any other, one after the other.
 uint group_begin(uint group) {
@@ -80,8 +87,8 @@ void main() {
 
   // From the panel, four inner elements of eight rows or columns a fetch; from tensors an inner element of all rows or
   // of 32 columns.
-  const uint panel = kTensorA != 0 && kTensorB != 0 ? 0 : texel_of(Words(push.table).v[2]);
-  uint at_a = panel + push.sizes[4] + row_tile * push.sizes[6] * kRows + lane;
+  const uint begin_b = kTensorB == 0 && kTensorA == 0 ? texel_of(Words(push.table).v[2]) : 0;
+  uint at_a = push.sizes[4] + row_tile * push.sizes[6] * kRows + lane;
   uint step_a = 8;
   uint next_a = kRows;
   if (kTensorA != 0) {
@@ -89,7 +96,7 @@ void main() {
     step_a = push.sizes[11];
     next_a = 4 * step_a;
   }
-  uint at_b = panel + push.sizes[9] + gl_WorkGroupID.y * push.sizes[6] * kTile + lane;
+  uint at_b = begin_b + push.sizes[9] + gl_WorkGroupID.y * push.sizes[6] * kTile + lane;
   uint step_b = 8 * kFours;
   uint next_b = kTile;
   if (kTensorB != 0) {
@@ -102,10 +109,8 @@ void main() {
   for (uint four = 0; four < fours; ++four) {
     vec4 b[kColumns];
     vec4 a[kRows / 8];
-    [[unroll]] for (uint i = 0; i < kRows / 8; ++i) a[i] = texelFetch(memory, int(at_a + i * step_a));
-    [[unroll]] for (uint i = 0; i < kColumns; ++i) {
-      b[i] = texelFetch(memory, int(at_b + i / kFours * step_b + i % kFours * 8));
-    }
+    [[unroll]] for (uint i = 0; i < kRows / 8; ++i) a[i] = fetch_a(at_a + i * step_a);
+    [[unroll]] for (uint i = 0; i < kColumns; ++i) b[i] = fetch_b(at_b + i / kFours * step_b + i % kFours * 8);
     // In an order in which few registers hold what is needed next.
     [[unroll]] for (uint first = 0; first < kRows; first += kRowsAtOnce) {
       if (four < ends[first / kRowsAtOnce]) {
