@@ -1,10 +1,9 @@
 // matmul.comp's products for processors that pose as cards, from operands by texels: fp32 tensors where they lie,
 // others as panel.comp has laid them out. A subgroup of eight computes 32 rows of 64 columns by itself, an invocation
-// eight columns, of which eight rows go round: of those numbers of A that the eight have fetched each takes its own
-// first, then those of its neighbours, whose numbers differ in a bit, in two and in three; so that a texel of either
-// operand serves very many multiplications, and a number is handed on by an instruction that stays within a half of
-// the register. A larger tile's loop no longer fits what the processor keeps of decoded instructions, and takes twice
-// as long.
+// eight columns. Numbers of A go round: of those that the eight have fetched each takes its own first, then those of
+// the neighbours whose numbers differ from its own in some of three bits, so that a texel of either operand serves very
+// many multiplications, and most numbers are handed on by an instruction that stays within a half of the register. A
+// larger tile's loop no longer fits what the processor keeps of decoded instructions, and takes a quarter longer.
 //
 // Slots, factors and the constants 2 to 10 are those of matmul.glsl, and so are the sums: rising order of K, one chunk
 // a dispatch. The grid: tiles of rows that are near each other, tiles of columns, groups of those tiles of rows; so
