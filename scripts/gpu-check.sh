@@ -14,7 +14,8 @@
 #   ops         products and attention in turns with PyTorch's (cuBLAS, cuDNN)
 #   steps       whole steps of random 1.5B, 0.5B and 8B models, LoRA and full, beside transformers + PEFT; streamed weights
 #               beside resident ones; time and memory planned beside measured
-#   vulkan      contract suite, ops, golden runs and whole runs through the card's Vulkan driver, and some ops' times
+#   vulkan      contract suite and ops under the validation layer, golden runs and whole runs through the card's Vulkan
+#               driver, and some ops' times
 # A part that cannot run says why; it counts as skipped, never as passed. RONDO_CUBLASLT names cuBLASLt's file where the
 # loader and the usual folders of Python packages do not lead to it, RONDO_BENCH_PYTHON (python3) a Python that has torch,
 # transformers and peft. GPU_CHECK_SECONDS (560) bounds the whole.
@@ -32,6 +33,19 @@ die() {
 # Libraries that belong to the system there: the C library and what goes with it.
 is_of_system() { [[ $1 =~ ^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|linux-vdso) ]]; }
 
+# The validation layer and a loader for machines that have none. The layer needs no more than the C++ library.
+pack_vulkan() { # pack_vulkan FOLDER
+  local folder=$1 layer=libVkLayer_khronos_validation.so library
+  library=$(find /usr/lib /usr/local/lib -name "$layer" 2>/dev/null | head -n 1)
+  [ -n "$library" ] || die "the validation layer is not here; install vulkan-validationlayers"
+  mkdir -p "$folder/loader"
+  cp -L "$library" "$folder/"
+  sed "s|\"library_path\": *\"[^\"]*\"|\"library_path\": \"./$layer\"|" \
+    /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >"$folder/VkLayer_khronos_validation.json"
+  cp -L "$(ldconfig -p | awk '$1 == "libvulkan.so.1" { print $NF; exit }')" "$folder/loader/libvulkan.so.1"
+  strip --strip-unneeded "$folder/$layer" "$folder/loader/libvulkan.so.1"
+}
+
 pack() { # pack FILE
   local file=$1 build=$root/build/cuda-portable stage program name path size
   (cd "$root" && cmake --preset cuda-portable >/dev/null &&
@@ -47,6 +61,7 @@ pack() { # pack FILE
     done < <(ldd "$program" | awk '/=> \// { print $1, $3 }')
   done
   strip --strip-unneeded "$stage"/rondo-gpu/lib/* 2>/dev/null || true
+  pack_vulkan "$stage/rondo-gpu/vulkan"
   (cd "$root" && tar -cf - tests/data) | tar -xf - -C "$stage/rondo-gpu"
   cp "$root/scripts/gpu-check.sh" "$stage/rondo-gpu/scripts/"
   for program in "${scripts[@]}"; do cp "$root/scripts/bench/$program" "$stage/rondo-gpu/scripts/bench/"; done
@@ -213,14 +228,50 @@ run_sanitizer() {
   finish_checks
 }
 
+# What the machine has of loader, manifest of NVIDIA's driver and validation layer is used, what it lacks comes from the
+# archive. Containers often have the driver without its manifest.
+find_vulkan() {
+  local manifests=(/usr/share/vulkan /etc/vulkan /usr/local/share/vulkan) ours=$root/vulkan
+  if [ -d "$ours/loader" ] && ! ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; then
+    export LD_LIBRARY_PATH=$ours/loader:${LD_LIBRARY_PATH:-}
+  fi
+  if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ] && ldconfig -p 2>/dev/null | grep -q 'libGLX_nvidia\.so\.0' &&
+    [ -z "$(find "${manifests[@]}" -path '*icd.d*nvidia*' 2>/dev/null)" ]; then
+    printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0"}}\n' \
+      >"$work/nvidia_icd.json"
+    export VK_DRIVER_FILES=$work/nvidia_icd.json VK_ICD_FILENAMES=$work/nvidia_icd.json # by newer and by older loaders
+  fi
+  layer=$(find "${manifests[@]}" -name '*khronos_validation*.json' 2>/dev/null | head -n 1 || true)
+  if [ -z "$layer" ] && [ -e "$ours/VkLayer_khronos_validation.json" ]; then
+    layer=$ours/VkLayer_khronos_validation.json
+    export VK_LAYER_PATH=$ours
+  fi
+}
+
+# Cooperative matrices are known to the layer from 1.3.255 on; an older one complains of every use.
+knows_matrix_units() { # knows_matrix_units LAYER
+  local version
+  version=$(sed -n 's/.*"api_version": *"\([^"]*\)".*/\1/p' "$1" | head -n 1)
+  printf '1.3.255\n%s\n' "$version" | sort -V -C
+}
+
 run_vulkan() {
+  local layer="" without=()
+  find_vulkan
   # Asked by name: a card that CUDA has is not listed twice.
   if ! "$rondo" devices --devices vulkan:0 --json 2>/dev/null | grep '"vulkan' | grep -qv llvmpipe; then
     note "vulkan" skipped 0 "no card shows itself through a Vulkan driver"
     return
   fi
-  check "vulkan contract" 90 "$bin/contract_test" --gtest_filter='*/vulkan*'
-  check "vulkan ops" 120 "$bin/vulkan_ops_test"
+  if [ -z "$layer" ]; then
+    check "vulkan contract, without validation" 90 "$bin/contract_test" --gtest_filter='*/vulkan*-*validated*'
+    note "vulkan ops" skipped 0 "the validation layer is not on this machine"
+  else
+    knows_matrix_units "$layer" || without=(env RONDO_VULKAN_MATRIX_UNITS=off)
+    check "vulkan contract" 90 "${without[@]}" "$bin/contract_test" \
+      --gtest_filter="*/vulkan*${without:+-*matrix_units*}"
+    check "vulkan ops" 120 "${without[@]}" "$bin/vulkan_ops_test" --gtest_filter="*${without:+-ProductsByMatrixUnits*}"
+  fi
   check "vulkan golden" 120 "$bin/golden_test" --gtest_filter='*vulkan*'
   check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"
   finish_checks
