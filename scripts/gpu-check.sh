@@ -33,6 +33,9 @@ die() {
 # Libraries that belong to the system there: the C library and what goes with it.
 is_of_system() { [[ $1 =~ ^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|linux-vdso) ]]; }
 
+# The C++ library is the machine's own where it is new enough (find_cpp_library): drivers there may need a newer one.
+folder_of() { if [[ $1 =~ ^(libstdc\+\+|libgcc_s)\. ]]; then echo older; else echo lib; fi; }
+
 # The validation layer and a loader for machines that have none. The layer needs no more than the C++ library.
 pack_vulkan() { # pack_vulkan FOLDER
   local folder=$1 layer=libVkLayer_khronos_validation.so library
@@ -52,15 +55,15 @@ pack() { # pack FILE
     cmake --build --preset cuda-portable --target rondo cuda_bench rondo_vulkan_bench "${programs[@]}")
   stage=$(mktemp -d)
   trap 'rm -rf "$stage"' RETURN
-  mkdir -p "$stage/rondo-gpu/bin" "$stage/rondo-gpu/lib" "$stage/rondo-gpu/scripts/bench" "$stage/rondo-gpu/tests"
+  mkdir -p "$stage/rondo-gpu/bin" "$stage/rondo-gpu/lib" "$stage/rondo-gpu/older" "$stage/rondo-gpu/scripts/bench" "$stage/rondo-gpu/tests"
   cp "$build/rondo" "$build/rondo_vulkan_bench" "$stage/rondo-gpu/bin/"
   for program in cuda_bench "${programs[@]}"; do cp "$build/tests/$program" "$stage/rondo-gpu/bin/"; done
   for program in "$stage"/rondo-gpu/bin/*; do
     while read -r name path; do
-      if ! is_of_system "$name"; then cp -Ln "$path" "$stage/rondo-gpu/lib/$name"; fi
+      if ! is_of_system "$name"; then cp -Ln "$path" "$stage/rondo-gpu/$(folder_of "$name")/$name"; fi
     done < <(ldd "$program" | awk '/=> \// { print $1, $3 }')
   done
-  strip --strip-unneeded "$stage"/rondo-gpu/lib/* 2>/dev/null || true
+  strip --strip-unneeded "$stage"/rondo-gpu/lib/* "$stage"/rondo-gpu/older/* 2>/dev/null || true
   pack_vulkan "$stage/rondo-gpu/vulkan"
   (cd "$root" && tar -cf - tests/data) | tar -xf - -C "$stage/rondo-gpu"
   cp "$root/scripts/gpu-check.sh" "$stage/rondo-gpu/scripts/"
@@ -150,6 +153,14 @@ judge() { # judge STEM SECONDS COMMAND...: leaves STEM.log and in STEM.outcome w
         "$(grep -m1 'ERROR SUMMARY' "$log" | sed 's/^=* */, /' || true)"
     fi
   } >"$stem.outcome"
+}
+
+find_cpp_library() {
+  local own
+  [ -d "$root/older" ] || return 0
+  own=$(ldconfig -p 2>/dev/null | awk '$1 == "libstdc++.so.6" { print $NF; exit }')
+  if [ -n "$own" ] && grep -q GLIBCXX_3.4.30 "$own"; then return; fi # of GCC 12
+  export LD_LIBRARY_PATH=$root/older:${LD_LIBRARY_PATH:-}
 }
 
 find_cublas() {
@@ -292,6 +303,7 @@ run() { # run RESULT
   [ -x "$bin/cuda_test" ] || die "no programs in $bin: unpack what 'gpu-check.sh pack' has made, or build the preset cuda-portable"
   cd "$root" # tests/data
   work=$(mktemp -d)
+  find_cpp_library
   find_cublas
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
