@@ -33,19 +33,23 @@ die() {
 # Libraries that belong to the system there: the C library and what goes with it.
 is_of_system() { [[ $1 =~ ^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|linux-vdso) ]]; }
 
+# Where the loader finds a library of that name; nothing where it does not. All is read: under pipefail a reader that has
+# seen enough and goes makes the writer, and so the whole, fail.
+installed() { { ldconfig -p 2>/dev/null || true; } | awk -v name="$1" '$1 == name && !seen { print $NF; seen = 1 }'; } # installed NAME
+
 # The C++ library is the machine's own where it is new enough (find_cpp_library): drivers there may need a newer one.
 folder_of() { if [[ $1 =~ ^(libstdc\+\+|libgcc_s)\. ]]; then echo older; else echo lib; fi; }
 
 # The validation layer and a loader for machines that have none. The layer needs no more than the C++ library.
 pack_vulkan() { # pack_vulkan FOLDER
   local folder=$1 layer=libVkLayer_khronos_validation.so library
-  library=$(find /usr/lib /usr/local/lib -name "$layer" 2>/dev/null | head -n 1)
+  library=$(find /usr/lib /usr/local/lib -name "$layer" -print -quit)
   [ -n "$library" ] || die "the validation layer is not here; install vulkan-validationlayers"
   mkdir -p "$folder/loader"
   cp -L "$library" "$folder/"
   sed "s|\"library_path\": *\"[^\"]*\"|\"library_path\": \"./$layer\"|" \
     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >"$folder/VkLayer_khronos_validation.json"
-  cp -L "$(ldconfig -p | awk '$1 == "libvulkan.so.1" { print $NF; exit }')" "$folder/loader/libvulkan.so.1"
+  cp -L "$(installed libvulkan.so.1)" "$folder/loader/libvulkan.so.1"
   strip --strip-unneeded "$folder/$layer" "$folder/loader/libvulkan.so.1"
 }
 
@@ -55,7 +59,7 @@ pack() { # pack FILE
     cmake --build --preset cuda-portable --target rondo cuda_bench rondo_vulkan_bench "${programs[@]}")
   stage=$(mktemp -d)
   trap 'rm -rf "$stage"' RETURN
-  mkdir -p "$stage/rondo-gpu/bin" "$stage/rondo-gpu/lib" "$stage/rondo-gpu/older" "$stage/rondo-gpu/scripts/bench" "$stage/rondo-gpu/tests"
+  mkdir -p "$stage"/rondo-gpu/{bin,lib,older,scripts/bench,tests}
   cp "$build/rondo" "$build/rondo_vulkan_bench" "$stage/rondo-gpu/bin/"
   for program in cuda_bench "${programs[@]}"; do cp "$build/tests/$program" "$stage/rondo-gpu/bin/"; done
   for program in "$stage"/rondo-gpu/bin/*; do
@@ -158,13 +162,13 @@ judge() { # judge STEM SECONDS COMMAND...: leaves STEM.log and in STEM.outcome w
 find_cpp_library() {
   local own
   [ -d "$root/older" ] || return 0
-  own=$(ldconfig -p 2>/dev/null | awk '$1 == "libstdc++.so.6" { print $NF; exit }')
+  own=$(installed libstdc++.so.6)
   if [ -n "$own" ] && grep -q GLIBCXX_3.4.30 "$own"; then return; fi # of GCC 12
   export LD_LIBRARY_PATH=$root/older:${LD_LIBRARY_PATH:-}
 }
 
 find_cublas() {
-  if [ -n "${RONDO_CUBLASLT:-}" ] || ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so\.13'; then return; fi
+  if [ -n "${RONDO_CUBLASLT:-}" ] || [ -n "$(installed libcublasLt.so.13)" ]; then return; fi
   local found
   found=$(find /usr/local /opt /usr/lib -name 'libcublasLt.so.13' 2>/dev/null | head -n 1 || true)
   if [ -n "$found" ]; then
@@ -240,13 +244,13 @@ run_sanitizer() {
 }
 
 # What the machine has of loader, manifest of NVIDIA's driver and validation layer is used, what it lacks comes from the
-# archive. Containers often have the driver without its manifest.
+# archive. Containers often have the driver without its manifest. `layer`, the caller's, is the layer's manifest.
 find_vulkan() {
   local manifests=(/usr/share/vulkan /etc/vulkan /usr/local/share/vulkan) ours=$root/vulkan
-  if [ -d "$ours/loader" ] && ! ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; then
+  if [ -d "$ours/loader" ] && [ -z "$(installed libvulkan.so.1)" ]; then
     export LD_LIBRARY_PATH=$ours/loader:${LD_LIBRARY_PATH:-}
   fi
-  if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ] && ldconfig -p 2>/dev/null | grep -q 'libGLX_nvidia\.so\.0' &&
+  if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ] && [ -n "$(installed libGLX_nvidia.so.0)" ] &&
     [ -z "$(find "${manifests[@]}" -path '*icd.d*nvidia*' 2>/dev/null)" ]; then
     printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0"}}\n' \
       >"$work/nvidia_icd.json"
@@ -262,7 +266,7 @@ find_vulkan() {
 # Cooperative matrices are known to the layer from 1.3.255 on; an older one complains of every use.
 knows_matrix_units() { # knows_matrix_units LAYER
   local version
-  version=$(sed -n 's/.*"api_version": *"\([^"]*\)".*/\1/p' "$1" | head -n 1)
+  version=$(sed -n '/"api_version"/{s/.*: *"\([^"]*\)".*/\1/p;q}' "$1")
   printf '1.3.255\n%s\n' "$version" | sort -V -C
 }
 
@@ -270,7 +274,7 @@ run_vulkan() {
   local layer="" without=()
   find_vulkan
   # Asked by name: a card that CUDA has is not listed twice.
-  if ! "$rondo" devices --devices vulkan:0 --json 2>/dev/null | grep '"vulkan' | grep -qv llvmpipe; then
+  if ! "$rondo" devices --devices vulkan:0 --json 2>/dev/null | grep '"vulkan' | grep -v llvmpipe >/dev/null; then
     note "vulkan" skipped 0 "no card shows itself through a Vulkan driver"
     return
   fi
