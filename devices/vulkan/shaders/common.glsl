@@ -79,6 +79,8 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
 
 /// The two floats of a word, and back.
 vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
+/// `half_word` is 32. Where it is no constant for the compiler, processors put together the words of all invocations at
+/// once; a shift by a constant is taken apart into one for each, which then costs a store twice the instructions.
 uint64_t word_of(vec2 value, uint half_word) {
   return uint64_t(floatBitsToUint(value.x)) | (uint64_t(floatBitsToUint(value.y)) << half_word);
 }
@@ -104,14 +106,17 @@ vec2 load_some(uint64_t tensor, uint dtype, uint step, uint i) {
   if (step == 1) return vec2(load(tensor, dtype, i), 0.0);
   return dtype == kFloat32 ? floats_of(Words(tensor).v[i / 2]) : widened_pair(dtype, Uints(tensor).v[i / 2]);
 }
-void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
+void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value, uint half_word) {
   if (step == 1) {
     store(tensor, dtype, i, value.x);
   } else if (dtype == kFloat32) {
-    Words(tensor).v[i / 2] = word_of(value);
+    Words(tensor).v[i / 2] = word_of(value, half_word);
   } else {
     Uints(tensor).v[i / 2] = narrowed(dtype, value.x) | (narrowed(dtype, value.y) << 16);
   }
+}
+void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
+  store_some(tensor, dtype, step, i, value, 32);
 }
 
 /// What is fetched as the `texel`th of the panel.

@@ -47,7 +47,8 @@ uint pick(uint second, uint two, uint one) { return second * two + (1 - second) 
 /// The `row`th sums of an invocation are of the row that its `turn`th neighbour has fetched, itself the first.
 uint turn_of(uint row) { return pick(kTensorA, row / 4, row % 8); }
 uint row_of(uint lane, uint row) {
-  return pick(kTensorA, 4 * (lane ^ (row / 4)) + row % 4, row / 8 * 8 + (lane ^ (row % 8)));
+  const uint neighbour = lane ^ turn_of(row);
+  return pick(kTensorA, 4 * neighbour + row % 4, row / 8 * 8 + neighbour);
 }
 /// The first of an invocation's `four`th columns: in the panel its columns lie beside each other.
 uint column_of(uint lane, uint four) { return pick(kTensorB, four * 32 + lane * 4, lane * kColumns + four * 4); }
@@ -76,13 +77,14 @@ void main() {
     end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
   }
   const uint fours = first_row < end ? push.sizes[6] : 0;
-  // The neighbour in the other half of the register; a variable for the compiler, which would else cross the halves for
-  // each number that comes from there, not once for four.
-  const uint across = (lane ^ 4) + push.sizes[10];
+  const uint zero = push.sizes[10];  // which the compiler does not know
+  // The neighbour in the other half of the register: with a constant the compiler would cross the halves for each
+  // number that comes from there, not once for four.
+  const uint across = (lane ^ 4) + zero;
   // Whether there is more to do, asked by each group of rows: the compiler then keeps the answer in a register, where
   // one for all is read from memory at each sum.
   uint ends[kRows / kRowsAtOnce];
-  [[unroll]] for (uint i = 0; i < kRows / kRowsAtOnce; ++i) ends[i] = fours + i * push.sizes[10];
+  [[unroll]] for (uint i = 0; i < kRows / kRowsAtOnce; ++i) ends[i] = fours + i * zero;
 
   // From the panel, four inner elements of eight rows or columns a fetch; from tensors an inner element of all rows or
   // of 32 columns.
@@ -151,7 +153,7 @@ void main() {
     }
   }
   // A number of each line of the result is read first: reads wait for memory together, writes one after the other.
-  // `touched` is 0, which no compiler knows.
+  // `touched` is 0 in the end.
   uint touched = 0;
   if (!kAccumulate && kListed != 2) {
     [[unroll]] for (uint i = 0; i < kRows * kFours / 4; ++i) {
@@ -165,9 +167,8 @@ void main() {
         touched |= Uints(to).v[kTypeOut == kFloat32 ? number : number / 2];
       }
     }
-    touched &= push.sizes[10];
+    touched &= zero;
   }
-  const uint half_word = 32 + push.sizes[10];
   // A loop for the sake of little code; the rows left move up, since arrays are registers.
   [[dont_unroll]] for (uint first = 0; first < kRows; first += kRowsStored) {
     [[unroll]] for (uint i = 0; i < kRowsStored; ++i) {
@@ -176,7 +177,6 @@ void main() {
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
         const uint first_n = first_column + column_of(lane, four);
         const uint four_at = row * stride + first_n;
-        const uint word_at = (four_at + touched) / 2;
         const vec4 more = kFourAddend ? texelFetch(memory, int(addend_texel + four_at / 4)) : vec4(0.0);
         const vec4 before = kFourOut && kAccumulate ? texelFetch(memory, int(to_texel + four_at / 4)) : vec4(0.0);
         [[unroll]] for (uint j = 0; j < 4; j += kStep) {
@@ -193,11 +193,7 @@ void main() {
             if (kAccumulate) {
               values += kFourOut ? vec2(before[j], before[j + last]) : load_some(to, kTypeOut, kStep, at);
             }
-            if (kTypeOut == kFloat32 && kStep == 2) {
-              Words(to).v[word_at + j / 2] = word_of(values, half_word);
-            } else {
-              store_some(to, kTypeOut, kStep, at, values);
-            }
+            store_some(to, kTypeOut, kStep, at, values, 32 + zero);
           }
         }
       }

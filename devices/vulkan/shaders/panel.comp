@@ -9,7 +9,7 @@
 //
 // slots: operand, panel, rows (the list of kernel targets.comp).
 // sizes: rows of A or columns of B, end of the inner extent, stride, first row or column, first inner element, place in
-// the panel, fours of the inner extent, first of the list, most of the list, texels.
+// the panel, fours of the inner extent, first of the list, most of the list, texels, 0.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -61,12 +61,13 @@ mat4 four_by_four(uint64_t operand, uint first, uint outer, uint k) {
 }
 
 u64vec4 pair_of(vec4 one, vec4 two) {
-  const uint half_word = 32 + push.sizes[10];
+  const uint half_word = 32 + push.sizes[10];  // no constant for the compiler, see word_of
   return u64vec4(word_of(one.xy, half_word), word_of(one.zw, half_word), word_of(two.xy, half_word),
                  word_of(two.zw, half_word));
 }
 
-/// The quotient of numbers below 2^21, by which the error of a division of floats leaves it the same.
+/// The quotient of numbers below 2^20, as the panel's blocks are: a division of floats errs by 2.5 units in the last
+/// place at most, and they are further from a whole number.
 uint quotient(uint number, uint by) { return uint((float(number) + 0.5) / float(by)); }
 
 /// The block of 4 inner elements of 8 rows or columns whose eight texels are the `block`th. In an order in which eight
