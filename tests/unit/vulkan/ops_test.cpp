@@ -1,9 +1,12 @@
 // Every op on a Vulkan card against the reference, in fp32 and bf16, each op on the reference's own inputs, under the
 // validation layer; and the same bits twice.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "comparison.h"
 #include "every_op.h"
@@ -192,6 +195,16 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
     }
   }
   EXPECT_EQ(cases, 24U);  // four encodings, two sizes and three dtypes each
+}
+
+/// llvmpipe says in its name how wide its registers are; a subgroup has an invocation for each 32 bits. Seen with the
+/// variable set, as in CMakeLists.txt here: what else runs in that process then had such subgroups.
+TEST(Subgroups, OfTheRasteriser_AreAsWideAsIsAskedFor) {
+  const char* bits = std::getenv("LP_NATIVE_VECTOR_WIDTH");
+  if (bits == nullptr) GTEST_SKIP() << "LP_NATIVE_VECTOR_WIDTH is not set";
+  const auto card = test::usable_vulkan_card();
+  if (!card || card->name.find("llvmpipe") == std::string::npos) GTEST_SKIP() << "llvmpipe is not the card here";
+  EXPECT_THAT(card->name, ::testing::HasSubstr(std::string(bits) + " bits"));
 }
 
 }  // namespace
