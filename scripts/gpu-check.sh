@@ -37,13 +37,16 @@ is_of_system() { [[ $1 =~ ^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|
 # seen enough and goes makes the writer, and so the whole, fail.
 installed() { { ldconfig -p 2>/dev/null || true; } | awk -v name="$1" '$1 == name && !seen { print $NF; seen = 1 }'; } # installed NAME
 
+# The first file of that name in the folders; nothing where there is none.
+first_of() { find "${@:2}" -name "$1" -print -quit 2>/dev/null || true; } # first_of NAME FOLDER...
+
 # The C++ library is the machine's own where it is new enough (find_cpp_library): drivers there may need a newer one.
 folder_of() { if [[ $1 =~ ^(libstdc\+\+|libgcc_s)\. ]]; then echo older; else echo lib; fi; }
 
 # The validation layer and a loader for machines that have none. The layer needs no more than the C++ library.
 pack_vulkan() { # pack_vulkan FOLDER
   local folder=$1 layer=libVkLayer_khronos_validation.so library
-  library=$(find /usr/lib /usr/local/lib -name "$layer" -print -quit)
+  library=$(first_of "$layer" /usr/lib /usr/local/lib)
   [ -n "$library" ] || die "the validation layer is not here; install vulkan-validationlayers"
   mkdir -p "$folder/loader"
   cp -L "$library" "$folder/"
@@ -170,7 +173,7 @@ find_cpp_library() {
 find_cublas() {
   if [ -n "${RONDO_CUBLASLT:-}" ] || [ -n "$(installed libcublasLt.so.13)" ]; then return; fi
   local found
-  found=$(find /usr/local /opt /usr/lib -name 'libcublasLt.so.13' 2>/dev/null | head -n 1 || true)
+  found=$(first_of libcublasLt.so.13 /usr/local /opt /usr/lib)
   if [ -n "$found" ]; then
     export RONDO_CUBLASLT=$found
     LD_LIBRARY_PATH=$(dirname "$found"):${LD_LIBRARY_PATH:-}
