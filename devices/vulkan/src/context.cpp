@@ -283,6 +283,10 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   features11.pNext = &features12;
   features11.storageBuffer16BitAccess = VK_TRUE;
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{};
+  statistics.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
+  statistics.pipelineExecutableInfo = VK_TRUE;
+  if (card_.tells_statistics) features12.pNext = &statistics;
   VkPhysicalDeviceFeatures2 features{};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &features11;
@@ -299,6 +303,7 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   std::vector<const char*> extensions;
   if (card_.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (card_.import_grain > 0) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  if (card_.tells_statistics) extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   units.add_extensions(extensions);
   info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();

@@ -8,6 +8,7 @@
 #include "find_matrix_units.h"
 #include "panel_size.h"
 #include "rondo/base/status.h"
+#include "statistics.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -221,6 +222,7 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   };
   card.matrix_units = find_matrix_units(functions_, handle, has);
   card.info.matrix_units = card.matrix_units.there();
+  card.tells_statistics = wants_statistics() && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   card.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) card.import_grain = import_grain(handle);
   return card;

@@ -70,6 +70,10 @@ absl::Status load_functions(const InstanceFunctions& instance, VkDevice device, 
 #undef RONDO_VULKAN_LOAD
   functions.GetMemoryHostPointerPropertiesEXT = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
       instance.GetDeviceProcAddr(device, "vkGetMemoryHostPointerPropertiesEXT"));
+  functions.GetPipelineExecutablePropertiesKHR = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
+      instance.GetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR"));
+  functions.GetPipelineExecutableStatisticsKHR = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
+      instance.GetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR"));
   return absl::OkStatus();
 }
 

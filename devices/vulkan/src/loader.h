@@ -93,6 +93,9 @@ struct DeviceFunctions {
   RONDO_VULKAN_DEVICE_FUNCTIONS(RONDO_VULKAN_DECLARE)
   // Of VK_EXT_external_memory_host; null on cards without.
   PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT = nullptr;
+  // Of VK_KHR_pipeline_executable_properties; null where it is not enabled.
+  PFN_vkGetPipelineExecutablePropertiesKHR GetPipelineExecutablePropertiesKHR = nullptr;
+  PFN_vkGetPipelineExecutableStatisticsKHR GetPipelineExecutableStatisticsKHR = nullptr;
 };
 
 /// Opens libvulkan once; it stays open. Errors: Unavailable saying what to install.

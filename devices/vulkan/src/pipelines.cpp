@@ -16,6 +16,7 @@ Pipelines::~Pipelines() {
 
 absl::Status Pipelines::prepare() {
   RONDO_ASSIGN_OR_RETURN(cache_, PipelineCache::open(context_, folder_));
+  statistics_ = Statistics::make(context_);
   VkDescriptorSetLayout sets = VK_NULL_HANDLE;
   if (context_->card().fetches_panels) {
     RONDO_ASSIGN_OR_RETURN(panel_, Panel::make(context_));
@@ -40,6 +41,7 @@ absl::StatusOr<VkPipeline> Pipelines::get(Shader shader, const Constants& consta
   if (const auto found = made_.find(key); found != made_.end()) return found->second;
   RONDO_ASSIGN_OR_RETURN(VkPipeline pipeline, make(shader, constants));
   made_.emplace(key, pipeline);
+  if (statistics_ != nullptr) RONDO_RETURN_IF_ERROR(statistics_->add(name_of(shader), constants, pipeline));
   RONDO_RETURN_IF_ERROR(translate(pipeline));
   return pipeline;
 }
@@ -109,6 +111,7 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
     info.stage.pNext = &required;
   }
   info.layout = layout_;
+  info.flags = statistics_ == nullptr ? 0 : Statistics::kFlags;
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult result = vk.CreateComputePipelines(context_->device(), cache_->handle(), 1, &info, nullptr, &pipeline);
   vk.DestroyShaderModule(context_->device(), module, nullptr);

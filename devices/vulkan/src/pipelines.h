@@ -12,6 +12,7 @@
 #include "panel.h"
 #include "pipeline_cache.h"
 #include "rondo/base/mutex.h"
+#include "statistics.h"
 
 namespace rondo::devices::vulkan {
 
@@ -105,6 +106,7 @@ class Pipelines {
   const std::filesystem::path folder_;
   std::unique_ptr<PipelineCache> cache_;
   std::unique_ptr<Panel> panel_;
+  std::unique_ptr<Statistics> statistics_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Mutex mutex_;
   Commands translating_ ABSL_GUARDED_BY(mutex_);
