@@ -180,6 +180,11 @@ OpCase matmul_chunks(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{1280, 219, 150} : ProductSizes{2048, 576, 1536}, 1, false,
                 false);
 }
+/// Rows and columns in fours that fill no tile, an inner extent that ends amid one, one more chunk that is short.
+OpCase matmul_fours(DType storage, Scale scale) {
+  return matmul(storage, scale == Scale::kOdd ? ProductSizes{524, 84, 44} : ProductSizes{512, 576, 1536}, 0.5, true,
+                true);
+}
 
 OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from) {
   const Sizes s = sizes_of(scale);
@@ -534,6 +539,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"MatMul_LowRankIn", matmul_low_rank_in, true},
       {"MatMul_LowRankOut", matmul_low_rank_out, true},
       {"MatMul_SeveralChunks", matmul_chunks, false},  // its gradient in fp64 is the plain one's, only slower
+      {"MatMul_Fours", matmul_fours, false},
       {"Rope", rope_static, true},
       {"Rope_Dynamic", rope_dynamic, true},
       {"Attention", attention_full, true},

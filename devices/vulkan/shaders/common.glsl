@@ -11,6 +11,7 @@
 #extension GL_EXT_control_flow_attributes : require
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words { uint64_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Uints { uint v[]; };
@@ -98,6 +99,30 @@ vec4 load_four(uint64_t tensor, uint dtype, uint i) {
   if (dtype == kFloat32) return vec4(floats_of(words.v[i / 2]), floats_of(words.v[i / 2 + 1]));
   const uint64_t word = words.v[i / 4];
   return vec4(widened_pair(dtype, uint(word)), widened_pair(dtype, uint(word >> 32)));
+}
+
+/// What lies in memory of element `i`, or of four from `i` on, which is a multiple of four then: `step`, a
+/// specialisation constant, says which. Four of 16 bits are the first two words.
+uvec4 load_raw(uint64_t tensor, uint dtype, uint step, uint i) {
+  if (step == 1) return uvec4(dtype == kFloat32 ? Uints(tensor).v[i] : uint(Narrow(tensor).v[i]), 0, 0, 0);
+  if (dtype == kFloat32) return uvec4(Pairs(tensor).v[i / 2], Pairs(tensor).v[i / 2 + 1]);
+  return uvec4(Pairs(tensor).v[i / 4], 0, 0);
+}
+vec4 widened_raw(uint dtype, uint step, uvec4 raw) {
+  if (dtype == kFloat32) return uintBitsToFloat(raw);
+  if (step == 1) return vec4(widened(dtype, raw.x), 0.0, 0.0, 0.0);
+  return vec4(widened_pair(dtype, raw.x), widened_pair(dtype, raw.y));
+}
+/// Four elements from `i` on, which is a multiple of four.
+void store_raw(uint64_t tensor, uint dtype, uint i, vec4 value) {
+  if (dtype == kFloat32) {
+    const uvec4 bits = floatBitsToUint(value);
+    Pairs(tensor).v[i / 2] = bits.xy;
+    Pairs(tensor).v[i / 2 + 1] = bits.zw;
+  } else {
+    Pairs(tensor).v[i / 4] = uvec2(narrowed(dtype, value.x) | (narrowed(dtype, value.y) << 16),
+                                   narrowed(dtype, value.z) | (narrowed(dtype, value.w) << 16));
+  }
 }
 
 /// Elements i and, where `step` is 2, i + 1, of which i is even then. `step` is a specialisation constant; the second

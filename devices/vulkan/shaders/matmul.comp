@@ -1,7 +1,11 @@
 // Matrix products in tiles: out [M, N] = alpha A B (+ bias) (+ addend), or out += alpha A B chunk by chunk of K.
 //
 // A workgroup of 8 x 8 invocations computes a tile of 8 kRowsEach x 8 kColumnsEach elements; its operands come through
-// shared memory, kDepth of K at a time. Every element is one sum in rising order of K, whatever the tile's shape.
+// shared memory, kDepth of K at a time. Those of the next turn are read while the sums of this one are made: the card's
+// memory takes hundreds of cycles to answer, and no compiler moves a read across a barrier. For the same reason nothing
+// is asked before a read: rows past the last are taken for the last, whose sums nobody stores, and what lies past the
+// end of K is read where K ends and then made zero. Every element is one sum in rising order of K, whatever the tile's
+// shape.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
 #version 460
@@ -12,79 +16,168 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 11) const uint kRowsEach = 8;
 layout(constant_id = 12) const uint kColumnsEach = 8;
+// How many elements of A, of B and of the result are read and written at once: 1, or 4 where that many lie together.
+// How many elements of A, of B and of the result are read and written at once: 1, or 4 where that many lie together.
+layout(constant_id = 13) const uint kStepA = 1;
+layout(constant_id = 14) const uint kStepB = 1;
+layout(constant_id = 15) const uint kStepOut = 1;
+layout(constant_id = 16) const uint kDepth = 16;  // at most
 
-const uint kDepth = 16;
-const uint kMostEach = 8;
-const uint kStride = 8 * kMostEach + 1;
-shared float tile_a[kDepth * kStride];
-shared float tile_b[kDepth * kStride];
+const uint kMostDepth = 16;
+const uint kFours = 17;  // of a row of a tile, and one more: rows begin in different banks
+const uint kTileRows = 8 * kRowsEach;
+const uint kTileColumns = 8 * kColumnsEach;
+const uint kReadsA = kRowsEach * kDepth / (8 * kStepA);  // of an invocation
+const uint kReadsB = kColumnsEach * kDepth / (8 * kStepB);
+const uint kTogether = 4;                 // single elements that are read before the first is needed
+shared vec4 tile_a[kMostDepth * kFours];  // [kDepth, kTileRows]
+shared vec4 tile_b[kMostDepth * kFours];  // [kDepth, kTileColumns]
 float sums[kRowsEach * kColumnsEach];
+uvec4 next_a[kReadsA];  // as they lie in memory
+uvec4 next_b[kReadsB];
 
-void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
-  const uint64_t a = address(0);
-  const uint64_t b = address(1);
-  const uint tile_rows = 8 * kRowsEach;
-  const uint tile_columns = 8 * kColumnsEach;
-  for (uint i = gl_LocalInvocationIndex; i < tile_rows * kDepth; i += 64) {
-    const uint k = kTransposedA ? i / tile_rows : i % kDepth;
-    const uint m = kTransposedA ? i % tile_rows : i / kDepth;
-    float value = 0.0;
-    if (first_m + m < rows && first_k + k < end_k) {
-      value = load(a, kTypeA, place_in_a(first_m + m, first_k + k));
-    }
-    tile_a[k * kStride + m] = value;
+/// Where in its tile an invocation's i-th read lies: .x along K, .y across. `along`: it goes along K.
+uvec2 place_of(uint i, bool along, uint tile, uint step) {
+  const uint n = i * 64 + gl_LocalInvocationIndex;
+  const uint reads = (along ? kDepth : tile) / step;  // of a row of the operand
+  const uint inner = n % reads * step;
+  return along ? uvec2(inner, n / reads) : uvec2(n / reads, inner);
+}
+uvec2 place_of_a(uint i) { return place_of(i, !kTransposedA, kTileRows, kStepA); }
+uvec2 place_of_b(uint i) { return place_of(i, kTransposedB, kTileColumns, kStepB); }
+
+uvec4 read_a(uint64_t a, uint i, uint first_m, uint rows, uint first_k, uint depth) {
+  const uvec2 place = place_of_a(i);
+  const uint m = min(first_m + place.y, rows - (kTransposedA ? kStepA : 1));
+  const uint k = min(first_k + place.x, depth - (kTransposedA ? 1 : kStepA));
+  return load_raw(a, kTypeA, kStepA, place_in_a(m, k));
+}
+uvec4 read_b(uint64_t b, uint i, uint first_n, uint first_k, uint depth) {
+  const uvec2 place = place_of_b(i);
+  const uint n = min(first_n + place.y, push.sizes[1] - (kTransposedB ? 1 : kStepB));
+  const uint k = min(first_k + place.x, depth - (kTransposedB ? kStepB : 1));
+  return load_raw(b, kTypeB, kStepB, place_in_b(k, n));
+}
+
+/// `left`: how much of K there is from the tile's beginning on.
+void write_a(uint i, uint left, uvec4 raw) {
+  const uvec2 place = place_of_a(i);
+  const vec4 four = place.x < left ? widened_raw(kTypeA, kStepA, raw) : vec4(0.0);
+  if (kTransposedA && kStepA == 4) {
+    tile_a[place.x * kFours + place.y / 4] = four;
+  } else {
+    [[unroll]] for (uint j = 0; j < kStepA; ++j) tile_a[(place.x + j) * kFours + place.y / 4][place.y % 4] = four[j];
   }
-  for (uint i = gl_LocalInvocationIndex; i < tile_columns * kDepth; i += 64) {
-    const uint k = kTransposedB ? i % kDepth : i / tile_columns;
-    const uint n = kTransposedB ? i / kDepth : i % tile_columns;
-    float value = 0.0;
-    if (first_n + n < push.sizes[1] && first_k + k < end_k) {
-      value = load(b, kTypeB, place_in_b(first_k + k, first_n + n));
-    }
-    tile_b[k * kStride + n] = value;
+}
+void write_b(uint i, uint left, uvec4 raw) {
+  const uvec2 place = place_of_b(i);
+  const vec4 four = place.x < left ? widened_raw(kTypeB, kStepB, raw) : vec4(0.0);
+  if (!kTransposedB && kStepB == 4) {
+    tile_b[place.x * kFours + place.y / 4] = four;
+  } else {
+    [[unroll]] for (uint j = 0; j < kStepB; ++j) tile_b[(place.x + j) * kFours + place.y / 4][place.y % 4] = four[j];
   }
 }
 
+/// Reads the next turn's operands, as far as they are read in fours: single elements would take too many registers.
+void read_ahead(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, uint first_k, uint depth) {
+  if (kStepA == 4) {
+    [[unroll]] for (uint i = 0; i < kReadsA; ++i) next_a[i] = read_a(a, i, first_m, rows, first_k, depth);
+  }
+  if (kStepB == 4) {
+    [[unroll]] for (uint i = 0; i < kReadsB; ++i) next_b[i] = read_b(b, i, first_n, first_k, depth);
+  }
+}
+
+void write_tiles(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, uint first_k, uint depth) {
+  const uint left = depth - first_k;
+  if (kStepA == 4) {
+    [[unroll]] for (uint i = 0; i < kReadsA; ++i) write_a(i, left, next_a[i]);
+  } else {
+    for (uint i = 0; i < kReadsA; i += kTogether) {
+      uint raw[kTogether];
+      [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_a(a, i + j, first_m, rows, first_k, depth).x;
+      [[unroll]] for (uint j = 0; j < kTogether; ++j) {
+        if (i + j < kReadsA) write_a(i + j, left, uvec4(raw[j]));
+      }
+    }
+  }
+  if (kStepB == 4) {
+    [[unroll]] for (uint i = 0; i < kReadsB; ++i) write_b(i, left, next_b[i]);
+  } else {
+    for (uint i = 0; i < kReadsB; i += kTogether) {
+      uint raw[kTogether];
+      [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_b(b, i + j, first_n, first_k, depth).x;
+      [[unroll]] for (uint j = 0; j < kTogether; ++j) {
+        if (i + j < kReadsB) write_b(i + j, left, uvec4(raw[j]));
+      }
+    }
+  }
+}
+
+/// The tile's row, or column, that is the i-th of invocation `at`, of `each`: fours of them lie together.
+uint place_in_tile(uint at, uint each, uint i) { return each < 4 ? at * each + i : i / 4 * 32 + at * 4 + i % 4; }
+
 void multiply_tiles(uint y, uint x) {
-  for (uint k = 0; k < kDepth; ++k) {
+  [[dont_unroll]] for (uint k = 0; k < kDepth; ++k) {
     float a[kRowsEach];
     float b[kColumnsEach];
-    [[unroll]] for (uint i = 0; i < kRowsEach; ++i) a[i] = tile_a[k * kStride + y + 8 * i];
-    [[unroll]] for (uint j = 0; j < kColumnsEach; ++j) b[j] = tile_b[k * kStride + x + 8 * j];
+    // No compiler sees by itself that fours of the place above lie together.
+    [[unroll]] for (uint i = 0; i < kRowsEach; i += 4) {
+      const vec4 four = tile_a[k * kFours + (kRowsEach < 4 ? y * kRowsEach / 4 : 2 * i + y)];
+      [[unroll]] for (uint j = 0; j < 4 && j < kRowsEach; ++j) a[i + j] =
+          four[kRowsEach < 4 ? y * kRowsEach % 4 + j : j];
+    }
+    [[unroll]] for (uint i = 0; i < kColumnsEach; i += 4) {
+      const vec4 four = tile_b[k * kFours + (kColumnsEach < 4 ? x * kColumnsEach / 4 : 2 * i + x)];
+      [[unroll]] for (uint j = 0; j < 4 && j < kColumnsEach; ++j) {
+        b[i + j] = four[kColumnsEach < 4 ? x * kColumnsEach % 4 + j : j];
+      }
+    }
     [[unroll]] for (uint i = 0; i < kRowsEach; ++i) {
       [[unroll]] for (uint j = 0; j < kColumnsEach; ++j) sums[i * kColumnsEach + j] += a[i] * b[j];
     }
   }
 }
 
-void store_sums(uint first_m, uint first_n, uint rows) {
+void store_sums(uint first_m, uint first_n, uint y, uint x, uint rows) {
   const Results results = find_results();
   [[unroll]] for (uint i = 0; i < kRowsEach; ++i) {
-    [[unroll]] for (uint j = 0; j < kColumnsEach; ++j) {
-      put(results, first_m + 8 * i, first_n + 8 * j, rows, sums[i * kColumnsEach + j]);
-      sums[i * kColumnsEach + j] = 0.0;
+    const uint m = first_m + place_in_tile(y, kRowsEach, i);
+    [[unroll]] for (uint j = 0; j < kColumnsEach; j += kStepOut) {
+      const uint n = first_n + place_in_tile(x, kColumnsEach, j);
+      if (kStepOut == 4) {
+        vec4 four;
+        [[unroll]] for (uint k = 0; k < 4; ++k) four[k] = sums[i * kColumnsEach + j + k];
+        put_four(results, m, n, rows, four);
+      } else {
+        put(results, m, n, rows, sums[i * kColumnsEach + j]);
+      }
     }
   }
+  [[unroll]] for (uint i = 0; i < kRowsEach * kColumnsEach; ++i) sums[i] = 0.0;
 }
 
 void main() {
   const uint x = gl_LocalInvocationIndex % 8;
   const uint y = gl_LocalInvocationIndex / 8;
-  const uint first_n = gl_WorkGroupID.x * 8 * kColumnsEach;
-  const uint first_m = gl_WorkGroupID.y * 8 * kRowsEach;
+  const uint first_n = gl_WorkGroupID.x * kTileColumns;
+  const uint first_m = gl_WorkGroupID.y * kTileRows;
   uint rows;
   uint depth;
   find_extents(rows, depth);
-  if (first_m >= rows) return;
+  if (first_m >= rows || depth == 0) return;
+  const uint64_t a = address(0);
+  const uint64_t b = address(1);
   [[unroll]] for (uint i = 0; i < kRowsEach * kColumnsEach; ++i) sums[i] = 0.0;
-  for (uint chunk = 0; chunk < depth; chunk += push.sizes[6]) {
-    const uint end_k = min(chunk + push.sizes[6], depth);
-    for (uint k = chunk; k < end_k; k += kDepth) {
-      load_tiles(first_m, first_n, k, rows, end_k);
-      barrier();
-      multiply_tiles(y, x);
-      barrier();
-    }
-    store_sums(first_m + y, first_n + x, rows);
+  read_ahead(a, b, first_m, first_n, rows, 0, depth);
+  for (uint k = 0; k < depth; k += kDepth) {
+    write_tiles(a, b, first_m, first_n, rows, k, depth);
+    barrier();
+    if (k + kDepth < depth) read_ahead(a, b, first_m, first_n, rows, k + kDepth, depth);
+    multiply_tiles(y, x);
+    barrier();
+    // Chunks of K are of whole turns, but for the last.
+    if ((k + kDepth) % push.sizes[6] == 0 || k + kDepth >= depth) store_sums(first_m, first_n, y, x, rows);
   }
 }

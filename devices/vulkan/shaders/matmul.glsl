@@ -57,3 +57,14 @@ void put(Results results, uint m, uint n, uint rows, float sum) {
   if (kAccumulate) value += load(results.to, kTypeOut, at);
   store(results.to, kTypeOut, at, value);
 }
+
+/// The same for four elements from column `n` on, a multiple of four, as the number of columns is.
+void put_four(Results results, uint m, uint n, uint rows, vec4 sums) {
+  if (m >= rows || n >= push.sizes[1]) return;
+  const uint at = (kListed == 2 ? listed(m) : m) * push.sizes[5] + n;
+  vec4 value = push.factors[0] * sums;
+  if (kBias) value += widened_raw(kTypeBias, 4, load_raw(results.bias, kTypeBias, 4, n));
+  if (kAddend) value += widened_raw(kTypeAddend, 4, load_raw(results.addend, kTypeAddend, 4, at));
+  if (kAccumulate) value += widened_raw(kTypeOut, 4, load_raw(results.to, kTypeOut, 4, at));
+  store_raw(results.to, kTypeOut, at, value);
+}

@@ -233,15 +233,22 @@ void add_product(OpLowering& op, const Product& p) {
   if (add_narrow(op, p) || add_by_panels(op, p)) return;
   const std::uint32_t rows_each = each_of(p.rows);
   const std::uint32_t columns_each = each_of(p.columns);
-  Dispatch& dispatch = op.add(Shader::kMatMul,
-                              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
-                               p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U,
-                               p.accumulate ? 1U : 0U, static_cast<std::uint32_t>(p.listed), rows_each, columns_each},
-                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-                               p.listed == Product::Listed::kNone ? p.a : p.list},
-                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
-                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
-                              p.rows > 0 && p.columns > 0 ? 1 : 0);
+  // Four elements are read and written at once where that many lie together, and the tile has some for everybody.
+  const std::uint32_t depth = p.type_a == kFloat32Storage || p.type_b == kFloat32Storage ? 8 : 16;
+  const auto step = [depth](bool fours, std::uint32_t each) { return fours && each * depth >= 32 ? 4U : 1U; };
+  const bool fours_a = p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0;
+  const bool fours_b = p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0;
+  Dispatch& dispatch =
+      op.add(Shader::kMatMul,
+             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
+              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.accumulate ? 1U : 0U,
+              static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(fours_a, rows_each),
+              step(fours_b, columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
+             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+              p.listed == Product::Listed::kNone ? p.a : p.list},
+             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
+              p.first_listed, p.most_listed},
+             p.rows > 0 && p.columns > 0 ? 1 : 0);
   dispatch.push.factors[0] = p.alpha;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 8 * columns_each)),
                      static_cast<std::uint32_t>(parts_of(p.rows, 8 * rows_each)), 1};
