@@ -22,7 +22,7 @@ layout(push_constant, scalar) uniform PushConstants {
   uint64_t table;
   uint slots[12];
   uint sizes[14];
-  float factors[2];
+  vec2 factors;
   uint64_t fetched;
 }
 push;
