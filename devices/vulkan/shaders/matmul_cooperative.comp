@@ -5,6 +5,9 @@
 // Compiled as SPV_NV_cooperative_matrix, which cooperative_code.cpp turns into what the card has: the operands' type
 // too, so that this kernel moves words of 16 bits and does not compute with them.
 //
+// Operands are read eight elements at a time where fours lie together, the next turn's while this one's are multiplied,
+// for the reasons in matmul.comp.
+//
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -22,56 +25,149 @@ layout(constant_id = 12) const uint kN = 16;
 layout(constant_id = 13) const uint kK = 16;
 layout(constant_id = 14) const uint kTilesM = 2;
 layout(constant_id = 15) const uint kTilesN = 2;
-layout(constant_id = 16) const bool kPairsA = false;  // two inner elements lie in one word of 32 bits
-layout(constant_id = 17) const bool kPairsB = false;
+layout(constant_id = 16) const uint kReadsA = 0;  // eights of an invocation; 0: element by element
+layout(constant_id = 17) const uint kReadsB = 0;
+layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result that are written at once: 1 or 4
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
-const uint kStride = kPairs / 4 + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
+const uint kEights = kDepth / 8;
+const uint kStride = kEights + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
 const uint kRows = 2 * kTilesM * kM;
 const uint kColumns = 2 * kTilesN * kN;
 // In pieces of 16 bytes, which matrices begin with.
 shared uvec4 tile_a[kRows * kStride];     // [m][k]
 shared uvec4 tile_b[kColumns * kStride];  // [n][k]
 shared float by_row[kRows * kColumns];
+// How many eights an invocation holds while it multiplies; of more the card would run out of registers.
+const uint kMostAhead = 2;
+const bool kAheadA = kReadsA <= kMostAhead;
+const bool kAheadB = kReadsB <= kMostAhead;
+uvec4 next_a[kMostAhead];  // as they lie in memory
+uvec4 more_a[kMostAhead];  // the second four of fp32
+uvec4 next_b[kMostAhead];
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
 uint word_in_a(uint64_t a, uint i) { return kTypeA == kFloat32 ? narrowed(kTypeB, Floats(a).v[i]) : word_at(a, i); }
 
-void load_tiles(uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
-  const uint64_t a = address(0);
-  const uint64_t b = address(1);
-  // Neighbours read what lies together.
-  for (uint i = gl_LocalInvocationIndex; i < kRows * kPairs; i += gl_WorkGroupSize.x) {
+/// Where an invocation's i-th eight lies in its tile: .x along K, .y across. `along`: eight along K, the second four
+/// behind the first; otherwise four across, and the same four one further along K.
+uvec2 place_of(uint i, bool along, uint extent) {
+  const uint n = i * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
+  const uint fours = extent / 4;
+  return along ? uvec2(n % kEights * 8, n / kEights) : uvec2(n / fours * 2, n % fours * 4);
+}
+uint second(bool along) { return along ? 4 : 1; }
+
+uvec4 read_a(uint64_t a, uvec2 place, uint first_m, uint rows, uint first_k, uint depth) {
+  const uint m = min(first_m + place.y, rows - (kTransposedA ? 4 : 1));
+  const uint k = min(first_k + place.x, depth - (kTransposedA ? 1 : 4));
+  return load_raw(a, kTypeA, 4, place_in_a(m, k));
+}
+uvec4 read_b(uint64_t b, uvec2 place, uint first_n, uint first_k, uint depth) {
+  const uint n = min(first_n + place.y, push.sizes[1] - (kTransposedB ? 1 : 4));
+  const uint k = min(first_k + place.x, depth - (kTransposedB ? 4 : 1));
+  return load_raw(b, kTypeB, 4, place_in_b(k, n));
+}
+
+void read_eight_of_a(uint64_t a, uint i, uint to, uint first_m, uint rows, uint first_k, uint depth) {
+  const uvec2 place = place_of(i, !kTransposedA, kRows);
+  next_a[to] = read_a(a, place, first_m, rows, first_k, depth);
+  const uvec4 more = read_a(a, place + uvec2(second(!kTransposedA), 0), first_m, rows, first_k, depth);
+  if (kTypeA == kFloat32) {
+    more_a[to] = more;
+  } else {
+    next_a[to].zw = more.xy;
+  }
+}
+void read_eight_of_b(uint64_t b, uint i, uint to, uint first_n, uint first_k, uint depth) {
+  const uvec2 place = place_of(i, kTransposedB, kColumns);
+  next_b[to] = read_b(b, place, first_n, first_k, depth);
+  next_b[to].zw = read_b(b, place + uvec2(second(kTransposedB), 0), first_n, first_k, depth).xy;
+}
+
+void read_ahead(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) read_eight_of_a(a, i, i, first_m, rows, first_k, depth);
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(b, i, i, first_n, first_k, depth);
+}
+
+uvec2 narrowed_four(uvec4 raw) {
+  const vec4 four = uintBitsToFloat(raw);
+  return uvec2(narrowed(kTypeB, four.x) | (narrowed(kTypeB, four.y) << 16),
+               narrowed(kTypeB, four.z) | (narrowed(kTypeB, four.w) << 16));
+}
+/// The word of 16 bits of every row, from those at k and those at k + 1.
+uvec4 turned(uvec4 eight) {
+  return uvec4((eight.x & 0xFFFFu) | (eight.z << 16), (eight.x >> 16) | (eight.z & 0xFFFF0000u),
+               (eight.y & 0xFFFFu) | (eight.w << 16), (eight.y >> 16) | (eight.w & 0xFFFF0000u));
+}
+/// What lies past the end of K is zero.
+uvec4 ended(uvec4 eight, uint k, bool along, uint left) {
+  if (k >= left) return uvec4(0);
+  return k + second(along) < left ? eight : uvec4(eight.xy, 0, 0);
+}
+
+void write_eight_of_a(uint i, uint from, uint left) {
+  const uvec2 place = place_of(i, !kTransposedA, kRows);
+  if (place.x >= kDepth || place.y >= kRows) return;  // more invocations than eights
+  uvec4 eight = next_a[from];
+  if (kTypeA == kFloat32) eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
+  eight = ended(eight, place.x, !kTransposedA, left);
+  if (kTransposedA) {
+    const uvec4 words = turned(eight);
+    [[unroll]] for (uint j = 0; j < 4; ++j) tile_a[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
+  } else {
+    tile_a[place.y * kStride + place.x / 8] = eight;
+  }
+}
+void write_eight_of_b(uint i, uint from, uint left) {
+  const uvec2 place = place_of(i, kTransposedB, kColumns);
+  if (place.x >= kDepth || place.y >= kColumns) return;
+  const uvec4 eight = ended(next_b[from], place.x, kTransposedB, left);
+  if (kTransposedB) {
+    tile_b[place.y * kStride + place.x / 8] = eight;
+  } else {
+    const uvec4 words = turned(eight);
+    [[unroll]] for (uint j = 0; j < 4; ++j) tile_b[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
+  }
+}
+
+void write_eights(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
+  const uint left = depth - first_k;
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) write_eight_of_a(i, i, left);
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) write_eight_of_b(i, i, left);
+  [[dont_unroll]] for (uint i = 0; i < kReadsA && !kAheadA; i += kMostAhead) {
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) read_eight_of_a(a, i + j, j, first_m, rows, first_k, depth);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_a(i + j, j, left);
+  }
+  [[dont_unroll]] for (uint i = 0; i < kReadsB && !kAheadB; i += kMostAhead) {
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) read_eight_of_b(b, i + j, j, first_n, first_k, depth);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_b(i + j, j, left);
+  }
+}
+
+/// Element by element, of operands that no fours make up. Neighbours read what lies together.
+void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
+  for (uint i = gl_LocalInvocationIndex; kReadsA == 0 && i < kRows * kPairs; i += gl_WorkGroupSize.x) {
     const uint m = kTransposedA ? i % kRows : i / kPairs;
     const uint pair = kTransposedA ? i / kRows : i % kPairs;
     const uint k = first_k + 2 * pair;
     uint word = 0;
     if (first_m + m < rows && k < end_k) {
-      const uint at = place_in_a(first_m + m, k);
-      if (kPairsA) {
-        word = Uints(a).v[at / 2];
-      } else {
-        word = word_in_a(a, at);
-        if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
-      }
+      word = word_in_a(a, place_in_a(first_m + m, k));
+      if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
     }
     tile_a[m * kStride + pair / 4][pair % 4] = word;
   }
-  for (uint i = gl_LocalInvocationIndex; i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
+  for (uint i = gl_LocalInvocationIndex; kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
     const uint pair = kTransposedB ? i % kPairs : i / kColumns;
     const uint k = first_k + 2 * pair;
     uint word = 0;
     if (first_n + n < push.sizes[1] && k < end_k) {
-      const uint at = place_in_b(k, first_n + n);
-      if (kPairsB) {
-        word = Uints(b).v[at / 2];
-      } else {
-        word = word_at(b, at);
-        if (k + 1 < end_k) word |= word_at(b, place_in_b(k + 1, first_n + n)) << 16;
-      }
+      word = word_at(b, place_in_b(k, first_n + n));
+      if (k + 1 < end_k) word |= word_at(b, place_in_b(k + 1, first_n + n)) << 16;
     }
     tile_b[n * kStride + pair / 4][pair % 4] = word;
   }
@@ -85,38 +181,49 @@ void main() {
   uint rows;
   uint depth;
   find_extents(rows, depth);
-  if (first_m >= rows) return;
+  if (first_m >= rows || depth == 0) return;
+  const uint64_t a = address(0);
+  const uint64_t b = address(1);
   const Results results = find_results();
   fcoopmatNV<32, gl_ScopeSubgroup, kM, kN> sums[kTilesM * kTilesN];
-  for (uint chunk = 0; chunk < depth; chunk += push.sizes[6]) {
-    const uint end_k = min(chunk + push.sizes[6], depth);
-    [[unroll]] for (uint i = 0; i < kTilesM * kTilesN; ++i) sums[i] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
-    for (uint first_k = chunk; first_k < end_k; first_k += kDepth) {
-      load_tiles(first_m, first_n, first_k, rows, end_k);
-      barrier();
-      [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
-        fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> a[kTilesM];
-        [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-          coopMatLoadNV(a[i], tile_a, (part_m + i * kM) * kStride + k / 8, kStride, false);
-        }
-        [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-          fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> b;
-          coopMatLoadNV(b, tile_b, (part_n + j * kN) * kStride + k / 8, kStride, true);
-          [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-            sums[i * kTilesN + j] = coopMatMulAddNV(a[i], b, sums[i * kTilesN + j]);
-          }
-        }
+  [[unroll]] for (uint i = 0; i < kTilesM * kTilesN; ++i) sums[i] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
+  read_ahead(a, b, first_m, first_n, 0, rows, depth);
+  for (uint first_k = 0; first_k < depth; first_k += kDepth) {
+    write_eights(a, b, first_m, first_n, first_k, rows, depth);
+    load_elements(a, b, first_m, first_n, first_k, rows, depth);
+    barrier();
+    if (first_k + kDepth < depth) read_ahead(a, b, first_m, first_n, first_k + kDepth, rows, depth);
+    [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
+      fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTilesM];
+      [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+        coopMatLoadNV(left[i], tile_a, (part_m + i * kM) * kStride + k / 8, kStride, false);
       }
-      barrier();
-    }
-    [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
       [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-        coopMatStoreNV(sums[i * kTilesN + j], by_row, (part_m + i * kM) * kColumns + part_n + j * kN, kColumns, false);
+        fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
+        coopMatLoadNV(right, tile_b, (part_n + j * kN) * kStride + k / 8, kStride, true);
+        [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+          sums[i * kTilesN + j] = coopMatMulAddNV(left[i], right, sums[i * kTilesN + j]);
+        }
       }
     }
     barrier();
-    for (uint i = gl_LocalInvocationIndex; i < kRows * kColumns; i += gl_WorkGroupSize.x) {
-      put(results, first_m + i / kColumns, first_n + i % kColumns, rows, by_row[i]);
+    // Chunks of K are of whole turns, but for the last.
+    if ((first_k + kDepth) % push.sizes[6] != 0 && first_k + kDepth < depth) continue;
+    [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+      [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
+        coopMatStoreNV(sums[i * kTilesN + j], by_row, (part_m + i * kM) * kColumns + part_n + j * kN, kColumns, false);
+        sums[i * kTilesN + j] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
+      }
+    }
+    barrier();
+    for (uint i = gl_LocalInvocationIndex * kStepOut; i < kRows * kColumns; i += gl_WorkGroupSize.x * kStepOut) {
+      const uint m = first_m + i / kColumns;
+      const uint n = first_n + i % kColumns;
+      if (kStepOut == 4) {
+        put_four(results, m, n, rows, vec4(by_row[i], by_row[i + 1], by_row[i + 2], by_row[i + 3]));
+      } else {
+        put(results, m, n, rows, by_row[i]);
+      }
     }
     barrier();
   }

@@ -198,6 +198,10 @@ bool add_narrow(OpLowering& op, const Product& p) {
   return true;
 }
 
+/// Whether an operand consists of fours that lie together.
+bool in_fours_a(const Product& p) { return p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0; }
+bool in_fours_b(const Product& p) { return p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0; }
+
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
 /// not go that way.
 bool add_cooperative(OpLowering& op, const Product& p) {
@@ -209,19 +213,38 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const auto flag = [](bool on) { return on ? 1U : 0U; };
   const std::uint32_t tiles_m = p.rows <= 2 * std::int64_t{shape.m} ? 1 : 2;
   const std::uint32_t tiles_n = p.columns <= 2 * std::int64_t{shape.n} ? 1 : 2;
-  // Where the inner extent lies in a row and begins and ends with a word.
-  const bool pairs_a = p.type_a == p.type_b && !p.transposed_a && p.depth % 2 == 0 && p.stride_a % 2 == 0;
-  const bool pairs_b = p.transposed_b && p.depth % 2 == 0 && p.stride_b % 2 == 0;
-  Dispatch& dispatch = op.add(
-      Shader::kMatMulCooperative,
-      {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, flag(p.transposed_a), flag(p.transposed_b),
-       flag(p.has_bias), flag(p.has_addend), flag(p.accumulate), static_cast<std::uint32_t>(p.listed), shape.m, shape.n,
-       shape.k, tiles_m, tiles_n, flag(pairs_a), flag(pairs_b), MatrixUnits::kSubgroups * units.subgroup_size},
-      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-       p.listed == Product::Listed::kNone ? p.a : p.list},
-      {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
-       p.first_listed, p.most_listed},
-      1);
+  const std::uint32_t invocations = MatrixUnits::kSubgroups * units.subgroup_size;
+  // Eights of an invocation, of a tile with `extent` rows or columns; 0 where fours do not lie together.
+  const auto reads = [invocations](bool fours, std::uint32_t extent) {
+    constexpr std::uint32_t kDepth = 32;
+    return fours ? static_cast<std::uint32_t>(parts_of(extent * kDepth / 8, invocations)) : 0U;
+  };
+  Dispatch& dispatch = op.add(Shader::kMatMulCooperative,
+                              {p.type_a,
+                               p.type_b,
+                               p.type_out,
+                               p.type_bias,
+                               p.type_addend,
+                               flag(p.transposed_a),
+                               flag(p.transposed_b),
+                               flag(p.has_bias),
+                               flag(p.has_addend),
+                               flag(p.accumulate),
+                               static_cast<std::uint32_t>(p.listed),
+                               shape.m,
+                               shape.n,
+                               shape.k,
+                               tiles_m,
+                               tiles_n,
+                               reads(in_fours_a(p), 2 * tiles_m * shape.m),
+                               reads(in_fours_b(p), 2 * tiles_n * shape.n),
+                               invocations,
+                               p.columns % 4 == 0 ? 4U : 1U},
+                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+                               p.listed == Product::Listed::kNone ? p.a : p.list},
+                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
+                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
+                              1);
   dispatch.push.factors[0] = p.alpha;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 2 * tiles_n * std::int64_t{shape.n})),
                      static_cast<std::uint32_t>(parts_of(p.rows, 2 * tiles_m * std::int64_t{shape.m})), 1};
@@ -236,14 +259,12 @@ void add_product(OpLowering& op, const Product& p) {
   // Four elements are read and written at once where that many lie together, and the tile has some for everybody.
   const std::uint32_t depth = p.type_a == kFloat32Storage || p.type_b == kFloat32Storage ? 8 : 16;
   const auto step = [depth](bool fours, std::uint32_t each) { return fours && each * depth >= 32 ? 4U : 1U; };
-  const bool fours_a = p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0;
-  const bool fours_b = p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0;
   Dispatch& dispatch =
       op.add(Shader::kMatMul,
              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
               p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.accumulate ? 1U : 0U,
-              static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(fours_a, rows_each),
-              step(fours_b, columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
+              static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(in_fours_a(p), rows_each),
+              step(in_fours_b(p), columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
               p.listed == Product::Listed::kNone ? p.a : p.list},
              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
