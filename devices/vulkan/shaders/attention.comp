@@ -7,20 +7,12 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
+const uint kScores = kTile / 4;  // fours of a row of scores
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 key_tile[kTile * kPitch];  // then the values'
-shared float scores[kTile * kTile];
+shared vec4 scores[kTile * kScores];
 
 const float kLowest = -1.0e30;
-
-void load_keys(uint64_t from, int first, int last, uint head, uint heads) {
-  for (uint i = gl_LocalInvocationIndex; i < kTile * kFours; i += 64) {
-    const int key = first + int(i / kFours);
-    const uint four = i % kFours;
-    key_tile[i / kFours * kPitch + four] =
-        key <= last ? load_channels(from, uint(key) * heads + head, four) : vec4(0.0);
-  }
-}
 
 void main() {
   const uint row = gl_LocalInvocationIndex / kLanes;
@@ -36,32 +28,32 @@ void main() {
   const int first_token = int(gl_WorkGroupID.x * kTile);
   const int last_token = min(first_token + int(kTile), real) - 1;
 
-  const uint query = uint(token) * heads + head;
-  for (uint four = lane; four < kFours; four += kLanes) {
-    query_tile[row * kPitch + four] = token < real ? load_channels(address(0), query, four) : vec4(0.0);
-  }
   int seen_from = 0x7FFFFFFF;
   int seen_to = -1;
   int tile_from = 0;
   int tile_to = -1;  // of all rows
-  if (kCached) {
-    Ints positions = Ints(address(6));
-    if (token < real) {
-      seen_to = min(positions.v[token], int(push.sizes[4]) - 1);
-      seen_from = window == 0 ? 0 : max(0, seen_to - window + 1);
+  if (last_token >= first_token) {
+    const uint64_t queries = address(0);
+    vec4 held[kReads];
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      held[i] = read_of_tile(queries, i, first_token, last_token, head, heads);
     }
-    if (last_token >= first_token) {
+    [[unroll]] for (uint i = 0; i < kReads; ++i) query_tile[place_of_read(i)] = held[i];
+    if (kCached) {
+      Ints positions = Ints(address(6));
       tile_from = window == 0 ? 0 : max(0, positions.v[first_token] - window + 1);
       tile_to = min(positions.v[last_token], int(push.sizes[4]) - 1);
-    }
-  } else {
-    if (token < real) {
-      seen_to = token;
-      seen_from = first_seen(bounds, token, window);
-    }
-    if (last_token >= first_token) {
+      if (token < real) {
+        seen_to = min(positions.v[token], int(push.sizes[4]) - 1);
+        seen_from = window == 0 ? 0 : max(0, seen_to - window + 1);
+      }
+    } else {
       tile_from = first_seen(bounds, first_token, window);
       tile_to = last_token;
+      if (token < real) {
+        seen_to = token;
+        seen_from = first_seen(bounds, token, window);
+      }
     }
   }
 
@@ -69,51 +61,71 @@ void main() {
   float total = 0.0;
   vec4 sums[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = vec4(0.0);
+  const uint64_t keys = address(1);
+  const uint64_t values = address(2);
   for (int first = tile_from; first <= tile_to; first += int(kTile)) {
-    load_keys(address(1), first, tile_to, key_head, key_heads);
+    vec4 held[kReads];
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      held[i] = read_of_tile(keys, i, first, tile_to, key_head, key_heads);
+    }
+    [[unroll]] for (uint i = 0; i < kReads; ++i) key_tile[place_of_read(i)] = held[i];
     barrier();
+    // The values, while scores are made.
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      held[i] = read_of_tile(values, i, first, tile_to, key_head, key_heads);
+    }
     float own[kColumns];
     [[unroll]] for (uint j = 0; j < kColumns; ++j) own[j] = 0.0;
-    for (uint four = 0; four < kFours; ++four) {
-      const vec4 q = query_tile[row * kPitch + four];
-      [[unroll]] for (uint j = 0; j < kColumns; ++j) {
-        own[j] += dot(q, key_tile[min(lane + j * kLanes, kTile - 1) * kPitch + four]);
+    for (uint four = 0; four < kFours; four += kTogether) {
+      [[unroll]] for (uint k = 0; k < kTogether; ++k) {
+        const vec4 q = query_tile[row * kPitch + four + k];
+        [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+          own[j] += dot(q, key_tile[min(lane + j * kLanes, kTile - 1) * kPitch + four + k]);
+        }
       }
     }
     [[unroll]] for (uint j = 0; j < kColumns; ++j) {
       const uint c = lane + j * kLanes;
       const int key = first + int(c);
-      if (c < kTile) scores[row * kTile + c] = key >= seen_from && key <= seen_to ? own[j] * push.factors[0] : kLowest;
+      own[j] = key >= seen_from && key <= seen_to ? own[j] * push.factors[0] : kLowest;
+      if (c < kTile) scores[row * kScores + c / 4][c % 4] = own[j];
     }
     barrier();
-    load_keys(address(2), first, tile_to, key_head, key_heads);
+    [[unroll]] for (uint i = 0; i < kReads; ++i) key_tile[place_of_read(i)] = held[i];
     float highest = maximum;
-    for (uint c = 0; c < kTile; ++c) highest = max(highest, scores[row * kTile + c]);
+    [[unroll]] for (uint c = 0; c < kScores; ++c) {
+      const vec4 four = scores[row * kScores + c];
+      highest = max(highest, max(max(four.x, four.y), max(four.z, four.w)));
+    }
     barrier();
-    for (uint c = lane; c < kTile; c += kLanes) {
-      const float score = scores[row * kTile + c];
-      scores[row * kTile + c] = score > kLowest ? exact_exp(score - highest) : 0.0;
+    [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+      const uint c = lane + j * kLanes;
+      if (c < kTile) scores[row * kScores + c / 4][c % 4] = own[j] > kLowest ? exact_exp(own[j] - highest) : 0.0;
     }
     barrier();
     const float factor = exact_exp(maximum - highest);
     maximum = highest;
     float added = 0.0;
-    for (uint c = 0; c < kTile; ++c) added += scores[row * kTile + c];
-    total = total * factor + added;
     [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] *= factor;
-    for (uint c = 0; c < kTile; ++c) {
-      const float p = scores[row * kTile + c];
-      [[unroll]] for (uint i = 0; i < kEach; ++i) {
-        sums[i] += p * key_tile[c * kPitch + min(lane + i * kLanes, kFours - 1)];
+    [[unroll]] for (uint c = 0; c < kScores; ++c) {
+      const vec4 p = scores[row * kScores + c];
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        added += p[j];
+        [[unroll]] for (uint i = 0; i < kEach; ++i) {
+          sums[i] += p[j] * key_tile[(4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1)];
+        }
       }
     }
+    total = total * factor + added;
     barrier();
   }
   if (token >= int(push.sizes[0])) return;
+  const uint query = uint(token) * heads + head;
+  const uint64_t to = address(4);
   const float inverse = token < real ? 1.0 / total : 0.0;
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     const uint four = lane + i * kLanes;
-    if (four < kFours) store_channels(address(4), query, four, sums[i] * inverse);
+    if (four < kFours) store_channels(to, query, four, sums[i] * inverse);
   }
   if (!kCached && lane == 0) {
     Floats(address(5)).v[query] = token < real ? maximum + exact_log(total) : 0.0;

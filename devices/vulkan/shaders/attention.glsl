@@ -16,19 +16,33 @@ const uint kLanes = 64 / kTile;
 const uint kFours = (kWidth + 3) / 4;
 const uint kPitch = kFours + 1;
 const uint kEach = (kFours + kLanes - 1) / kLanes;    // fours of a lane
+const uint kTogether = kFours % 4 == 0 ? 4 : 1;       // fours of a turn of a loop over them
 const uint kColumns = (kTile + kLanes - 1) / kLanes;  // columns of scores of a lane
 
 /// Four channels of a tensor [tokens, heads, kWidth] from channel 4 * four on.
 vec4 load_channels(uint64_t from, uint token_and_head, uint four) {
   const uint first = token_and_head * kWidth + 4 * four;
-  if (kWidth % 4 == 0) return load_four(from, kType, first);
+  if (kWidth % 4 == 0) return widened_raw(kType, 4, load_raw(from, kType, 4, first));
   vec4 value = vec4(0.0);
   [[unroll]] for (uint j = 0; j < 4; ++j) {
     if (4 * four + j < kWidth) value[j] = load(from, kType, first + j);
   }
   return value;
 }
+/// Rows of a tile are read without asking: those past the last are taken for the last, whose numbers come to nothing, so
+/// that no read waits for the one before it (see matmul.comp). `last` is not negative.
+const uint kReads = (kTile * kFours + 63) / 64;  // of an invocation, of a tile
+uint row_of_read(uint i) { return min((i * 64 + gl_LocalInvocationIndex) / kFours, kTile - 1); }
+uint four_of_read(uint i) { return (i * 64 + gl_LocalInvocationIndex) % kFours; }
+vec4 read_of_tile(uint64_t from, uint i, int first, int last, uint head, uint heads) {
+  return load_channels(from, uint(min(first + int(row_of_read(i)), last)) * heads + head, four_of_read(i));
+}
+uint place_of_read(uint i) { return row_of_read(i) * kPitch + four_of_read(i); }
 void store_channels(uint64_t to, uint token_and_head, uint four, vec4 value) {
+  if (kWidth % 4 == 0) {
+    store_raw(to, kType, token_and_head * kWidth + 4 * four, value);
+    return;
+  }
   [[unroll]] for (uint j = 0; j < 4; ++j) {
     if (4 * four + j < kWidth) store(to, kType, token_and_head * kWidth + 4 * four + j, value[j]);
   }

@@ -7,13 +7,13 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
+const uint kSlopes = kTile / 4;  // fours of a row of slopes
 shared vec4 key_tile[kTile * kPitch];
 shared vec4 value_tile[kTile * kPitch];
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 output_tile[kTile * kPitch];  // do
-shared float chances[kTile * kTile];      // by key, then query
-shared float slopes[kTile * kTile];
-shared int seen_from[kTile];  // by query
+shared vec4 chances[kTile * kSlopes];     // by key, then query
+shared vec4 slopes[kTile * kSlopes];
 
 void main() {
   const uint row = gl_LocalInvocationIndex / kLanes;
@@ -29,15 +29,30 @@ void main() {
   const int key = first_key + int(row);
   const int last_key = min(first_key + int(kTile), real) - 1;
   const uint own = uint(key) * key_heads + key_head;
-  for (uint four = lane; four < kFours; four += kLanes) {
-    key_tile[row * kPitch + four] = key < real ? load_channels(address(1), own, four) : vec4(0.0);
-    value_tile[row * kPitch + four] = key < real ? load_channels(address(2), own, four) : vec4(0.0);
-  }
+  vec4 held[kReads];
+  vec4 others[kReads];
   int last_token = -1;
+  int last_seer = -1;  // of the key, in its own sequence
   if (last_key >= first_key) {
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      held[i] = read_of_tile(address(1), i, first_key, last_key, key_head, key_heads);
+      others[i] = read_of_tile(address(2), i, first_key, last_key, key_head, key_heads);
+    }
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      key_tile[place_of_read(i)] = held[i];
+      value_tile[place_of_read(i)] = others[i];
+    }
     last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
-    if (window != 0) last_token = min(last_token, last_key + window - 1);
+    if (key < real) last_seer = bounds.v[2 + sequence_of(bounds, key)] - 1;
+    if (window != 0) {
+      last_token = min(last_token, last_key + window - 1);
+      last_seer = min(last_seer, key + window - 1);
+    }
   }
+  const uint64_t queries = address(0);
+  const uint64_t outputs = address(4);
+  const uint64_t all_lse = address(3);
+  const uint64_t all_delta = address(6);
   vec4 key_sums[kEach];
   vec4 value_sums[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
@@ -46,16 +61,20 @@ void main() {
   }
   for (uint head = key_head * group; head < (key_head + 1) * group; ++head) {
     for (int first = first_key; first <= last_token; first += int(kTile)) {
-      for (uint i = gl_LocalInvocationIndex; i < kTile * kFours; i += 64) {
-        const int token = first + int(i / kFours);
-        const uint to = i / kFours * kPitch + i % kFours;
-        const uint at = uint(token) * heads + head;
-        query_tile[to] = token <= last_token ? load_channels(address(0), at, i % kFours) : vec4(0.0);
-        output_tile[to] = token <= last_token ? load_channels(address(4), at, i % kFours) : vec4(0.0);
+      [[unroll]] for (uint i = 0; i < kReads; ++i) {
+        held[i] = read_of_tile(queries, i, first, last_token, head, heads);
+        others[i] = read_of_tile(outputs, i, first, last_token, head, heads);
       }
-      if (gl_LocalInvocationIndex < kTile) {
-        const int token = first + int(gl_LocalInvocationIndex);
-        seen_from[gl_LocalInvocationIndex] = token <= last_token ? first_seen(bounds, token, window) : 0x7FFFFFFF;
+      float lse[kColumns];
+      float delta[kColumns];
+      [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+        const uint query = uint(min(first + int(lane + j * kLanes), last_token)) * heads + head;
+        lse[j] = Floats(all_lse).v[query];
+        delta[j] = Floats(all_delta).v[query];
+      }
+      [[unroll]] for (uint i = 0; i < kReads; ++i) {
+        query_tile[place_of_read(i)] = held[i];
+        output_tile[place_of_read(i)] = others[i];
       }
       barrier();
       float score[kColumns];
@@ -64,38 +83,37 @@ void main() {
         score[j] = 0.0;
         dp[j] = 0.0;
       }
-      for (uint four = 0; four < kFours; ++four) {
-        const vec4 k = key_tile[row * kPitch + four];
-        const vec4 v = value_tile[row * kPitch + four];
-        [[unroll]] for (uint j = 0; j < kColumns; ++j) {
-          const uint at = min(lane + j * kLanes, kTile - 1) * kPitch + four;
-          score[j] += dot(query_tile[at], k);
-          dp[j] += dot(output_tile[at], v);
+      for (uint four = 0; four < kFours; four += kTogether) {
+        [[unroll]] for (uint i = 0; i < kTogether; ++i) {
+          const vec4 k = key_tile[row * kPitch + four + i];
+          const vec4 v = value_tile[row * kPitch + four + i];
+          [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+            const uint at = min(lane + j * kLanes, kTile - 1) * kPitch + four + i;
+            score[j] += dot(query_tile[at], k);
+            dp[j] += dot(output_tile[at], v);
+          }
         }
       }
       [[unroll]] for (uint j = 0; j < kColumns; ++j) {
         const uint c = lane + j * kLanes;
+        const int token = first + int(c);
         if (c < kTile) {
-          const int token = first + int(c);
-          float p = 0.0;
-          float slope = 0.0;
-          if (key >= seen_from[c] && key <= token && key < real) {
-            const uint query = uint(token) * heads + head;
-            p = exact_exp(score[j] * push.factors[0] - Floats(address(3)).v[query]);
-            slope = p * (dp[j] - Floats(address(6)).v[query]) * push.factors[0];
-          }
-          chances[row * kTile + c] = p;
-          slopes[row * kTile + c] = slope;
+          const bool seen = token >= key && token <= last_seer;
+          const float p = seen ? exact_exp(score[j] * push.factors[0] - lse[j]) : 0.0;
+          chances[row * kSlopes + c / 4][c % 4] = p;
+          slopes[row * kSlopes + c / 4][c % 4] = seen ? p * (dp[j] - delta[j]) * push.factors[0] : 0.0;
         }
       }
       barrier();
-      for (uint c = 0; c < kTile; ++c) {
-        const float p = chances[row * kTile + c];
-        const float slope = slopes[row * kTile + c];
-        [[unroll]] for (uint i = 0; i < kEach; ++i) {
-          const uint at = c * kPitch + min(lane + i * kLanes, kFours - 1);
-          key_sums[i] += slope * query_tile[at];
-          value_sums[i] += p * output_tile[at];
+      [[unroll]] for (uint c = 0; c < kSlopes; ++c) {
+        const vec4 p = chances[row * kSlopes + c];
+        const vec4 slope = slopes[row * kSlopes + c];
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+          [[unroll]] for (uint i = 0; i < kEach; ++i) {
+            const uint at = (4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1);
+            key_sums[i] += slope[j] * query_tile[at];
+            value_sums[i] += p[j] * output_tile[at];
+          }
         }
       }
       barrier();

@@ -6,11 +6,12 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
+const uint kSlopes = kTile / 4;  // fours of a row of slopes
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 output_tile[kTile * kPitch];  // do
 shared vec4 key_tile[kTile * kPitch];
 shared vec4 value_tile[kTile * kPitch];
-shared float slopes[kTile * kTile];
+shared vec4 slopes[kTile * kSlopes];
 
 void main() {
   const uint row = gl_LocalInvocationIndex / kLanes;
@@ -26,23 +27,39 @@ void main() {
   const int token = first_token + int(row);
   const int last_token = min(first_token + int(kTile), real) - 1;
   const uint query = uint(token) * heads + head;
-  for (uint four = lane; four < kFours; four += kLanes) {
-    query_tile[row * kPitch + four] = token < real ? load_channels(address(0), query, four) : vec4(0.0);
-    output_tile[row * kPitch + four] = token < real ? load_channels(address(4), query, four) : vec4(0.0);
+  if (last_token < first_token) {  // padding
+    if (token >= int(push.sizes[0])) return;
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      if (lane + i * kLanes < kFours) store_channels(address(7), query, lane + i * kLanes, vec4(0.0));
+    }
+    return;
+  }
+  const uint64_t keys = address(1);
+  const uint64_t values = address(2);
+  vec4 held[kReads];
+  vec4 others[kReads];
+  [[unroll]] for (uint i = 0; i < kReads; ++i) {
+    held[i] = read_of_tile(address(0), i, first_token, last_token, head, heads);
+    others[i] = read_of_tile(address(4), i, first_token, last_token, head, heads);
+  }
+  [[unroll]] for (uint i = 0; i < kReads; ++i) {
+    query_tile[place_of_read(i)] = held[i];
+    output_tile[place_of_read(i)] = others[i];
   }
   const int seen_from = first_seen(bounds, token, window);
   const float lse = token < real ? Floats(address(3)).v[query] : 0.0;
   const float delta = token < real ? Floats(address(6)).v[query] : 0.0;
-  const int tile_from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
+  const int tile_from = first_seen(bounds, first_token, window);
   vec4 sums[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] = vec4(0.0);
   for (int first = tile_from; first <= last_token; first += int(kTile)) {
-    for (uint i = gl_LocalInvocationIndex; i < kTile * kFours; i += 64) {
-      const int key = first + int(i / kFours);
-      const uint to = i / kFours * kPitch + i % kFours;
-      const uint at = uint(key) * key_heads + key_head;
-      key_tile[to] = key <= last_token ? load_channels(address(1), at, i % kFours) : vec4(0.0);
-      value_tile[to] = key <= last_token ? load_channels(address(2), at, i % kFours) : vec4(0.0);
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      held[i] = read_of_tile(keys, i, first, last_token, key_head, key_heads);
+      others[i] = read_of_tile(values, i, first, last_token, key_head, key_heads);
+    }
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      key_tile[place_of_read(i)] = held[i];
+      value_tile[place_of_read(i)] = others[i];
     }
     barrier();
     float score[kColumns];
@@ -51,13 +68,15 @@ void main() {
       score[j] = 0.0;
       dp[j] = 0.0;
     }
-    for (uint four = 0; four < kFours; ++four) {
-      const vec4 q = query_tile[row * kPitch + four];
-      const vec4 d_o = output_tile[row * kPitch + four];
-      [[unroll]] for (uint j = 0; j < kColumns; ++j) {
-        const uint at = min(lane + j * kLanes, kTile - 1) * kPitch + four;
-        score[j] += dot(q, key_tile[at]);
-        dp[j] += dot(d_o, value_tile[at]);
+    for (uint four = 0; four < kFours; four += kTogether) {
+      [[unroll]] for (uint k = 0; k < kTogether; ++k) {
+        const vec4 q = query_tile[row * kPitch + four + k];
+        const vec4 d_o = output_tile[row * kPitch + four + k];
+        [[unroll]] for (uint j = 0; j < kColumns; ++j) {
+          const uint at = min(lane + j * kLanes, kTile - 1) * kPitch + four + k;
+          score[j] += dot(q, key_tile[at]);
+          dp[j] += dot(d_o, value_tile[at]);
+        }
       }
     }
     [[unroll]] for (uint j = 0; j < kColumns; ++j) {
@@ -65,15 +84,17 @@ void main() {
       const int key = first + int(c);
       const bool seen = token < real && key >= seen_from && key <= token;
       if (c < kTile) {
-        slopes[row * kTile + c] =
+        slopes[row * kSlopes + c / 4][c % 4] =
             seen ? exact_exp(score[j] * push.factors[0] - lse) * (dp[j] - delta) * push.factors[0] : 0.0;
       }
     }
     barrier();
-    for (uint c = 0; c < kTile; ++c) {
-      const float slope = slopes[row * kTile + c];
-      [[unroll]] for (uint i = 0; i < kEach; ++i) {
-        sums[i] += slope * key_tile[c * kPitch + min(lane + i * kLanes, kFours - 1)];
+    [[unroll]] for (uint c = 0; c < kSlopes; ++c) {
+      const vec4 slope = slopes[row * kSlopes + c];
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        [[unroll]] for (uint i = 0; i < kEach; ++i) {
+          sums[i] += slope[j] * key_tile[(4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1)];
+        }
       }
     }
     barrier();
