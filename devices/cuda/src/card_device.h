@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "context.h"
 #include "graphs.h"
@@ -11,6 +12,11 @@
 #include "rondo/devices/cuda/cuda_device.h"
 
 namespace rondo::devices::cuda {
+
+/// Cards that the driver shows.
+absl::StatusOr<std::uint32_t> count_cards(const Driver& driver);
+/// The same, each with what it needs to be opened with `image`.
+absl::StatusOr<std::vector<CardInfo>> list_cards(const Driver& driver, const KernelImage& image);
 
 /// Null: products by our own kernels alone.
 using EngineFactory = std::function<absl::StatusOr<std::unique_ptr<ProductEngine>>()>;

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rondo/devices/device.h"
 
 namespace rondo::devices::cuda {
 
@@ -56,6 +57,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(device_count, "cuDeviceGetCount", (int* count))                                                                  \
   X(device_get, "cuDeviceGet", (DeviceHandle * device, int ordinal))                                                 \
   X(device_name, "cuDeviceGetName", (char* name, int size, DeviceHandle device))                                     \
+  X(device_uuid, "cuDeviceGetUuid", (CardUuid * uuid, DeviceHandle device))                                          \
   X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceHandle device))                      \
   X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, DeviceHandle device))                      \
   X(context_release, "cuDevicePrimaryCtxRelease", (DeviceHandle device))                                             \

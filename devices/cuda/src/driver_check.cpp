@@ -28,6 +28,7 @@ static_assert(kCallsAs<decltype(Driver::graph_launch), decltype(&cuGraphLaunch)>
 static_assert(kCallsAs<decltype(Driver::graph_destroy), decltype(&cuGraphDestroy)>);
 static_assert(kCallsAs<decltype(Driver::graph_exec_destroy), decltype(&cuGraphExecDestroy)>);
 static_assert(!kCallsAs<decltype(Driver::graph_launch), decltype(&cuStreamBeginCapture)>);
+static_assert(sizeof(CardUuid) == sizeof(CUuuid));
 static_assert(sizeof(Result) == sizeof(CUresult) && sizeof(DevicePointer) == sizeof(CUdeviceptr));
 static_assert(std::is_same_v<DevicePointer, CUdeviceptr> && std::is_same_v<DeviceHandle, CUdevice>);
 static_assert(sizeof(StreamHandle) == sizeof(CUstream) && sizeof(EventHandle) == sizeof(CUevent));

@@ -9,19 +9,6 @@ namespace rondo::devices::cuda {
 
 bool has_kernels() { return kernel_image().data != nullptr; }
 
-namespace {
-
-absl::StatusOr<std::uint32_t> count_cards(const Driver& driver) {
-  const Result started = driver.init(0);
-  if (started == kNoDevice) return 0;
-  RONDO_RETURN_IF_ERROR(status_of(driver, started, "cuInit"));
-  int count = 0;
-  RONDO_RETURN_IF_ERROR(status_of(driver, driver.device_count(&count), "cuDeviceGetCount"));
-  return static_cast<std::uint32_t>(std::max(count, 0));
-}
-
-}  // namespace
-
 absl::StatusOr<DriverInfo> describe_driver() {
   RONDO_ASSIGN_OR_RETURN(const Driver* driver, find_driver());
   int version = 0;
@@ -33,12 +20,12 @@ absl::StatusOr<DriverInfo> describe_driver() {
   return info;
 }
 
-absl::StatusOr<std::uint32_t> count_cuda() {
+absl::StatusOr<std::vector<CardInfo>> list_cards() {
   if (kernel_image().data == nullptr) {
     return unimplemented("this build has no CUDA kernels: configure it with RONDO_CUDA=ON (preset cuda)");
   }
   RONDO_ASSIGN_OR_RETURN(const Driver* driver, find_driver());
-  return count_cards(*driver);
+  return list_cards(*driver, kernel_image());
 }
 
 absl::StatusOr<std::unique_ptr<Device>> open_cuda(const CudaOptions& options, DeviceProfile* estimate) {

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "machine_devices.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/cuda/cuda_device.h"
@@ -116,24 +117,11 @@ absl::StatusOr<Request> vulkan_request(const std::string& entry) {
   return request;
 }
 
-/// What "auto" and "all" stand for: every card that can be used, by CUDA where there is a choice, but on "auto" no
-/// processor that poses as one; the CPU on "all", and where there is nothing else.
 std::string devices_of_machine(bool all) {
-  std::string devices;
-  const auto cuda_cards = cuda::has_kernels() ? cuda::count_cuda() : absl::StatusOr<std::uint32_t>(0);
-  for (std::uint32_t i = 0; cuda_cards.ok() && i < *cuda_cards; ++i) {
-    devices += fmt::format("{}cuda:{}", devices.empty() ? "" : ",", i);
-  }
-  // The same cards have Vulkan drivers too: a pool must not count them twice.
-  const bool by_cuda = !devices.empty();
-  if (const auto cards = vulkan::list_cards(); cards.ok()) {
-    for (const vulkan::CardInfo& card : *cards) {
-      if (!card.unsuitable.empty() || (card.software ? !all : by_cuda)) continue;
-      devices += fmt::format("{}vulkan:{}", devices.empty() ? "" : ",", card.index);
-    }
-  }
-  if (all || devices.empty()) devices.insert(0, devices.empty() ? "cpu" : "cpu,");
-  return devices;
+  const auto cuda_cards = cuda::has_kernels() ? cuda::list_cards() : std::vector<cuda::CardInfo>{};
+  const auto vulkan_cards = vulkan::list_cards();
+  return machine_devices(cuda_cards.value_or(std::vector<cuda::CardInfo>{}),
+                         vulkan_cards.value_or(std::vector<vulkan::CardInfo>{}), all);
 }
 
 absl::StatusOr<Request> request_of(const std::string& entry) {
@@ -365,7 +353,10 @@ absl::StatusOr<std::vector<PoolMember>> open_pool(const PoolOptions& options, Th
   std::vector<PoolMember> members;
   for (const Request& request : requests) {
     absl::StatusOr<PoolMember> member = opener.open(request);
-    if (!member.ok()) return with_context(member.status(), request.name);
+    if (!member.ok()) {
+      const bool says_which = starts_with(message_of(member.status()), request.name + ":");
+      return says_which ? member.status() : with_context(member.status(), request.name);
+    }
     members.push_back(*std::move(member));
   }
   return members;

@@ -185,7 +185,10 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   const VkPhysicalDeviceProperties& base = properties.properties;
   card.info.index = index;
   card.info.name = base.deviceName;
-  card.info.driver = fmt::format("{} {}", properties12.driverName, properties12.driverInfo);
+  card.info.driver = properties12.driverName;
+  if (properties12.driverInfo[0] != '\0') card.info.driver += fmt::format(" {}", properties12.driverInfo);
+  std::copy(std::begin(properties11.deviceUUID), std::end(properties11.deviceUUID), card.info.uuid.begin());
+  card.info.cuda_too = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   card.info.software = base.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   card.info.integrated = base.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
   card.info.unsuitable = unsuitable_because(functions_, handle, base);

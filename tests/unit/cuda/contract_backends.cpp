@@ -25,8 +25,8 @@ std::vector<Backend> all_backends() {
                      cuda::testing::reset_fake();
                      return cuda::testing::open_fake(options_for(single), {nullptr, std::nullopt});
                    }});
-    const auto cards = cuda::count_cuda();
-    if (!cards.ok() || *cards == 0) continue;
+    const auto cards = cuda::list_cards();
+    if (!cards.ok() || cards->empty()) continue;
     all.push_back(
         {single ? "cuda_one_queue" : "cuda", [single](ThreadPool&) { return cuda::open_cuda(options_for(single)); }});
   }

@@ -42,11 +42,28 @@ TEST(CudaDriver, Complete_HasEveryFunction) {
 }
 
 TEST(CudaDriver, OnThisMachine_IsFoundOrSaysWhatIsMissing) {
-  const absl::StatusOr<std::uint32_t> cards = count_cuda();
+  const auto cards = list_cards();
   if (cards.ok()) return;
   EXPECT_FALSE(message_of(cards.status()).empty());
   const absl::Status opened = open_cuda({}).status();
   EXPECT_FALSE(opened.ok());
+}
+
+TEST(CudaDriver, CardsOlderThanTheKernels_AreListedWithTheReason) {
+  FakeScript script;
+  script.cards = 2;
+  reset_fake(script);
+  auto cards = list_cards(fake_driver(), fake_image());  // for sm_86 and later
+  ASSERT_EQ(cards.status(), absl::OkStatus());
+  ASSERT_EQ(cards->size(), 2U);
+  EXPECT_EQ((*cards)[0].unsuitable, "");
+  EXPECT_NE((*cards)[0].uuid, (*cards)[1].uuid);
+  script.major = 7;
+  script.minor = 5;
+  reset_fake(script);
+  cards = list_cards(fake_driver(), fake_image());
+  ASSERT_EQ(cards.status(), absl::OkStatus());
+  EXPECT_THAT((*cards)[1].unsuitable, AllOf(HasSubstr("sm_75"), HasSubstr("sm_86")));
 }
 
 class CudaOpening : public ::testing::Test {

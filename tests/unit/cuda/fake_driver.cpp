@@ -46,6 +46,10 @@ Result fake_device_name(char* name, int size, DeviceHandle) {
   std::strncpy(name, "Fake card", static_cast<std::size_t>(size));
   return kSuccess;
 }
+Result fake_device_uuid(CardUuid* uuid, DeviceHandle device) {
+  uuid->fill(static_cast<std::uint8_t>(device + 1));
+  return kSuccess;
+}
 Result fake_device_attribute(int* value, int attribute, DeviceHandle) {
   switch (attribute) {
     case kAttributeMajor:

@@ -9,7 +9,7 @@ namespace rondo::devices::cuda {
 
 bool has_kernels() { return true; }
 
-absl::StatusOr<std::uint32_t> count_cuda() { return 1; }
+absl::StatusOr<std::vector<CardInfo>> list_cards() { return std::vector<CardInfo>(1); }
 
 absl::StatusOr<DriverInfo> describe_driver() { return DriverInfo{}; }
 

@@ -6,6 +6,7 @@
 // compile(), but for what a backend makes in the first runs of a program for those that recur.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,9 @@
 #include "rondo/devices/tensor.h"
 
 namespace rondo::devices {
+
+/// What all drivers of a card call it by: VkPhysicalDeviceIDProperties::deviceUUID, cuDeviceGetUuid().
+using CardUuid = std::array<std::uint8_t, 16>;
 
 enum class MemoryKind : std::uint8_t {
   kDevice,  // the device's own

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rondo/devices/device.h"
@@ -35,8 +36,14 @@ struct DriverInfo {
 /// Errors: Unimplemented when there is no driver, or one that is too old; Unavailable when it does not start.
 absl::StatusOr<DriverInfo> describe_driver();
 
-/// Cards that the driver shows. Errors: Unimplemented saying what is missing (driver, kernels in this build).
-absl::StatusOr<std::uint32_t> count_cuda();
+/// What the driver says of a card, before it is opened.
+struct CardInfo {
+  CardUuid uuid{};
+  std::string unsuitable;  // why it cannot be opened, "" when it can
+};
+/// Cards that the driver shows, by their ordinals. Errors: Unimplemented saying what is missing (driver, kernels in this
+/// build).
+absl::StatusOr<std::vector<CardInfo>> list_cards();
 
 /// `estimate`: filled in with speeds guessed from the card's attributes, unless null.
 /// Errors: Unimplemented: no driver, too old, a card that the kernels are not built for; InvalidArgument: no such card;

@@ -23,6 +23,8 @@ struct CardInfo {
   Bytes memory_bytes = 0;     // of its largest device-local heap
   bool software = false;      // computed by the processor: `auto` leaves it out
   bool integrated = false;    // its memory is the host's
+  CardUuid uuid{};
+  bool cuda_too = false;      // its driver is NVIDIA's own: CUDA shows the card too, unless it is hidden from CUDA
   bool matrix_units = false;  // cooperative matrices that products of 16 bits can use
   std::string unsuitable;     // why it cannot be opened, "" when it can
 };
