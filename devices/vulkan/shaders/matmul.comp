@@ -94,7 +94,7 @@ void write_tiles(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, 
   if (kStepA == 4) {
     [[unroll]] for (uint i = 0; i < kReadsA; ++i) write_a(i, left, next_a[i]);
   } else {
-    for (uint i = 0; i < kReadsA; i += kTogether) {
+    [[dont_unroll]] for (uint i = 0; i < kReadsA; i += kTogether) {
       uint raw[kTogether];
       [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_a(a, i + j, first_m, rows, first_k, depth).x;
       [[unroll]] for (uint j = 0; j < kTogether; ++j) {
@@ -105,7 +105,7 @@ void write_tiles(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, 
   if (kStepB == 4) {
     [[unroll]] for (uint i = 0; i < kReadsB; ++i) write_b(i, left, next_b[i]);
   } else {
-    for (uint i = 0; i < kReadsB; i += kTogether) {
+    [[dont_unroll]] for (uint i = 0; i < kReadsB; i += kTogether) {
       uint raw[kTogether];
       [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_b(b, i + j, first_n, first_k, depth).x;
       [[unroll]] for (uint j = 0; j < kTogether; ++j) {
