@@ -182,7 +182,7 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   const Dispatch wide = lowered(DType::kFloat16, 100, 100, units);
   EXPECT_EQ(wide.shader, Shader::kMatMulCooperative);
   EXPECT_EQ(wide.groups, (std::array<std::uint32_t, 3>{4, 2, 1}));  // of 32 columns and 64 rows
-  EXPECT_EQ(wide.constants[18], 128U);                           // invocations
+  EXPECT_EQ(wide.constants[18], 128U);                              // invocations
   const Dispatch slim = lowered(DType::kFloat16, 100, 16, units);
   EXPECT_EQ(slim.groups, (std::array<std::uint32_t, 3>{1, 2, 1}));  // of 16 columns
   units.bfloat16 = {16, 16, 16};

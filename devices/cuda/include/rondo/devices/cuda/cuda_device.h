@@ -41,8 +41,8 @@ struct CardInfo {
   CardUuid uuid{};
   std::string unsuitable;  // why it cannot be opened, "" when it can
 };
-/// Cards that the driver shows, by their ordinals. Errors: Unimplemented saying what is missing (driver, kernels in this
-/// build).
+/// Cards that the driver shows, by their ordinals. Errors: Unimplemented saying what is missing (driver, kernels in
+/// this build).
 absl::StatusOr<std::vector<CardInfo>> list_cards();
 
 /// `estimate`: filled in with speeds guessed from the card's attributes, unless null.

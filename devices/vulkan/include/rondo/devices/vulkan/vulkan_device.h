@@ -17,12 +17,12 @@ namespace rondo::devices::vulkan {
 
 /// What the driver says of a card, before it is opened.
 struct CardInfo {
-  std::uint32_t index = 0;    // of vulkan:N
-  std::string name;           // "llvmpipe (LLVM 15.0.6, 256 bits)"
-  std::string driver;         // "llvmpipe Mesa 22.3.6"
-  Bytes memory_bytes = 0;     // of its largest device-local heap
-  bool software = false;      // computed by the processor: `auto` leaves it out
-  bool integrated = false;    // its memory is the host's
+  std::uint32_t index = 0;  // of vulkan:N
+  std::string name;         // "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string driver;       // "llvmpipe Mesa 22.3.6"
+  Bytes memory_bytes = 0;   // of its largest device-local heap
+  bool software = false;    // computed by the processor: `auto` leaves it out
+  bool integrated = false;  // its memory is the host's
   CardUuid uuid{};
   bool cuda_too = false;      // its driver is NVIDIA's own: CUDA shows the card too, unless it is hidden from CUDA
   bool matrix_units = false;  // cooperative matrices that products of 16 bits can use
