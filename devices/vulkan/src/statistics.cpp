@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <string>
 #include <vector>
 
 #include "fmt/ranges.h"
@@ -32,8 +31,9 @@ std::string text_of(const VkPipelineExecutableStatisticKHR& statistic) {
 bool wants_statistics() { return std::getenv(kVariable) != nullptr; }
 
 std::unique_ptr<Statistics> Statistics::make(std::shared_ptr<Context> context) {
-  if (!context->card().tells_statistics) return nullptr;
-  return std::unique_ptr<Statistics>(new Statistics(std::move(context)));
+  const char* const file = std::getenv(kVariable);
+  if (!context->card().tells_statistics || file == nullptr) return nullptr;
+  return std::unique_ptr<Statistics>(new Statistics(std::move(context), file));
 }
 
 absl::Status Statistics::add(const char* shader, std::span<const std::uint32_t> constants, VkPipeline pipeline) {
@@ -48,7 +48,7 @@ absl::Status Statistics::add(const char* shader, std::span<const std::uint32_t> 
   std::vector<VkPipelineExecutablePropertiesKHR> executables(count, kind);
   RONDO_RETURN_IF_ERROR(context_->check(
       vk.GetPipelineExecutablePropertiesKHR(context_->device(), &info, &count, executables.data()), kVariable));
-  std::ofstream file(std::getenv(kVariable), std::ios::app);
+  std::ofstream file(file_, std::ios::app);
   for (std::uint32_t i = 0; i < count; ++i) {
     VkPipelineExecutableInfoKHR which{};
     which.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "context.h"
 
@@ -24,8 +25,10 @@ class Statistics {
   absl::Status add(const char* shader, std::span<const std::uint32_t> constants, VkPipeline pipeline);
 
  private:
-  explicit Statistics(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  Statistics(std::shared_ptr<Context> context, std::string file)
+      : context_(std::move(context)), file_(std::move(file)) {}
   const std::shared_ptr<Context> context_;
+  const std::string file_;
 };
 
 }  // namespace rondo::devices::vulkan

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 
 #include "patience.h"
@@ -187,6 +189,27 @@ TEST_F(VulkanDevice, MemoryThatOutlivesItsDevice_IsFreedAfterIt) {
   ASSERT_TRUE(buffer.ok());
   device_.reset();
   EXPECT_EQ(buffer->size(), 4096U);
+}
+
+/// Mesa's rasteriser has nothing to say and leaves no file; asking is to do no harm.
+TEST(VulkanStatistics, AskedFor_AreALineForEachPipelineWhereTheDriverHasThem) {
+  const auto card = test::usable_vulkan_card();
+  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const std::string path = ::testing::TempDir() + "vulkan_statistics";
+  setenv("RONDO_VULKAN_STATISTICS", path.c_str(), 1);
+  const auto device = open_card(*card, true);
+  unsetenv("RONDO_VULKAN_STATISTICS");
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  OpCase op_case;
+  for (const OpDescription& description : op_descriptions()) {
+    if (std::string(description.name) == "Rope") op_case = description.make(DType::kFloat32, Scale::kOdd);
+  }
+  const auto memory = CaseMemory::make(op_case, 1);
+  ASSERT_EQ(memory.status(), absl::OkStatus());
+  EXPECT_EQ(run_on_card(**device, single_op(op_case.list, 0), *memory), absl::OkStatus());
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) EXPECT_THAT(line, ::testing::AllOf(HasSubstr("rope("), HasSubstr("subgroup ")));
 }
 
 }  // namespace
