@@ -293,8 +293,9 @@ run_vulkan() {
   check "vulkan golden" 120 "$bin/golden_test" --gtest_filter='*vulkan*'
   check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"
   finish_checks
-  measure vulkan "$work/vulkan.json" "$(dirname "$rondo")/rondo_vulkan_bench" --benchmark_min_time=0.05 \
-    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu)/.*|VulkanDispatches' \
+  measure vulkan "$work/vulkan.json" env RONDO_VULKAN_STATISTICS="$work/pipelines" "$(dirname "$rondo")/rondo_vulkan_bench" \
+    --benchmark_min_time=0.05 \
+    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu)/.*|VulkanDispatches|PairedMatrixUnits' \
     --benchmark_out="$work/vulkan.json" --benchmark_out_format=json
 }
 
