@@ -30,7 +30,8 @@ vec4 load_channels(uint64_t from, uint token_and_head, uint four) {
   return value;
 }
 /// Rows of a tile are read without asking: those past the last are taken for the last, whose numbers come to nothing,
-/// so that no read waits for the one before it (see matmul.comp). `last` is not negative.
+/// so that no read waits for the one before it (see matmul.comp). `last` is not negative. Reads past the tile are its
+/// last row's again, and write the same numbers.
 const uint kReads = (kTile * kFours + 63) / 64;  // of an invocation, of a tile
 uint row_of_read(uint i) { return min((i * 64 + gl_LocalInvocationIndex) / kFours, kTile - 1); }
 uint four_of_read(uint i) { return (i * 64 + gl_LocalInvocationIndex) % kFours; }

@@ -17,7 +17,6 @@ layout(local_size_x = 64) in;
 layout(constant_id = 11) const uint kRowsEach = 8;
 layout(constant_id = 12) const uint kColumnsEach = 8;
 // How many elements of A, of B and of the result are read and written at once: 1, or 4 where that many lie together.
-// How many elements of A, of B and of the result are read and written at once: 1, or 4 where that many lie together.
 layout(constant_id = 13) const uint kStepA = 1;
 layout(constant_id = 14) const uint kStepB = 1;
 layout(constant_id = 15) const uint kStepOut = 1;
