@@ -20,17 +20,18 @@ layout(constant_id = 12) const uint kColumnsEach = 8;
 layout(constant_id = 13) const uint kStepA = 1;
 layout(constant_id = 14) const uint kStepB = 1;
 layout(constant_id = 15) const uint kStepOut = 1;
-layout(constant_id = 16) const uint kDepth = 16;  // at most
+layout(constant_id = 16) const uint kDepth = 16;
 
-const uint kMostDepth = 16;
-const uint kFours = 17;  // of a row of a tile, and one more: rows begin in different banks
+// Fours of a row of a tile, and one more: rows begin in different banks.
+const uint kFoursA = 2 * kRowsEach + 1;
+const uint kFoursB = 2 * kColumnsEach + 1;
 const uint kTileRows = 8 * kRowsEach;
 const uint kTileColumns = 8 * kColumnsEach;
 const uint kReadsA = kRowsEach * kDepth / (8 * kStepA);  // of an invocation
 const uint kReadsB = kColumnsEach * kDepth / (8 * kStepB);
-const uint kTogether = 4;                 // single elements that are read before the first is needed
-shared vec4 tile_a[kMostDepth * kFours];  // [kDepth, kTileRows]
-shared vec4 tile_b[kMostDepth * kFours];  // [kDepth, kTileColumns]
+const uint kTogether = 4;              // single elements that are read before the first is needed
+shared vec4 tile_a[kDepth * kFoursA];  // [kDepth, kTileRows]
+shared vec4 tile_b[kDepth * kFoursB];  // [kDepth, kTileColumns]
 float sums[kRowsEach * kColumnsEach];
 uvec4 next_a[kReadsA];  // as they lie in memory
 uvec4 next_b[kReadsB];
@@ -63,18 +64,18 @@ void write_a(uint i, uint left, uvec4 raw) {
   const uvec2 place = place_of_a(i);
   const vec4 four = place.x < left ? widened_raw(kTypeA, kStepA, raw) : vec4(0.0);
   if (kTransposedA && kStepA == 4) {
-    tile_a[place.x * kFours + place.y / 4] = four;
+    tile_a[place.x * kFoursA + place.y / 4] = four;
   } else {
-    [[unroll]] for (uint j = 0; j < kStepA; ++j) tile_a[(place.x + j) * kFours + place.y / 4][place.y % 4] = four[j];
+    [[unroll]] for (uint j = 0; j < kStepA; ++j) tile_a[(place.x + j) * kFoursA + place.y / 4][place.y % 4] = four[j];
   }
 }
 void write_b(uint i, uint left, uvec4 raw) {
   const uvec2 place = place_of_b(i);
   const vec4 four = place.x < left ? widened_raw(kTypeB, kStepB, raw) : vec4(0.0);
   if (!kTransposedB && kStepB == 4) {
-    tile_b[place.x * kFours + place.y / 4] = four;
+    tile_b[place.x * kFoursB + place.y / 4] = four;
   } else {
-    [[unroll]] for (uint j = 0; j < kStepB; ++j) tile_b[(place.x + j) * kFours + place.y / 4][place.y % 4] = four[j];
+    [[unroll]] for (uint j = 0; j < kStepB; ++j) tile_b[(place.x + j) * kFoursB + place.y / 4][place.y % 4] = four[j];
   }
 }
 
@@ -123,12 +124,12 @@ void multiply_tiles(uint y, uint x) {
     float b[kColumnsEach];
     // No compiler sees by itself that fours of the place above lie together.
     [[unroll]] for (uint i = 0; i < kRowsEach; i += 4) {
-      const vec4 four = tile_a[k * kFours + (kRowsEach < 4 ? y * kRowsEach / 4 : 2 * i + y)];
+      const vec4 four = tile_a[k * kFoursA + (kRowsEach < 4 ? y * kRowsEach / 4 : 2 * i + y)];
       [[unroll]] for (uint j = 0; j < 4 && j < kRowsEach; ++j) a[i + j] =
           four[kRowsEach < 4 ? y * kRowsEach % 4 + j : j];
     }
     [[unroll]] for (uint i = 0; i < kColumnsEach; i += 4) {
-      const vec4 four = tile_b[k * kFours + (kColumnsEach < 4 ? x * kColumnsEach / 4 : 2 * i + x)];
+      const vec4 four = tile_b[k * kFoursB + (kColumnsEach < 4 ? x * kColumnsEach / 4 : 2 * i + x)];
       [[unroll]] for (uint j = 0; j < 4 && j < kColumnsEach; ++j) {
         b[i + j] = four[kColumnsEach < 4 ? x * kColumnsEach % 4 + j : j];
       }
