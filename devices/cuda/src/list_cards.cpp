@@ -35,6 +35,7 @@ absl::StatusOr<std::uint32_t> count_cards(const Driver& driver) {
 
 absl::StatusOr<std::vector<CardInfo>> list_cards(const Driver& driver, const KernelImage& image) {
   RONDO_ASSIGN_OR_RETURN(const std::uint32_t count, count_cards(driver));
+  const int lowest = lowest_architecture(image.architectures);
   std::vector<CardInfo> cards(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     DeviceHandle device = 0;
@@ -46,7 +47,7 @@ absl::StatusOr<std::vector<CardInfo>> list_cards(const Driver& driver, const Ker
       RONDO_RETURN_IF_ERROR(
           status_of(driver, driver.device_attribute(value, attribute, device), "cuDeviceGetAttribute"));
     }
-    if (10 * major + minor >= lowest_architecture(image.architectures)) continue;
+    if (10 * major + minor >= lowest) continue;
     cards[i].unsuitable = fmt::format("it is of architecture sm_{}{}, before the kernels' of this build ({})", major,
                                       minor, image.architectures);
   }

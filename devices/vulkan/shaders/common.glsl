@@ -113,6 +113,11 @@ vec4 widened_raw(uint dtype, uint step, uvec4 raw) {
   if (step == 1) return vec4(widened(dtype, raw.x), 0.0, 0.0, 0.0);
   return vec4(widened_pair(dtype, raw.x), widened_pair(dtype, raw.y));
 }
+/// Four elements of 16 bits, as they lie in memory.
+uvec2 narrowed_raw(uint dtype, vec4 value) {
+  return uvec2(narrowed(dtype, value.x) | (narrowed(dtype, value.y) << 16),
+               narrowed(dtype, value.z) | (narrowed(dtype, value.w) << 16));
+}
 /// Four elements from `i` on, which is a multiple of four.
 void store_raw(uint64_t tensor, uint dtype, uint i, vec4 value) {
   if (dtype == kFloat32) {
@@ -120,8 +125,7 @@ void store_raw(uint64_t tensor, uint dtype, uint i, vec4 value) {
     Pairs(tensor).v[i / 2] = bits.xy;
     Pairs(tensor).v[i / 2 + 1] = bits.zw;
   } else {
-    Pairs(tensor).v[i / 4] = uvec2(narrowed(dtype, value.x) | (narrowed(dtype, value.y) << 16),
-                                   narrowed(dtype, value.z) | (narrowed(dtype, value.w) << 16));
+    Pairs(tensor).v[i / 4] = narrowed_raw(dtype, value);
   }
 }
 

@@ -92,11 +92,7 @@ void read_ahead(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k
   [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(b, i, i, first_n, first_k, depth);
 }
 
-uvec2 narrowed_four(uvec4 raw) {
-  const vec4 four = uintBitsToFloat(raw);
-  return uvec2(narrowed(kTypeB, four.x) | (narrowed(kTypeB, four.y) << 16),
-               narrowed(kTypeB, four.z) | (narrowed(kTypeB, four.w) << 16));
-}
+uvec2 narrowed_four(uvec4 raw) { return narrowed_raw(kTypeB, uintBitsToFloat(raw)); }
 /// The word of 16 bits of every row, from those at k and those at k + 1.
 uvec4 turned(uvec4 eight) {
   return uvec4((eight.x & 0xFFFFu) | (eight.z << 16), (eight.x >> 16) | (eight.z & 0xFFFF0000u),

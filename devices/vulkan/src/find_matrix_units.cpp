@@ -7,7 +7,7 @@ namespace rondo::devices::vulkan {
 namespace {
 
 // As in matmul_cooperative.comp.
-constexpr std::uint32_t kDepth = 32;
+constexpr std::uint32_t kDepth = MatrixUnits::kDepth;
 constexpr std::uint32_t kStride = kDepth / 2 + 4;  // words
 constexpr std::uint32_t kParts = 4;                // of most tiles: 2 x 2 of each subgroup
 
@@ -62,13 +62,9 @@ Listed listed(const VkCooperativeMatrixPropertiesNV& one) {
 template <typename Properties>
 std::vector<Listed> all_listed(VkResult (*list)(VkPhysicalDevice, std::uint32_t*, Properties*), VkStructureType type,
                                VkPhysicalDevice card) {
-  std::uint32_t count = 0;
-  if (list == nullptr || list(card, &count, nullptr) != VK_SUCCESS) return {};
-  Properties empty{};
-  empty.sType = type;
-  std::vector<Properties> properties(count, empty);
-  if (list(card, &count, properties.data()) != VK_SUCCESS) return {};
-  properties.resize(count);
+  std::vector<Properties> properties;
+  const auto call = [list, card](std::uint32_t* count, Properties* to) { return list(card, count, to); };
+  if (list == nullptr || list_all(type, properties, call) != VK_SUCCESS) return {};
   std::vector<Listed> all;
   for (const Properties& one : properties) all.push_back(listed(one));
   return all;

@@ -3,6 +3,8 @@
 // Three tables by what they are looked up with: nothing, an instance, a device.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "vulkan_headers.h"
@@ -103,6 +105,19 @@ absl::StatusOr<const GlobalFunctions*> load_vulkan();
 /// Errors: Unavailable naming the function that is missing.
 absl::Status load_functions(const GlobalFunctions& global, VkInstance instance, InstanceFunctions& functions);
 absl::Status load_functions(const InstanceFunctions& instance, VkDevice device, DeviceFunctions& functions);
+
+/// Vulkan's way to list structures of `type`: `call` is asked how many there are, then for all of them.
+template <typename Structure, typename Call>
+VkResult list_all(VkStructureType type, std::vector<Structure>& all, Call call) {
+  std::uint32_t count = 0;
+  if (const VkResult counted = call(&count, static_cast<Structure*>(nullptr)); counted != VK_SUCCESS) return counted;
+  Structure empty{};
+  empty.sType = type;
+  all.assign(count, empty);
+  const VkResult listed = call(&count, all.data());
+  all.resize(count);
+  return listed;
+}
 
 /// "VK_ERROR_DEVICE_LOST" and so on.
 const char* name_of(VkResult result);

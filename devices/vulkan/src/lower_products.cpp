@@ -216,8 +216,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const std::uint32_t invocations = MatrixUnits::kSubgroups * units.subgroup_size;
   // Eights of an invocation, of a tile with `extent` rows or columns; 0 where fours do not lie together.
   const auto reads = [invocations](bool fours, std::uint32_t extent) {
-    constexpr std::uint32_t kDepth = 32;
-    return fours ? static_cast<std::uint32_t>(parts_of(extent * kDepth / 8, invocations)) : 0U;
+    return fours ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
   };
   Dispatch& dispatch = op.add(Shader::kMatMulCooperative,
                               {p.type_a,

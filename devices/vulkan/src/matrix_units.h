@@ -7,7 +7,9 @@ namespace rondo::devices::vulkan {
 
 /// Products of cooperative matrices by the subgroups of a workgroup, sums in fp32.
 struct MatrixUnits {
-  static constexpr std::uint32_t kSubgroups = 4;  // of a workgroup of matmul_cooperative.comp
+  // As in matmul_cooperative.comp.
+  static constexpr std::uint32_t kSubgroups = 4;  // of a workgroup
+  static constexpr std::uint32_t kDepth = 32;     // inner elements of a turn
 
   enum class Api : std::uint8_t { kNone, kKhr, kNv };  // VK_KHR_cooperative_matrix, VK_NV_cooperative_matrix
   /// A [m, k] times B [k, n].

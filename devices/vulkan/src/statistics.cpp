@@ -38,33 +38,32 @@ std::unique_ptr<Statistics> Statistics::make(std::shared_ptr<Context> context) {
 
 absl::Status Statistics::add(const char* shader, std::span<const std::uint32_t> constants, VkPipeline pipeline) {
   const DeviceFunctions& vk = context_->functions();
+  const VkDevice device = context_->device();
   VkPipelineInfoKHR info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR;
   info.pipeline = pipeline;
-  std::uint32_t count = 0;
-  vk.GetPipelineExecutablePropertiesKHR(context_->device(), &info, &count, nullptr);
-  VkPipelineExecutablePropertiesKHR kind{};
-  kind.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR;
-  std::vector<VkPipelineExecutablePropertiesKHR> executables(count, kind);
+  std::vector<VkPipelineExecutablePropertiesKHR> executables;
   RONDO_RETURN_IF_ERROR(context_->check(
-      vk.GetPipelineExecutablePropertiesKHR(context_->device(), &info, &count, executables.data()), kVariable));
+      list_all(VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR, executables,
+               [&](auto* count, auto* to) { return vk.GetPipelineExecutablePropertiesKHR(device, &info, count, to); }),
+      kVariable));
   std::ofstream file(file_, std::ios::app);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    VkPipelineExecutableInfoKHR which{};
-    which.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;
-    which.pipeline = pipeline;
-    which.executableIndex = i;
-    std::uint32_t figures = 0;
-    vk.GetPipelineExecutableStatisticsKHR(context_->device(), &which, &figures, nullptr);
-    VkPipelineExecutableStatisticKHR empty{};
-    empty.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
-    std::vector<VkPipelineExecutableStatisticKHR> statistics(figures, empty);
-    RONDO_RETURN_IF_ERROR(context_->check(
-        vk.GetPipelineExecutableStatisticsKHR(context_->device(), &which, &figures, statistics.data()), kVariable));
-    file << fmt::format("{}({}) {}: subgroup {}", shader, fmt::join(constants, ","), executables[i].name,
-                        executables[i].subgroupSize);
+  VkPipelineExecutableInfoKHR which{};
+  which.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;
+  which.pipeline = pipeline;
+  for (const auto& executable : executables) {
+    std::vector<VkPipelineExecutableStatisticKHR> statistics;
+    RONDO_RETURN_IF_ERROR(context_->check(list_all(VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR, statistics,
+                                                   [&](auto* count, auto* to) {
+                                                     return vk.GetPipelineExecutableStatisticsKHR(device, &which, count,
+                                                                                                  to);
+                                                   }),
+                                          kVariable));
+    file << fmt::format("{}({}) {}: subgroup {}", shader, fmt::join(constants, ","), executable.name,
+                        executable.subgroupSize);
     for (const auto& statistic : statistics) file << ", " << statistic.name << " " << text_of(statistic);
     file << "\n";
+    ++which.executableIndex;
   }
   return absl::OkStatus();
 }
