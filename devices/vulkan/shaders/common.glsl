@@ -35,27 +35,25 @@ const uint kFloat32 = 0;
 const uint kBfloat16 = 1;
 const uint kFloat16 = 2;
 
-// fp16 in whole numbers: drivers may round towards zero or lose what lies below 2^-14.
+// fp16 in whole numbers: drivers may round towards zero or lose what lies below 2^-14. Here and below every case is
+// worked out and one chosen: branches cost more, most of all where a card's invocations take different ones.
 float widened_half(uint bits) {
-  const uint sign = (bits & 0x8000u) << 16;
   const uint magnitude = bits & 0x7FFFu;
-  if (magnitude >= 0x7C00u) return uintBitsToFloat(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
-  if (magnitude >= 0x400u) return uintBitsToFloat(sign | ((magnitude << 13) + 0x38000000u));
+  const uint normal = (magnitude << 13) + (magnitude >= 0x7C00u ? 0x70000000u : 0x38000000u);  // or infinity, NaN
   // Below 2^-14, in units of 2^-24: normal in fp32, exactly.
-  return uintBitsToFloat(sign | floatBitsToUint(float(magnitude) * 5.9604644775390625e-08));
+  const uint small = floatBitsToUint(float(magnitude) * 5.9604644775390625e-08);
+  return uintBitsToFloat(((bits & 0x8000u) << 16) | (magnitude < 0x400u ? small : normal));
 }
 uint narrowed_half(float x) {
   const uint bits = floatBitsToUint(x);
-  const uint sign = (bits >> 16) & 0x8000u;
   const uint magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
-  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // 65520, halfway between the largest and the next power of two
-  if (magnitude >= 0x38800000u) return sign | ((magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13);
-  if (magnitude < 0x33000000u) return sign;  // below 2^-25, half of the smallest
-  // In units of 2^-24: the fraction with its leading one, shifted to its place.
-  const uint fraction = (magnitude & 0x7FFFFFu) | 0x800000u;
-  const uint places = 126u - (magnitude >> 23);  // 14 ... 24
-  return sign | ((fraction + (1u << (places - 1)) - 1u + ((fraction >> places) & 1u)) >> places);
+  const uint normal = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  // Below 2^-14: the last place of a sum with 1/2 is 2^-24, the smallest number.
+  precise float sum = uintBitsToFloat(magnitude) + 0.5;
+  const uint finite = magnitude < 0x38800000u ? floatBitsToUint(sum) - 0x3F000000u : normal;
+  const uint large = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;
+  // 65520 lies halfway between the largest number and the next power of two.
+  return ((bits >> 16) & 0x8000u) | (magnitude >= 0x477FF000u ? large : finite);
 }
 
 float widened(uint dtype, uint bits) { return dtype == kFloat16 ? widened_half(bits) : uintBitsToFloat(bits << 16); }
@@ -171,11 +169,10 @@ void complain(uint kind, uint where, int what) {
 float power_of_two(int n) { return intBitsToFloat((n + 127) << 23); }
 
 float exact_exp(float x) {
-  if (!(x < 88.8)) return x > 0.0 ? uintBitsToFloat(0x7F800000u) : x;  // infinity, or the NaN that came
-  if (x < -87.3) return 0.0;
-  const float n = roundEven(x * 1.44269504);
+  const float inside = clamp(x, -87.3, 88.8);
+  const float n = roundEven(inside * 1.44269504);
   // ln 2 in two parts, the first of 12 bits: its product with n is exact.
-  precise float r = x - n * 0.693359375;
+  precise float r = inside - n * 0.693359375;
   r = r + n * 2.12194440e-4;
   precise float p = 0.00139505148 * r + 0.00836890284;
   p = p * r + 0.0416662060;
@@ -184,7 +181,10 @@ float exact_exp(float x) {
   p = p * r * r + r + 1.0;
   const int whole = int(n);
   const int half_of = whole / 2;  // in two steps: 2^128 is none
-  return p * power_of_two(half_of) * power_of_two(whole - half_of);
+  const float value = p * power_of_two(half_of) * power_of_two(whole - half_of);
+  const float large = x > 0.0 ? uintBitsToFloat(0x7F800000u) : x;  // infinity, or the NaN that came
+  const float small = x < -87.3 ? 0.0 : value;
+  return x < 88.8 ? small : large;
 }
 
 /// 1 / x: the driver's, which may err by two and a half units, made better by one step of Newton's.
