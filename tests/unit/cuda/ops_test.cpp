@@ -14,6 +14,7 @@
 #include "comparison.h"
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "heads_case.h"
 #include "lower.h"
 #include "op_case.h"
 #include "patience.h"
@@ -300,47 +301,11 @@ TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
 }
 
 /// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
-struct HeadsCase {
-  const char* name;
-  std::uint32_t tokens;
-  std::vector<std::int32_t> sequences;
-  std::int64_t heads, kv_heads, head_dim;
-  std::uint32_t window;
-};
-void PrintTo(const HeadsCase& heads_case, std::ostream* stream) { *stream << heads_case.name; }
-
-OpCase case_of(const HeadsCase& c) {
-  CaseBuilder b(DType::kBfloat16, c.tokens);
-  b.sequences(c.sequences);
-  const Shape heads = {c.tokens, c.heads, c.head_dim};
-  const Shape kv_heads = {c.tokens, c.kv_heads, c.head_dim};
-  const TensorId q = b.input("q", heads), k = b.input("k", kv_heads), v = b.input("v", kv_heads);
-  const TensorId o = b.saved("o", heads), lse = b.saved_wide("lse", {c.tokens, c.heads});
-  const TensorId d_o = b.input("do", heads);
-  const TensorId dq = b.output("dq", heads), dk = b.output("dk", kv_heads), dv = b.output("dv", kv_heads);
-  const AttentionAttributes attributes{static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim))), c.window};
-  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
-  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
-  b.result().reduction = c.tokens;
-  return b.result();
-}
-
-const std::vector<HeadsCase>& heads_cases() {
-  static const auto* const all = new std::vector<HeadsCase>{
-      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},          {"Head64_Window", 160, {150}, 2, 2, 64, 21},
-      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},          {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
-      {"Head128_Window", 208, {200}, 2, 1, 128, 70},      {"Head64_Long", 192, {2, 190}, 2, 1, 64, 0},
-      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150}, {"Head64_Group", 320, {300}, 6, 1, 64, 0},
-      {"Head128_Group", 448, {30, 410}, 6, 2, 128, 0},
-  };
-  return *all;
-}
-
 class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
 
 /// Forward and both halves of the gradient, where there are warpgroups to do it.
 TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
-  const OpList list = case_of(heads_cases()[3]).list;
+  const OpList list = case_of(heads_cases()[3], DType::kBfloat16).list;
   for (const bool warpgroups : {true, false}) {
     const auto steps = cuda::lower(list, {.matrix_units = true, .warpgroups = warpgroups, .multiprocessors = 4});
     ASSERT_EQ(steps.status(), absl::OkStatus());
@@ -361,7 +326,7 @@ void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowi
   cuda::testing::reset_fake(script);
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(heads_case), allowing);
+  check_case(**device, case_of(heads_case, DType::kBfloat16), allowing);
 }
 
 TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
@@ -398,7 +363,7 @@ class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterfac
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const HeadsCase& heads_case : heads_cases()) {
     SCOPED_TRACE(heads_case.name);
-    check_case(*device_, case_of(heads_case), {.narrow_attention = true});
+    check_case(*device_, case_of(heads_case, DType::kBfloat16), {.narrow_attention = true});
   }
 }
 

@@ -1,0 +1,27 @@
+// Attention, forward and backward, of heads in sizes that devices have kernels of their own for.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "op_case.h"
+
+namespace rondo::devices::testing {
+
+struct HeadsCase {
+  const char* name;
+  std::uint32_t tokens;                 // the last are padding where sequences leave some over
+  std::vector<std::int32_t> sequences;  // their lengths
+  std::int64_t heads, kv_heads, head_dim;
+  std::uint32_t window;  // 0: none
+};
+void PrintTo(const HeadsCase& heads_case, std::ostream* stream);
+
+/// Heads of 64 and 128 channels.
+const std::vector<HeadsCase>& heads_cases();
+
+/// `sharpness`: scores times this, for weights of which few count.
+OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness = 1);
+
+}  // namespace rondo::devices::testing
