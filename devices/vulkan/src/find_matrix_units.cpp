@@ -14,6 +14,7 @@ constexpr std::uint32_t kParts = 4;                // of most tiles: 2 x 2 of ea
 struct Limits {
   std::uint32_t shared_bytes = 0;
   std::uint32_t subgroup_size = 0;
+  std::uint32_t invocations = 0;  // of a workgroup
 };
 
 /// A kind of product that the driver lists, as both extensions have it.
@@ -129,11 +130,12 @@ Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   functions.GetPhysicalDeviceProperties2(card, &properties);
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   const std::uint32_t size = sizes.minSubgroupSize;
-  const bool fits = MatrixUnits::kSubgroups * size <=
-                        std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]) &&
-                    MatrixUnits::kSubgroups <= sizes.maxComputeWorkgroupSubgroups &&
+  const std::uint32_t invocations =
+      std::min({limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0],
+                size * std::min(sizes.maxComputeWorkgroupSubgroups, limits.maxComputeWorkGroupInvocations)});
+  const bool fits = MatrixUnits::kSubgroups * size <= invocations &&
                     (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  return {limits.maxComputeSharedMemorySize, fits ? size : 0};
+  return {limits.maxComputeSharedMemorySize, fits ? size : 0, invocations};
 }
 
 }  // namespace
@@ -146,6 +148,8 @@ MatrixUnits find_matrix_units(const InstanceFunctions& functions, VkPhysicalDevi
   MatrixUnits units;
   units.api = found.khr ? MatrixUnits::Api::kKhr : MatrixUnits::Api::kNv;
   units.subgroup_size = limits.subgroup_size;
+  units.shared_bytes = limits.shared_bytes;
+  units.invocations = limits.invocations;
   const std::vector<Listed> all = found.khr ? all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
                                                          VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, card)
                                             : all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV,

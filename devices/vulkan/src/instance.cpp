@@ -194,9 +194,9 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   card.info.unsuitable = unsuitable_because(functions_, handle, base);
   card.numerics_name = fmt::format("{}-{}-{:x}", base.deviceName, card.info.driver, base.driverVersion);
   constexpr VkSubgroupFeatureFlags kHandsRound = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-  card.fetches_panels = card.info.software && properties11.subgroupSize == 8 &&
-                        (properties11.subgroupSupportedOperations & kHandsRound) == kHandsRound &&
-                        (properties11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+  const bool hands_round = (properties11.subgroupSupportedOperations & kHandsRound) == kHandsRound &&
+                           (properties11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  card.fetches_panels = card.info.software && properties11.subgroupSize == 8 && hands_round &&
                         base.limits.maxTexelBufferElements >= kPanelTexels;
   card.pipeline_identity =
       fmt::format("{:x} {:x} {:x} {:02x}", base.vendorID, base.deviceID, base.driverVersion,
@@ -223,7 +223,7 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
       return std::strcmp(extension.extensionName, name) == 0;
     });
   };
-  card.matrix_units = find_matrix_units(functions_, handle, has);
+  if (hands_round) card.matrix_units = find_matrix_units(functions_, handle, has);
   card.info.matrix_units = card.matrix_units.there();
   card.tells_statistics = wants_statistics() && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   card.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);

@@ -1,6 +1,8 @@
-// Attention, its gradient, and attention to a cache. Where there is a panel (panel.h), what is attended to goes through
-// it.
+// Attention, its gradient, and attention to a cache: by the card's matrix units where they suit, else by tiles. Where
+// there is a panel (panel.h), what is attended to goes through it.
+#include <algorithm>
 #include <array>
+#include <bit>
 
 #include "lowering.h"
 #include "panel_size.h"
@@ -94,23 +96,131 @@ bool gradients_by_panels(OpLowering& op) {
   return true;
 }
 
+/// How attention_units.glsl is cut.
+struct UnitTiles {
+  std::uint32_t own = 0;      // rows of a workgroup
+  std::uint32_t passing = 0;  // rows at a time
+};
+
+/// An attention kernel by matrix units: as it defines them, and how many sums of each row and channel it has.
+struct UnitKernel {
+  Shader shader = Shader::kAttentionUnits;
+  std::int64_t operands = 1;
+  std::int64_t weights = 1;
+  std::int64_t sums = 1;
+};
+constexpr UnitKernel kForwardUnits = {Shader::kAttentionUnits, 1, 1, 1};
+constexpr UnitKernel kQueryUnits = {Shader::kAttentionQueryUnits, 2, 1, 1};
+constexpr UnitKernel kKeyUnits = {Shader::kAttentionKeyUnits, 2, 2, 2};
+
+/// Subgroups across: as many channels and passing rows as lie in 64 bytes, and two of them down.
+constexpr std::uint32_t kUnitSlice = 32;
+std::uint32_t unit_parts(const MatrixUnits::Shape& shape) { return std::max(1U, kUnitSlice / shape.n); }
+std::uint32_t unit_invocations(const MatrixUnits& units, const MatrixUnits::Shape& shape) {
+  return 2 * unit_parts(shape) * units.subgroup_size;
+}
+
+/// A kernel's shared memory, in bytes, for heads of `channels`, those filled up with zeros included.
+std::int64_t shared_bytes(const UnitKernel& kernel, const UnitTiles& tiles, std::int64_t channels) {
+  const std::int64_t own = tiles.own;
+  const std::int64_t passing = tiles.passing;
+  const std::int64_t known = passing * 8 + 16;  // numbers of passing rows
+  return 16 * kernel.operands * (own + passing) * (channels / 8 + 1) + 4 * kernel.operands * own * passing +
+         16 * kernel.weights * own * (passing / 8 + 1) + 4 * own + known;
+}
+
+/// The first cut whose sums leave registers free, and its tiles a second workgroup's room on a core of 64 KiB, else the
+/// smallest that the card takes. `own` is 0 where there is none.
+UnitTiles unit_tiles(const MatrixUnits& units, const MatrixUnits::Shape& shape, const UnitKernel& kernel,
+                     std::int64_t width) {
+  constexpr std::int64_t kRoomy = 32768;
+  constexpr std::int64_t kFewSums = 32;  // of an invocation
+  const std::uint32_t unit = std::max(unit_parts(shape) * shape.n, shape.k);
+  const std::int64_t channels = parts_of(width, unit) * unit;
+  const std::uint32_t invocations = unit_invocations(units, shape);
+  UnitTiles found;
+  for (const UnitTiles& tiles : {UnitTiles{64, 32}, UnitTiles{32, 32}, UnitTiles{16, 32}}) {
+    if (tiles.own % (2 * shape.m) != 0 || tiles.passing % unit != 0 || tiles.own > invocations) continue;
+    const std::int64_t bytes = shared_bytes(kernel, tiles, channels);
+    if (bytes > units.shared_bytes) continue;
+    found = tiles;
+    if (bytes <= kRoomy && kernel.sums * tiles.own * channels <= kFewSums * invocations) break;
+  }
+  return found;
+}
+
+/// The card's shape for the op's operands, if it can attend by matrix units.
+MatrixUnits::Shape attention_shape(OpLowering& op) {
+  const TensorDesc& q = op.in(0);
+  const MatrixUnits::Shape shape = q.dtype == DType::kBfloat16  ? op.units().bfloat16
+                                   : q.dtype == DType::kFloat16 ? op.units().float16
+                                                                : MatrixUnits::Shape{};
+  const bool suits = std::has_single_bit(shape.m) && std::has_single_bit(shape.n) && std::has_single_bit(shape.k) &&
+                     shape.n >= 8 && q.shape[2] % 8 == 0 && q.elements() > 0;
+  return suits && unit_invocations(op.units(), shape) <= op.units().invocations ? shape : MatrixUnits::Shape{};
+}
+
+void add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shape& shape, const UnitTiles& tiles,
+               std::int64_t heads, std::initializer_list<std::uint32_t> slots) {
+  const auto& attributes = op.attributes<AttentionAttributes>();
+  const TensorDesc& q = op.in(0);
+  Dispatch& dispatch =
+      op.add(kernel.shader,
+             {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n, shape.k,
+              unit_parts(shape), tiles.own / (2 * shape.m), unit_invocations(op.units(), shape)},
+             slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
+  dispatch.push.factors[0] = attributes.scale;
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
+}
+
+bool attend_by_units(OpLowering& op) {
+  const MatrixUnits::Shape shape = attention_shape(op);
+  if (!shape.there()) return false;
+  const UnitTiles tiles = unit_tiles(op.units(), shape, kForwardUnits, op.in(0).shape[2]);
+  if (tiles.own == 0) return false;
+  add_units(op, kForwardUnits, shape, tiles, op.in(0).shape[1],
+            {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)});
+  return true;
+}
+
+/// do . o of every query.
+std::uint32_t add_delta(OpLowering& op) {
+  constexpr std::int64_t kThreads = 64;
+  const TensorDesc& q = op.in(0);
+  const std::int64_t rows = q.shape[0] * q.shape[1];
+  const std::uint32_t delta = op.workspace(rows);
+  op.add(Shader::kAttentionDelta, {storage_of(q)}, {op.read(3), op.read(5), delta}, {rows, q.shape[2]},
+         parts_of(rows, kThreads));
+  return delta;
+}
+
+bool gradients_by_units(OpLowering& op) {
+  const MatrixUnits::Shape shape = attention_shape(op);
+  if (!shape.there()) return false;
+  const UnitTiles queries = unit_tiles(op.units(), shape, kQueryUnits, op.in(0).shape[2]);
+  const UnitTiles keys = unit_tiles(op.units(), shape, kKeyUnits, op.in(0).shape[2]);
+  if (queries.own == 0 || keys.own == 0) return false;
+  const std::uint32_t delta = add_delta(op);
+  add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1],
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
+  add_units(op, kKeyUnits, shape, keys, op.in(1).shape[1],
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
+  return true;
+}
+
 }  // namespace
 
 void lower_attention(OpLowering& op) {
-  if (attend_by_panels(op)) return;
+  if (attend_by_units(op) || attend_by_panels(op)) return;
   add_tiles(op, Shader::kAttention, tile_rows(op.in(0).shape[2], 2), false, op.in(0).shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1), op.read(3)});
 }
 
 void lower_attention_backward(OpLowering& op) {
-  if (gradients_by_panels(op)) return;
-  constexpr std::int64_t kThreads = 64;
+  if (gradients_by_units(op) || gradients_by_panels(op)) return;
   const TensorDesc& q = op.in(0);
-  const std::int64_t rows = q.shape[0] * q.shape[1];
-  const std::uint32_t delta = op.workspace(rows);
+  const std::uint32_t delta = add_delta(op);
   const std::uint32_t tile = tile_rows(q.shape[2], 4);
-  op.add(Shader::kAttentionDelta, {storage_of(q)}, {op.read(3), op.read(5), delta}, {rows, q.shape[2]},
-         parts_of(rows, kThreads));
   add_tiles(op, Shader::kAttentionQueryGradient, tile, false, q.shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
   add_tiles(op, Shader::kAttentionKeyGradient, tile, false, op.in(1).shape[1],

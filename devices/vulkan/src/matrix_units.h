@@ -24,6 +24,9 @@ struct MatrixUnits {
   Shape float16;   // of operands of that type; the card may lack one of the two
   Shape bfloat16;  // VK_KHR_shader_bfloat16
   std::uint32_t subgroup_size = 0;
+  // What a workgroup may have.
+  std::uint32_t shared_bytes = 0;
+  std::uint32_t invocations = 0;
 
   bool there() const { return api != Api::kNone; }
 };

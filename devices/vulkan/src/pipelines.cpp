@@ -6,6 +6,11 @@
 
 namespace rondo::devices::vulkan {
 
+bool uses_matrix_units(Shader shader) {
+  return shader == Shader::kMatMulCooperative || shader == Shader::kAttentionUnits ||
+         shader == Shader::kAttentionQueryUnits || shader == Shader::kAttentionKeyUnits;
+}
+
 Pipelines::~Pipelines() {
   // A cache that cannot be written costs the next start some time and is no reason to fail.
   if (cache_ != nullptr && !made_.empty()) cache_->save().IgnoreError();
@@ -78,8 +83,9 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   const MatrixUnits& units = context_->card().matrix_units;
   std::span<const std::uint32_t> code = code_of(shader);
   std::vector<std::uint32_t> translated;
-  if (shader == Shader::kMatMulCooperative && units.api == MatrixUnits::Api::kKhr) {
-    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, constants[1] == kBfloat16Storage));
+  if (uses_matrix_units(shader) && units.api == MatrixUnits::Api::kKhr) {
+    const std::uint32_t operands = constants[shader == Shader::kMatMulCooperative ? 1 : 0];
+    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, operands == kBfloat16Storage));
     code = translated;
   }
   VkShaderModuleCreateInfo module_info{};
@@ -106,7 +112,7 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT required{};
   required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT;
   required.requiredSubgroupSize = units.subgroup_size;
-  if (shader == Shader::kMatMulCooperative) {
+  if (uses_matrix_units(shader)) {
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
     info.stage.pNext = &required;
   }

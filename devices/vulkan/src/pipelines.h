@@ -43,6 +43,9 @@ enum class Shader : std::uint8_t {
   kAttentionPanels,
   kAttentionQueryPanels,
   kAttentionKeyPanels,
+  kAttentionUnits,
+  kAttentionQueryUnits,
+  kAttentionKeyUnits,
   kPanelRows,
   kPanelStats,
   kCacheStore,
@@ -58,6 +61,8 @@ enum class Shader : std::uint8_t {
 };
 const char* name_of(Shader shader);
 std::span<const std::uint32_t> code_of(Shader shader);
+/// Whether a kernel multiplies cooperative matrices: it is compiled for NV's extension and needs subgroups of one size.
+bool uses_matrix_units(Shader shader);
 
 /// What a dispatch is told, see shaders/common.glsl: places in the run's table of addresses, sizes, factors.
 struct Push {

@@ -32,6 +32,9 @@ namespace {
   X(attention_panels)           \
   X(attention_query_panels)     \
   X(attention_key_panels)       \
+  X(attention_units)            \
+  X(attention_query_units)      \
+  X(attention_key_units)        \
   X(panel_rows)                 \
   X(panel_stats)                \
   X(cache_store)                \

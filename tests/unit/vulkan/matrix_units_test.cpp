@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cooperative_code.h"
+#include "heads_case.h"
 #include "lowering.h"
 #include "op_case.h"
 
@@ -16,7 +17,8 @@ namespace {
 using Code = std::vector<std::uint32_t>;
 
 // Numbers of the SPIR-V registry.
-constexpr std::uint32_t kName = 5, kExtension = 10, kCapability = 17, kTypeInt = 21, kTypeFloat = 22, kConstant = 43;
+constexpr std::uint32_t kName = 5, kExtension = 10, kCapability = 17, kTypeInt = 21, kTypeFloat = 22, kConstant = 43,
+                        kSpecConstantOp = 52;
 constexpr std::uint32_t kTypeNv = 5358, kLoadNv = 5359, kLengthNv = 5362;
 constexpr std::uint32_t kTypeKhr = 4456, kLoadKhr = 4457, kStoreKhr = 4458, kMulAddKhr = 4459;
 
@@ -44,14 +46,22 @@ std::set<std::string> extensions(const std::vector<Code>& all) {
   return names;
 }
 
-std::vector<Code> translated(bool bfloat16) {
-  const auto code = khr_cooperative_code(code_of(Shader::kMatMulCooperative), bfloat16);
+std::vector<Shader> kernels_by_units() {
+  std::vector<Shader> all;
+  for (std::uint8_t i = 0; i < static_cast<std::uint8_t>(Shader::kCount); ++i) {
+    if (uses_matrix_units(static_cast<Shader>(i))) all.push_back(static_cast<Shader>(i));
+  }
+  return all;
+}
+
+std::vector<Code> translated(Shader shader, bool bfloat16) {
+  const auto code = khr_cooperative_code(code_of(shader), bfloat16);
   EXPECT_TRUE(code.ok()) << code.status();
   return code.ok() ? instructions(*code) : std::vector<Code>();
 }
 
-TEST(CooperativeCode, OfTheKernel_SaysWhatEachMatrixIsUsedAs) {
-  const std::vector<Code> all = translated(false);
+TEST(CooperativeCode, OfProducts_SaysWhatEachMatrixIsUsedAs) {
+  const std::vector<Code> all = translated(Shader::kMatMulCooperative, false);
   std::map<std::uint32_t, std::uint32_t> numbers;  // constants of 32 bits
   for (const Code& one : of_number(all, kConstant)) numbers[one[2]] = one[3];
   std::map<std::uint32_t, std::uint32_t> use_of;  // by type
@@ -80,40 +90,53 @@ TEST(CooperativeCode, OfTheKernel_SaysWhatEachMatrixIsUsedAs) {
   for (const Code& one : of_number(all, kStoreKhr)) EXPECT_EQ(numbers.at(one[3]), 0U);
 }
 
-TEST(CooperativeCode, OfTheKernel_HasNothingOfTheOtherExtension) {
-  for (const bool bfloat16 : {false, true}) {
-    SCOPED_TRACE(bfloat16);
-    const std::vector<Code> all = translated(bfloat16);
-    for (const Code& one : all) EXPECT_FALSE(one[0] >= kTypeNv && one[0] <= kLengthNv) << one[0];
-    EXPECT_FALSE(has_capability(all, 5357));
-    EXPECT_TRUE(has_capability(all, 6022));
-    EXPECT_EQ(has_capability(all, 9), !bfloat16);
-    EXPECT_EQ(has_capability(all, 5116), bfloat16);
-    EXPECT_EQ(has_capability(all, 5118), bfloat16);
-    std::set<std::string> wanted = {"SPV_KHR_cooperative_matrix"};
-    if (bfloat16) wanted.insert("SPV_KHR_bfloat16");
-    const std::set<std::string> found = extensions(all);
-    EXPECT_TRUE(std::includes(found.begin(), found.end(), wanted.begin(), wanted.end()));
-    EXPECT_FALSE(found.contains("SPV_NV_cooperative_matrix"));
-    std::size_t narrow = 0;
-    for (const Code& one : of_number(all, kTypeFloat)) {
-      if (one[2] != 16) continue;
-      ++narrow;
-      EXPECT_EQ(one.size(), bfloat16 ? 4U : 3U);
+void expect_nothing_of_the_other_extension(Shader shader, bool bfloat16) {
+  const std::vector<Code> all = translated(shader, bfloat16);
+  for (const Code& one : all) {
+    EXPECT_FALSE(one[0] >= kTypeNv && one[0] <= kLengthNv) << one[0];
+    EXPECT_FALSE(one[0] == kSpecConstantOp && one[3] == kLengthNv);  // is translated nowhere
+  }
+  EXPECT_FALSE(has_capability(all, 5357));
+  EXPECT_TRUE(has_capability(all, 6022));
+  EXPECT_EQ(has_capability(all, 9), !bfloat16);
+  EXPECT_EQ(has_capability(all, 5116), bfloat16);
+  EXPECT_EQ(has_capability(all, 5118), bfloat16);
+  std::set<std::string> wanted = {"SPV_KHR_cooperative_matrix"};
+  if (bfloat16) wanted.insert("SPV_KHR_bfloat16");
+  const std::set<std::string> found = extensions(all);
+  EXPECT_TRUE(std::includes(found.begin(), found.end(), wanted.begin(), wanted.end()));
+  EXPECT_FALSE(found.contains("SPV_NV_cooperative_matrix"));
+  std::size_t narrow = 0;
+  for (const Code& one : of_number(all, kTypeFloat)) {
+    if (one[2] != 16) continue;
+    ++narrow;
+    EXPECT_EQ(one.size(), bfloat16 ? 4U : 3U);
+  }
+  EXPECT_EQ(narrow, 1U);
+}
+
+TEST(CooperativeCode, OfEveryKernel_HasNothingOfTheOtherExtension) {
+  EXPECT_EQ(kernels_by_units().size(), 4U);
+  for (const Shader shader : kernels_by_units()) {
+    for (const bool bfloat16 : {false, true}) {
+      SCOPED_TRACE(std::string(name_of(shader)) + (bfloat16 ? ", bf16" : ", fp16"));
+      expect_nothing_of_the_other_extension(shader, bfloat16);
     }
-    EXPECT_EQ(narrow, 1U);
   }
 }
 
 TEST(CooperativeCode, EveryIdLiesBelowTheBound) {
-  const auto code = khr_cooperative_code(code_of(Shader::kMatMulCooperative), true);
-  ASSERT_TRUE(code.ok()) << code.status();
-  std::set<std::uint32_t> declared;
-  for (const Code& one : instructions(*code)) {
-    if (one[0] != kConstant) continue;
-    EXPECT_TRUE(declared.insert(one[2]).second) << one[2];
+  for (const Shader shader : kernels_by_units()) {
+    SCOPED_TRACE(name_of(shader));
+    const auto code = khr_cooperative_code(code_of(shader), true);
+    ASSERT_TRUE(code.ok()) << code.status();
+    std::set<std::uint32_t> declared;
+    for (const Code& one : instructions(*code)) {
+      if (one[0] != kConstant) continue;
+      EXPECT_TRUE(declared.insert(one[2]).second) << one[2];
+    }
+    EXPECT_LT(*declared.rbegin(), (*code)[3]);
   }
-  EXPECT_LT(*declared.rbegin(), (*code)[3]);
 }
 
 /// A module of a header and these instructions, whose first word lacks the length.
@@ -213,6 +236,71 @@ TEST(MatrixUnitsLowering, GradientsOfLogits_AreRoundedWhereTheTypeHoldsThem) {
   EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kBfloat16), 3);
   EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kFloat16), 1);
   EXPECT_EQ(products_on_units("CrossEntropy", DType::kFloat32), 0);
+}
+
+MatrixUnits large_card() {
+  MatrixUnits units;
+  units.api = MatrixUnits::Api::kKhr;
+  units.float16 = {16, 16, 16};
+  units.subgroup_size = 32;
+  units.shared_bytes = 65536;
+  units.invocations = 1024;
+  return units;
+}
+
+/// Attention and its gradient, lowered.
+std::vector<Dispatch> attention(DType storage, std::int64_t width, const MatrixUnits& units) {
+  const testing::OpCase op_case = testing::case_of({"", 96, {96}, 4, 2, width, 0}, storage);
+  Lowering lowering(op_case.list, false, false, units);
+  EXPECT_TRUE(lowering.lower_all().ok());
+  return lowering.dispatches();
+}
+std::vector<Shader> shaders_of_attention(DType storage, std::int64_t width, const MatrixUnits& units) {
+  std::vector<Shader> all;
+  for (const Dispatch& dispatch : attention(storage, width, units)) all.push_back(dispatch.shader);
+  return all;
+}
+
+const std::vector<Shader> kAttentionByUnits = {Shader::kAttentionUnits, Shader::kAttentionDelta,
+                                               Shader::kAttentionQueryUnits, Shader::kAttentionKeyUnits};
+const std::vector<Shader> kAttentionByTiles = {Shader::kAttention, Shader::kAttentionDelta,
+                                               Shader::kAttentionQueryGradient, Shader::kAttentionKeyGradient};
+
+TEST(MatrixUnitsLowering, AttentionOfTheirTypes_GoesThere) {
+  const MatrixUnits units = large_card();
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByUnits);
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 72, units), kAttentionByUnits);
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 128, units), kAttentionByUnits);
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, {}), kAttentionByTiles);
+  EXPECT_EQ(shaders_of_attention(DType::kFloat32, 64, units), kAttentionByTiles);
+  EXPECT_EQ(shaders_of_attention(DType::kBfloat16, 64, units), kAttentionByTiles);
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 60, units), kAttentionByTiles);  // no eights
+}
+
+TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
+  MatrixUnits units = large_card();
+  const std::vector<Dispatch> all = attention(DType::kFloat16, 64, units);
+  ASSERT_EQ(all.size(), 4U);
+  // 64 queries, 32 queries and 32 keys a workgroup, two subgroups across and two down.
+  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128}));
+  EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{2, 4, 1}));
+  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128}));
+  EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{3, 4, 1}));
+  EXPECT_EQ(all[3].groups, (std::array<std::uint32_t, 3>{3, 2, 1}));  // heads of keys
+  // A gradient holds the rows of two tensors.
+  units.shared_bytes = 32768;
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByUnits);
+  std::vector<Shader> forward_alone = kAttentionByTiles;
+  forward_alone[0] = Shader::kAttentionUnits;
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 128, units), forward_alone);
+  // Four small tiles make 32 columns.
+  units = large_card();
+  units.float16 = {8, 8, 16};
+  units.subgroup_size = 8;
+  EXPECT_EQ(attention(DType::kFloat16, 64, units)[0].constants,
+            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64}));
+  units.invocations = 32;
+  EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByTiles);
 }
 
 }  // namespace

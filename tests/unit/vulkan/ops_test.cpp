@@ -11,6 +11,7 @@
 
 #include "comparison.h"
 #include "every_op.h"
+#include "heads_case.h"
 #include "rondo/devices/reference/reference.h"
 #include "vulkan_case.h"
 
@@ -44,9 +45,9 @@ class SharedDevice : public ::testing::Environment {
 };
 const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
 
-/// Every op of the case against the reference, each on the reference's own inputs, twice. `narrow_products`: see
-/// Compared.
-void expect_reference(Device& device, const OpCase& op_case, bool narrow_products = false) {
+/// Every op of the case against the reference, each on the reference's own inputs, twice. `narrow`: products are of
+/// operands of 16 bits, see Compared.
+void expect_reference(Device& device, const OpCase& op_case, bool narrow = false) {
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   absl::StatusOr<CaseMemory> again = CaseMemory::make(op_case, 2);
@@ -60,7 +61,8 @@ void expect_reference(Device& device, const OpCase& op_case, bool narrow_product
     ASSERT_EQ(run_on_card(device, list, *got), absl::OkStatus());
     ASSERT_EQ(run_on_card(device, list, *again), absl::OkStatus());
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
-    const Compared compared{op_case, op_case.list.ops[place], narrow_products};
+    const bool narrow_attention = narrow && op_case.list.tensors[0].dtype != DType::kFloat32;
+    const Compared compared{op_case, op_case.list.ops[place], narrow, narrow_attention};
     for (const TensorId id : compared.op.writes) {
       expect_close(compared, id, *got, *want);
       EXPECT_EQ(std::memcmp(got->data(id), again->data(id), op_case.list.tensors[id].bytes()), 0)
@@ -94,8 +96,8 @@ TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 
-/// On a processor that poses as a card too, whose products do without otherwise.
-class ProductsByMatrixUnits : public ::testing::Test {
+/// On a processor that poses as a card too, which does without otherwise.
+class OnMatrixUnits : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
@@ -107,6 +109,9 @@ class ProductsByMatrixUnits : public ::testing::Test {
 
   Device* device_ = nullptr;
 };
+
+class ProductsByMatrixUnits : public OnMatrixUnits {};
+class AttentionByMatrixUnits : public OnMatrixUnits {};
 
 TEST_F(ProductsByMatrixUnits, OfEveryOp_AgreeWithTheReference) {
   std::size_t cases = 0;
@@ -126,6 +131,31 @@ TEST_F(ProductsByMatrixUnits, OfEveryOp_AgreeWithTheReference) {
     }
   }
   EXPECT_EQ(cases, 38U);  // eighteen descriptions in odd sizes, one in those of a model; two types
+}
+
+TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
+  std::vector<HeadsCase> cases = heads_cases();
+  cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0},
+                             {"Head40", 144, {17, 100, 20}, 4, 2, 40, 0},
+                             {"Head72_Window", 160, {150}, 2, 2, 72, 21},
+                             {"Head96", 160, {70, 1, 80}, 3, 1, 96, 0},
+                             {"Head256", 96, {70, 20}, 2, 1, 256, 0}});
+  for (const HeadsCase& heads_case : cases) {
+    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
+      expect_reference(*device_, case_of(heads_case, storage), true);
+    }
+  }
+}
+
+/// Scores that grow so much from tile to tile that sums are scaled.
+TEST_F(AttentionByMatrixUnits, OfSharpWeights_AgreesWithTheReference) {
+  for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+    for (const std::size_t sharp : {std::size_t{0}, std::size_t{8}}) {
+      SCOPED_TRACE(std::string(heads_cases()[sharp].name) + " " + name_of(storage));
+      expect_reference(*device_, case_of(heads_cases()[sharp], storage, 4), true);
+    }
+  }
 }
 
 /// Whole tiles and fours: other kernels, or other ways through them, than odd sizes take.

@@ -1,0 +1,83 @@
+// attention_key_gradient.comp by matrix units.
+//
+// slots: q, k, v, lse, do, bounds, delta, dk, dv. sizes: tokens, heads, key heads, window. factors: scale.
+// Workgroups: tiles of keys, key heads.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define OPERANDS 2
+#define WEIGHTS 2
+#include "attention_units.glsl"
+
+shared vec2 known[kPassing];  // lse and delta of the queries that pass
+
+void main() {
+  const uint heads = push.sizes[1];
+  const uint key_heads = push.sizes[2];
+  const uint key_head = gl_WorkGroupID.y;
+  const uint group = heads / key_heads;
+  const int window = int(push.sizes[3]);
+  Ints bounds = Ints(address(5));
+  const int real = real_tokens(bounds);
+  const int first_key = int(gl_WorkGroupID.x * kRows);
+  const int last_key = min(first_key + int(kRows), real) - 1;
+  if (last_key < first_key) {  // padding
+    write_zeros(address(7), first_key, key_head, key_heads);
+    write_zeros(address(8), first_key, key_head, key_heads);
+    return;
+  }
+  stage(address(1), 0, kRows, first_key, last_key, key_head, key_heads);
+  stage(address(2), kRows, kRows, first_key, last_key, key_head, key_heads);
+  int last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
+  if (window != 0) last_token = min(last_token, last_key + window - 1);
+  const uint row = own_row();
+  const int key = first_key + int(row);
+  int last_seer = key < real ? bounds.v[2 + sequence_of(bounds, key)] - 1 : -1;  // of the key, in its own sequence
+  if (window != 0) last_seer = min(last_seer, key + window - 1);
+  const uint64_t queries = address(0);
+  const uint64_t outputs = address(4);
+  const uint64_t all_lse = address(3);
+  const uint64_t all_delta = address(6);
+  Sums key_sums[kSums];
+  Sums value_sums[kSums];
+  [[unroll]] for (uint i = 0; i < kSums; ++i) {
+    key_sums[i] = Sums(0.0);
+    value_sums[i] = Sums(0.0);
+  }
+  for (uint head = key_head * group; head < (key_head + 1) * group; ++head) {
+    for (int first = first_key; first <= last_token; first += int(kPassing)) {
+      barrier();
+      stage(queries, kFirstPassing, kPassing, first, last_token, head, heads);
+      stage(outputs, kFirstPassing + kPassing, kPassing, first, last_token, head, heads);
+      for (uint n = gl_LocalInvocationIndex; n < kPassing; n += gl_WorkGroupSize.x) {
+        const uint query = uint(min(first + int(n), last_token)) * heads + head;
+        known[n] = vec2(Floats(all_lse).v[query], Floats(all_delta).v[query]);
+      }
+      barrier();
+      make_scores(0, kFirstPassing, 0);
+      make_scores(kRows, kFirstPassing + kPassing, 1);
+      barrier();
+      [[unroll]] for (uint eight = 0; row < kRows && eight < kColumns / 8; ++eight) {
+        float weights_of_key[8];
+        float slopes[8];
+        get_scores(0, row, eight, weights_of_key);
+        get_scores(1, row, eight, slopes);
+        [[unroll]] for (uint c = 0; c < 8; ++c) {
+          const uint column = first_column() + 8 * eight + c;
+          const int token = first + int(column);
+          const bool seen = token >= key && token <= last_seer;
+          const float weight = seen ? exp(weights_of_key[c] * push.factors[0] - known[column].x) : 0.0;
+          weights_of_key[c] = weight;
+          slopes[c] = seen ? weight * (slopes[c] - known[column].y) * push.factors[0] : 0.0;
+        }
+        put_weights(0, row, eight, weights_of_key);
+        put_weights(1, row, eight, slopes);
+      }
+      barrier();
+      add_weighted(value_sums, 0, kFirstPassing + kPassing);
+      add_weighted(key_sums, 1, kFirstPassing);
+    }
+  }
+  for (uint row = gl_LocalInvocationIndex; row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
+  write_rows(key_sums, address(7), first_key, key_head, key_heads);
+  write_rows(value_sums, address(8), first_key, key_head, key_heads);
+}

@@ -1,0 +1,62 @@
+// attention_query_gradient.comp by matrix units.
+//
+// slots: q, k, v, lse, do, bounds, delta, dq. sizes: tokens, heads, key heads, window. factors: scale.
+// Workgroups: tiles of queries, heads.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define OPERANDS 2
+#define WEIGHTS 1
+#include "attention_units.glsl"
+
+void main() {
+  const uint head = gl_WorkGroupID.y;
+  const uint heads = push.sizes[1];
+  const uint key_heads = push.sizes[2];
+  const uint key_head = head / (heads / key_heads);
+  const int window = int(push.sizes[3]);
+  Ints bounds = Ints(address(5));
+  const int real = real_tokens(bounds);
+  const int first_token = int(gl_WorkGroupID.x * kRows);
+  const int last_token = min(first_token + int(kRows), real) - 1;
+  if (last_token < first_token) {  // padding
+    write_zeros(address(7), first_token, head, heads);
+    return;
+  }
+  const uint64_t keys = address(1);
+  const uint64_t values = address(2);
+  stage(address(0), 0, kRows, first_token, last_token, head, heads);
+  stage(address(4), kRows, kRows, first_token, last_token, head, heads);
+  const uint row = own_row();
+  const int token = first_token + int(row);
+  const int seen_from = first_seen(bounds, token, window);
+  const uint query = uint(min(token, last_token)) * heads + head;
+  const float lse = Floats(address(3)).v[query];
+  const float delta = Floats(address(6)).v[query];
+  Sums sums[kSums];
+  [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
+  for (int first = first_seen(bounds, first_token, window); first <= last_token; first += int(kPassing)) {
+    barrier();
+    stage(keys, kFirstPassing, kPassing, first, last_token, key_head, key_heads);
+    stage(values, kFirstPassing + kPassing, kPassing, first, last_token, key_head, key_heads);
+    barrier();
+    make_scores(0, kFirstPassing, 0);
+    make_scores(kRows, kFirstPassing + kPassing, 1);
+    barrier();
+    [[unroll]] for (uint eight = 0; row < kRows && eight < kColumns / 8; ++eight) {
+      float slopes[8];
+      float dp[8];
+      get_scores(0, row, eight, slopes);
+      get_scores(1, row, eight, dp);
+      [[unroll]] for (uint c = 0; c < 8; ++c) {
+        const int key = first + int(first_column() + 8 * eight + c);
+        const float weight = exp(slopes[c] * push.factors[0] - lse);
+        slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * push.factors[0] : 0.0;
+      }
+      put_weights(0, row, eight, slopes);
+    }
+    barrier();
+    add_weighted(sums, 0, kFirstPassing);
+  }
+  for (uint row = gl_LocalInvocationIndex; row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
+  write_rows(sums, address(7), first_token, head, heads);
+}

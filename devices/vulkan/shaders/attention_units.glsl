@@ -1,0 +1,201 @@
+// What the attention kernels for a card's matrix units share. A workgroup of 2 x kParts subgroups owns kRows rows of one
+// head, queries or keys; the rows that they meet pass by, kPassing at a time. Scores, [own row][passing row], are made
+// by 2 x kParts parts and go through shared memory, where invocations turn them into weights: which invocation holds
+// which element of a matrix is the card's secret. Weights, of 16 bits again, times passing rows go to sums in fp32, of
+// which a subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
+//
+// Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only loaded,
+// multiplied and stored here and words of 16 bits only moved.
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_NV_cooperative_matrix : require
+#pragma use_vulkan_memory_model
+#include "common.glsl"
+#include "sequences.glsl"
+
+layout(local_size_x_id = 8) in;  // 2 kParts subgroups
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kWidth = 64;    // of a head, eights
+layout(constant_id = 2) const uint kPassing = 32;  // a multiple of kSlice and of kK
+layout(constant_id = 3) const uint kM = 16;
+layout(constant_id = 4) const uint kN = 16;
+layout(constant_id = 5) const uint kK = 16;
+layout(constant_id = 6) const uint kParts = 2;
+layout(constant_id = 7) const uint kTiles = 1;  // of own rows, of a subgroup
+
+const uint kRows = 2 * kTiles * kM;
+const uint kSlice = kParts * kN;  // one tile of each part: rows that pass, or channels
+const uint kUnit = kSlice > kK ? kSlice : kK;
+const uint kChannels = (kWidth + kUnit - 1) / kUnit * kUnit;  // those past kWidth are zero
+const uint kWide = kChannels / kSlice;
+const uint kAcross = kPassing / kSlice;
+const uint kSums = kTiles * kWide;
+// Rows in shared memory, in pieces of 16 bytes, which matrices begin with: rows of operands differ in their banks.
+const uint kPieces = kChannels / 8;
+const uint kPitch = kPieces + 1;
+const uint kWeightPitch = kPassing / 8 + 1;
+
+// Invocations share out the scores: kLanes to a row, of which there are no more than invocations, each kColumns that lie
+// together, whole eights. What is left over of the invocations has no row.
+const uint kMostLanes = kPassing / 8;
+const uint kShare = gl_WorkGroupSize.x / kRows;
+const uint kLanes = kShare > kMostLanes ? kMostLanes : kShare;
+const uint kColumns = kPassing / kLanes;
+
+/// Those of a row are neighbours in their subgroup.
+uint invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+uint own_row() { return invocation() / kLanes; }
+uint first_column() { return invocation() % kLanes * kColumns; }
+
+float largest_of_row(float x) {
+  for (uint step = 1; step < kLanes; step *= 2) x = max(x, subgroupShuffleXor(x, step));
+  return x;
+}
+float total_of_row(float x) {
+  for (uint step = 1; step < kLanes; step *= 2) x += subgroupShuffleXor(x, step);
+  return x;
+}
+
+/// The subgroup's part of own rows, of passing rows, and of channels.
+uint part_of_rows() { return gl_SubgroupID / kParts * kTiles * kM; }
+uint part_of_passing() { return gl_SubgroupID % kParts * kAcross * kN; }
+uint part_of_channels() { return gl_SubgroupID % kParts * kWide * kN; }
+
+const uint kReads = 4;  // eights that are under way at a time
+
+// OPERANDS and WEIGHTS, which the kernel defines: how many tensors' rows it owns and lets pass, and how many kinds of
+// weights it makes of the scores.
+shared uvec4 tiles[OPERANDS * (kRows + kPassing) * kPitch];  // own rows, then those that pass
+shared float scores[OPERANDS * kRows * kPassing];
+shared uvec4 weights[WEIGHTS * kRows * kWeightPitch];
+shared float by_row[kRows];
+const uint kFirstPassing = OPERANDS * kRows;
+
+#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
+
+/// Copies `rows` rows of one head of a tensor [tokens, heads, kWidth] to `tiles`, from row `to` on. Those past `last`
+/// are its row again, whose scores nobody sees.
+void stage(uint64_t from, uint to, uint rows, int first, int last, uint head, uint heads) {
+  const uint eights = rows * kPieces;
+  for (uint begin = 0; begin < eights; begin += kReads * gl_WorkGroupSize.x) {
+    uvec4 held[kReads];
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      const uint n = min(begin + i * gl_WorkGroupSize.x + gl_LocalInvocationIndex, eights - 1);
+      const uint token = uint(min(first + int(n / kPieces), last));
+      const uint piece = min(n % kPieces, kWidth / 8 - 1);
+      Pairs pairs = Pairs(from + uint64_t((token * heads + head) * kWidth + 8 * piece) * 2ul);
+      held[i] = uvec4(pairs.v[0], pairs.v[1]);
+    }
+    [[unroll]] for (uint i = 0; i < kReads; ++i) {
+      const uint n = min(begin + i * gl_WorkGroupSize.x + gl_LocalInvocationIndex, eights - 1);
+      tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? held[i] : uvec4(0);
+    }
+  }
+}
+
+/// scores[at] = own rows from `own` on times passing rows from `passing` on, transposed.
+void make_scores(uint own, uint passing, uint at) {
+  Sums sums[kTiles * kAcross];
+  [[unroll]] for (uint i = 0; i < kTiles * kAcross; ++i) sums[i] = Sums(0.0);
+  [[unroll]] for (uint k = 0; k < kChannels; k += kK) {
+    fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTiles];
+    [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+      coopMatLoadNV(left[i], tiles, (own + part_of_rows() + i * kM) * kPitch + k / 8, kPitch, false);
+    }
+    [[unroll]] for (uint j = 0; j < kAcross; ++j) {
+      fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
+      coopMatLoadNV(right, tiles, (passing + part_of_passing() + j * kN) * kPitch + k / 8, kPitch, true);
+      [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+        sums[i * kAcross + j] = coopMatMulAddNV(left[i], right, sums[i * kAcross + j]);
+      }
+    }
+  }
+  [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+    [[unroll]] for (uint j = 0; j < kAcross; ++j) {
+      const uint place = (part_of_rows() + i * kM) * kPassing + part_of_passing() + j * kN;
+      coopMatStoreNV(sums[i * kAcross + j], scores, at * kRows * kPassing + place, kPassing, false);
+    }
+  }
+}
+/// Eight scores of the invocation's columns.
+void get_scores(uint at, uint row, uint eight, out float values[8]) {
+  const uint from = (at * kRows + row) * kPassing + first_column() + 8 * eight;
+  [[unroll]] for (uint c = 0; c < 8; ++c) values[c] = scores[from + c];
+}
+
+/// Eight weights in their place; gives the sum of what they are rounded to.
+float put_weights(uint at, uint row, uint eight, float values[8]) {
+  const uvec2 low = narrowed_raw(kType, vec4(values[0], values[1], values[2], values[3]));
+  const uvec2 high = narrowed_raw(kType, vec4(values[4], values[5], values[6], values[7]));
+  weights[(at * kRows + row) * kWeightPitch + first_column() / 8 + eight] = uvec4(low, high);
+  const vec4 sums = widened_raw(kType, 4, uvec4(low, 0, 0)) + widened_raw(kType, 4, uvec4(high, 0, 0));
+  return sums.x + sums.y + (sums.z + sums.w);
+}
+
+/// sums += weights[at] times passing rows from `passing` on.
+void add_weighted(inout Sums sums[kSums], uint at, uint passing) {
+  [[unroll]] for (uint k = 0; k < kPassing; k += kK) {
+    fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTiles];
+    [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+      const uint place = (at * kRows + part_of_rows() + i * kM) * kWeightPitch + k / 8;
+      coopMatLoadNV(left[i], weights, place, kWeightPitch, false);
+    }
+    [[unroll]] for (uint j = 0; j < kWide; ++j) {
+      fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
+      coopMatLoadNV(right, tiles, (passing + k) * kPitch + (part_of_channels() + j * kN) / 8, kPitch, false);
+      [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+        sums[i * kWide + j] = coopMatMulAddNV(left[i], right, sums[i * kWide + j]);
+      }
+    }
+  }
+}
+
+/// Sums go through `scores`, kSlice channels of all rows at a time: kN of each part.
+uint place_in_slice(uint i) { return (part_of_rows() + i * kM) * kSlice + gl_SubgroupID % kParts * kN; }
+void put_slice(Sums sums[kSums], uint j) {
+  [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+    coopMatStoreNV(sums[i * kWide + j], scores, place_in_slice(i), kSlice, false);
+  }
+}
+
+/// Multiplies each row by its number in `by_row`.
+void multiply_rows(inout Sums sums[kSums]) {
+  [[unroll]] for (uint j = 0; j < kWide; ++j) {
+    put_slice(sums, j);
+    barrier();
+    for (uint n = gl_LocalInvocationIndex; n < kRows * kSlice; n += gl_WorkGroupSize.x) {
+      scores[n] *= by_row[n / kSlice];
+    }
+    barrier();
+    [[unroll]] for (uint i = 0; i < kTiles; ++i) {
+      coopMatLoadNV(sums[i * kWide + j], scores, place_in_slice(i), kSlice, false);
+    }
+    barrier();
+  }
+}
+
+/// Writes rows of one head of a tensor [tokens, heads, kWidth].
+void write_four(uint64_t to, int token, uint head, uint heads, uint channel, vec4 value) {
+  if (channel >= kWidth || token >= int(push.sizes[0])) return;
+  store_raw(to, kType, (uint(token) * heads + head) * kWidth + channel, value);
+}
+void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads) {
+  [[unroll]] for (uint j = 0; j < kWide; ++j) {
+    barrier();
+    put_slice(sums, j);
+    barrier();
+    for (uint n = 4 * gl_LocalInvocationIndex; n < kRows * kSlice; n += 4 * gl_WorkGroupSize.x) {
+      const uint row = n / kSlice;
+      const uint part = n % kSlice / kN;
+      const vec4 value = by_row[row] * vec4(scores[n], scores[n + 1], scores[n + 2], scores[n + 3]);
+      write_four(to, first + int(row), head, heads, part * kWide * kN + j * kN + n % kN, value);
+    }
+  }
+}
+void write_zeros(uint64_t to, int first, uint head, uint heads) {
+  for (uint n = 4 * gl_LocalInvocationIndex; n < kRows * kChannels; n += 4 * gl_WorkGroupSize.x) {
+    write_four(to, first + int(n / kChannels), head, heads, n % kChannels, vec4(0.0));
+  }
+}
