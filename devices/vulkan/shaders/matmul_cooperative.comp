@@ -1,5 +1,6 @@
-// matmul.comp's products of operands of 16 bits by the card's matrix units: a workgroup of four subgroups computes 2 x
-// 2 parts of kTilesM x kTilesN tiles of kM x kN, whose operands come through shared memory, kDepth of K at a time. Sums
+// matmul.comp's products of operands of 16 bits by the card's matrix units: a workgroup of kPartsM x kPartsN subgroups
+// computes as many parts of kTilesM x kTilesN tiles of kM x kN, whose operands come through shared memory, kDepth of K
+// at a time. Sums
 // are fp32, in rising order of K between pieces of kK; within a piece in the card's own order.
 //
 // Compiled as SPV_NV_cooperative_matrix, which cooperative_code.cpp turns into what the card has: the operands' type
@@ -19,7 +20,7 @@
 #include "common.glsl"
 #include "matmul.glsl"
 
-layout(local_size_x_id = 18) in;  // four subgroups
+layout(local_size_x_id = 18) in;
 layout(constant_id = 11) const uint kM = 16;
 layout(constant_id = 12) const uint kN = 16;
 layout(constant_id = 13) const uint kK = 16;
@@ -33,8 +34,11 @@ const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
 const uint kEights = kDepth / 8;
 const uint kStride = kEights + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
-const uint kRows = 2 * kTilesM * kM;
-const uint kColumns = 2 * kTilesN * kN;
+// As MatrixUnits::parts().
+const uint kPartsM = kM < 32 ? 32 / kM : 1;
+const uint kPartsN = kN < 32 ? 32 / kN : 1;
+const uint kRows = kPartsM * kTilesM * kM;
+const uint kColumns = kPartsN * kTilesN * kN;
 // In pieces of 16 bytes, which matrices begin with.
 shared uvec4 tile_a[kRows * kStride];     // [m][k]
 shared uvec4 tile_b[kColumns * kStride];  // [n][k]
@@ -172,8 +176,8 @@ void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint firs
 void main() {
   const uint first_n = gl_WorkGroupID.x * kColumns;
   const uint first_m = gl_WorkGroupID.y * kRows;
-  const uint part_m = gl_SubgroupID / 2 * kTilesM * kM;
-  const uint part_n = gl_SubgroupID % 2 * kTilesN * kN;
+  const uint part_m = gl_SubgroupID / kPartsN * kTilesM * kM;
+  const uint part_n = gl_SubgroupID % kPartsN * kTilesN * kN;
   uint rows;
   uint depth;
   find_extents(rows, depth);

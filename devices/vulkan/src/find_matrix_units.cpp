@@ -9,7 +9,7 @@ namespace {
 // As in matmul_cooperative.comp.
 constexpr std::uint32_t kDepth = MatrixUnits::kDepth;
 constexpr std::uint32_t kStride = kDepth / 2 + 4;  // words
-constexpr std::uint32_t kParts = 4;                // of most tiles: 2 x 2 of each subgroup
+constexpr std::uint32_t kTiles = 2;                // most of a subgroup, along a side
 
 struct Limits {
   std::uint32_t shared_bytes = 0;
@@ -24,21 +24,25 @@ struct Listed {
   bool in_subgroup = false;
 };
 
-bool suits(const MatrixUnits::Shape& shape, std::uint32_t shared_bytes) {
+bool suits(const MatrixUnits::Shape& shape, const Limits& limits) {
   // In shared memory matrices begin with 16 bytes.
-  if (shape.k == 0 || kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
-  const std::uint64_t rows = kParts * shape.m;
-  const std::uint64_t columns = kParts * shape.n;
-  return rows * columns > 0 && 4 * ((rows + columns) * kStride + rows * columns) <= shared_bytes;
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return false;
+  if (kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
+  const std::uint32_t parts_m = MatrixUnits::parts(shape.m);
+  const std::uint32_t parts_n = MatrixUnits::parts(shape.n);
+  const std::uint64_t rows = kTiles * parts_m * shape.m;
+  const std::uint64_t columns = kTiles * parts_n * shape.n;
+  return 4 * ((rows + columns) * kStride + rows * columns) <= limits.shared_bytes &&
+         parts_m * parts_n * limits.subgroup_size <= limits.invocations;
 }
 
 /// The largest for operands of `type`.
-MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, std::uint32_t shared_bytes) {
+MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, const Limits& limits) {
   const auto size = [](const MatrixUnits::Shape& shape) { return shape.m * shape.n * shape.k; };
   MatrixUnits::Shape found;
   for (const Listed& one : all) {
     const bool sums = one.sum == VK_COMPONENT_TYPE_FLOAT32_KHR && one.result == VK_COMPONENT_TYPE_FLOAT32_KHR;
-    if (one.a != type || one.b != type || !sums || !one.in_subgroup || !suits(one.shape, shared_bytes)) continue;
+    if (one.a != type || one.b != type || !sums || !one.in_subgroup || !suits(one.shape, limits)) continue;
     if (size(one.shape) > size(found)) found = one.shape;
   }
   return found;
@@ -119,8 +123,8 @@ Found ask(const InstanceFunctions& functions, VkPhysicalDevice card, const HasEx
   return found;
 }
 
-/// The smallest subgroups are those that drivers with several sizes multiply matrices with. 0 in size where four of
-/// them do not make a workgroup.
+/// The smallest subgroups are those that drivers with several sizes multiply matrices with; 0 where the driver does not
+/// let a kernel choose.
 Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes{};
   sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT;
@@ -133,9 +137,8 @@ Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   const std::uint32_t invocations =
       std::min({limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0],
                 size * std::min(sizes.maxComputeWorkgroupSubgroups, limits.maxComputeWorkGroupInvocations)});
-  const bool fits = MatrixUnits::kSubgroups * size <= invocations &&
-                    (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  return {limits.maxComputeSharedMemorySize, fits ? size : 0, invocations};
+  const bool settable = (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  return {limits.maxComputeSharedMemorySize, settable ? size : 0, invocations};
 }
 
 }  // namespace
@@ -154,9 +157,9 @@ MatrixUnits find_matrix_units(const InstanceFunctions& functions, VkPhysicalDevi
                                                          VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, card)
                                             : all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV,
                                                          VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, card);
-  units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, limits.shared_bytes);
+  units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, limits);
   if (found.khr && found.bfloat16) {
-    units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), limits.shared_bytes);
+    units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), limits);
   }
   return units.float16.there() || units.bfloat16.there() ? units : MatrixUnits{};
 }

@@ -113,11 +113,9 @@ constexpr UnitKernel kForwardUnits = {Shader::kAttentionUnits, 1, 1, 1};
 constexpr UnitKernel kQueryUnits = {Shader::kAttentionQueryUnits, 2, 1, 1};
 constexpr UnitKernel kKeyUnits = {Shader::kAttentionKeyUnits, 2, 2, 2};
 
-/// Subgroups across: as many channels and passing rows as lie in 64 bytes, and two of them down.
-constexpr std::uint32_t kUnitSlice = 32;
-std::uint32_t unit_parts(const MatrixUnits::Shape& shape) { return std::max(1U, kUnitSlice / shape.n); }
+/// Two subgroups along the own rows.
 std::uint32_t unit_invocations(const MatrixUnits& units, const MatrixUnits::Shape& shape) {
-  return 2 * unit_parts(shape) * units.subgroup_size;
+  return 2 * MatrixUnits::parts(shape.n) * units.subgroup_size;
 }
 
 /// A kernel's shared memory, in bytes, for heads of `channels`, those filled up with zeros included.
@@ -135,7 +133,7 @@ UnitTiles unit_tiles(const MatrixUnits& units, const MatrixUnits::Shape& shape, 
                      std::int64_t width) {
   constexpr std::int64_t kRoomy = 32768;
   constexpr std::int64_t kFewSums = 32;  // of an invocation
-  const std::uint32_t unit = std::max(unit_parts(shape) * shape.n, shape.k);
+  const std::uint32_t unit = std::max(MatrixUnits::parts(shape.n) * shape.n, shape.k);
   const std::int64_t channels = parts_of(width, unit) * unit;
   const std::uint32_t invocations = unit_invocations(units, shape);
   UnitTiles found;
@@ -167,7 +165,7 @@ void add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shap
   Dispatch& dispatch =
       op.add(kernel.shader,
              {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n, shape.k,
-              unit_parts(shape), tiles.own / (2 * shape.m), unit_invocations(op.units(), shape)},
+              MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m), unit_invocations(op.units(), shape)},
              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};

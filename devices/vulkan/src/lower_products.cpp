@@ -211,9 +211,13 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage ? units.bfloat16 : units.float16;
   if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
   const auto flag = [](bool on) { return on ? 1U : 0U; };
-  const std::uint32_t tiles_m = p.rows <= 2 * std::int64_t{shape.m} ? 1 : 2;
-  const std::uint32_t tiles_n = p.columns <= 2 * std::int64_t{shape.n} ? 1 : 2;
-  const std::uint32_t invocations = MatrixUnits::kSubgroups * units.subgroup_size;
+  const std::uint32_t parts_m = MatrixUnits::parts(shape.m);
+  const std::uint32_t parts_n = MatrixUnits::parts(shape.n);
+  const std::uint32_t tiles_m = p.rows <= parts_m * shape.m ? 1 : 2;
+  const std::uint32_t tiles_n = p.columns <= parts_n * shape.n ? 1 : 2;
+  const std::uint32_t rows = parts_m * tiles_m * shape.m;  // of a workgroup
+  const std::uint32_t columns = parts_n * tiles_n * shape.n;
+  const std::uint32_t invocations = parts_m * parts_n * units.subgroup_size;
   // Eights of an invocation, of a tile with `extent` rows or columns; 0 where fours do not lie together.
   const auto reads = [invocations](bool fours, std::uint32_t extent) {
     return fours ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
@@ -235,8 +239,8 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                shape.k,
                                tiles_m,
                                tiles_n,
-                               reads(in_fours_a(p), 2 * tiles_m * shape.m),
-                               reads(in_fours_b(p), 2 * tiles_n * shape.n),
+                               reads(in_fours_a(p), rows),
+                               reads(in_fours_b(p), columns),
                                invocations,
                                p.columns % 4 == 0 ? 4U : 1U},
                               {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
@@ -245,8 +249,8 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
                               1);
   dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 2 * tiles_n * std::int64_t{shape.n})),
-                     static_cast<std::uint32_t>(parts_of(p.rows, 2 * tiles_m * std::int64_t{shape.m})), 1};
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)),
+                     static_cast<std::uint32_t>(parts_of(p.rows, rows)), 1};
   return true;
 }
 

@@ -7,9 +7,9 @@ namespace rondo::devices::vulkan {
 
 /// Products of cooperative matrices by the subgroups of a workgroup, sums in fp32.
 struct MatrixUnits {
-  // As in matmul_cooperative.comp.
-  static constexpr std::uint32_t kSubgroups = 4;  // of a workgroup
-  static constexpr std::uint32_t kDepth = 32;     // inner elements of a turn
+  static constexpr std::uint32_t kDepth = 32;  // inner elements of a turn of matmul_cooperative.comp
+  /// Subgroups along a side of a workgroup, each with a tile of `size` rows or columns, so that they have 32 together.
+  static constexpr std::uint32_t parts(std::uint32_t size) { return size < 32 ? 32 / size : 1; }
 
   enum class Api : std::uint8_t { kNone, kKhr, kNv };  // VK_KHR_cooperative_matrix, VK_NV_cooperative_matrix
   /// A [m, k] times B [k, n].

@@ -204,10 +204,10 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   EXPECT_EQ(lowered(DType::kFloat16, 8, 100, units).shader, Shader::kMatMul);
   const Dispatch wide = lowered(DType::kFloat16, 100, 100, units);
   EXPECT_EQ(wide.shader, Shader::kMatMulCooperative);
-  EXPECT_EQ(wide.groups, (std::array<std::uint32_t, 3>{4, 2, 1}));  // of 32 columns and 64 rows
-  EXPECT_EQ(wide.constants[18], 128U);                              // invocations
+  EXPECT_EQ(wide.groups, (std::array<std::uint32_t, 3>{2, 2, 1}));  // of 64 columns and rows
+  EXPECT_EQ(wide.constants[18], 256U);                              // invocations: four subgroups across, two down
   const Dispatch slim = lowered(DType::kFloat16, 100, 16, units);
-  EXPECT_EQ(slim.groups, (std::array<std::uint32_t, 3>{1, 2, 1}));  // of 16 columns
+  EXPECT_EQ(slim.groups, (std::array<std::uint32_t, 3>{1, 2, 1}));  // of 32 columns
   units.bfloat16 = {16, 16, 16};
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMulCooperative);
 }
