@@ -67,7 +67,7 @@ std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemory
 
 }  // namespace
 
-absl::Status HardwareQueue::run(VkCommandBuffer commands) {
+absl::Status HardwareQueue::run(std::span<const VkCommandBuffer> commands) {
   RONDO_RETURN_IF_ERROR(context_.lost());
   std::array<VkSemaphore, kMostQueues> semaphores{};
   std::array<std::uint64_t, kMostQueues> values{};
@@ -78,24 +78,27 @@ absl::Status HardwareQueue::run(VkCommandBuffer commands) {
   {
     const MutexLock lock(mutex_);
     value = submitted_ + 1;
-    VkTimelineSemaphoreSubmitInfo timeline{};
-    timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
-    timeline.waitSemaphoreValueCount = waits;
-    timeline.pWaitSemaphoreValues = values.data();
-    timeline.signalSemaphoreValueCount = 1;
-    timeline.pSignalSemaphoreValues = &value;
-    VkSubmitInfo submit{};
-    submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-    submit.pNext = &timeline;
-    submit.waitSemaphoreCount = waits;
-    submit.pWaitSemaphores = semaphores.data();
-    submit.pWaitDstStageMask = stages.data();
-    submit.commandBufferCount = 1;
-    submit.pCommandBuffers = &commands;
-    submit.signalSemaphoreCount = 1;
-    submit.pSignalSemaphores = &semaphore_;
-    RONDO_RETURN_IF_ERROR(
-        context_.check(context_.functions().QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "submitting work"));
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+      const bool last = i + 1 == commands.size();
+      VkTimelineSemaphoreSubmitInfo timeline{};
+      timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+      timeline.waitSemaphoreValueCount = i == 0 ? waits : 0;
+      timeline.pWaitSemaphoreValues = values.data();
+      timeline.signalSemaphoreValueCount = last ? 1 : 0;
+      timeline.pSignalSemaphoreValues = &value;
+      VkSubmitInfo submit{};
+      submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+      submit.pNext = &timeline;
+      submit.waitSemaphoreCount = timeline.waitSemaphoreValueCount;
+      submit.pWaitSemaphores = semaphores.data();
+      submit.pWaitDstStageMask = stages.data();
+      submit.commandBufferCount = 1;
+      submit.pCommandBuffers = &commands[i];
+      submit.signalSemaphoreCount = timeline.signalSemaphoreValueCount;
+      submit.pSignalSemaphores = &semaphore_;
+      RONDO_RETURN_IF_ERROR(
+          context_.check(context_.functions().QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "submitting work"));
+    }
     submitted_ = value;
   }
   VkSemaphoreWaitInfo wait{};

@@ -27,9 +27,9 @@ class HardwareQueue {
   HardwareQueue(Context& context, std::uint32_t family, VkQueue queue, VkSemaphore semaphore)
       : context_(context), family_(family), queue_(queue), semaphore_(semaphore) {}
 
-  /// Submits and blocks until the card is through. What it has written can then be seen by the host and by any later
-  /// submission. Does not allocate. Errors: Unavailable when the card is lost.
-  absl::Status run(VkCommandBuffer commands);
+  /// Submits each by itself, in order, and blocks until the card is through with all. What they have written can then
+  /// be seen by the host and by any later submission. Does not allocate. Errors: Unavailable when the card is lost.
+  absl::Status run(std::span<const VkCommandBuffer> commands);
   std::uint32_t family() const { return family_; }
   VkSemaphore semaphore() const { return semaphore_; }
   std::uint64_t completed() const { return completed_.load(std::memory_order_acquire); }

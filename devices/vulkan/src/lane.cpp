@@ -2,6 +2,7 @@
 #include "lane.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "imported.h"
@@ -66,7 +67,7 @@ absl::Status Lane::begin() {
 absl::Status Lane::finish() {
   end_barrier(context_->functions(), commands_.get());
   RONDO_RETURN_IF_ERROR(commands_.end("recording a copy"));
-  return queue_.run(commands_.get());
+  return queue_.run(std::array{commands_.get()});
 }
 
 absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {

@@ -15,6 +15,8 @@ constexpr std::int64_t kMostGroups = 65535;
 /// Kernels count elements in 32 bits, and GPUs take indices for signed.
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kWidestHead = 256;
+constexpr double kFlopsOfWork = 1e11;
+constexpr double kBytesOfWork = 1e10;
 
 /// Kernels that have a storage for each operand; others take one for all.
 bool mixes_storage(OpKind kind) {
@@ -116,11 +118,30 @@ absl::Status Lowering::check(const Op& op) const {
   return absl::OkStatus();
 }
 
+std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, double most) {
+  std::vector<std::size_t> counts = {0};
+  double work = 0;
+  for (const Dispatch& dispatch : dispatches) {
+    if (counts.back() > 0 && work + dispatch.work > most) {
+      counts.push_back(0);
+      work = 0;
+    }
+    ++counts.back();
+    work += dispatch.work;
+  }
+  return counts;
+}
+
 absl::Status Lowering::lower_all() {
   for (const Op& op : list_.ops) {
     RONDO_RETURN_IF_ERROR(check(op));
+    const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
     lower(one);
+    const OpCost cost = cost_of(list_, op, list_.tokens);
+    const double work = cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
+    const auto added = static_cast<double>(dispatches_.size() - first);
+    for (std::size_t i = first; i < dispatches_.size(); ++i) dispatches_[i].work = work / added;
   }
   return absl::OkStatus();
 }

@@ -23,7 +23,17 @@ struct Dispatch {
   Constants constants;
   Push push;
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
+  double work = 0;  // its share of its op's, see kMostWork
 };
+
+/// A second's work for the slowest card: 0.1 TFLOP, or 10 GB read and written. Operating systems take a card whose work
+/// does not end within some seconds for hung and reset it; so a program is several
+/// submissions of so much at most.
+inline constexpr double kMostWork = 1;
+
+/// How many dispatches each submission has, so that it is no more than `most` work as far as single dispatches let it.
+/// At least one submission.
+std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, double most);
 
 /// The run's table of addresses, uint64 each: layer, address of the report, the panel, one a tensor, then pieces of the
 /// workspace, then constants.

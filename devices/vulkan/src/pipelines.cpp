@@ -1,6 +1,8 @@
 // Behind pipelines.h.
 #include "pipelines.h"
 
+#include <array>
+
 #include "cooperative_code.h"
 #include "rondo/base/status.h"
 
@@ -68,7 +70,7 @@ absl::Status Pipelines::translate(VkPipeline pipeline) {
   vk.CmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
   vk.CmdDispatch(commands, 0, 0, 0);
   RONDO_RETURN_IF_ERROR(translating_.end(kWhat));
-  return context_->compute().run(commands);
+  return context_->compute().run(std::array{commands});
 }
 
 void Pipelines::bind_panel(VkCommandBuffer commands) const {

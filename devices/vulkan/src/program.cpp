@@ -4,6 +4,7 @@
 // copies from the host at its beginning. So a run writes the table and submits; nothing is recorded again.
 #include "program.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "imported.h"
@@ -27,11 +28,12 @@ std::uint32_t place_of(std::uint32_t slot, std::size_t tensors, std::size_t piec
 
 absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_ptr<Context> context,
                                                                    std::shared_ptr<Pipelines> pipelines,
-                                                                   const OpList& list, const ArenaLayout& layout) {
+                                                                   const OpList& list, const ArenaLayout& layout,
+                                                                   double most_work) {
   RONDO_RETURN_IF_ERROR(validate(list));
   RONDO_RETURN_IF_ERROR(refuse_fp8(list));
-  auto program =
-      std::unique_ptr<VulkanProgram>(new VulkanProgram(std::move(context), std::move(pipelines), list, layout));
+  auto program = std::unique_ptr<VulkanProgram>(
+      new VulkanProgram(std::move(context), std::move(pipelines), list, layout, most_work));
   RONDO_RETURN_IF_ERROR(program->prepare());
   return program;
 }
@@ -75,19 +77,34 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
 }
 
 absl::Status VulkanProgram::record(const Lowering& lowering) {
+  std::span<const Dispatch> left = lowering.dispatches();
+  for (const std::size_t count : submissions_of(left, most_work_)) {
+    RONDO_RETURN_IF_ERROR(record_submission(left.first(count)));
+    left = left.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+/// The first begins with the table.
+absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatches) {
   constexpr const char* kWhat = "recording a program";
   const DeviceFunctions& vk = context_->functions();
-  RONDO_RETURN_IF_ERROR(recorded_.make(context_, context_->compute().family(), Commands::Use::kOften));
-  RONDO_RETURN_IF_ERROR(recorded_.begin(kWhat));
-  const VkCommandBuffer commands = recorded_.get();
-  const VkBufferCopy region{staging_.begin() + kReport, table_.begin(),
-                            staging_.size() - kReport < table_.size() ? staging_.size() - kReport : table_.size()};
-  vk.CmdCopyBuffer(commands, staging_.buffer(), table_.buffer(), 1, &region);
+  const bool begins = recorded_.empty();
+  recorded_.push_back(std::make_unique<Commands>());
+  RONDO_RETURN_IF_ERROR(recorded_.back()->make(context_, context_->compute().family(), Commands::Use::kOften));
+  RONDO_RETURN_IF_ERROR(recorded_.back()->begin(kWhat));
+  const VkCommandBuffer commands = recorded_.back()->get();
+  submitted_.push_back(commands);
+  if (begins) {
+    const VkBufferCopy region{staging_.begin() + kReport, table_.begin(),
+                              std::min(staging_.size() - kReport, table_.size())};
+    vk.CmdCopyBuffer(commands, staging_.buffer(), table_.buffer(), 1, &region);
+  }
   begin_barrier(vk, commands);
   pipelines_->bind_panel(commands);
   VkPipeline bound = VK_NULL_HANDLE;
   bool first = true;
-  for (const Dispatch& dispatch : lowering.dispatches()) {
+  for (const Dispatch& dispatch : dispatches) {
     RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline, pipelines_->get(dispatch.shader, dispatch.constants));
     if (!first) compute_barrier(vk, commands);
     first = false;
@@ -101,7 +118,7 @@ absl::Status VulkanProgram::record(const Lowering& lowering) {
     vk.CmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
   }
   end_barrier(vk, commands);
-  return recorded_.end(kWhat);
+  return recorded_.back()->end(kWhat);
 }
 
 /// Where kernels find a tensor; 0 when they do not.
@@ -152,7 +169,7 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
 
 absl::Status VulkanProgram::run(const Bindings& bindings, VkDeviceAddress workspace) const {
   RONDO_RETURN_IF_ERROR(bind(bindings, workspace));
-  RONDO_RETURN_IF_ERROR(context_->compute().run(recorded_.get()));
+  RONDO_RETURN_IF_ERROR(context_->compute().run(submitted_));
   return report();
 }
 

@@ -1,9 +1,10 @@
-// A compiled OpList: command buffer recorded once, replayed with other addresses in its table.
+// A compiled OpList: command buffers recorded once, replayed with other addresses in its table.
 //
 // Thread rule: run() is called by one thread at a time, the device sees to it.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "commands.h"
@@ -16,10 +17,10 @@ namespace rondo::devices::vulkan {
 
 class VulkanProgram final : public Program {
  public:
-  /// Errors: Unimplemented naming an op; ResourceExhausted.
+  /// `most_work`: of a submission, see kMostWork. Errors: Unimplemented naming an op; ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<VulkanProgram>> make(std::shared_ptr<Context> context,
                                                              std::shared_ptr<Pipelines> pipelines, const OpList& list,
-                                                             const ArenaLayout& layout);
+                                                             const ArenaLayout& layout, double most_work);
 
   const OpList& ops() const override { return list_; }
   const Context* owner() const { return context_.get(); }
@@ -34,11 +35,16 @@ class VulkanProgram final : public Program {
 
  private:
   VulkanProgram(std::shared_ptr<Context> context, std::shared_ptr<Pipelines> pipelines, const OpList& list,
-                const ArenaLayout& layout)
-      : context_(std::move(context)), pipelines_(std::move(pipelines)), list_(list), layout_(layout) {}
+                const ArenaLayout& layout, double most_work)
+      : context_(std::move(context)),
+        pipelines_(std::move(pipelines)),
+        list_(list),
+        layout_(layout),
+        most_work_(most_work) {}
   absl::Status prepare();
   absl::Status place_constants(const Lowering& lowering);
   absl::Status record(const Lowering& lowering);
+  absl::Status record_submission(std::span<const Dispatch> dispatches);
   absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace) const;
   VkDeviceAddress address_of(const TensorDesc& tensor, const BufferView& view) const;
   absl::Status report() const;
@@ -47,6 +53,7 @@ class VulkanProgram final : public Program {
   const std::shared_ptr<Pipelines> pipelines_;
   const OpList list_;
   const ArenaLayout layout_;
+  const double most_work_;
   std::vector<TensorId> used_;       // tensors that ops name
   std::vector<bool> fetched_;        // by tensor: kernels fetch it by texels
   std::vector<Bytes> pieces_;        // of the workspace
@@ -57,7 +64,8 @@ class VulkanProgram final : public Program {
   Block staging_;    // the report, then the table as the host writes it
   Block table_;      // the table as kernels read it
   Block constants_;  // empty when no op has any
-  Commands recorded_;
+  std::vector<std::unique_ptr<Commands>> recorded_;
+  std::vector<VkCommandBuffer> submitted_;  // the same
 };
 
 }  // namespace rondo::devices::vulkan

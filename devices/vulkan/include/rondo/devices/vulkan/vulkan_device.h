@@ -39,11 +39,12 @@ enum class Use : std::uint8_t { kAsFound, kAlways, kNever };
 struct VulkanOptions {
   std::string name = "vulkan:0";
   std::uint32_t index = 0;
-  Bytes memory_limit = 0;        // 0: what the card has to give, less what programs need to work in
-  std::uint32_t sharers = 1;     // devices opened on the card beside each other: each has its share of that
-  bool single_queue = false;     // compute, up and down share one thread
-  bool separate_blocks = false;  // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
-  bool card_copies = false;      // the host leaves the card's memory to the card's own copies, though it reaches it
+  Bytes memory_limit = 0;          // 0: what the card has to give, less what programs need to work in
+  std::uint32_t sharers = 1;       // devices opened on the card beside each other: each has its share of that
+  bool single_queue = false;       // compute, up and down share one thread
+  bool separate_blocks = false;    // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
+  bool card_copies = false;        // the host leaves the card's memory to the card's own copies, though it reaches it
+  bool short_submissions = false;  // every dispatch is submitted by itself, as if it took long
   /// Cooperative matrices for products of 16 bits. As found: yes, unless a processor poses as the card, which is faster
   /// without. RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it.
   Use matrix_units = Use::kAsFound;
