@@ -132,6 +132,15 @@ TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
   }
 }
 
+/// Kernels that nothing keeps apart, the last of them first.
+TEST_P(VulkanPools, WhatIsUnderWayTogether_InEitherOrder_GivesTheSameBits) {
+  const Trace forwards = trace_of(*model_, job_, opened(card_, {}));
+  const Trace backwards = trace_of(*model_, job_, opened(card_, {.backwards = true}));
+  EXPECT_EQ(backwards.loss_sums, forwards.loss_sums);
+  EXPECT_EQ(backwards.norms, forwards.norms);
+  EXPECT_TRUE(backwards.bytes == forwards.bytes);
+}
+
 TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
   // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
   double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;

@@ -133,7 +133,8 @@ std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, do
 }
 
 absl::Status Lowering::lower_all() {
-  for (const Op& op : list_.ops) {
+  for (std::size_t place = 0; place < list_.ops.size(); ++place) {
+    const Op& op = list_.ops[place];
     RONDO_RETURN_IF_ERROR(check(op));
     const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
@@ -141,7 +142,11 @@ absl::Status Lowering::lower_all() {
     const OpCost cost = cost_of(list_, op, list_.tokens);
     const double work = cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
     const auto added = static_cast<double>(dispatches_.size() - first);
-    for (std::size_t i = first; i < dispatches_.size(); ++i) dispatches_[i].work = work / added;
+    for (std::size_t i = first; i < dispatches_.size(); ++i) {
+      dispatches_[i].work = work / added;
+      dispatches_[i].op = place;
+      dispatches_[i].shares = one.shares();
+    }
   }
   return absl::OkStatus();
 }
@@ -160,6 +165,7 @@ std::uint32_t OpLowering::constants(std::span<const float> values) {
 }
 
 void OpLowering::use_panel(std::int64_t texels) {
+  panel_ = true;
   all_.panel_bytes_ = std::max(all_.panel_bytes_, static_cast<Bytes>(texels) * kTexelBytes);
 }
 

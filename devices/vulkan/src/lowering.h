@@ -23,7 +23,10 @@ struct Dispatch {
   Constants constants;
   Push push;
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  double work = 0;  // its share of its op's, see kMostWork
+  double work = 0;        // its share of its op's, see kMostWork
+  std::size_t op = 0;     // in the list
+  bool shares = false;    // its op works in the workspace or the panel
+  std::size_t level = 0;  // see order.h
 };
 
 /// A second's work for the slowest card: 0.1 TFLOP, or 10 GB read and written. Operating systems take a card whose work
@@ -44,7 +47,7 @@ inline constexpr std::uint32_t kFirstTensorSlot = 3;
 inline constexpr std::uint32_t kWorkspaceMark = 0x40000000;
 inline constexpr std::uint32_t kConstantMark = 0x80000000;
 
-/// A program's dispatches in order, each depending on those before it.
+/// A program's dispatches in order, each depending on any of those before it.
 class Lowering {
  public:
   /// `panel`: large products go through the panel, see panel.h. `fetches_all`: kernels fetch texels of any tensor.
@@ -115,6 +118,8 @@ class OpLowering {
   std::uint32_t constants(std::span<const float> values);
   /// Says that the op's dispatches use the first `texels` of the panel.
   void use_panel(std::int64_t texels);
+  /// Whether it has asked for either.
+  bool shares() const { return used_ > 0 || panel_; }
 
   /// A dispatch with `count` workgroups.
   Dispatch& add(Shader shader, Constants constants, std::initializer_list<std::uint32_t> slots,
@@ -123,7 +128,8 @@ class OpLowering {
  private:
   Lowering& all_;
   const Op& op_;
-  Bytes used_ = 0;  // of the workspace by this op
+  Bytes used_ = 0;      // of the workspace by this op
+  bool panel_ = false;  // of the panel
 };
 
 /// A specialisation constant for a tensor's storage.

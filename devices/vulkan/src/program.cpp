@@ -10,6 +10,7 @@
 #include "imported.h"
 #include "lane.h"
 #include "memory.h"
+#include "order.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
@@ -29,11 +30,11 @@ std::uint32_t place_of(std::uint32_t slot, std::size_t tensors, std::size_t piec
 absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_ptr<Context> context,
                                                                    std::shared_ptr<Pipelines> pipelines,
                                                                    const OpList& list, const ArenaLayout& layout,
-                                                                   double most_work) {
+                                                                   const Style& style) {
   RONDO_RETURN_IF_ERROR(validate(list));
   RONDO_RETURN_IF_ERROR(refuse_fp8(list));
-  auto program = std::unique_ptr<VulkanProgram>(
-      new VulkanProgram(std::move(context), std::move(pipelines), list, layout, most_work));
+  auto program =
+      std::unique_ptr<VulkanProgram>(new VulkanProgram(std::move(context), std::move(pipelines), list, layout, style));
   RONDO_RETURN_IF_ERROR(program->prepare());
   return program;
 }
@@ -77,8 +78,9 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
 }
 
 absl::Status VulkanProgram::record(const Lowering& lowering) {
-  std::span<const Dispatch> left = lowering.dispatches();
-  for (const std::size_t count : submissions_of(left, most_work_)) {
+  const std::vector<Dispatch> dispatches = by_levels(list_, layout_, lowering.dispatches(), style_.backwards);
+  std::span<const Dispatch> left = dispatches;
+  for (const std::size_t count : submissions_of(left, style_.most_work)) {
     RONDO_RETURN_IF_ERROR(record_submission(left.first(count)));
     left = left.subspan(count);
   }
@@ -103,11 +105,11 @@ absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatch
   begin_barrier(vk, commands);
   pipelines_->bind_panel(commands);
   VkPipeline bound = VK_NULL_HANDLE;
-  bool first = true;
+  const Dispatch* before = nullptr;
   for (const Dispatch& dispatch : dispatches) {
     RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline, pipelines_->get(dispatch.shader, dispatch.constants));
-    if (!first) compute_barrier(vk, commands);
-    first = false;
+    if (before != nullptr && before->level != dispatch.level) compute_barrier(vk, commands);
+    before = &dispatch;
     if (pipeline != bound) vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     bound = pipeline;
     Push push = dispatch.push;

@@ -17,10 +17,15 @@ namespace rondo::devices::vulkan {
 
 class VulkanProgram final : public Program {
  public:
-  /// `most_work`: of a submission, see kMostWork. Errors: Unimplemented naming an op; ResourceExhausted.
+  /// How it is recorded.
+  struct Style {
+    double most_work = kMostWork;  // of a submission
+    bool backwards = false;        // what may be under way at the same time, see by_levels()
+  };
+  /// Errors: Unimplemented naming an op; ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<VulkanProgram>> make(std::shared_ptr<Context> context,
                                                              std::shared_ptr<Pipelines> pipelines, const OpList& list,
-                                                             const ArenaLayout& layout, double most_work);
+                                                             const ArenaLayout& layout, const Style& style);
 
   const OpList& ops() const override { return list_; }
   const Context* owner() const { return context_.get(); }
@@ -35,12 +40,8 @@ class VulkanProgram final : public Program {
 
  private:
   VulkanProgram(std::shared_ptr<Context> context, std::shared_ptr<Pipelines> pipelines, const OpList& list,
-                const ArenaLayout& layout, double most_work)
-      : context_(std::move(context)),
-        pipelines_(std::move(pipelines)),
-        list_(list),
-        layout_(layout),
-        most_work_(most_work) {}
+                const ArenaLayout& layout, const Style& style)
+      : context_(std::move(context)), pipelines_(std::move(pipelines)), list_(list), layout_(layout), style_(style) {}
   absl::Status prepare();
   absl::Status place_constants(const Lowering& lowering);
   absl::Status record(const Lowering& lowering);
@@ -53,7 +54,7 @@ class VulkanProgram final : public Program {
   const std::shared_ptr<Pipelines> pipelines_;
   const OpList list_;
   const ArenaLayout layout_;
-  const double most_work_;
+  const Style style_;
   std::vector<TensorId> used_;       // tensors that ops name
   std::vector<bool> fetched_;        // by tensor: kernels fetch it by texels
   std::vector<Bytes> pieces_;        // of the workspace

@@ -85,7 +85,7 @@ class VulkanDevice final : public Device, private HostBackend {
   std::shared_ptr<MemoryBudget> budget_;
   DeviceCaps caps_;
   bool separate_blocks_ = false;
-  const double most_work_;                      // of a submission
+  const VulkanProgram::Style style_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // by role
   Mutex running_;                               // held while a program runs
   Block workspace_ ABSL_GUARDED_BY(running_);
@@ -95,7 +95,7 @@ class VulkanDevice final : public Device, private HostBackend {
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
     : context_(std::move(context)),
       pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())),
-      most_work_(options.short_submissions ? 0 : kMostWork) {
+      style_{options.short_submissions ? 0 : kMostWork, options.backwards} {
   const Card& card = context_->card();
   caps_.name = options.name;
   caps_.backend = "vulkan";
@@ -171,7 +171,7 @@ absl::StatusOr<Buffer> VulkanDevice::allocate(Bytes size, MemoryKind kind) {
 
 absl::StatusOr<std::unique_ptr<Program>> VulkanDevice::compile(const OpList& list, const ArenaLayout& layout) {
   absl::StatusOr<std::unique_ptr<VulkanProgram>> program =
-      VulkanProgram::make(context_, pipelines_, list, layout, most_work_);
+      VulkanProgram::make(context_, pipelines_, list, layout, style_);
   if (!program.ok()) return with_context(program.status(), caps_.name);
   const MutexLock lock(running_);
   if (Panel* panel = pipelines_->panel(); panel != nullptr) panel->hold((*program)->panel_bytes());

@@ -45,6 +45,7 @@ struct VulkanOptions {
   bool separate_blocks = false;    // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   bool card_copies = false;        // the host leaves the card's memory to the card's own copies, though it reaches it
   bool short_submissions = false;  // every dispatch is submitted by itself, as if it took long
+  bool backwards = false;          // of kernels that may be under way at the same time the last begins
   /// Cooperative matrices for products of 16 bits. As found: yes, unless a processor poses as the card, which is faster
   /// without. RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it.
   Use matrix_units = Use::kAsFound;
