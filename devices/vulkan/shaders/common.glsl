@@ -61,8 +61,8 @@ float widened(uint dtype, uint bits) { return dtype == kFloat16 ? widened_half(b
 uint narrowed(uint dtype, float x) {
   if (dtype == kFloat16) return narrowed_half(x);
   const uint bits = floatBitsToUint(x);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
-  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  const uint rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16) | 0x40u : rounded;
 }
 /// Element i of a tensor stored as `dtype`, a specialisation constant.
 float load(uint64_t tensor, uint dtype, uint i) {
