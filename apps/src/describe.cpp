@@ -82,13 +82,19 @@ std::string rate_of(const Json& object, const char* key) {
   return found != object.end() && found->is_number() ? format_count(found->get<double>()) : std::string("-");
 }
 
-std::vector<std::string> device_row(const Json& device) {
-  std::string dtypes;
-  if (const auto list = device.find("dtypes"); list != device.end() && list->is_array()) {
-    for (const Json& dtype : *list) {
-      if (dtype.is_string()) dtypes += (dtypes.empty() ? "" : ",") + dtype.get<std::string>();
+/// "bf16,fp16" of an array under `key`.
+std::string names_under(const Json& device, const char* key) {
+  std::string names;
+  if (const auto list = device.find(key); list != device.end() && list->is_array()) {
+    for (const Json& name : *list) {
+      if (name.is_string()) names += (names.empty() ? "" : ",") + name.get<std::string>();
     }
   }
+  return names;
+}
+
+std::vector<std::string> device_row(const Json& device) {
+  const std::string by_units = names_under(device, "matrix_dtypes");
   std::string flops = "-";
   if (const auto speeds = device.find("flops"); speeds != device.end() && speeds->is_object()) {
     for (const auto& [dtype, speed] : speeds->items()) {
@@ -108,7 +114,8 @@ std::vector<std::string> device_row(const Json& device) {
   const Json& ends = link != device.end() && link->is_object() ? *link : none;
   return {text_of(device, "name"),
           has_memory ? format_bytes(memory->get<Bytes>()) : "-",
-          dtypes,
+          names_under(device, "dtypes"),
+          by_units.empty() ? "-" : by_units,
           flops,
           rate_of(device, "memory_bandwidth"),
           rate_of(ends, "up_bytes_per_second"),
@@ -305,7 +312,7 @@ std::string calibration_text(const Json& device) {
 
 std::string describe_devices(const Json& document) {
   std::vector<std::vector<std::string>> rows = {
-      {"device", "memory", "dtypes", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};
+      {"device", "memory", "dtypes", "matrix units", "FLOP/s", "memory B/s", "up B/s", "down B/s", ""}};
   std::string known;
   if (const auto devices = document.find("devices"); devices != document.end() && devices->is_array()) {
     for (const Json& device : *devices) {

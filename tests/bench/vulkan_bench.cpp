@@ -196,7 +196,7 @@ void time_paired_matrix_units(benchmark::State& state) {
   const auto with = open_card({.matrix_units = vulkan::Use::kAlways});
   const auto without = open_card({.matrix_units = vulkan::Use::kNever});
   if (!with.ok() || !without.ok()) return state.SkipWithError("no card");
-  if (!(*with)->caps().matrix_units) return state.SkipWithError("the driver has no cooperative matrices");
+  if ((*with)->caps().matrix_dtypes.empty()) return state.SkipWithError("the driver has no cooperative matrices");
   time_in_turns(state, product(state, DType::kFloat16), with->get(), without->get(), "of_speed_without");
 }
 

@@ -50,6 +50,25 @@ TEST(ExactMatch, TextWithoutQuestions_IsRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("exact_match needs"));
 }
 
+/// Cards whose matrix units take one type of 16 bits and not the other.
+TEST(MatrixUnits, ThatBf16LeavesIdle_AreNamed) {
+  const Workspace workspace;
+  const std::string rest =
+      "memory_bytes: 1e10, memory_bandwidth: 1e12, link_up: 1e10, link_down: 1e10, link_latency: 1e-5}\n";
+  workspace.write("cards.yaml", "half: {flops: {fp32: 1e13, bf16: 1e13, fp16: 9e13}, " + rest +
+                                    "both: {flops: {fp32: 1e13, bf16: 9e13, fp16: 9e13}, " + rest);
+  const auto says = [&workspace](const char* card, const char* dtype) {
+    const Json plan = json_of(workspace.run({"plan", "--model=model", std::string("--devices=timed:cards.yaml#") + card,
+                                             std::string("--dtype=") + dtype, "--json"}));
+    return plan["advice"].dump();
+  };
+  EXPECT_THAT(says("half", "bf16"), HasSubstr("with dtype: fp16 the matrix units of timed:half:0 would be used"));
+  EXPECT_THAT(says("half", "fp16"), testing::Not(HasSubstr("matrix units")));
+  EXPECT_THAT(says("both", "bf16"), testing::Not(HasSubstr("matrix units")));
+  const Json listed = json_of(workspace.run({"devices", "--devices=timed:cards.yaml#half", "--json"}));
+  EXPECT_EQ(listed["devices"][0]["matrix_dtypes"], Json::array({"fp16"}));
+}
+
 TEST(Doctor, WhereTrainingIsPossible_Exits0AndLeavesNothing) {
   const Workspace workspace;
   const auto before = workspace.snapshot();

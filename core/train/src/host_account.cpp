@@ -41,7 +41,7 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   if (computing.empty()) return absl::OkStatus();
   partition::MemoryTable taken;
   const devices::DeviceCaps& caps = pool.front().device->caps();
-  if (model.method().dtype == devices::DType::kBfloat16 && caps.matrix_units) {
+  if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
     libraries = 0;
     taken.emplace_back(kBesideProgram, kPreparedProducts + kPreparedMore * (lengths.buckets.size() - 1));
   }

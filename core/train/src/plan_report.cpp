@@ -124,13 +124,17 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   for (const devices::PoolMember& member : pool) {
     const devices::DeviceCaps& caps = member.device->caps();
     RONDO_ASSIGN_OR_RETURN(const devices::DeviceProfile profile, speeds_of(config, member, store));
-    Json dtypes = Json::array();
-    for (const devices::DType dtype : caps.compute_dtypes) dtypes.push_back(devices::name_of(dtype));
+    const auto names_of = [](const std::vector<devices::DType>& dtypes) {
+      Json names = Json::array();
+      for (const devices::DType dtype : dtypes) names.push_back(devices::name_of(dtype));
+      return names;
+    };
     Json entry = {{"name", caps.name},
                   {"backend", caps.backend},
                   {"description", caps.description},
                   {"memory_bytes", caps.memory_bytes},
-                  {"dtypes", std::move(dtypes)}};
+                  {"dtypes", names_of(caps.compute_dtypes)},
+                  {"matrix_dtypes", names_of(caps.matrix_dtypes)}};
     if (caps.weights_in_place) entry["weights_in_place"] = true;
     entry.update(speeds_json(profile));
     if (!member.described) entry["calibration"] = calibration_json(store.find(devices::DeviceKey::of(*member.device)));

@@ -1,5 +1,7 @@
 #include "rondo/train/session.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -443,11 +445,26 @@ void advise_state(const Config& config, const Machine& machine, PlannedRun& run)
   if (run.plan.predicted.least_step_seconds > kWorthSaying * now) return;  // no plan could be so much quicker
   const auto other = partition::make_plan(partition::hold_state(run.shape), run.work, machine.shape, run.request);
   if (!other.ok() || other->predicted.step_seconds > kWorthSaying * now) return;
-  run.state_advice = fmt::format(
+  run.advice.push_back(fmt::format(
       "with optimizer_state: device masters and moments would stay on {}, which has room for them: {:.4g} s "
       "a step instead of {:.4g} s; were it lost, what was trained since the last checkpoint would be too",
-      machine.pool.front().device->caps().name, other->predicted.step_seconds, now);
-  run.plan.predicted.advice.push_back(run.state_advice);
+      machine.pool.front().device->caps().name, other->predicted.step_seconds, now));
+}
+
+/// Says so where devices have matrix units that bf16 leaves idle.
+void advise_dtype(const model::Architecture& model, const Machine& machine, PlannedRun& run) {
+  if (model.method().dtype != devices::DType::kBfloat16) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < machine.pool.size(); ++i) {
+    const devices::DeviceCaps& caps = machine.pool[i].device->caps();
+    const bool idle =
+        caps.multiplies_by_units(devices::DType::kFloat16) && !caps.multiplies_by_units(devices::DType::kBfloat16);
+    const bool used = std::ranges::any_of(run.plan.slots, [i](const auto& slot) { return slot.device == i; });
+    if (idle && used) names.push_back(caps.name);
+  }
+  if (names.empty()) return;
+  run.advice.push_back(fmt::format("with dtype: fp16 the matrix units of {} would be used, which do not multiply bf16",
+                                   fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -481,6 +498,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   RONDO_RETURN_IF_ERROR(plan.status());
   run.plan = *std::move(plan);
   if (purpose == Purpose::kTrain && !holds_state) advise_state(config, machine, run);
+  if (purpose == Purpose::kTrain) advise_dtype(model, machine, run);
+  std::vector<std::string>& all = run.plan.predicted.advice;
+  all.insert(all.end(), run.advice.begin(), run.advice.end());
   if (purpose == Purpose::kTrain && chooses_codes(config)) {
     RONDO_RETURN_IF_ERROR(count_choice(choice_bytes(model, lengths, config.quantization_tokens), machine, run));
   }

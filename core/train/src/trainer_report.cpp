@@ -156,7 +156,7 @@ RunSummary Trainer::summary() {
   if (planned_.plan.disk_bytes > 0) summary.memory.emplace_back("disk", planned_.plan.disk);
   summary.predicted = planned_.plan.predicted;
   if (config_.packing) summary.notes.push_back(data::describe_packing(loader_->packing()));
-  if (!planned_.state_advice.empty()) summary.notes.push_back(planned_.state_advice);
+  summary.notes.insert(summary.notes.end(), planned_.advice.begin(), planned_.advice.end());
   return summary;
 }
 

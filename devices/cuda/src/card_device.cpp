@@ -108,7 +108,7 @@ void CardDevice::describe(const CudaOptions& options) {
   caps_.compute_dtypes = {DType::kFloat32, DType::kFloat16};
   // cuBLASLt multiplies bf16 from sm_80 on; our own kernels everywhere.
   if (facts.major >= 8 || engine_ == nullptr) caps_.compute_dtypes.push_back(DType::kBfloat16);
-  caps_.matrix_units = engine_ != nullptr;
+  if (engine_ != nullptr) caps_.matrix_dtypes = {DType::kBfloat16, DType::kFloat16};
   caps_.updates = true;
   caps_.sets_gradients = true;
   caps_.fp8 = std::pair(facts.major, facts.minor) >= std::pair(8, 9);

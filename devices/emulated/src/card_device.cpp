@@ -116,7 +116,9 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
   caps_.updates = true;
   caps_.fp8 = timed() && profile.fp8_flops > 0;
-  caps_.matrix_units = profile.speed(DType::kBfloat16) > 1.5 * profile.speed(DType::kFloat32);
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat16}) {
+    if (profile.speed(dtype) > 1.5 * profile.speed(DType::kFloat32)) caps_.matrix_dtypes.push_back(dtype);
+  }
   caps_.copy_engines = 2;
   caps_.hardware_queues = options_.single_queue ? 1 : 3;
   caps_.numerics_class = timed() ? "timed" : executor_->numerics_class();

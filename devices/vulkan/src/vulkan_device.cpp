@@ -110,12 +110,13 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   // For drivers that compile late in spite of Pipelines::translate(): a minute. lavapipe's compiler takes over ten
   // seconds on a machine that has much else to do.
   caps_.first_use_seconds = 60;
-  caps_.matrix_units = card.matrix_units.there();
+  if (card.matrix_units.bfloat16.there()) caps_.matrix_dtypes.push_back(DType::kBfloat16);
+  if (card.matrix_units.float16.there()) caps_.matrix_dtypes.push_back(DType::kFloat16);
   caps_.weights_in_place = wanted(options.weights_in_place, "RONDO_VULKAN_WEIGHTS_IN_PLACE", card.info.integrated) &&
                            Imported::kernels_reach(context_);
   separate_blocks_ = options.separate_blocks || caps_.weights_in_place;
   caps_.numerics_class =
-      fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_units ? "-matrix" : "", card.numerics_name);
+      fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_dtypes.empty() ? "" : "-matrix", card.numerics_name);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& options) {

@@ -16,7 +16,7 @@ using rondo::allocation::allocations_so_far;
 devices::DType dtype_without_primitives() {
   devices::ThreadPool threads(1);
   const auto pool = devices::open_pool({"cpu", ""}, threads);
-  const bool primitives = pool.ok() && pool->front().device->caps().matrix_units;
+  const bool primitives = pool.ok() && pool->front().device->caps().multiplies_by_units(devices::DType::kBfloat16);
   return primitives ? devices::DType::kFloat32 : devices::DType::kBfloat16;
 }
 

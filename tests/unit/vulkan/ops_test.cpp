@@ -104,7 +104,7 @@ class OnMatrixUnits : public ::testing::Test {
     const auto device = SharedDevice::get(true);
     ASSERT_EQ(device.status(), absl::OkStatus());
     device_ = *device;
-    if (!device_->caps().matrix_units) GTEST_SKIP() << "the driver has no cooperative matrices";
+    if (device_->caps().matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
   }
 
   Device* device_ = nullptr;

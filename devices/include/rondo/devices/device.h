@@ -6,6 +6,7 @@
 // compile(), but for what a backend makes in the first runs of a program for those that recur.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -177,7 +178,8 @@ struct DeviceCaps {
   bool memory_in_process = false;  // its memory is this process's: resident memory counts it
   bool does_arithmetic = true;     // timed devices: false; their memory may be phantom
   std::vector<DType> compute_dtypes;
-  bool matrix_units = false;
+  std::vector<DType> matrix_dtypes;  // of these, those that matrix units multiply
+  bool multiplies_by_units(DType dtype) const { return std::ranges::find(matrix_dtypes, dtype) != matrix_dtypes.end(); }
   bool fp8 = false;             // multiplies numbers of eight bits, see MatMulAttributes
   bool updates = false;         // has the ops of an optimizer, see is_update()
   bool sets_gradients = false;  // heeds Bindings::sets_gradients; elsewhere they have to be cleared before the run

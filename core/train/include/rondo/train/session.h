@@ -88,7 +88,7 @@ struct PlannedRun {
   partition::Plan plan;
   std::vector<std::uint32_t> buckets;
   offload::OptimizerSettings optimizer;
-  std::string state_advice;  // the plan's about optimizer_state; empty: that would gain little or nothing
+  std::vector<std::string> advice;  // the plan's about keys: what other values would gain
 };
 /// `lengths`: of the run's microbatches. Errors: InvalidArgument / ResourceExhausted as make_plan says.
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
