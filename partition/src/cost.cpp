@@ -90,7 +90,10 @@ double slot_seconds(const ModelShape& model, const Workload& work, const DeviceS
 
 MemoryTable device_memory(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                           const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident) {
-  const DeviceLayout layout = layout_device(model, work, device, index, slots, keep, resident);
+  return device_memory(layout_device(model, work, device, index, slots, keep, resident), device);
+}
+
+MemoryTable device_memory(const DeviceLayout& layout, const DeviceShape& device) {
   MemoryTable table = layout.table();
   if (layout.total() > 0 && device.fixed_bytes > 0) table.emplace_back("kernels", device.fixed_bytes);
   return table;

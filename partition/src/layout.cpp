@@ -278,7 +278,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
   }
   if (layout.gradients > 0) layout.gradient_buffers = groups;
   if (model.holds_state) layout.state = model.state_bytes;
-  for (const LayerIndex layer : resident) layout.resident += aligned(model.layers[layer].weight_bytes);
+  for (const LayerIndex layer : resident) layout.resident += resident_bytes(model, layer);
   layout.weight_buffers = layout.weights > 0 ? 2 : 0;
   layout.boundary = aligned(work.boundary_bytes);
   layout.input_buffers = reads_boundary ? 4 : 0;
@@ -288,14 +288,12 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
   return layout;
 }
 
-std::optional<Bytes> resident_offset(const ModelShape& model, const std::vector<LayerIndex>& resident,
-                                     LayerIndex layer) {
-  Bytes offset = 0;
-  for (const LayerIndex kept : resident) {
-    if (kept == layer) return offset;
-    offset += aligned(model.layers[kept].weight_bytes);
-  }
-  return std::nullopt;
+Bytes resident_bytes(const ModelShape& model, LayerIndex layer) { return aligned(model.layers[layer].weight_bytes); }
+
+bool blocks_fit(const DeviceLayout& layout, const DeviceShape& device) {
+  const Bytes held = layout.held * layout.held_places;
+  return std::max({layout.weights, layout.boundary, layout.batch, layout.workspace, layout.gradients, held}) <=
+         device.most_block_bytes;
 }
 
 std::uint64_t BoundaryLayout::places() const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "rondo/partition/layout.h"
 #include "rondo/partition/slots.h"
 
 namespace rondo::partition {
@@ -169,9 +170,9 @@ bool alike(const DeviceShape& a, const DeviceShape& b) {
   return one.flops == other.flops && one.fp8_flops == other.fp8_flops && one.efficiency == other.efficiency &&
          one.memory_bandwidth == other.memory_bandwidth && one.link_up == other.link_up &&
          one.link_down == other.link_down && one.link_latency_seconds == other.link_latency_seconds &&
-         a.budget_bytes == b.budget_bytes && a.unified_memory == b.unified_memory &&
-         a.weights_in_place == b.weights_in_place && a.on_host == b.on_host && a.fixed_bytes == b.fixed_bytes &&
-         a.rates == b.rates;
+         a.budget_bytes == b.budget_bytes && a.most_block_bytes == b.most_block_bytes &&
+         a.unified_memory == b.unified_memory && a.weights_in_place == b.weights_in_place && a.on_host == b.on_host &&
+         a.fixed_bytes == b.fixed_bytes && a.rates == b.rates;
 }
 
 TimeTable::TimeTable(const ModelShape& model, const Workload& work, const MachineShape& machine, Keep keep,
@@ -225,9 +226,11 @@ TimeTable::Sums TimeTable::sum_up(const ModelShape& model, const Workload& work,
 TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work, const DeviceShape& device, Keep keep,
                                   MemoryShares shares) const {
   const auto fits = [&](SlotPhase phase, LayerIndex first, LayerIndex last) {
-    return total_of(device_memory(model, work, device, 0, {{phase, first, last, 0, 0, 0}}, keep)) <=
-           static_cast<Bytes>(static_cast<double>(device.budget_bytes) *
-                              (phase == SlotPhase::kForward ? shares.forward : shares.backward));
+    const DeviceLayout layout = layout_device(model, work, device, 0, {{phase, first, last, 0, 0, 0}}, keep);
+    return blocks_fit(layout, device) &&
+           total_of(device_memory(layout, device)) <=
+               static_cast<Bytes>(static_cast<double>(device.budget_bytes) *
+                                  (phase == SlotPhase::kForward ? shares.forward : shares.backward));
   };
   Reach reach;
   LayerIndex end = 0;

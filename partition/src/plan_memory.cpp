@@ -24,7 +24,8 @@ absl::Status PlanMemory::fill(Plan& plan) const {
     const DeviceShape& device = machine_.devices[i];
     DevicePlan entry;
     entry.name = device.name;
-    entry.memory = device_memory(model_, work_, device, i, plan.slots, plan.keep);
+    const DeviceLayout layout = layout_device(model_, work_, device, i, plan.slots, plan.keep);
+    entry.memory = device_memory(layout, device);
     entry.peak_bytes = total_of(entry.memory);
     entry.budget_bytes = device.budget_bytes;
     if (entry.peak_bytes > entry.budget_bytes) {
@@ -32,6 +33,12 @@ absl::Status PlanMemory::fill(Plan& plan) const {
           "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
           "recompute: full",
           entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
+    }
+    if (!blocks_fit(layout, device)) {
+      return resource_exhausted(
+          "{}: the plan needs more in one block than the {} that the driver gives at once: lower cutoff_len or "
+          "per_device_train_batch_size, or set recompute: full",
+          entry.name, format_bytes(device.most_block_bytes));
     }
     plan.devices.push_back(std::move(entry));
   }
@@ -77,7 +84,14 @@ absl::Status PlanMemory::refuse_largest_layer(Keep keep) const {
   for (LayerIndex i = 0; i <= last; ++i) {
     const bool back = model_.layers[i].has_backward && i > 0;
     const SlotPhase phase = i == last ? SlotPhase::kFused : back ? SlotPhase::kBackward : SlotPhase::kForward;
-    const Bytes need = total_of(device_memory(model_, work_, *roomiest, 0, {{phase, i, i, 0, 0, 0}}, keep));
+    const DeviceLayout layout = layout_device(model_, work_, *roomiest, 0, {{phase, i, i, 0, 0, 0}}, keep);
+    const Bytes need = total_of(device_memory(layout, *roomiest));
+    if (need <= roomiest->budget_bytes && !blocks_fit(layout, *roomiest)) {
+      return resource_exhausted(
+          "{}: {} alone needs more in one block than the {} that the driver gives at once: lower cutoff_len or "
+          "per_device_train_batch_size",
+          roomiest->name, model_.layers[i].name, format_bytes(roomiest->most_block_bytes));
+    }
     if (need > most) largest = i;
     most = std::max(most, need);
   }

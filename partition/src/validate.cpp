@@ -191,8 +191,13 @@ absl::Status validate(const Plan& plan, const ModelShape& model, const Workload&
   RONDO_RETURN_IF_ERROR(check_groups(plan, model, work));
   RONDO_RETURN_IF_ERROR(check_residents(plan, model, machine));
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
-    const Bytes need =
-        total_of(device_memory(model, work, machine.devices[i], i, plan.slots, plan.keep, residents_of(plan, i)));
+    const DeviceLayout layout =
+        layout_device(model, work, machine.devices[i], i, plan.slots, plan.keep, residents_of(plan, i));
+    if (!blocks_fit(layout, machine.devices[i])) {
+      return resource_exhausted("{}: the plan needs more in one block than {}", machine.devices[i].name,
+                                format_bytes(machine.devices[i].most_block_bytes));
+    }
+    const Bytes need = total_of(device_memory(layout, machine.devices[i]));
     if (need > machine.devices[i].budget_bytes) {
       return resource_exhausted("{}: the plan needs {} and {} may be used", machine.devices[i].name, format_bytes(need),
                                 format_bytes(machine.devices[i].budget_bytes));

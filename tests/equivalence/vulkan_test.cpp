@@ -132,6 +132,23 @@ TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
   }
 }
 
+/// Where all weights stay, which no block of the card's memory could hold together.
+TEST_P(VulkanPools, OfLittleMemoryAtOnce_GiveTheSameBits) {
+  model::ModelConfig config = model_->config();
+  config.vocab_size = 4000;
+  model_ = *model::Architecture::make(config, model_->method());
+  Bytes weights = 0;
+  for (const model::Parameter& parameter : model_->parameters()) weights += parameter.bytes(model_->method().dtype);
+  const Trace whole = trace_of(*model_, job_, {"whole", card_});
+  Placement placement = opened(card_, {.most_block_bytes = weights - 1, .separate_blocks = true});
+  placement.stays = 1;
+  const Trace trace = trace_of(*model_, job_, placement);
+  EXPECT_EQ(caps_.most_block_bytes, weights - 1);
+  EXPECT_EQ(trace.loss_sums, whole.loss_sums);
+  EXPECT_EQ(trace.norms, whole.norms);
+  EXPECT_TRUE(trace.bytes == whole.bytes);
+}
+
 /// Kernels that nothing keeps apart, the last of them first.
 TEST_P(VulkanPools, WhatIsUnderWayTogether_InEitherOrder_GivesTheSameBits) {
   const Trace forwards = trace_of(*model_, job_, opened(card_, {}));

@@ -143,7 +143,12 @@ absl::Status Worker::allocate() {
     layout.output_buffers = own.output_buffers;
     layout.gradient_buffers = own.gradient_buffers;
   }
-  RONDO_RETURN_IF_ERROR(take(resident_, layout.resident));
+  resident_.resize(parts_.shape->layers.size());
+  if (layout.resident > 0) {
+    for (const partition::LayerIndex layer : resident_layers()) {
+      RONDO_RETURN_IF_ERROR(take(resident_[layer], partition::resident_bytes(*parts_.shape, layer)));
+    }
+  }
   held_.assign(parts_.shape->layers.size(), 0);
   read_by_.assign(parts_.shape->layers.size(), 0);
   for (std::uint32_t i = 0; i < layout.weight_buffers; ++i) RONDO_RETURN_IF_ERROR(take(weights_[i], layout.weights));
@@ -223,7 +228,7 @@ absl::Status Worker::place_weights(SlotState& state) {
     Bytes streamed = 0;
     for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
       const bool stays = state.resident[layer - state.slot.first_layer];
-      Bytes kept = partition::resident_offset(*parts_.shape, resident, layer).value_or(0);
+      Bytes kept = 0;
       Bytes& offset = stays ? kept : streamed;
       const std::vector<model::ParameterUse>& uses = parts_.model->layers()[layer].parameters;
       std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back(uses.size());
@@ -243,7 +248,7 @@ absl::Status Worker::place_weights(SlotState& state) {
         if (!stays || parts_.model->parameters()[uses[p].id].trained) {
           device_.expect_copies(views[p], devices::QueueRole::kUp);
         }
-        views[p] = (stays ? resident_ : weights_[buffer]).view().part(offset, views[p].size);
+        views[p] = (stays ? resident_[layer] : weights_[buffer]).view().part(offset, views[p].size);
         offset += device_bytes(*parts_.model, uses[p]);
       }
     }

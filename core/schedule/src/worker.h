@@ -345,7 +345,7 @@ class Worker {
   std::vector<SlotState> slots_;
 
   // Device memory.
-  devices::Buffer resident_;  // weights that stay
+  std::vector<devices::Buffer> resident_;  // by layer: weights that stay
   std::array<devices::Buffer, 2> weights_;
   std::array<devices::Buffer, 4> inputs_;  // activation and gradient by parity
   std::vector<devices::Buffer> outputs_;   // parity * cuts + cut

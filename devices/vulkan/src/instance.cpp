@@ -227,8 +227,22 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
   card.info.matrix_units = card.matrix_units.there();
   card.tells_statistics = wants_statistics() && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   card.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (base.apiVersion >= VK_API_VERSION_1_3 || has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
+    card.most_bytes_at_once = std::min(card.most_bytes_at_once, largest_buffer(handle));
+  }
   if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) card.import_grain = import_grain(handle);
   return card;
+}
+
+/// REQUIRES: the card has Vulkan 1.3 or VK_KHR_maintenance4.
+VkDeviceSize Instance::largest_buffer(VkPhysicalDevice handle) const {
+  VkPhysicalDeviceMaintenance4PropertiesKHR limits{};
+  limits.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES_KHR;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &limits;
+  functions_.GetPhysicalDeviceProperties2(handle, &properties);
+  return limits.maxBufferSize;
 }
 
 /// REQUIRES: the card has VK_EXT_external_memory_host.

@@ -24,7 +24,7 @@ struct Card {
   std::string numerics_name;      // device and driver with their versions
   std::string pipeline_identity;  // of what its driver compiles pipelines for
   VkPhysicalDeviceLimits limits{};
-  VkDeviceSize most_bytes_at_once = 0;  // of one allocation
+  VkDeviceSize most_bytes_at_once = 0;  // of one allocation, and of a buffer
   VkPhysicalDeviceMemoryProperties memory{};
   std::vector<VkQueueFamilyProperties> queue_families;
   bool has_memory_budget = false;
@@ -53,6 +53,7 @@ class Instance {
   explicit Instance(Complaint complaint) : complaint_(std::move(complaint)) {}
   absl::Status create(const GlobalFunctions& global);
   Card describe(VkPhysicalDevice handle, std::uint32_t index) const;
+  VkDeviceSize largest_buffer(VkPhysicalDevice handle) const;
   Bytes import_grain(VkPhysicalDevice handle) const;
 
   const Complaint complaint_;

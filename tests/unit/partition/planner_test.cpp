@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "rondo/partition/layout.h"
 #include "scene.h"
 
 namespace rondo::partition {
@@ -86,6 +87,31 @@ TEST(Planner, OneDeviceLittleMemory_SeveralSlotsWithinIt) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_GT(plan->slots.size(), 1U);
   expect_lawful(scene, *plan);
+}
+
+/// Drivers give a few gigabytes at once, however much a card has. What stays has a block for each layer.
+TEST(Planner, OneDeviceLittleAtOnce_SeveralSlotsOfBlocksThatItGives) {
+  Scene scene = pool(6, 8, {1e12});
+  const auto whole = plan_of(scene);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ(whole->slots.size(), 1U);
+  DeviceShape& device = scene.machine.devices[0];
+  const auto largest = [&](const Plan& plan) {
+    const DeviceLayout layout = layout_device(scene.model, scene.work, device, 0, plan.slots, plan.keep);
+    return std::max({layout.weights, layout.workspace, layout.gradients, layout.boundary, layout.batch});
+  };
+  device.most_block_bytes = largest(*whole) / 2;
+  const auto plan = plan_of(scene);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->slots.size(), 1U);
+  EXPECT_LE(largest(*plan), device.most_block_bytes);
+  expect_lawful(scene, *plan);
+  EXPECT_FALSE(validate(*whole, scene.model, scene.work, scene.machine).ok());
+  device.most_block_bytes = 1024;
+  const auto none = plan_of(scene);
+  ASSERT_EQ(none.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("device 0"));
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("1.00 KiB that the driver gives at once"));
 }
 
 TEST(Planner, MemoryBelowOneLayer_RefusalNamesDeviceAndNumbers) {

@@ -110,6 +110,17 @@ TEST_F(VulkanDevice, CardThatIsNotThere_IsRefusedWithThoseThatAre) {
   EXPECT_THAT(std::string(device.status().message()), HasSubstr("vulkan:0"));
 }
 
+TEST_F(VulkanDevice, BlockLargerThanTheDriverGives_IsRefusedWithTheNumbers) {
+  const auto opened =
+      open_card(*test::usable_vulkan_card(), false, {.most_block_bytes = 1_MiB, .separate_blocks = true});
+  ASSERT_EQ(opened.status(), absl::OkStatus());
+  EXPECT_EQ((*opened)->caps().most_block_bytes, 1_MiB);
+  EXPECT_EQ((*opened)->allocate(1_MiB, MemoryKind::kDevice).status(), absl::OkStatus());
+  const absl::Status refused = (*opened)->allocate(1_MiB + 1, MemoryKind::kDevice).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1048577 bytes) asked, the driver gives at most 1048576"));
+}
+
 TEST_F(VulkanDevice, MemoryOfAnotherDevice_IsRefusedByName) {
   auto other = open_card(*test::usable_vulkan_card(), true);
   ASSERT_EQ(other.status(), absl::OkStatus());

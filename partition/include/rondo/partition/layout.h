@@ -64,9 +64,14 @@ struct DeviceLayout {
 DeviceLayout layout_device(const ModelShape& model, const Workload& work, const DeviceShape& device, DeviceIndex index,
                            const std::vector<Slot>& slots, Keep keep, const std::vector<LayerIndex>& resident = {});
 
-/// Offset of a resident layer's weights in the memory for these; nothing for a layer that is streamed.
-std::optional<Bytes> resident_offset(const ModelShape& model, const std::vector<LayerIndex>& resident,
-                                     LayerIndex layer);
+/// As device_memory(), which lays the slots out first.
+MemoryTable device_memory(const DeviceLayout& layout, const DeviceShape& device);
+
+/// Of the block that a layer's weights have where they stay.
+Bytes resident_bytes(const ModelShape& model, LayerIndex layer);
+
+/// Whether a device gives the blocks that a layout is made of: none is larger than what it gives at once.
+bool blocks_fit(const DeviceLayout& layout, const DeviceShape& device);
 
 /// Layers that are to stay on a device: those that save most traffic for their bytes, as long as they fit beside
 /// everything else. None on a unified device.

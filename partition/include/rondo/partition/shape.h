@@ -123,6 +123,7 @@ struct DeviceShape {
   bool weights_in_place = false;  // they read weights in host memory: these alone are not copied and have no buffers
   bool on_host = false;   // computes with the processor that the optimizer needs: first the updates, then a step
   Bytes fixed_bytes = 0;  // what the backend itself holds (kernel scratch)
+  Bytes most_block_bytes = ~Bytes{0};  // of its memory, what it gives at once
   /// Of host memory, where it has slots: pieces that its transfers pass through, by direction (up, down), each of so
   /// many bytes if there is a transfer that long.
   std::array<std::uint32_t, 2> staging_pieces = {0, 0};
