@@ -1,6 +1,6 @@
 // attention.comp by matrix units. Weights are e^(score - maximum) for a maximum that may be up to kSlack less than the
-// largest score so far: sums are scaled anew only where one grows by more, which is seldom. They are divided by what their
-// weights, rounded, come to.
+// largest score so far: sums are scaled anew only where one grows by more, which is seldom. They are divided by what
+// their weights, rounded, come to.
 //
 // slots: q, k, v, bounds, o, lse. sizes: tokens, heads, key heads, window. factors: scale.
 // Workgroups: tiles of queries, heads.

@@ -1,11 +1,11 @@
-// What the attention kernels for a card's matrix units share. A workgroup of 2 x kParts subgroups owns kRows rows of one
-// head, queries or keys; the rows that they meet pass by, kPassing at a time. Scores, [own row][passing row], are made
-// by 2 x kParts parts and go through shared memory, where invocations turn them into weights: which invocation holds
-// which element of a matrix is the card's secret. Weights, of 16 bits again, times passing rows go to sums in fp32, of
-// which a subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
+// What the attention kernels for a card's matrix units share. A workgroup of 2 x kParts subgroups owns kRows rows of
+// one head, queries or keys; the rows that they meet pass by, kPassing at a time. Scores, [own row][passing row], are
+// made by 2 x kParts parts and go through shared memory, where invocations turn them into weights: which invocation
+// holds which element of a matrix is the card's secret. Weights, of 16 bits again, times passing rows go to sums in
+// fp32, of which a subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
 //
-// Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only loaded,
-// multiplied and stored here and words of 16 bits only moved.
+// Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only
+// loaded, multiplied and stored here and words of 16 bits only moved.
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -37,8 +37,8 @@ const uint kPieces = kChannels / 8;
 const uint kPitch = kPieces + 1;
 const uint kWeightPitch = kPassing / 8 + 1;
 
-// Invocations share out the scores: kLanes to a row, of which there are no more than invocations, each kColumns that lie
-// together, whole eights. What is left over of the invocations has no row.
+// Invocations share out the scores: kLanes to a row, of which there are no more than invocations, each kColumns that
+// lie together, whole eights. What is left over of the invocations has no row.
 const uint kMostLanes = kPassing / 8;
 const uint kShare = gl_WorkGroupSize.x / kRows;
 const uint kLanes = kShare > kMostLanes ? kMostLanes : kShare;
