@@ -6,7 +6,8 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-/// Memory that an op reads or writes: bytes of the arena, or a place that stands for what a tensor is bound to.
+/// Memory that an op reads or writes: bytes of the arena, or a place that stands for what a tensor is bound to, by its
+/// role and index.
 struct Touch {
   bool in_arena = false;
   Bytes begin = 0;
@@ -36,9 +37,11 @@ std::vector<Touch> touches_of(const OpList& list, const ArenaLayout& layout, con
       case TensorRole::kOutput:
         touches.push_back({false, 0, 1, writes});
         return;
-      default:
+      default: {
+        const Bytes place = (static_cast<Bytes>(tensor.role) + 1) << 32U | tensor.index;
         // Attention to a cache writes it, though it counts as read.
-        touches.push_back({false, id + Bytes{1}, id + Bytes{2}, writes || tensor.role == TensorRole::kState});
+        touches.push_back({false, place, place + 1, writes || tensor.role == TensorRole::kState});
+      }
     }
   };
   for (const TensorId id : op.reads) add(id, false);

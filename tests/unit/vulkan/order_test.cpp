@@ -15,10 +15,12 @@ namespace {
 class Ops {
  public:
   TensorId tensor(TensorRole role, Bytes offset = 0) {
-    list_.tensors.push_back({"t", {16}, DType::kFloat32, role, 0});
+    const auto id = static_cast<TensorId>(list_.tensors.size());
+    list_.tensors.push_back({"t", {16}, DType::kFloat32, role, id});
     layout_.offsets.push_back(offset);
-    return static_cast<TensorId>(list_.tensors.size() - 1);
+    return id;
   }
+  void give_index(TensorId to, TensorId from) { list_.tensors[to].index = list_.tensors[from].index; }
   void op(std::initializer_list<TensorId> reads, std::initializer_list<TensorId> writes, std::size_t dispatches = 1,
           bool shares = false) {
     for (std::size_t i = 0; i < dispatches; ++i) {
@@ -72,6 +74,18 @@ TEST(Order, BytesOfTheArena_AreKeptUntilTheyAreRead) {
   ops.op({x}, {b});  // the second half of a
   ops.op({x}, {c});  // the second half of b, and nothing of a
   EXPECT_EQ(ops.levels(), "0 | 1 | 2 | 3 ");
+}
+
+/// Two names of one gradient.
+TEST(Order, TensorsOfOneRoleAndIndex_AreOne) {
+  Ops ops;
+  const TensorId x = ops.tensor(TensorRole::kSaved), a = ops.tensor(TensorRole::kGradient),
+                 b = ops.tensor(TensorRole::kGradient), c = ops.tensor(TensorRole::kGradient);
+  ops.give_index(b, a);
+  ops.op({x}, {a});
+  ops.op({x}, {b});
+  ops.op({x}, {c});
+  EXPECT_EQ(ops.levels(), "0 2 | 1 ");
 }
 
 TEST(Order, AnOpsOwnDispatches_StayInOrder) {
