@@ -288,7 +288,7 @@ run_vulkan() {
     knows_matrix_units "$layer" || without=(env RONDO_VULKAN_MATRIX_UNITS=off)
     check "vulkan contract" 90 "${without[@]}" "$bin/contract_test" \
       --gtest_filter="*/vulkan*${without:+-*matrix_units*}"
-    check "vulkan ops" 120 "${without[@]}" "$bin/vulkan_ops_test" --gtest_filter="*${without:+-ProductsByMatrixUnits*}"
+    check "vulkan ops" 120 "${without[@]}" "$bin/vulkan_ops_test" --gtest_filter="*${without:+-*ByMatrixUnits*}"
   fi
   check "vulkan golden" 120 "$bin/golden_test" --gtest_filter='*vulkan*'
   check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"

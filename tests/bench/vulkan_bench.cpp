@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "heads_case.h"
 #include "op_case.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
@@ -160,11 +162,11 @@ OpList product(const benchmark::State& state, DType dtype) {
   return list;
 }
 
-/// Runs `list` on both in turns; the time counted is that of `measured`.
-void time_in_turns(benchmark::State& state, const OpList& list, absl::StatusOr<Device*> measured,
-                   absl::StatusOr<Device*> other, const char* ratio) {
-  const auto on_measured = OnCard::make(std::move(measured), list, nullptr);
-  const auto on_other = OnCard::make(std::move(other), list, nullptr);
+/// Runs `list` on both in turns; the time counted is that of `measured`. `memory`: what it is run on; null: anything.
+void time_in_turns(benchmark::State& state, const OpList& list, const CaseMemory* memory,
+                   absl::StatusOr<Device*> measured, absl::StatusOr<Device*> other, const char* ratio) {
+  const auto on_measured = OnCard::make(std::move(measured), list, memory);
+  const auto on_other = OnCard::make(std::move(other), list, memory);
   for (const absl::Status& status : {on_measured.status(), on_other.status()}) {
     if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
   }
@@ -188,16 +190,49 @@ void time_in_turns(benchmark::State& state, const OpList& list, absl::StatusOr<D
 
 /// In fp32 on the card and on the CPU backend.
 void time_paired_product(benchmark::State& state) {
-  time_in_turns(state, product(state, DType::kFloat32), card(), processor(), "of_cpu_speed");
+  time_in_turns(state, product(state, DType::kFloat32), nullptr, card(), processor(), "of_cpu_speed");
 }
 
-/// In fp16 on the card with and without its matrix units.
+/// The card with and without its matrix units, in a type that they multiply.
+struct UnitsAndNone {
+  std::unique_ptr<Device> with;
+  std::unique_ptr<Device> without;
+  DType dtype = DType::kFloat16;
+};
+std::optional<UnitsAndNone> units_and_none(benchmark::State& state) {
+  auto with = open_card({.matrix_units = vulkan::Use::kAlways});
+  auto without = open_card({.matrix_units = vulkan::Use::kNever});
+  if (!with.ok() || !without.ok()) {
+    state.SkipWithError("no card");
+    return std::nullopt;
+  }
+  const std::vector<DType>& dtypes = (*with)->caps().matrix_dtypes;
+  if (dtypes.empty()) {
+    state.SkipWithError("the driver has no cooperative matrices");
+    return std::nullopt;
+  }
+  const DType dtype = dtypes.front();
+  return UnitsAndNone{*std::move(with), *std::move(without), dtype};
+}
+
 void time_paired_matrix_units(benchmark::State& state) {
-  const auto with = open_card({.matrix_units = vulkan::Use::kAlways});
-  const auto without = open_card({.matrix_units = vulkan::Use::kNever});
-  if (!with.ok() || !without.ok()) return state.SkipWithError("no card");
-  if ((*with)->caps().matrix_dtypes.empty()) return state.SkipWithError("the driver has no cooperative matrices");
-  time_in_turns(state, product(state, DType::kFloat16), with->get(), without->get(), "of_speed_without");
+  const auto cards = units_and_none(state);
+  if (!cards) return;
+  time_in_turns(state, product(state, cards->dtype), nullptr, cards->with.get(), cards->without.get(),
+                "of_speed_without");
+}
+
+/// Attention of one sequence, the benchmark's tokens and channels of a head: forward (0) or its gradient (1).
+void time_paired_attention(benchmark::State& state) {
+  const auto cards = units_and_none(state);
+  if (!cards) return;
+  const auto tokens = static_cast<std::uint32_t>(state.range(0));
+  const OpCase op_case =
+      case_of({"", tokens, {static_cast<std::int32_t>(tokens)}, 16, 8, state.range(1), 0}, cards->dtype);
+  const auto memory = CaseMemory::make(op_case, 1);
+  if (!memory.ok()) return state.SkipWithError("the case cannot be made");
+  const OpList list = single_op(op_case.list, static_cast<std::size_t>(state.range(2)));
+  time_in_turns(state, list, &*memory, cards->with.get(), cards->without.get(), "of_speed_without");
 }
 
 /// 16 MiB of host memory that the card expects copies from, and as much that it does not, in turns: the host leaves the
@@ -266,6 +301,12 @@ const int registered_on_card = [] {
   benchmark::RegisterBenchmark("PairedMatrixUnits", time_paired_matrix_units)
       ->Args({2048, 576, 1536})
       ->Args({2048, 4096, 4096})
+      ->UseManualTime();
+  benchmark::RegisterBenchmark("PairedMatrixUnits_Attention", time_paired_attention)
+      ->Args({512, 64, 0})
+      ->Args({512, 64, 1})
+      ->Args({2048, 128, 0})
+      ->Args({2048, 128, 1})
       ->UseManualTime();
   benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
