@@ -158,8 +158,8 @@ MatrixUnits::Shape attention_shape(OpLowering& op) {
   return suits && unit_invocations(op.units(), shape) <= op.units().invocations ? shape : MatrixUnits::Shape{};
 }
 
-void add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shape& shape, const UnitTiles& tiles,
-               std::int64_t heads, std::initializer_list<std::uint32_t> slots) {
+Dispatch& add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shape& shape, const UnitTiles& tiles,
+                    std::int64_t heads, std::initializer_list<std::uint32_t> slots) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
   Dispatch& dispatch =
@@ -169,6 +169,7 @@ void add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shap
              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
+  return dispatch;
 }
 
 bool attend_by_units(OpLowering& op) {
@@ -201,8 +202,10 @@ bool gradients_by_units(OpLowering& op) {
   const std::uint32_t delta = add_delta(op);
   add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
-  add_units(op, kKeyUnits, shape, keys, op.in(1).shape[1],
-            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
+  Dispatch& of_keys = add_units(
+      op, kKeyUnits, shape, keys, op.in(1).shape[1],
+      {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
+  of_keys.beside = true;
   return true;
 }
 
@@ -221,8 +224,10 @@ void lower_attention_backward(OpLowering& op) {
   const std::uint32_t tile = tile_rows(q.shape[2], 4);
   add_tiles(op, Shader::kAttentionQueryGradient, tile, false, q.shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
-  add_tiles(op, Shader::kAttentionKeyGradient, tile, false, op.in(1).shape[1],
-            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
+  Dispatch& of_keys = add_tiles(
+      op, Shader::kAttentionKeyGradient, tile, false, op.in(1).shape[1],
+      {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
+  of_keys.beside = true;
 }
 
 void lower_cached_attention(OpLowering& op) {

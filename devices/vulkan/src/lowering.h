@@ -26,6 +26,7 @@ struct Dispatch {
   double work = 0;        // its share of its op's, see kMostWork
   std::size_t op = 0;     // in the list
   bool shares = false;    // its op works in the workspace or the panel
+  bool beside = false;    // it needs nothing of its op's dispatch before it
   std::size_t level = 0;  // see order.h
 };
 

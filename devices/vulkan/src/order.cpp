@@ -55,14 +55,17 @@ std::vector<Dispatch> by_levels(const OpList& list, const ArenaLayout& layout, s
                                 bool backwards) {
   std::vector<std::vector<Touch>> touches;
   for (const Op& op : list.ops) touches.push_back(touches_of(list, layout, op));
-  const auto apart = [&touches](const Dispatch& a, const Dispatch& b) {
-    return a.op == b.op || (a.shares && b.shares) || meet(touches[a.op], touches[b.op]);
+  const auto apart = [&](std::size_t before, std::size_t behind) {
+    const Dispatch& a = dispatches[before];
+    const Dispatch& b = dispatches[behind];
+    if (a.op == b.op) return !(b.beside && before + 1 == behind);
+    return (a.shares && b.shares) || meet(touches[a.op], touches[b.op]);
   };
   for (std::size_t i = 0; i < dispatches.size(); ++i) {
     Dispatch& own = dispatches[i];
     own.level = 0;
     for (std::size_t j = 0; j < i; ++j) {
-      if (dispatches[j].level >= own.level && apart(dispatches[j], own)) own.level = dispatches[j].level + 1;
+      if (dispatches[j].level >= own.level && apart(j, i)) own.level = dispatches[j].level + 1;
     }
   }
   if (backwards) std::ranges::reverse(dispatches);

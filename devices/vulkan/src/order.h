@@ -13,9 +13,9 @@ namespace rondo::devices::vulkan {
 
 /// The dispatches with their levels, from 0 on without gaps, in rising order of them; `backwards`: in a level the last
 /// comes first, for tests that nothing depends on that. A dispatch's level is above those of all earlier ones of its
-/// op, and of ops that write what its op touches or touch what it writes. What shares the workspace or the panel does
-/// not share a level. Of what programs are bound to, inputs and outputs may lie on each other; others do not, unless
-/// they have one role and index.
+/// op (but for one that it stands beside), and of ops that write what its op touches or touch what it writes. What
+/// shares the workspace or the panel does not share a level. Of what programs are bound to, inputs and outputs may lie
+/// on each other; others do not, unless they have one role and index.
 std::vector<Dispatch> by_levels(const OpList& list, const ArenaLayout& layout, std::vector<Dispatch> dispatches,
                                 bool backwards = false);
 

@@ -21,6 +21,7 @@ class Ops {
     return id;
   }
   void give_index(TensorId to, TensorId from) { list_.tensors[to].index = list_.tensors[from].index; }
+  void beside_the_one_before(std::size_t dispatch) { dispatches_[dispatch].beside = true; }
   void op(std::initializer_list<TensorId> reads, std::initializer_list<TensorId> writes, std::size_t dispatches = 1,
           bool shares = false) {
     for (std::size_t i = 0; i < dispatches; ++i) {
@@ -96,6 +97,15 @@ TEST(Order, AnOpsOwnDispatches_StayInOrder) {
   ops.op({x}, {z});
   ops.op({y}, {u});
   EXPECT_EQ(ops.levels(), "0 1 | 0 | 0 | 2 ");
+}
+
+/// As the two halves of attention's gradient, behind what both read.
+TEST(Order, ADispatchBesideTheOneBefore_IsBehindAllOthersOfItsOp) {
+  Ops ops;
+  const TensorId x = ops.tensor(TensorRole::kSaved), y = ops.tensor(TensorRole::kSaved);
+  ops.op({x}, {y}, 4, true);
+  ops.beside_the_one_before(2);
+  EXPECT_EQ(ops.levels(), "0 | 0 0 | 0 ");
 }
 
 TEST(Order, WhatWorksInTheWorkspace_GoesAlone) {
