@@ -20,20 +20,28 @@ const std::vector<HeadsCase>& heads_cases() {
   return *all;
 }
 
+AttentionTensors add_attention(CaseBuilder& b, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                               const AttentionAttributes& attributes) {
+  const std::int64_t tokens = b.result().list.tokens;
+  const Shape of_q = {tokens, heads, head_dim};
+  const Shape of_k = {tokens, kv_heads, head_dim};
+  AttentionTensors t;
+  t.q = b.input("q", of_q), t.k = b.input("k", of_k), t.v = b.input("v", of_k);
+  t.o = b.saved("o", of_q);
+  const TensorId lse = b.saved_wide("lse", {tokens, heads});
+  t.d_o = b.input("do", of_q);
+  t.dq = b.output("dq", of_q), t.dk = b.output("dk", of_k), t.dv = b.output("dv", of_k);
+  b.op(OpKind::kAttention, {t.q, t.k, t.v, b.bounds()}, {t.o, lse}, attributes);
+  b.op(OpKind::kAttentionBackward, {t.q, t.k, t.v, t.o, lse, t.d_o, b.bounds()}, {t.dq, t.dk, t.dv}, attributes);
+  return t;
+}
+
 OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness) {
   const HeadsCase& c = heads_case;
   CaseBuilder b(storage, c.tokens);
   b.sequences(c.sequences);
-  const Shape heads = {c.tokens, c.heads, c.head_dim};
-  const Shape kv_heads = {c.tokens, c.kv_heads, c.head_dim};
-  const TensorId q = b.input("q", heads), k = b.input("k", kv_heads), v = b.input("v", kv_heads);
-  const TensorId o = b.saved("o", heads), lse = b.saved_wide("lse", {c.tokens, c.heads});
-  const TensorId d_o = b.input("do", heads);
-  const TensorId dq = b.output("dq", heads), dk = b.output("dk", kv_heads), dv = b.output("dv", kv_heads);
   const double scale = sharpness / std::sqrt(static_cast<double>(c.head_dim));
-  const AttentionAttributes attributes{static_cast<float>(scale), c.window};
-  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
-  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
+  add_attention(b, c.heads, c.kv_heads, c.head_dim, {static_cast<float>(scale), c.window});
   b.result().reduction = std::max<std::int64_t>(c.tokens, c.head_dim);
   return b.result();
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heads_case.h"
 #include "op_case.h"
 #include "rondo/devices/update.h"
 #include "update_descriptions.h"
@@ -218,17 +219,10 @@ OpCase attention_case(DType storage, Scale scale, std::uint32_t window) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   add_sequences(b, scale);
-  const Shape heads = {s.tokens, s.heads, s.head_dim};
-  const Shape kv_heads = {s.tokens, s.kv_heads, s.head_dim};
-  const TensorId q = b.input("q", heads), k = b.input("k", kv_heads), v = b.input("v", kv_heads);
-  const TensorId o = b.saved("o", heads), lse = b.saved_wide("lse", {s.tokens, s.heads});
-  const TensorId d_o = b.input("do", heads);
-  const TensorId dq = b.output("dq", heads), dk = b.output("dk", kv_heads), dv = b.output("dv", kv_heads);
-  const AttentionAttributes attributes{static_cast<float>(inverse_root(s.head_dim)), window};
-  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
-  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
-  b.result().projections = {{o, d_o}};
-  b.result().gradients = {{q, dq}, {k, dk}, {v, dv}};
+  const AttentionTensors t =
+      add_attention(b, s.heads, s.kv_heads, s.head_dim, {static_cast<float>(inverse_root(s.head_dim)), window});
+  b.result().projections = {{t.o, t.d_o}};
+  b.result().gradients = {{t.q, t.dq}, {t.k, t.dk}, {t.v, t.dv}};
   b.result().reduction = s.tokens;
   return b.result();
 }

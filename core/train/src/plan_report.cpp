@@ -76,6 +76,12 @@ Json speeds_json(const devices::DeviceProfile& profile) {
             {"latency_seconds", number(profile.link_latency_seconds)}}}};
 }
 
+Json names_of(const std::vector<devices::DType>& dtypes) {
+  Json names = Json::array();
+  for (const devices::DType dtype : dtypes) names.push_back(devices::name_of(dtype));
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<PlanView> run_plan(const Config& config) {
@@ -124,11 +130,6 @@ absl::StatusOr<nlohmann::ordered_json> run_devices(const Config& config) {
   for (const devices::PoolMember& member : pool) {
     const devices::DeviceCaps& caps = member.device->caps();
     RONDO_ASSIGN_OR_RETURN(const devices::DeviceProfile profile, speeds_of(config, member, store));
-    const auto names_of = [](const std::vector<devices::DType>& dtypes) {
-      Json names = Json::array();
-      for (const devices::DType dtype : dtypes) names.push_back(devices::name_of(dtype));
-      return names;
-    };
     Json entry = {{"name", caps.name},
                   {"backend", caps.backend},
                   {"description", caps.description},

@@ -321,7 +321,7 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     shape.unified_memory = caps.unified_memory;
     shape.weights_in_place = caps.weights_in_place;
     shape.on_host = member.on_host();
-    if (caps.most_block_bytes > 0) shape.most_block_bytes = caps.most_block_bytes;
+    shape.most_block_bytes = caps.most_block_bytes;
     machine.shape.devices.push_back(std::move(shape));
     machine.set_profile(machine.shape.devices.size() - 1, member.profile);
     if (machine.numerics_class.find(caps.numerics_class) == std::string::npos) {

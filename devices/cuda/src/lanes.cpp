@@ -7,16 +7,6 @@
 namespace rondo::devices::cuda {
 namespace {
 
-bool meet(const Touch& a, const Touch& b) {
-  return (a.writes || b.writes) && a.begin < b.begin + b.size && b.begin < a.begin + a.size;
-}
-
-bool meet(const Piece& a, const Piece& b) {
-  return std::ranges::any_of(a.touches, [&](const Touch& one) {
-    return std::ranges::any_of(b.touches, [&](const Touch& other) { return meet(one, other); });
-  });
-}
-
 /// How many pieces of each lane, counted from the program's begin in pieces of all, a piece or lane is behind.
 using Seen = std::array<std::size_t, kMostLanes>;
 
@@ -36,7 +26,7 @@ class Dealer {
     double ready = 0;
     std::size_t last = 0;  // the lane of the one that ends last
     for (std::size_t i = piece; i-- > 0;) {
-      if (!meet(pieces_[i], pieces_[piece])) continue;
+      if (!meet(pieces_[i].touches, pieces_[piece].touches)) continue;
       before_.push_back(i);
       if (end_[i] > ready) last = turns_[i].lane;
       ready = std::max(ready, end_[i]);

@@ -11,22 +11,14 @@
 #include <span>
 #include <vector>
 
-#include "driver.h"
-#include "rondo/base/units.h"
+#include "rondo/devices/touch.h"
 
 namespace rondo::devices::cuda {
 
 /// Most streams that a run is spread over.
 inline constexpr std::size_t kMostLanes = 4;
 
-/// Memory that an op reads or writes.
-struct Touch {
-  DevicePointer begin = 0;
-  Bytes size = 0;
-  bool writes = false;
-};
-
-/// An op as far as its order goes.
+/// An op as far as its order goes; memory by its address on the card.
 struct Piece {
   std::vector<Touch> touches;
   double weight = 0;  // how long it takes, in any unit

@@ -112,11 +112,9 @@ Piece CardProgram::Run::piece_of(const OpSteps& steps) const {
   const auto touch = [&](const Place& place, Bytes size, bool writes) {
     if (size > 0) piece.touches.push_back({resolve(place), size, writes});
   };
-  const auto touch_tensor = [&](TensorId id, bool writes) {
+  for_touched(program_.list_, op, [&](TensorId id, bool writes) {
     touch({Place::Kind::kTensor, id, 0}, program_.list_.tensors[id].bytes(), writes);
-  };
-  for (const TensorId id : op.reads) touch_tensor(id, program_.list_.tensors[id].role == TensorRole::kState);
-  for (const TensorId id : op.writes) touch_tensor(id, true);
+  });
   touch({Place::Kind::kWorkspace, 0, steps.workspace_begin}, steps.workspace_end - steps.workspace_begin, true);
   if (steps.may_fault) touch({Place::Kind::kFault, 0, 0}, sizeof(Fault), true);
   return piece;

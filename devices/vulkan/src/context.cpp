@@ -153,13 +153,16 @@ VkBufferCreateInfo Context::buffer_info(Bytes size, VkBufferUsageFlags usage) co
   return info;
 }
 
+absl::Status Context::check_at_once(Bytes size, Bytes most) const {
+  if (size <= most) return absl::OkStatus();
+  return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", name_,
+                            format_bytes(size), size, most);
+}
+
 absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& block) {
   const DeviceFunctions& vk = functions_;
   block.size = size;
-  if (size > card_.most_bytes_at_once) {
-    return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", name_,
-                              format_bytes(size), size, card_.most_bytes_at_once);
-  }
+  RONDO_RETURN_IF_ERROR(check_at_once(size, card_.most_bytes_at_once));
   VkBufferCreateInfo info =
       buffer_info(size, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                             VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT);

@@ -125,6 +125,8 @@ class Context {
   /// That buffer; null where every block is one of its own.
   const DriverBlock* gathered() const { return pieces_ == nullptr ? nullptr : &gathered_; }
 
+  /// Errors: ResourceExhausted with the numbers where a block of `size` is more than `most`.
+  absl::Status check_at_once(Bytes size, Bytes most) const;
   /// The heap of Kind::kDevice.
   std::uint32_t device_heap() const { return card_.memory.memoryTypes[device_type_].heapIndex; }
 

@@ -127,12 +127,9 @@ Found ask(const InstanceFunctions& functions, VkPhysicalDevice card, const HasEx
 /// let a kernel choose.
 Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes{};
-  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &sizes;
-  functions.GetPhysicalDeviceProperties2(card, &properties);
-  const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+  const VkPhysicalDeviceLimits limits =
+      properties_with(functions, card, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT, sizes)
+          .limits;
   const std::uint32_t size = sizes.minSubgroupSize;
   const std::uint32_t invocations =
       std::min({limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0],

@@ -237,11 +237,7 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
 /// REQUIRES: the card has Vulkan 1.3 or VK_KHR_maintenance4.
 VkDeviceSize Instance::largest_buffer(VkPhysicalDevice handle) const {
   VkPhysicalDeviceMaintenance4PropertiesKHR limits{};
-  limits.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES_KHR;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &limits;
-  functions_.GetPhysicalDeviceProperties2(handle, &properties);
+  properties_with(functions_, handle, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES_KHR, limits);
   return limits.maxBufferSize;
 }
 
@@ -257,11 +253,7 @@ Bytes Instance::import_grain(VkPhysicalDevice handle) const {
   const VkExternalMemoryFeatureFlags features = buffers.externalMemoryProperties.externalMemoryFeatures;
   if ((features & VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT) == 0) return 0;
   VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{};
-  host.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &host;
-  functions_.GetPhysicalDeviceProperties2(handle, &properties);
+  properties_with(functions_, handle, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT, host);
   return host.minImportedHostPointerAlignment;
 }
 

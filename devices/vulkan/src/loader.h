@@ -119,6 +119,18 @@ VkResult list_all(VkStructureType type, std::vector<Structure>& all, Call call) 
   return listed;
 }
 
+/// A card's properties, and those of an extension in `extra`, a structure of `type`.
+template <typename Structure>
+VkPhysicalDeviceProperties properties_with(const InstanceFunctions& functions, VkPhysicalDevice card,
+                                           VkStructureType type, Structure& extra) {
+  extra.sType = type;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &extra;
+  functions.GetPhysicalDeviceProperties2(card, &properties);
+  return properties.properties;
+}
+
 /// "VK_ERROR_DEVICE_LOST" and so on.
 const char* name_of(VkResult result);
 

@@ -202,10 +202,9 @@ bool gradients_by_units(OpLowering& op) {
   const std::uint32_t delta = add_delta(op);
   add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
-  Dispatch& of_keys = add_units(
-      op, kKeyUnits, shape, keys, op.in(1).shape[1],
-      {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
-  of_keys.beside = true;
+  add_units(op, kKeyUnits, shape, keys, op.in(1).shape[1],
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)})
+      .beside = true;
   return true;
 }
 
@@ -224,10 +223,9 @@ void lower_attention_backward(OpLowering& op) {
   const std::uint32_t tile = tile_rows(q.shape[2], 4);
   add_tiles(op, Shader::kAttentionQueryGradient, tile, false, q.shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
-  Dispatch& of_keys = add_tiles(
-      op, Shader::kAttentionKeyGradient, tile, false, op.in(1).shape[1],
-      {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)});
-  of_keys.beside = true;
+  add_tiles(op, Shader::kAttentionKeyGradient, tile, false, op.in(1).shape[1],
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)})
+      .beside = true;
 }
 
 void lower_cached_attention(OpLowering& op) {

@@ -3,49 +3,25 @@
 
 #include <algorithm>
 
+#include "rondo/devices/touch.h"
+
 namespace rondo::devices::vulkan {
 namespace {
 
-/// Memory that an op reads or writes: bytes of the arena, or a place that stands for what a tensor is bound to, by its
-/// role and index.
-struct Touch {
-  bool in_arena = false;
-  Bytes begin = 0;
-  Bytes end = 0;
-  bool writes = false;
-};
-
-bool meet(const Touch& a, const Touch& b) {
-  return (a.writes || b.writes) && a.in_arena == b.in_arena && a.begin < b.end && b.begin < a.end;
-}
-
-bool meet(const std::vector<Touch>& a, const std::vector<Touch>& b) {
-  return std::ranges::any_of(a, [&b](const Touch& one) {
-    return std::ranges::any_of(b, [&one](const Touch& other) { return meet(one, other); });
-  });
-}
-
+/// In bytes of the arena; behind them a place for what each role and index is bound to.
 std::vector<Touch> touches_of(const OpList& list, const ArenaLayout& layout, const Op& op) {
   std::vector<Touch> touches;
-  const auto add = [&](TensorId id, bool writes) {
+  for_touched(list, op, [&](TensorId id, bool writes) {
     const TensorDesc& tensor = list.tensors[id];
-    switch (tensor.role) {
-      case TensorRole::kScratch:
-        touches.push_back({true, layout.offsets[id], layout.offsets[id] + tensor.bytes(), writes});
-        return;
-      case TensorRole::kInput:
-      case TensorRole::kOutput:
-        touches.push_back({false, 0, 1, writes});
-        return;
-      default: {
-        const Bytes place = (static_cast<Bytes>(tensor.role) + 1) << 32U | tensor.index;
-        // Attention to a cache writes it, though it counts as read.
-        touches.push_back({false, place, place + 1, writes || tensor.role == TensorRole::kState});
-      }
+    const bool boundary = tensor.role == TensorRole::kInput || tensor.role == TensorRole::kOutput;
+    if (tensor.role == TensorRole::kScratch) {
+      touches.push_back({layout.offsets[id], tensor.bytes(), writes});
+    } else if (boundary) {
+      touches.push_back({layout.size, 1, writes});
+    } else {
+      touches.push_back({layout.size + ((static_cast<Bytes>(tensor.role) + 1) << 32U | tensor.index), 1, writes});
     }
-  };
-  for (const TensorId id : op.reads) add(id, false);
-  for (const TensorId id : op.writes) add(id, true);
+  });
   return touches;
 }
 

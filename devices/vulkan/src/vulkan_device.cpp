@@ -85,7 +85,6 @@ class VulkanDevice final : public Device, private HostBackend {
   std::shared_ptr<MemoryBudget> budget_;
   DeviceCaps caps_;
   bool separate_blocks_ = false;
-  Bytes most_block_bytes_ = 0;
   const VulkanProgram::Style style_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // by role
   Mutex running_;                               // held while a program runs
@@ -103,8 +102,7 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.description = fmt::format("{}, {}", card.info.name, card.info.driver);
   const Bytes usable = usable_bytes(context_->instance(), card, context_->device_heap()) / options.sharers;
   caps_.memory_bytes = options.memory_limit > 0 ? std::min(options.memory_limit, usable) : usable;
-  most_block_bytes_ = card.most_bytes_at_once;
-  if (options.most_block_bytes > 0) most_block_bytes_ = std::min(most_block_bytes_, options.most_block_bytes);
+  caps_.most_block_bytes = std::min<Bytes>(card.most_bytes_at_once, options.most_block_bytes);
   budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
   caps_.memory_in_process = context_->memory_in_process();
@@ -145,9 +143,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
 
 absl::Status VulkanDevice::open() {
   if (!separate_blocks_) context_->gather(caps_.memory_bytes);
-  if (context_->gathered() == nullptr && most_block_bytes_ < caps_.memory_bytes) {
-    caps_.most_block_bytes = most_block_bytes_;
-  }
+  if (context_->gathered() != nullptr) caps_.most_block_bytes = caps_.memory_bytes;
   RONDO_RETURN_IF_ERROR(pipelines_->prepare());
   const std::array<HardwareQueue*, 3> hardware = {&context_->compute(), &context_->transfer(true),
                                                   &context_->transfer(false)};
@@ -167,10 +163,7 @@ absl::StatusOr<Buffer> VulkanDevice::allocate(Bytes size, MemoryKind kind) {
     RONDO_ASSIGN_OR_RETURN(Block block, Block::make(context_, size, Block::Kind::kStaging));
     return Buffer(std::make_unique<VulkanMemory>(size, std::move(block), context_.get(), nullptr));
   }
-  if (caps_.most_block_bytes > 0 && size > caps_.most_block_bytes) {
-    return resource_exhausted("{}: a block of {} ({} bytes) asked, the driver gives at most {} at once", caps_.name,
-                              format_bytes(size), size, caps_.most_block_bytes);
-  }
+  RONDO_RETURN_IF_ERROR(context_->check_at_once(size, caps_.most_block_bytes));
   RONDO_RETURN_IF_ERROR(budget_->take(size));
   absl::StatusOr<Block> block = Block::make(context_, size, Block::Kind::kDevice);
   if (!block.ok()) {

@@ -172,8 +172,8 @@ struct DeviceCaps {
   std::string backend;      // "cpu", "emulated", "timed", "null"; for people, never to branch on
   std::string description;  // "AMD EPYC, 2 threads, AVX2"
   Bytes memory_bytes = 0;
-  Bytes most_block_bytes = 0;   // of this the most that allocate() gives at once; 0: all
-  bool unified_memory = false;  // programs may be bound to host memory in place: nothing need be copied
+  Bytes most_block_bytes = ~Bytes{0};  // of this the most that allocate() gives at once
+  bool unified_memory = false;         // programs may be bound to host memory in place: nothing need be copied
   /// Programs read weights where they lie in main memory, see use_in_place(); everything else is copied.
   bool weights_in_place = false;
   bool memory_in_process = false;  // its memory is this process's: resident memory counts it

@@ -39,11 +39,11 @@ enum class Use : std::uint8_t { kAsFound, kAlways, kNever };
 struct VulkanOptions {
   std::string name = "vulkan:0";
   std::uint32_t index = 0;
-  Bytes memory_limit = 0;          // 0: what the card has to give, less what programs need to work in
-  Bytes most_block_bytes = 0;      // of it at once; 0: what the driver gives
-  std::uint32_t sharers = 1;       // devices opened on the card beside each other: each has its share of that
-  bool single_queue = false;       // compute, up and down share one thread
-  bool separate_blocks = false;    // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
+  Bytes memory_limit = 0;              // 0: what the card has to give, less what programs need to work in
+  Bytes most_block_bytes = ~Bytes{0};  // of it at once, if the driver gives more
+  std::uint32_t sharers = 1;           // devices opened on the card beside each other: each has its share of that
+  bool single_queue = false;           // compute, up and down share one thread
+  bool separate_blocks = false;        // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   bool card_copies = false;        // the host leaves the card's memory to the card's own copies, though it reaches it
   bool short_submissions = false;  // every dispatch is submitted by itself, as if it took long
   bool backwards = false;          // of kernels that may be under way at the same time the last begins
