@@ -16,7 +16,8 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-constexpr Bytes kReport = 64;  // bytes at the beginning of the staging block: Fault, token, value
+constexpr Bytes kWidestWord = 8;  // that kernels read at once: NVIDIA's cards stop at one that lies across
+constexpr Bytes kReport = 64;     // bytes at the beginning of the staging block: Fault, token, value
 
 /// A slot of the lowering as a place in the table.
 std::uint32_t place_of(std::uint32_t slot, std::size_t tensors, std::size_t pieces) {
@@ -158,6 +159,7 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
                             tensor.bytes());
     }
     Bytes grain = tensor.encoding == Encoding::kPlain ? size_of(tensor.dtype) : 4;  // codes are read in words
+    if (is_floating(tensor.dtype)) grain = kWidestWord;
     if (fetched_[id]) grain = kTexelBytes;
     if (entry % grain != 0) {
       return internal_error("tensor '{}' is bound at {}, expected a multiple of {}", tensor.name, view.offset, grain);
