@@ -239,7 +239,7 @@ void time_paired_attention(benchmark::State& state) {
 /// copying to the card. The time counted is that of what was expected.
 void time_paired_upload(benchmark::State& state) {
   constexpr Bytes kSize = 16_MiB;
-  const auto device = open_card({.card_copies = true});
+  const auto device = open_card({.host_reaches = false});
   if (!device.ok()) return state.SkipWithError(std::string(device.status().message()).c_str());
   const auto expected = allocate_resident_host(kSize, "bench");
   const auto other = allocate_resident_host(kSize, "bench");

@@ -72,10 +72,11 @@ std::vector<Backend> all_backends() {
     };
     using vulkan::Use;
     add("vulkan", {.index = index}, false);
-    add("vulkan_one_queue", {.index = index, .single_queue = true, .short_submissions = true}, false);
+    add("vulkan_one_queue", {.index = index, .single_queue = true, .short_submissions = true, .card_copies_from = 0},
+        false);
     add("vulkan_validated", {.index = index}, true);
     add("vulkan_validated_card_copies",
-        {.index = index, .card_copies = true, .short_submissions = true, .backwards = true}, true);
+        {.index = index, .host_reaches = false, .short_submissions = true, .backwards = true}, true);
     add("vulkan_validated_weights_in_place", {.index = index, .weights_in_place = Use::kAlways}, true);
     if (found->matrix_units) add("vulkan_validated_matrix_units", {.index = index, .matrix_units = Use::kAlways}, true);
   }

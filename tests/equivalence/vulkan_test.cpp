@@ -106,16 +106,17 @@ class Listening final : public devices::Device {
 /// Weights that the card fetches from where they lie, streamed and kept.
 TEST_P(VulkanPools, WhereTheCardCopies_GiveTheSameBits) {
   const Trace near = trace_of(*model_, job_, {"near", card_});
-  for (const std::uint32_t stays : {0U, 2U}) {
+  for (const auto& [stays, reaches] : {std::pair{0U, true}, {0U, false}, {2U, false}}) {
     std::multiset<Bytes> expected;  // sizes
     Placement placement{"far", card_};
     placement.stages = one_layer_each(*model_);
     placement.stays = stays;
-    placement.change_pool = [this, &expected](std::vector<devices::PoolMember>& pool) {
+    placement.change_pool = [this, &expected, reaches = reaches](std::vector<devices::PoolMember>& pool) {
       VulkanOptions options;
       options.name = card_;
       options.index = index_;
-      options.card_copies = true;
+      options.host_reaches = reaches;
+      options.card_copies_from = 0;
       auto far = devices::vulkan::open_vulkan(options);
       ASSERT_EQ(far.status(), absl::OkStatus());
       pool[0].device = std::make_unique<Listening>(*std::move(far), expected);

@@ -15,6 +15,10 @@ namespace rondo::devices::vulkan {
 namespace {
 
 constexpr std::size_t kMostQueues = 3;
+constexpr Bytes kWorthCopying = 1_MiB;
+constexpr VkBufferUsageFlags kBlockUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                           VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                                           VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
 
 using QueuePlace = std::pair<std::uint32_t, std::uint32_t>;  // family, index in it
 
@@ -44,10 +48,10 @@ std::vector<QueuePlace> choose_queues(const std::vector<VkQueueFamilyProperties>
   return chosen;
 }
 
-/// The memory type with all of `required` and most of `wished` bits; the first among equals. Types of protected or
-/// otherwise special memory are left alone.
-std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemoryPropertyFlags required,
-                        VkMemoryPropertyFlags wished, VkMemoryPropertyFlags unwished) {
+/// Of the `allowed` memory types the one with all of `required` and most of `wished` bits; the first among equals.
+/// Types of protected or otherwise special memory are left alone.
+std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
+                        VkMemoryPropertyFlags required, VkMemoryPropertyFlags wished, VkMemoryPropertyFlags unwished) {
   constexpr VkMemoryPropertyFlags kSpecial =
       VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
       VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
@@ -55,7 +59,7 @@ std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemory
   std::uint32_t found = 0;
   for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
     const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
-    if ((flags & required) != required || (flags & kSpecial) != 0) continue;
+    if ((allowed >> i & 1U) == 0 || (flags & required) != required || (flags & kSpecial) != 0) continue;
     const int score = 2 * __builtin_popcount(flags & wished) - __builtin_popcount(flags & unwished);
     if (score > best) {
       best = score;
@@ -163,9 +167,7 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
   const DeviceFunctions& vk = functions_;
   block.size = size;
   RONDO_RETURN_IF_ERROR(check_at_once(size, card_.most_bytes_at_once));
-  VkBufferCreateInfo info =
-      buffer_info(size, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
-                            VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT);
+  VkBufferCreateInfo info = buffer_info(size, kBlockUsage);
   if (kind == Block::Kind::kTexels) info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
   RONDO_RETURN_IF_ERROR(check(vk.CreateBuffer(device_, &info, nullptr, &block.buffer), "making a buffer"));
   VkMemoryRequirements needs{};
@@ -260,8 +262,7 @@ absl::Status Context::open() {
   families_.assign(families.begin(), families.end());
   up_ = queues_.size() > 1 ? 1 : 0;
   down_ = queues_.size() - 1;
-  choose_memory();
-  return absl::OkStatus();
+  return choose_memory();
 }
 
 absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
@@ -322,7 +323,18 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   return load_functions(vk, device_, functions_);
 }
 
-void Context::choose_memory() {
+/// The memory types that blocks for kernels can have, as a bit each: the same whatever their size (Vulkan 1.2, 12.7).
+absl::StatusOr<std::uint32_t> Context::types_for_blocks() {
+  const VkBufferCreateInfo info = buffer_info(64, kBlockUsage | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT);
+  VkBuffer buffer = VK_NULL_HANDLE;
+  RONDO_RETURN_IF_ERROR(check(functions_.CreateBuffer(device_, &info, nullptr, &buffer), "making a buffer"));
+  VkMemoryRequirements needs{};
+  functions_.GetBufferMemoryRequirements(device_, buffer, &needs);
+  functions_.DestroyBuffer(device_, buffer, nullptr);
+  return needs.memoryTypeBits;
+}
+
+absl::Status Context::choose_memory() {
   constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
@@ -330,15 +342,21 @@ void Context::choose_memory() {
   const auto heap = [this](std::uint32_t type) {
     return card_.memory.memoryHeaps[card_.memory.memoryTypes[type].heapIndex].size;
   };
+  RONDO_ASSIGN_OR_RETURN(const std::uint32_t allowed, types_for_blocks());
   // The host's own access is worth having only where it reaches all of the card's memory, not a window of it.
-  device_type_ = best_type(card_.memory, kLocal, 0, kMapped | kCached);
-  const std::uint32_t mapped = best_type(card_.memory, kLocal | kMapped, kCached, 0);
+  device_type_ = best_type(card_.memory, allowed, kLocal, 0, kMapped | kCached);
+  const std::uint32_t mapped = best_type(card_.memory, allowed, kLocal | kMapped, kCached, 0);
   if ((flags(mapped) & (kLocal | kMapped)) == (kLocal | kMapped) && heap(mapped) >= heap(device_type_)) {
     device_type_ = mapped;
   }
-  host_writes_ = (flags(device_type_) & kMapped) == kMapped && access_ == HostAccess::kAsFound;
+  host_writes_ = (flags(device_type_) & kMapped) == kMapped && access_.reaches;
   host_reads_ = host_writes_ && (flags(device_type_) & kCached) != 0;
-  staging_type_ = best_type(card_.memory, kMapped, kCached, kLocal);
+  staging_type_ = best_type(card_.memory, allowed, kMapped, kCached, kLocal);
+  // Over a bus the host writes at the speed of one thread that waits for it; a queue for copies alone leaves that
+  // thread to others, at the price of a submission.
+  const bool copies_beside = families_.size() > 1 && !card_.info.software && !card_.info.integrated;
+  card_copies_from_ = access_.card_copies_from.value_or(copies_beside ? kWorthCopying : ~Bytes{0});
+  return absl::OkStatus();
 }
 
 void Context::gather(Bytes needed) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -90,10 +91,13 @@ class Block {
 
 class Context {
  public:
-  /// What the host does with the card's memory: what it can, or nothing, as if it could not.
-  enum class HostAccess : std::uint8_t { kAsFound, kNone };
+  /// What the host does with the card's memory by itself.
+  struct HostAccess {
+    bool reaches = true;                         // false: nothing, as if it could not
+    std::optional<Bytes> card_copies_from = {};  // see VulkanOptions
+  };
   static absl::StatusOr<std::shared_ptr<Context>> make(std::shared_ptr<Instance> instance, Card card, std::string name,
-                                                       HostAccess access = HostAccess::kAsFound);
+                                                       HostAccess access);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -116,6 +120,8 @@ class Context {
   /// What the host can do with device memory without the card's help.
   bool host_writes_device() const { return host_writes_; }
   bool host_reads_device() const { return host_reads_; }
+  /// Whether `size` bytes that the card can read where they lie are for the card to copy, not for the host to write.
+  bool card_copies(Bytes size) const { return !host_writes_ || size >= card_copies_from_; }
   /// Device memory is part of this process's own.
   bool memory_in_process() const { return card_.info.software && host_writes_; }
   /// From now on all blocks for kernels are pieces of one buffer, which a view of texels reaches whole, where the card
@@ -140,7 +146,8 @@ class Context {
   Context(std::shared_ptr<Instance> instance, Card card, std::string name, HostAccess access)
       : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)), access_(access) {}
   absl::Status open();
-  void choose_memory();
+  absl::StatusOr<std::uint32_t> types_for_blocks();
+  absl::Status choose_memory();
   VkBufferCreateInfo buffer_info(Bytes size, VkBufferUsageFlags usage) const;
   absl::Status make_block(Bytes size, Block::Kind kind, DriverBlock& block);
   void free_block(DriverBlock& block);
@@ -161,6 +168,7 @@ class Context {
   std::uint32_t staging_type_ = 0;
   bool host_writes_ = false;
   bool host_reads_ = false;
+  Bytes card_copies_from_ = 0;
   DriverBlock gathered_;
   std::unique_ptr<Pieces> pieces_;  // of gathered_
   std::atomic<bool> lost_{false};

@@ -15,7 +15,9 @@ constexpr VkExternalMemoryHandleTypeFlagBits kHandle = VK_EXTERNAL_MEMORY_HANDLE
 /// Below that a copy through pinned memory is as good.
 constexpr Bytes kWorthwhile = 64_KiB;
 
-constexpr VkBufferUsageFlags kKernels = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+constexpr VkBufferUsageFlags kCopies = VK_BUFFER_USAGE_TRANSFER_SRC_BIT;
+constexpr VkBufferUsageFlags kKernels =
+    VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | kCopies;
 
 Bytes page_size() { return static_cast<Bytes>(::sysconf(_SC_PAGESIZE)); }
 
@@ -49,9 +51,9 @@ std::unique_ptr<Imported> Imported::make(const std::shared_ptr<Context>& context
 }
 
 void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
-  if (context->host_writes_device() || host.host() == nullptr) return;
+  if (host.host() == nullptr || !context->card_copies(host.size)) return;
   if (host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr) return;
-  auto imported = make(context, *host.memory, context->card().most_bytes_at_once, VK_BUFFER_USAGE_TRANSFER_SRC_BIT);
+  auto imported = make(context, *host.memory, context->card().most_bytes_at_once, kCopies);
   if (imported != nullptr) host.memory->tie(context.get(), std::move(imported));
 }
 

@@ -83,17 +83,18 @@ absl::Status Lane::copy_buffers(VkBuffer from, Bytes from_offset, const Block& t
 
 absl::Status Lane::upload(BufferView from, const Block& to, Bytes offset) {
   const Bytes size = from.size;
-  if (to.host() != nullptr && context_->host_writes_device()) {
-    std::memcpy(to.host() + offset, from.host(), size);
-    return context_->lost();
-  }
-  if (const Imported* imported = Imported::of(*from.memory, *context_); imported != nullptr) {
+  const Imported* const imported = context_->card_copies(size) ? Imported::of(*from.memory, *context_) : nullptr;
+  if (imported != nullptr) {
     for (Bytes done = 0; done < size;) {
       const Imported::Part part = imported->part(from.host() + done, size - done);
       RONDO_RETURN_IF_ERROR(copy_buffers(part.buffer, part.offset, to, offset + done, part.size));
       done += part.size;
     }
     return absl::OkStatus();
+  }
+  if (to.host() != nullptr && context_->host_writes_device()) {
+    std::memcpy(to.host() + offset, from.host(), size);
+    return context_->lost();
   }
   for (Bytes done = 0; done < size; done += kStaging) {
     const Bytes part = std::min(kStaging, size - done);
@@ -123,7 +124,7 @@ absl::Status Lane::copy(BufferView from, BufferView to) {
   if (source != nullptr && target != nullptr) return copy_blocks(*source, from.offset, *target, to.offset, to.size);
   if (target != nullptr && from.host() != nullptr) {
     const Block* pinned = block_of(from, *context_, true);
-    if (pinned != nullptr && target->host() == nullptr) {
+    if (pinned != nullptr && context_->card_copies(to.size)) {
       return copy_blocks(*pinned, from.offset, *target, to.offset, to.size);
     }
     return upload(from, *target, to.offset);

@@ -133,9 +133,9 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
                          card.info.unsuitable);
   }
   if (!wanted(options.matrix_units, "RONDO_VULKAN_MATRIX_UNITS", !card.info.software)) card.matrix_units = {};
-  const auto access = options.card_copies ? Context::HostAccess::kNone : Context::HostAccess::kAsFound;
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
-                         Context::make(std::move(instance), std::move(card), options.name, access));
+                         Context::make(std::move(instance), std::move(card), options.name,
+                                       {options.host_reaches, options.card_copies_from}));
   auto device = std::unique_ptr<VulkanDevice>(new VulkanDevice(std::move(context), options));
   RONDO_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));

@@ -26,7 +26,7 @@ class ImportedMemory : public CardTest {
 };
 
 TEST_F(ImportedMemory, OnceForACard_IsOfAllItsBytes) {
-  const auto context = open(Context::HostAccess::kNone);
+  const auto context = open({.reaches = false});
   const Buffer host = *allocate_host(1_MiB + 5, "imported");
   Imported::import(context, host.view().part(77, 3));
   const Imported* imported = Imported::of(*host.view().memory, *context);
@@ -36,28 +36,41 @@ TEST_F(ImportedMemory, OnceForACard_IsOfAllItsBytes) {
   EXPECT_EQ(part.size, 5U);
   Imported::import(context, host.view());
   EXPECT_EQ(Imported::of(*host.view().memory, *context), imported);
-  const auto other = open(Context::HostAccess::kNone);
+  const auto other = open({.reaches = false});
   EXPECT_EQ(Imported::of(*host.view().memory, *other), nullptr);
 }
 
 TEST_F(ImportedMemory, WhereTheHostCopiesOrLittleIsGained_StaysAsItIs) {
   const Buffer small = *allocate_host(1000, "imported");
   const Buffer large = *allocate_host(1_MiB, "imported");
-  const auto far = open(Context::HostAccess::kNone);
+  const auto far = open({.reaches = false});
   Imported::import(far, small.view());
   EXPECT_EQ(Imported::of(*small.view().memory, *far), nullptr);
   Imported::import(far, BufferView{});
-  const auto near = open(Context::HostAccess::kAsFound);
+  const auto near = open({});
   if (!near->host_writes_device()) return;
   Imported::import(near, large.view());
   EXPECT_EQ(Imported::of(*large.view().memory, *near), nullptr);
+}
+
+/// Though the host reaches the card's memory.
+TEST_F(ImportedMemory, OfEnoughBytes_IsForTheCardToCopy) {
+  const auto context = open({.card_copies_from = 1_MiB});
+  EXPECT_TRUE(context->card_copies(1_MiB));
+  if (!context->host_writes_device()) return;
+  EXPECT_FALSE(context->card_copies(1_MiB - 1));
+  const Buffer host = *allocate_host(4_MiB, "imported");
+  Imported::import(context, host.view().part(0, 1_MiB - 1));
+  EXPECT_EQ(Imported::of(*host.view().memory, *context), nullptr);
+  Imported::import(context, host.view().part(0, 1_MiB));
+  EXPECT_NE(Imported::of(*host.view().memory, *context), nullptr);
 }
 
 /// More than the driver takes at once: 4 MiB and a page here.
 TEST_F(ImportedMemory, InPieces_IsCopiedAcrossTheirEnds) {
   constexpr Bytes kSize = 10_MiB;
   card_.most_bytes_at_once = 4_MiB + 4096;
-  const auto context = open(Context::HostAccess::kNone);
+  const auto context = open({.reaches = false});
   auto lane = Lane::make(context, context->compute());
   ASSERT_EQ(lane.status(), absl::OkStatus());
   const Buffer host = *allocate_host(kSize, "imported");

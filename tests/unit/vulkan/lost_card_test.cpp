@@ -17,7 +17,7 @@ class LostCard : public CardTest {
   void SetUp() override {
     CardTest::SetUp();
     if (IsSkipped()) return;
-    auto context = Context::make(instance_, card_, "vulkan:0");
+    auto context = Context::make(instance_, card_, "vulkan:0", {});
     ASSERT_EQ(context.status(), absl::OkStatus());
     context_ = *std::move(context);
     auto lane = Lane::make(context_, context_->compute());

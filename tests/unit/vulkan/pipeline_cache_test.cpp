@@ -23,7 +23,7 @@ class PipelinesOnDisk : public CardTest {
 
   /// Opens `card`, compiles a pipeline, closes it again. Returns how many bytes its cache had from the file.
   std::size_t start(const Card& card) {
-    auto context = Context::make(instance_, card, "vulkan:0");
+    auto context = Context::make(instance_, card, "vulkan:0", {});
     EXPECT_EQ(context.status(), absl::OkStatus());
     if (!context.ok()) return 0;
     Pipelines pipelines(*context, folder_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,12 @@ struct VulkanOptions {
   std::uint32_t sharers = 1;           // devices opened on the card beside each other: each has its share of that
   bool single_queue = false;           // compute, up and down share one thread
   bool separate_blocks = false;        // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
-  bool card_copies = false;        // the host leaves the card's memory to the card's own copies, though it reaches it
-  bool short_submissions = false;  // every dispatch is submitted by itself, as if it took long
-  bool backwards = false;          // of kernels that may be under way at the same time the last begins
+  bool host_reaches = true;            // false: the host leaves the card's memory to the card, though it could reach it
+  bool short_submissions = false;      // every dispatch is submitted by itself, as if it took long
+  bool backwards = false;              // of kernels that may be under way at the same time the last begins
+  /// Copies to the card of so many bytes at least, of memory that it reads where it lies, are the card's own, though
+  /// the host reaches its memory. As found: 1 MiB on a card behind a bus that has queues for copies alone, else never.
+  std::optional<Bytes> card_copies_from = {};
   /// Cooperative matrices for products of 16 bits. As found: yes, unless a processor poses as the card, which is faster
   /// without. RONDO_VULKAN_MATRIX_UNITS (on, off) overrides it.
   Use matrix_units = Use::kAsFound;
