@@ -8,6 +8,7 @@
 #    header by a path that leaves its folder.
 # 3. A vendor's headers stay in their backend.
 # 4. No source file has more than 600 lines.
+# 5. Vulkan's kernels ask common.glsl which part of the work is theirs, not the card: tests turn that round.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -99,6 +100,11 @@ while read -r file; do
   lines=$(wc -l <"$file")
   if [ "$lines" -gt 600 ]; then fault "$file has $lines lines, more than 600: it holds two ideas, part them"; fi
 done < <(sources '*.h' '*.cpp' '*.cmake' '*.sh' '*.py')
+
+if grep -nE 'gl_(LocalInvocation|GlobalInvocation|WorkGroupID|SubgroupID)' devices/vulkan/shaders/* |
+  grep -v '^devices/vulkan/shaders/common.glsl:' >&2; then
+  fault "a kernel asks the card which part of the work is its own, see kBackwards in common.glsl"
+fi
 
 if [ "$failed" -eq 0 ]; then echo "architecture: $(rooms | wc -l) rooms, no fault"; fi
 exit "$failed"

@@ -15,17 +15,17 @@ shared vec4 scores[kTile * kScores];
 const float kLowest = -1.0e30;
 
 void main() {
-  const uint row = gl_LocalInvocationIndex / kLanes;
-  const uint lane = gl_LocalInvocationIndex % kLanes;
-  const uint head = gl_WorkGroupID.y;
+  const uint row = invocation() / kLanes;
+  const uint lane = invocation() % kLanes;
+  const uint head = workgroup().y;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(3));
   const int real = real_tokens(bounds);
-  const int token = int(gl_WorkGroupID.x * kTile + row);
-  const int first_token = int(gl_WorkGroupID.x * kTile);
+  const int token = int(workgroup().x * kTile + row);
+  const int first_token = int(workgroup().x * kTile);
   const int last_token = min(first_token + int(kTile), real) - 1;
 
   int seen_from = 0x7FFFFFFF;

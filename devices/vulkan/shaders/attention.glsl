@@ -33,8 +33,8 @@ vec4 load_channels(uint64_t from, uint token_and_head, uint four) {
 /// so that no read waits for the one before it (see matmul.comp). `last` is not negative. Reads past the tile are its
 /// last row's again, and write the same numbers.
 const uint kReads = (kTile * kFours + 63) / 64;  // of an invocation, of a tile
-uint row_of_read(uint i) { return min((i * 64 + gl_LocalInvocationIndex) / kFours, kTile - 1); }
-uint four_of_read(uint i) { return (i * 64 + gl_LocalInvocationIndex) % kFours; }
+uint row_of_read(uint i) { return min((i * 64 + invocation()) / kFours, kTile - 1); }
+uint four_of_read(uint i) { return (i * 64 + invocation()) % kFours; }
 vec4 read_of_tile(uint64_t from, uint i, int first, int last, uint head, uint heads) {
   return load_channels(from, uint(min(first + int(row_of_read(i)), last)) * heads + head, four_of_read(i));
 }

@@ -9,7 +9,7 @@ layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 
 void main() {
-  const uint row = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint row = group_place() * 64 + invocation();
   if (row >= push.sizes[0]) return;
   const uint width = push.sizes[1];
   const uint64_t o = address(0);

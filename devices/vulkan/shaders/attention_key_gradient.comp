@@ -16,16 +16,16 @@ shared vec4 chances[kTile * kSlopes];     // by key, then query
 shared vec4 slopes[kTile * kSlopes];
 
 void main() {
-  const uint row = gl_LocalInvocationIndex / kLanes;
-  const uint lane = gl_LocalInvocationIndex % kLanes;
+  const uint row = invocation() / kLanes;
+  const uint lane = invocation() % kLanes;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
-  const uint key_head = gl_WorkGroupID.y;
+  const uint key_head = workgroup().y;
   const uint group = heads / key_heads;
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(5));
   const int real = real_tokens(bounds);
-  const int first_key = int(gl_WorkGroupID.x * kTile);
+  const int first_key = int(workgroup().x * kTile);
   const int key = first_key + int(row);
   const int last_key = min(first_key + int(kTile), real) - 1;
   const uint own = uint(key) * key_heads + key_head;

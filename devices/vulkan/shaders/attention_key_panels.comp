@@ -10,12 +10,12 @@
 void main() {
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
-  const uint key_head = gl_WorkGroupID.y;
+  const uint key_head = workgroup().y;
   const uint group = heads / key_heads;
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(2));
   const int real = real_tokens(bounds);
-  const int first_key = int(gl_WorkGroupID.x * 8);
+  const int first_key = int(workgroup().x * 8);
   const int key = first_key + int(gl_SubgroupInvocationID);
   const int last_key = min(first_key + 8, real) - 1;
   const uint own = uint(key) * key_heads + key_head;

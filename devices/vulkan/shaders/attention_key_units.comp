@@ -13,12 +13,12 @@ shared vec2 known[kPassing];  // lse and delta of the queries that pass
 void main() {
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
-  const uint key_head = gl_WorkGroupID.y;
+  const uint key_head = workgroup().y;
   const uint group = heads / key_heads;
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(5));
   const int real = real_tokens(bounds);
-  const int first_key = int(gl_WorkGroupID.x * kRows);
+  const int first_key = int(workgroup().x * kRows);
   const int last_key = min(first_key + int(kRows), real) - 1;
   if (last_key < first_key) {  // padding
     write_zeros(address(7), first_key, key_head, key_heads);
@@ -48,7 +48,7 @@ void main() {
       barrier();
       stage(queries, kFirstPassing, kPassing, first, last_token, head, heads);
       stage(outputs, kFirstPassing + kPassing, kPassing, first, last_token, head, heads);
-      for (uint n = gl_LocalInvocationIndex; n < kPassing; n += gl_WorkGroupSize.x) {
+      for (uint n = invocation(); n < kPassing; n += gl_WorkGroupSize.x) {
         const uint query = uint(min(first + int(n), last_token)) * heads + head;
         known[n] = vec2(Floats(all_lse).v[query], Floats(all_delta).v[query]);
       }
@@ -77,7 +77,7 @@ void main() {
       add_weighted(key_sums, 1, kFirstPassing);
     }
   }
-  for (uint row = gl_LocalInvocationIndex; row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
+  for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
   write_rows(key_sums, address(7), first_key, key_head, key_heads);
   write_rows(value_sums, address(8), first_key, key_head, key_heads);
 }

@@ -1,7 +1,6 @@
 // What the attention kernels share on processors that pose as cards. A subgroup of eight takes eight queries (or keys),
 // an invocation one, and goes over the keys (or queries) that any of them needs; those come from the panel, the same
 // for all eight. What an invocation holds stays with it: no shared memory, no barriers.
-#extension GL_KHR_shader_subgroup_basic : require
 #include "common.glsl"
 #include "sequences.glsl"
 

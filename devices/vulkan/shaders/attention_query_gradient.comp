@@ -14,16 +14,16 @@ shared vec4 value_tile[kTile * kPitch];
 shared vec4 slopes[kTile * kSlopes];
 
 void main() {
-  const uint row = gl_LocalInvocationIndex / kLanes;
-  const uint lane = gl_LocalInvocationIndex % kLanes;
-  const uint head = gl_WorkGroupID.y;
+  const uint row = invocation() / kLanes;
+  const uint lane = invocation() % kLanes;
+  const uint head = workgroup().y;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(5));
   const int real = real_tokens(bounds);
-  const int first_token = int(gl_WorkGroupID.x * kTile);
+  const int first_token = int(workgroup().x * kTile);
   const int token = first_token + int(row);
   const int last_token = min(first_token + int(kTile), real) - 1;
   const uint query = uint(token) * heads + head;

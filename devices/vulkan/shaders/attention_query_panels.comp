@@ -10,12 +10,12 @@
 void main() {
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
-  const uint head = gl_WorkGroupID.y;
+  const uint head = workgroup().y;
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(2));
   const int real = real_tokens(bounds);
-  const int first_token = int(gl_WorkGroupID.x * 8);
+  const int first_token = int(workgroup().x * 8);
   const int token = first_token + int(gl_SubgroupInvocationID);
   const int last_token = min(first_token + 8, real) - 1;
   const uint row = uint(token) * heads + head;

@@ -9,14 +9,14 @@
 #include "attention_units.glsl"
 
 void main() {
-  const uint head = gl_WorkGroupID.y;
+  const uint head = workgroup().y;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(5));
   const int real = real_tokens(bounds);
-  const int first_token = int(gl_WorkGroupID.x * kRows);
+  const int first_token = int(workgroup().x * kRows);
   const int last_token = min(first_token + int(kRows), real) - 1;
   if (last_token < first_token) {  // padding
     write_zeros(address(7), first_token, head, heads);
@@ -57,6 +57,6 @@ void main() {
     barrier();
     add_weighted(sums, 0, kFirstPassing);
   }
-  for (uint row = gl_LocalInvocationIndex; row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
+  for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
   write_rows(sums, address(7), first_token, head, heads);
 }

@@ -16,19 +16,19 @@ const float kSlack = 8.0;
 shared uint grown;  // whether sums of any row are to be scaled
 
 void main() {
-  const uint head = gl_WorkGroupID.y;
+  const uint head = workgroup().y;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
   Ints bounds = Ints(address(3));
   const int real = real_tokens(bounds);
-  const int first_token = int(gl_WorkGroupID.x * kRows);
+  const int first_token = int(workgroup().x * kRows);
   const int last_token = min(first_token + int(kRows), real) - 1;
   const uint64_t all_lse = address(5);
   if (last_token < first_token) {  // padding
     write_zeros(address(4), first_token, head, heads);
-    for (uint row = gl_LocalInvocationIndex; row < kRows; row += gl_WorkGroupSize.x) {
+    for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) {
       const uint token = uint(first_token) + row;
       if (token < push.sizes[0]) Floats(all_lse).v[token * heads + head] = 0.0;
     }
@@ -49,7 +49,7 @@ void main() {
   for (int first = first_seen(bounds, first_token, window); first <= last_token; first += int(kPassing)) {
     barrier();
     stage(keys, kFirstPassing, kPassing, first, last_token, key_head, key_heads);
-    if (gl_LocalInvocationIndex == 0) grown = 0;
+    if (invocation() == 0) grown = 0;
     barrier();
     make_scores(0, kFirstPassing, 0);
     barrier();

@@ -7,7 +7,6 @@
 // Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only
 // loaded, multiplied and stored here and words of 16 bits only moved.
 #extension GL_KHR_memory_scope_semantics : require
-#extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_NV_cooperative_matrix : require
@@ -45,9 +44,8 @@ const uint kLanes = kShare > kMostLanes ? kMostLanes : kShare;
 const uint kColumns = kPassing / kLanes;
 
 /// Those of a row are neighbours in their subgroup.
-uint invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
-uint own_row() { return invocation() / kLanes; }
-uint first_column() { return invocation() % kLanes * kColumns; }
+uint own_row() { return invocation_by_subgroups() / kLanes; }
+uint first_column() { return invocation_by_subgroups() % kLanes * kColumns; }
 
 float largest_of_row(float x) {
   for (uint step = 1; step < kLanes; step *= 2) x = max(x, subgroupShuffleXor(x, step));
@@ -59,9 +57,9 @@ float total_of_row(float x) {
 }
 
 /// The subgroup's part of own rows, of passing rows, and of channels.
-uint part_of_rows() { return gl_SubgroupID / kParts * kTiles * kM; }
-uint part_of_passing() { return gl_SubgroupID % kParts * kAcross * kN; }
-uint part_of_channels() { return gl_SubgroupID % kParts * kWide * kN; }
+uint part_of_rows() { return subgroup() / kParts * kTiles * kM; }
+uint part_of_passing() { return subgroup() % kParts * kAcross * kN; }
+uint part_of_channels() { return subgroup() % kParts * kWide * kN; }
 
 const uint kReads = 4;  // eights that are under way at a time
 
@@ -82,14 +80,14 @@ void stage(uint64_t from, uint to, uint rows, int first, int last, uint head, ui
   for (uint begin = 0; begin < eights; begin += kReads * gl_WorkGroupSize.x) {
     uvec4 held[kReads];
     [[unroll]] for (uint i = 0; i < kReads; ++i) {
-      const uint n = min(begin + i * gl_WorkGroupSize.x + gl_LocalInvocationIndex, eights - 1);
+      const uint n = min(begin + i * gl_WorkGroupSize.x + invocation(), eights - 1);
       const uint token = uint(min(first + int(n / kPieces), last));
       const uint piece = min(n % kPieces, kWidth / 8 - 1);
       Pairs pairs = Pairs(from + uint64_t((token * heads + head) * kWidth + 8 * piece) * 2ul);
       held[i] = uvec4(pairs.v[0], pairs.v[1]);
     }
     [[unroll]] for (uint i = 0; i < kReads; ++i) {
-      const uint n = min(begin + i * gl_WorkGroupSize.x + gl_LocalInvocationIndex, eights - 1);
+      const uint n = min(begin + i * gl_WorkGroupSize.x + invocation(), eights - 1);
       tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? held[i] : uvec4(0);
     }
   }
@@ -153,7 +151,7 @@ void add_weighted(inout Sums sums[kSums], uint at, uint passing) {
 }
 
 /// Sums go through `scores`, kSlice channels of all rows at a time: kN of each part.
-uint place_in_slice(uint i) { return (part_of_rows() + i * kM) * kSlice + gl_SubgroupID % kParts * kN; }
+uint place_in_slice(uint i) { return (part_of_rows() + i * kM) * kSlice + subgroup() % kParts * kN; }
 void put_slice(Sums sums[kSums], uint j) {
   [[unroll]] for (uint i = 0; i < kTiles; ++i) {
     coopMatStoreNV(sums[i * kWide + j], scores, place_in_slice(i), kSlice, false);
@@ -165,7 +163,7 @@ void multiply_rows(inout Sums sums[kSums]) {
   [[unroll]] for (uint j = 0; j < kWide; ++j) {
     put_slice(sums, j);
     barrier();
-    for (uint n = gl_LocalInvocationIndex; n < kRows * kSlice; n += gl_WorkGroupSize.x) {
+    for (uint n = invocation(); n < kRows * kSlice; n += gl_WorkGroupSize.x) {
       scores[n] *= by_row[n / kSlice];
     }
     barrier();
@@ -186,7 +184,7 @@ void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads)
     barrier();
     put_slice(sums, j);
     barrier();
-    for (uint n = 4 * gl_LocalInvocationIndex; n < kRows * kSlice; n += 4 * gl_WorkGroupSize.x) {
+    for (uint n = 4 * invocation(); n < kRows * kSlice; n += 4 * gl_WorkGroupSize.x) {
       const uint row = n / kSlice;
       const uint part = n % kSlice / kN;
       const vec4 value = by_row[row] * vec4(scores[n], scores[n + 1], scores[n + 2], scores[n + 3]);
@@ -195,7 +193,7 @@ void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads)
   }
 }
 void write_zeros(uint64_t to, int first, uint head, uint heads) {
-  for (uint n = 4 * gl_LocalInvocationIndex; n < kRows * kChannels; n += 4 * gl_WorkGroupSize.x) {
+  for (uint n = 4 * invocation(); n < kRows * kChannels; n += 4 * gl_WorkGroupSize.x) {
     write_four(to, first + int(n / kChannels), head, heads, n % kChannels, vec4(0.0));
   }
 }

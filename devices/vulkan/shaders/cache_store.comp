@@ -10,7 +10,7 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
 
 void main() {
-  const uint i = group_place() * 256 + gl_LocalInvocationID.x;
+  const uint i = group_place() * 256 + invocation();
   if (i >= push.sizes[0]) return;
   const uint width = push.sizes[1];
   const uint token = i / width;

@@ -18,7 +18,7 @@ void main() {
   const uint64_t bias = kBias ? address(2) : 0ul;
   const uint64_t addend = kAddend ? address(3) : 0ul;
   const uint64_t to = address(4);
-  const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
+  const uint first = group_place() * 256 * kEach + invocation();
   for (uint e = 0; e < kEach; ++e) {
     const uint i = (first + e * 256) * kStep;
     if (i >= push.sizes[0]) break;

@@ -16,9 +16,9 @@ const uint kPlain = 0, kNorm = 1, kScaled = 2;
 
 void main() {
   const uint width = push.sizes[0];
-  const uint column = (gl_WorkGroupID.x * 64 + gl_LocalInvocationID.x) * kStep;
+  const uint column = (workgroup().x * 64 + invocation()) * kStep;
   if (column >= width) return;
-  const uint block = gl_WorkGroupID.y;
+  const uint block = workgroup().y;
   const uint64_t dy = address(0);
   const uint64_t x = address(1);
   const uint64_t r = address(2);

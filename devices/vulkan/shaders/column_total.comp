@@ -9,7 +9,7 @@ layout(local_size_x = 64) in;
 
 void main() {
   const uint width = push.sizes[0];
-  const uint column = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint column = group_place() * 64 + invocation();
   if (column >= width) return;
   Floats sums = Floats(address(0));
   Floats gradient = Floats(address(1));

@@ -9,6 +9,7 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words { uint64_t v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
@@ -153,8 +154,19 @@ void store_texel(uint64_t panel, uint texel, vec4 value) {
   words.v[1] = word_of(value.zw);
 }
 
+// Which part of the work is an invocation's own. Processors that pose as cards work on workgroups, and on a workgroup's
+// subgroups between barriers, one after the other in rising order, where a missing barrier may go unnoticed: with
+// kBackwards, for tests, the part that would come first is the last one's.
+layout(constant_id = 31) const uint kBackwards = 0;
+uvec3 workgroup() { return gl_WorkGroupID + kBackwards * (gl_NumWorkGroups - 1 - 2 * gl_WorkGroupID); }
+uint subgroup() { return gl_SubgroupID + kBackwards * (gl_NumSubgroups - 1 - 2 * gl_SubgroupID); }
+/// Within the workgroup: neighbours are of one subgroup.
+uint invocation_by_subgroups() { return subgroup() * gl_SubgroupSize + gl_SubgroupInvocationID; }
+/// In whatever order the card has.
+uint invocation() { return kBackwards == 0 ? gl_LocalInvocationIndex : invocation_by_subgroups(); }
+
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
-uint group_place() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+uint group_place() { return workgroup().y * gl_NumWorkGroups.x + workgroup().x; }
 
 /// Something that the host has to hear of: the run fails with it. What `kind` and the numbers mean stands in
 /// program.cpp.

@@ -93,7 +93,7 @@ void main() {
   const uint used = kMode == kZero ? 1 : kMode == kCopy ? 2 : kMode == kGatedBackward ? 5 : 3;
   uint64_t tensors[5];
   [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
-  const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
+  const uint first = group_place() * 256 * kEach + invocation();
   for (uint e = 0; e < kEach; ++e) {
     const uint i = (first + e * 256) * kStep;
     if (i < push.sizes[0]) compute(tensors, i);

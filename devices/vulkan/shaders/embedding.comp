@@ -16,7 +16,7 @@ void main() {
   const uint64_t table = address(1);
   const uint64_t x = address(2);
   const uint width = push.sizes[1];
-  const uint first = group_place() * 256 * kEach + gl_LocalInvocationID.x;
+  const uint first = group_place() * 256 * kEach + invocation();
   for (uint e = 0; e < kEach; ++e) {
     const uint i = (first + e * 256) * kStep;
     if (i >= push.sizes[0]) break;

@@ -9,7 +9,7 @@
 layout(local_size_x = 64) in;
 
 void main() {
-  const int token = int(group_place() * 64 + gl_LocalInvocationID.x);
+  const int token = int(group_place() * 64 + invocation());
   if (token >= int(push.sizes[0])) return;
   Ints ids = Ints(address(0));
   const int end = real_tokens(Ints(address(1)));

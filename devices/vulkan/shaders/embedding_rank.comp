@@ -8,7 +8,7 @@
 layout(local_size_x = 64) in;
 
 void main() {
-  const uint token = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint token = group_place() * 64 + invocation();
   if (token >= push.sizes[0]) return;
   Ints ids = Ints(address(0));
   Ints first = Ints(address(1));

@@ -13,7 +13,7 @@ void main() {
   const uint width = push.sizes[1];
   const uint parts = (width + 63) / 64;
   const uint token = group_place() / parts;
-  const uint c = group_place() % parts * 64 + gl_LocalInvocationID.x;
+  const uint c = group_place() % parts * 64 + invocation();
   if (token >= push.sizes[0] || c >= width) return;
   const int rank = Ints(address(0)).v[token];
   if (rank < 0) return;

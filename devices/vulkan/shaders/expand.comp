@@ -43,7 +43,7 @@ void store_four(uint first, vec4 values) {
 }
 
 void main() {
-  const uint eighth = group_place() * 256 + gl_LocalInvocationID.x;
+  const uint eighth = group_place() * 256 + invocation();
   const uint first = eighth * 8;
   const uint n = push.sizes[0];
   if (first >= n) return;

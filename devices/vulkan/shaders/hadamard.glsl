@@ -25,8 +25,8 @@ void add_pairs(inout RONDO_NUMBER x[kEach]) {
   }
 }
 
-uint block_of_group() { return gl_LocalInvocationID.x / kEach; }
-uint eighth() { return gl_LocalInvocationID.x % kEach; }
+uint block_of_group() { return invocation() / kEach; }
+uint eighth() { return invocation() % kEach; }
 uint place() { return group_place() * kBlocksOfGroup + block_of_group(); }
 
 /// From numbers that lie 8 apart, the first at `eighth`, to eight in a row, or back.

@@ -23,7 +23,7 @@ void main() {
 
   uint most = 0;
   [[unroll]] for (uint i = 0; i < kEach; ++i) most = max(most, floatBitsToUint(c[i]) & 0x7FFFFFFFu);
-  magnitudes[gl_LocalInvocationID.x] = most;
+  magnitudes[invocation()] = most;
   barrier();
   if (!exists) return;
   [[unroll]] for (uint i = 0; i < kEach; ++i) { most = max(most, magnitudes[block_of_group() * kEach + i]); }

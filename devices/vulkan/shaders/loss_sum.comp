@@ -49,7 +49,7 @@ uint64_t double_sum(vec2 sum) {
 }
 
 void main() {
-  const uint i = gl_LocalInvocationIndex;
+  const uint i = invocation();
   const uint count = uint(Ints(address(1)).v[0]);
   const uint each = (count + kThreads - 1) / kThreads;
   Floats losses = Floats(address(0));

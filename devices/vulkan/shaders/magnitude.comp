@@ -21,7 +21,7 @@ void main() {
   const uint64_t a = address(1);
   const uint64_t b = address(2);
   vec2 sums = vec2(0.0);
-  for (uint first = gl_LocalInvocationID.x * kStep; first < width; first += kAtOnce * kThreads * kStep) {
+  for (uint first = invocation() * kStep; first < width; first += kAtOnce * kThreads * kStep) {
     vec2 low[kAtOnce];
     [[unroll]] for (uint j = 0; j < kAtOnce; ++j) low[j] = vec2(0.0);
     for (uint r = 0; r < rank; ++r) {
@@ -39,7 +39,7 @@ void main() {
     }
   }
   const float squares = sum_over_group(sums.x + sums.y);
-  if (gl_LocalInvocationID.x != 0) return;
+  if (invocation() != 0) return;
   const float inverse = squares == 0.0 ? 0.0 : exact_inverse_root(squares);
   Floats(address(4)).v[row] = Floats(address(3)).v[row] * inverse;
   Floats(address(5)).v[row] = inverse;

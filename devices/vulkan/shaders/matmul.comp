@@ -38,7 +38,7 @@ uvec4 next_b[kReadsB];
 
 /// Where in its tile an invocation's i-th read lies: .x along K, .y across. `along`: it goes along K.
 uvec2 place_of(uint i, bool along, uint tile, uint step) {
-  const uint n = i * 64 + gl_LocalInvocationIndex;
+  const uint n = i * 64 + invocation();
   const uint reads = (along ? kDepth : tile) / step;  // of a row of the operand
   const uint inner = n % reads * step;
   return along ? uvec2(inner, n / reads) : uvec2(n / reads, inner);
@@ -159,10 +159,10 @@ void store_sums(uint first_m, uint first_n, uint y, uint x, uint rows) {
 }
 
 void main() {
-  const uint x = gl_LocalInvocationIndex % 8;
-  const uint y = gl_LocalInvocationIndex / 8;
-  const uint first_n = gl_WorkGroupID.x * kTileColumns;
-  const uint first_m = gl_WorkGroupID.y * kTileRows;
+  const uint x = invocation() % 8;
+  const uint y = invocation() / 8;
+  const uint first_n = workgroup().x * kTileColumns;
+  const uint first_m = workgroup().y * kTileRows;
   uint rows;
   uint depth;
   find_extents(rows, depth);

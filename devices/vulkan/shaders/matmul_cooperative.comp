@@ -14,7 +14,6 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
-#extension GL_KHR_shader_subgroup_basic : require
 #extension GL_NV_cooperative_matrix : require
 #pragma use_vulkan_memory_model
 #include "common.glsl"
@@ -58,7 +57,7 @@ uint word_in_a(uint64_t a, uint i) { return kTypeA == kFloat32 ? narrowed(kTypeB
 /// Where an invocation's i-th eight lies in its tile: .x along K, .y across. `along`: eight along K, the second four
 /// behind the first; otherwise four across, and the same four one further along K.
 uvec2 place_of(uint i, bool along, uint extent) {
-  const uint n = i * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
+  const uint n = i * gl_WorkGroupSize.x + invocation();
   const uint fours = extent / 4;
   return along ? uvec2(n % kEights * 8, n / kEights) : uvec2(n / fours * 2, n % fours * 4);
 }
@@ -149,7 +148,7 @@ void write_eights(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first
 
 /// Element by element, of operands that no fours make up. Neighbours read what lies together.
 void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
-  for (uint i = gl_LocalInvocationIndex; kReadsA == 0 && i < kRows * kPairs; i += gl_WorkGroupSize.x) {
+  for (uint i = invocation(); kReadsA == 0 && i < kRows * kPairs; i += gl_WorkGroupSize.x) {
     const uint m = kTransposedA ? i % kRows : i / kPairs;
     const uint pair = kTransposedA ? i / kRows : i % kPairs;
     const uint k = first_k + 2 * pair;
@@ -160,7 +159,7 @@ void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint firs
     }
     tile_a[m * kStride + pair / 4][pair % 4] = word;
   }
-  for (uint i = gl_LocalInvocationIndex; kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
+  for (uint i = invocation(); kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
     const uint pair = kTransposedB ? i % kPairs : i / kColumns;
     const uint k = first_k + 2 * pair;
@@ -174,10 +173,10 @@ void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint firs
 }
 
 void main() {
-  const uint first_n = gl_WorkGroupID.x * kColumns;
-  const uint first_m = gl_WorkGroupID.y * kRows;
-  const uint part_m = gl_SubgroupID / kPartsN * kTilesM * kM;
-  const uint part_n = gl_SubgroupID % kPartsN * kTilesN * kN;
+  const uint first_n = workgroup().x * kColumns;
+  const uint first_m = workgroup().y * kRows;
+  const uint part_m = subgroup() / kPartsN * kTilesM * kM;
+  const uint part_n = subgroup() % kPartsN * kTilesN * kN;
   uint rows;
   uint depth;
   find_extents(rows, depth);
@@ -216,7 +215,7 @@ void main() {
       }
     }
     barrier();
-    for (uint i = gl_LocalInvocationIndex * kStepOut; i < kRows * kColumns; i += gl_WorkGroupSize.x * kStepOut) {
+    for (uint i = invocation() * kStepOut; i < kRows * kColumns; i += gl_WorkGroupSize.x * kStepOut) {
       const uint m = first_m + i / kColumns;
       const uint n = first_n + i % kColumns;
       if (kStepOut == 4) {

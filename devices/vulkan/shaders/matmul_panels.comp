@@ -68,10 +68,10 @@ uint group_begin(uint group) {
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint row_tile = group_begin(gl_WorkGroupID.z) + gl_WorkGroupID.x;
+  const uint row_tile = group_begin(workgroup().z) + workgroup().x;
   const uint first_row = push.sizes[2] + row_tile * kRows;
-  const uint first_column = push.sizes[3] + gl_WorkGroupID.y * kTile;
-  uint end = row_tile < group_begin(gl_WorkGroupID.z + 1) ? push.sizes[0] : 0;
+  const uint first_column = push.sizes[3] + workgroup().y * kTile;
+  uint end = row_tile < group_begin(workgroup().z + 1) ? push.sizes[0] : 0;
   if (kListed == 1 || kListed == 2) {
     const uint all = uint(Ints(address(5)).v[0]);
     end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
@@ -97,7 +97,7 @@ void main() {
     step_a = push.sizes[11];
     next_a = 4 * step_a;
   }
-  uint at_b = begin_b + push.sizes[9] + gl_WorkGroupID.y * push.sizes[6] * kTile + lane;
+  uint at_b = begin_b + push.sizes[9] + workgroup().y * push.sizes[6] * kTile + lane;
   uint step_b = 8 * kFours;
   uint next_b = kTile;
   if (kTensorB != 0) {

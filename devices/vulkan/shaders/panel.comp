@@ -108,7 +108,7 @@ void lay_out_by_fours(uint block) {
 }
 
 void main() {
-  const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint texel = group_place() * 64 + invocation();
   if (kFours) {
     if (texel < push.sizes[9] / 8) lay_out_by_fours(texel);
     return;

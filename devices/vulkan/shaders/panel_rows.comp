@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint kWidth = 64;
 const uint kFours = (kWidth + 3) / 4;
 
 void main() {
-  const uint texel = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint texel = group_place() * 64 + invocation();
   if (texel >= push.sizes[0]) return;
   const uint64_t rows = address(0);
   const uint channel = texel % kFours * 4;

@@ -11,7 +11,7 @@ float sum_over_group(float value) {
 shared float reduce_values[kThreads];
 
 float sum_over_group(float value) {
-  const uint i = gl_LocalInvocationIndex;
+  const uint i = invocation();
   reduce_values[i] = value;
   barrier();
   for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {
@@ -24,7 +24,7 @@ float sum_over_group(float value) {
 }
 
 float maximum_over_group(float value) {
-  const uint i = gl_LocalInvocationIndex;
+  const uint i = invocation();
   reduce_values[i] = value;
   barrier();
   for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {

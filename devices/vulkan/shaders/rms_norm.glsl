@@ -19,7 +19,7 @@ void normalize_held(uint64_t x, uint64_t w, uint64_t y) {
   const uint first = group_place() * kRowsHeld;
   const uint rows = push.sizes[1];
   const float epsilon = push.factors[0];
-  const uint begin = gl_LocalInvocationID.x * 2;
+  const uint begin = invocation() * 2;
   vec2 weights[kHeld + 1];  // one is room for none
   [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
   for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
@@ -55,13 +55,13 @@ void main() {
   [[unroll]] for (uint r = 0; r < kRows; ++r) begins[r] = min(first + r, push.sizes[1] - 1) * width;
   [[unroll]] for (uint r = 0; r < kRows; ++r) {
     float sum = 0.0;
-    for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+    for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
       const vec2 value = load_some(x, kType, kStep, begins[r] + d);
       sum += value.x * value.x + value.y * value.y;
     }
     factors[r] = exact_inverse_root(sum_over_group(sum) / float(width) + push.factors[0]);
   }
-  for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+  for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
     const vec2 weight = load_some(w, kWeightType, kStep, d);
     vec2 values[kRows];
     [[unroll]] for (uint r = 0; r < kRows; ++r) {

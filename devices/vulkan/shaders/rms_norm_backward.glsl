@@ -28,7 +28,7 @@ void differentiate_held() {
   const uint first = group_place() * kRowsHeld;
   const uint rows = push.sizes[1];
   const float epsilon = push.factors[0];
-  const uint begin = gl_LocalInvocationID.x * 2;
+  const uint begin = invocation() * 2;
   vec2 weights[kHeld + 1];  // one is room for none
   [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
   for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
@@ -52,7 +52,7 @@ void differentiate_held() {
       if (kAddend) gradient += load_some(addend, kType, 2, at);
       store_some(dx, kType, 2, at, gradient);
     }
-    if (kKeep && gl_LocalInvocationID.x == 0) Floats(kept).v[row] = factor;
+    if (kKeep && invocation() == 0) Floats(kept).v[row] = factor;
   }
 }
 #endif
@@ -80,7 +80,7 @@ void main() {
     squares[r] = 0.0;
     products[r] = 0.0;
   }
-  for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+  for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
     const vec2 weight = load_some(w, kWeightType, kStep, d);
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
       const vec2 value = load_some(x, kType, kStep, begins[r] + d);
@@ -95,7 +95,7 @@ void main() {
     factors[r] = exact_inverse_root(sum_over_group(squares[r]) / float(width) + push.factors[0]);
     means[r] = sum_over_group(products[r]) * factors[r] / float(width);
   }
-  for (uint d = gl_LocalInvocationID.x * kStep; d < width; d += kThreads * kStep) {
+  for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
     const vec2 weight = load_some(w, kWeightType, kStep, d);
     vec2 gradients[kRows];
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
@@ -106,6 +106,6 @@ void main() {
     }
     [[unroll]] for (uint r = 0; r < kRows; ++r) store_some(dx, kType, kStep, begins[r] + d, gradients[r]);
   }
-  if (!kKeep || gl_LocalInvocationID.x != 0) return;
+  if (!kKeep || invocation() != 0) return;
   [[unroll]] for (uint r = 0; r < kRows; ++r) Floats(address(5)).v[begins[r] / width] = factors[r];
 }

@@ -15,7 +15,7 @@ layout(constant_id = 1) const uint kStep = 1;  // 2: half a head is an even numb
 
 void main() {
   const uint half_of = push.sizes[2];
-  const uint place = group_place() * 64 + gl_LocalInvocationID.x;
+  const uint place = group_place() * 64 + invocation();
   const uint token = place / (half_of / kStep);
   const uint pair = place % (half_of / kStep) * kStep;
   if (token >= push.sizes[0]) return;

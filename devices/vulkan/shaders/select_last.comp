@@ -10,7 +10,7 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
 
 void main() {
-  const uint c = group_place() * 256 + gl_LocalInvocationID.x;
+  const uint c = group_place() * 256 + invocation();
   const uint width = push.sizes[0];
   if (c >= width) return;
   const int last = real_tokens(Ints(address(1))) - 1;

@@ -10,7 +10,7 @@ layout(local_size_x = kThreads) in;
 shared uint counts[kThreads];
 
 void main() {
-  const uint i = gl_LocalInvocationIndex;
+  const uint i = invocation();
   const uint each = (push.sizes[0] + kThreads - 1) / kThreads;
   const uint begin = min(i * each, push.sizes[0]);
   const uint end = min(begin + each, push.sizes[0]);

@@ -23,10 +23,10 @@ layout(constant_id = 3) const bool kScaled = false;
 vec2 sums_of(uint token, uint first, uint rows) {
   Floats logits = Floats(address(0));
   float part = logits.v[first];
-  for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) part = max(part, logits.v[first + v]);
+  for (uint v = invocation(); v < rows; v += kThreads) part = max(part, logits.v[first + v]);
   part = maximum_over_group(part);
   float sum = 0.0;
-  for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) sum += exact_exp(logits.v[first + v] - part);
+  for (uint v = invocation(); v < rows; v += kThreads) sum += exact_exp(logits.v[first + v] - part);
   sum = sum_over_group(sum);
   if (!kBefore) return vec2(part, sum);
   Floats before = Floats(address(3));
@@ -43,7 +43,7 @@ float logit_of(uint token, uint first, uint rows, int target) {
 void write_gradient(uint first, uint rows, int target, float maximum, float inverse) {
   Floats logits = Floats(address(0));
   const float scale = kScaled ? Floats(address(7)).v[0] : 1.0;
-  for (uint v = gl_LocalInvocationIndex; v < rows; v += kThreads) {
+  for (uint v = invocation(); v < rows; v += kThreads) {
     const float p = exact_exp(logits.v[first + v] - maximum) * inverse;
     logits.v[first + v] = (int(v) == target ? p - 1.0 : p) * scale;
   }
@@ -64,7 +64,7 @@ void main() {
   }
   const vec2 sums = sums_of(token, first, rows);
   const float inverse = 1.0 / sums.y;
-  if (gl_LocalInvocationIndex == 0) {
+  if (invocation() == 0) {
     const float target_logit = logit_of(token, first, rows, target);
     if (kMode == 0) {
       Floats statistics = Floats(address(4));

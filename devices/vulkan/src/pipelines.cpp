@@ -7,6 +7,11 @@
 #include "rondo/base/status.h"
 
 namespace rondo::devices::vulkan {
+namespace {
+
+constexpr std::uint32_t kBackwards = 31;  // constant_id in shaders/common.glsl
+
+}  // namespace
 
 bool uses_matrix_units(Shader shader) {
   return shader == Shader::kMatMulCooperative || shader == Shader::kAttentionUnits ||
@@ -99,11 +104,16 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
       context_->check(vk.CreateShaderModule(context_->device(), &module_info, nullptr, &module), name_of(shader)));
   std::vector<VkSpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  Constants all = constants;
+  if (backwards_) {
+    entries.push_back({kBackwards, static_cast<std::uint32_t>(all.size() * 4), 4});
+    all.push_back(1);
+  }
   VkSpecializationInfo special{};
   special.mapEntryCount = static_cast<std::uint32_t>(entries.size());
   special.pMapEntries = entries.data();
-  special.dataSize = constants.size() * 4;
-  special.pData = constants.data();
+  special.dataSize = all.size() * 4;
+  special.pData = all.data();
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;

@@ -84,9 +84,10 @@ inline constexpr std::uint32_t kFloat16Storage = 2;
 
 class Pipelines {
  public:
-  /// `folder`: where compiled pipelines are kept, empty for nowhere.
-  Pipelines(std::shared_ptr<Context> context, std::filesystem::path folder)
-      : context_(std::move(context)), folder_(std::move(folder)) {}
+  /// `folder`: where compiled pipelines are kept, empty for nowhere. `backwards`: see kBackwards in
+  /// shaders/common.glsl.
+  Pipelines(std::shared_ptr<Context> context, std::filesystem::path folder, bool backwards = false)
+      : context_(std::move(context)), folder_(std::move(folder)), backwards_(backwards) {}
   /// Keeps what was compiled.
   ~Pipelines();
   Pipelines(const Pipelines&) = delete;
@@ -109,6 +110,7 @@ class Pipelines {
 
   const std::shared_ptr<Context> context_;
   const std::filesystem::path folder_;
+  const bool backwards_;
   std::unique_ptr<PipelineCache> cache_;
   std::unique_ptr<Panel> panel_;
   std::unique_ptr<Statistics> statistics_;

@@ -94,7 +94,7 @@ class VulkanDevice final : public Device, private HostBackend {
 
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
     : context_(std::move(context)),
-      pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder())),
+      pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder(), options.backwards)),
       style_{options.short_submissions ? 0 : kMostWork, options.backwards} {
   const Card& card = context_->card();
   caps_.name = options.name;

@@ -1,5 +1,5 @@
 // Every op on a Vulkan card against the reference, in fp32 and bf16, each op on the reference's own inputs, under the
-// validation layer; and the same bits twice.
+// validation layer; and the same bits whichever part of the work comes first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,42 +12,57 @@
 #include "comparison.h"
 #include "every_op.h"
 #include "heads_case.h"
+#include "rondo/base/status.h"
 #include "rondo/devices/reference/reference.h"
 #include "vulkan_case.h"
 
 namespace rondo::devices::testing {
 namespace {
 
+/// A card opened twice.
+struct BothOrders {
+  std::unique_ptr<Device> forwards;
+  std::unique_ptr<Device> backwards;
+};
+
+absl::StatusOr<BothOrders> open_both(vulkan::VulkanOptions options) {
+  const vulkan::CardInfo card = *test::usable_vulkan_card();
+  BothOrders both;
+  RONDO_ASSIGN_OR_RETURN(both.forwards, open_card(card, true, options));
+  options.backwards = true;
+  RONDO_ASSIGN_OR_RETURN(both.backwards, open_card(card, true, options));
+  return both;
+}
+
 /// One for all cases: the layer takes longer to start than most of them. Closed while its driver is still there.
 class SharedDevice : public ::testing::Environment {
  public:
   /// `matrix_units`: one whose products use them; whether it has any, its capabilities say.
-  static absl::StatusOr<Device*> get(bool matrix_units = false) {
-    absl::StatusOr<std::unique_ptr<Device>>& device = opened(matrix_units);
-    if (device.ok() && *device == nullptr) {
+  static absl::StatusOr<const BothOrders*> get(bool matrix_units = false) {
+    absl::StatusOr<BothOrders>& both = opened(matrix_units);
+    if (both.ok() && both->forwards == nullptr) {
       using vulkan::Use;
-      device =
-          open_card(*test::usable_vulkan_card(), true, {.matrix_units = matrix_units ? Use::kAlways : Use::kNever});
+      both = open_both({.matrix_units = matrix_units ? Use::kAlways : Use::kNever});
     }
-    if (!device.ok()) return device.status();
-    return device->get();
+    if (!both.ok()) return both.status();
+    return &*both;
   }
   void TearDown() override {
-    opened(false) = nullptr;
-    opened(true) = nullptr;
+    opened(false) = BothOrders{};
+    opened(true) = BothOrders{};
   }
 
  private:
-  static absl::StatusOr<std::unique_ptr<Device>>& opened(bool matrix_units) {
-    static std::array<absl::StatusOr<std::unique_ptr<Device>>, 2> opened = {nullptr, nullptr};
+  static absl::StatusOr<BothOrders>& opened(bool matrix_units) {
+    static std::array<absl::StatusOr<BothOrders>, 2> opened = {BothOrders{}, BothOrders{}};
     return opened[matrix_units ? 1 : 0];
   }
 };
 const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
 
-/// Every op of the case against the reference, each on the reference's own inputs, twice. `narrow`: products are of
-/// operands of 16 bits, see Compared.
-void expect_reference(Device& device, const OpCase& op_case, bool narrow = false) {
+/// Every op of the case against the reference, each on the reference's own inputs, in both orders. `narrow`: products
+/// are of operands of 16 bits, see Compared.
+void expect_reference(const BothOrders& card, const OpCase& op_case, bool narrow = false) {
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   absl::StatusOr<CaseMemory> again = CaseMemory::make(op_case, 2);
@@ -58,15 +73,15 @@ void expect_reference(Device& device, const OpCase& op_case, bool narrow = false
     const OpList list = single_op(op_case.list, place);
     got->copy_from(*want);
     again->copy_from(*want);
-    ASSERT_EQ(run_on_card(device, list, *got), absl::OkStatus());
-    ASSERT_EQ(run_on_card(device, list, *again), absl::OkStatus());
+    ASSERT_EQ(run_on_card(*card.forwards, list, *got), absl::OkStatus());
+    ASSERT_EQ(run_on_card(*card.backwards, list, *again), absl::OkStatus());
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const bool narrow_attention = narrow && op_case.list.tensors[0].dtype != DType::kFloat32;
     const Compared compared{op_case, op_case.list.ops[place], narrow, narrow_attention};
     for (const TensorId id : compared.op.writes) {
       expect_close(compared, id, *got, *want);
       EXPECT_EQ(std::memcmp(got->data(id), again->data(id), op_case.list.tensors[id].bytes()), 0)
-          << "'" << op_case.list.tensors[id].name << "' differs from run to run";
+          << "'" << op_case.list.tensors[id].name << "' depends on what comes first";
     }
     for (const TensorId id : compared.op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
@@ -82,16 +97,16 @@ class EveryOp : public OpTest {
 };
 
 TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
-  const auto device = SharedDevice::get();
-  ASSERT_EQ(device.status(), absl::OkStatus());
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
   const OpCase op_case = this->op_case();
   if (is_update(op_case.list.ops[0].kind)) {
-    EXPECT_FALSE((*device)->caps().updates);
-    EXPECT_EQ((*device)->compile(op_case.list, plan_arena(op_case.list)).status().code(),
-              absl::StatusCode::kUnimplemented);
+    Device& device = *(*card)->forwards;
+    EXPECT_FALSE(device.caps().updates);
+    EXPECT_EQ(device.compile(op_case.list, plan_arena(op_case.list)).status().code(), absl::StatusCode::kUnimplemented);
     return;
   }
-  expect_reference(**device, op_case);
+  expect_reference(**card, op_case);
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
@@ -101,13 +116,13 @@ class OnMatrixUnits : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-    const auto device = SharedDevice::get(true);
-    ASSERT_EQ(device.status(), absl::OkStatus());
-    device_ = *device;
-    if (device_->caps().matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
+    const auto card = SharedDevice::get(true);
+    ASSERT_EQ(card.status(), absl::OkStatus());
+    card_ = *card;
+    if (card_->forwards->caps().matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
   }
 
-  Device* device_ = nullptr;
+  const BothOrders* card_ = nullptr;
 };
 
 class ProductsByMatrixUnits : public OnMatrixUnits {};
@@ -125,7 +140,7 @@ TEST_F(ProductsByMatrixUnits, OfEveryOp_AgreeWithTheReference) {
         };
         if (std::ranges::none_of(op_case.list.ops, is_product)) continue;
         SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
-        expect_reference(*device_, op_case, true);
+        expect_reference(*card_, op_case, true);
         ++cases;
       }
     }
@@ -143,7 +158,7 @@ TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
   for (const HeadsCase& heads_case : cases) {
     for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
-      expect_reference(*device_, case_of(heads_case, storage), true);
+      expect_reference(*card_, case_of(heads_case, storage), true);
     }
   }
 }
@@ -153,58 +168,57 @@ TEST_F(AttentionByMatrixUnits, OfSharpWeights_AgreesWithTheReference) {
   for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
     for (const std::size_t sharp : {std::size_t{0}, std::size_t{8}}) {
       SCOPED_TRACE(std::string(heads_cases()[sharp].name) + " " + name_of(storage));
-      expect_reference(*device_, case_of(heads_cases()[sharp], storage, 4), true);
+      expect_reference(*card_, case_of(heads_cases()[sharp], storage, 4), true);
     }
   }
 }
 
 /// Whole tiles and fours: other kernels, or other ways through them, than odd sizes take.
-void expect_products_of_whole_tiles(Device& device) {
+void expect_products_of_whole_tiles(const BothOrders& card) {
   for (const OpDescription& description : op_descriptions()) {
     const std::string name = description.name;
     if (name != "MatMul_LowRankIn" && name != "MatMul_LowRankOut") continue;
     for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(name + " " + name_of(storage));
-      expect_reference(device, description.make(storage, Scale::kModel));
+      expect_reference(card, description.make(storage, Scale::kModel));
     }
   }
 }
 
 TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = SharedDevice::get();
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  expect_products_of_whole_tiles(**device);
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  expect_products_of_whole_tiles(**card);
 }
 
 /// Nine tiles of rows are dealt to two groups; sums that grow would show a tile that two groups take.
 TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = SharedDevice::get();
-  ASSERT_EQ(device.status(), absl::OkStatus());
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
   CaseBuilder b(DType::kFloat32, 260);
   const TensorId x = b.input("x", {260, 24}), w = b.weight("w", {72, 24}), y = b.output("y", {260, 72});
   const TensorId wide = b.input("wide", {260, 288}), gradient = b.gradient("gradient", {288, 24});
   b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{});
   b.op(OpKind::kMatMulWeightGradient, {wide, x}, {gradient}, MatMulAttributes{});
   b.result().reduction = 260;
-  expect_reference(**device, b.result());
+  expect_reference(**card, b.result());
 }
 
 /// As on cards whose memory no view of texels reaches whole.
 TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
-  const auto card = test::usable_vulkan_card();
-  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = open_card(*card, true, {.separate_blocks = true});
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  expect_products_of_whole_tiles(**device);
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const auto card = open_both({.separate_blocks = true});
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  expect_products_of_whole_tiles(*card);
 }
 
 /// Many groups of scales, and the short last block of odd sizes.
 TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto device = SharedDevice::get();
-  ASSERT_EQ(device.status(), absl::OkStatus());
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
   std::size_t cases = 0;
   for (const OpDescription& description : op_descriptions()) {
     for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
@@ -217,7 +231,7 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
         ASSERT_EQ(want.status(), absl::OkStatus());
         ASSERT_EQ(got.status(), absl::OkStatus());
         got->copy_from(*want);
-        ASSERT_EQ(run_on_card(**device, op_case.list, *got), absl::OkStatus());
+        ASSERT_EQ(run_on_card(*(*card)->forwards, op_case.list, *got), absl::OkStatus());
         ASSERT_EQ(run_reference(op_case.list, want->bindings()), absl::OkStatus());
         const TensorId y = op_case.list.ops[0].writes[0];
         EXPECT_EQ(std::memcmp(got->data(y), want->data(y), op_case.list.tensors[y].bytes()), 0);
