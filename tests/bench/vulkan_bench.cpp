@@ -235,37 +235,55 @@ void time_paired_attention(benchmark::State& state) {
   time_in_turns(state, list, &*memory, cards->with.get(), cards->without.get(), "of_speed_without");
 }
 
-/// 16 MiB of host memory that the card expects copies from, and as much that it does not, in turns: the host leaves the
-/// copying to the card. The time counted is that of what was expected.
-void time_paired_upload(benchmark::State& state) {
-  constexpr Bytes kSize = 16_MiB;
-  const auto device = open_card({.host_reaches = false});
-  if (!device.ok()) return state.SkipWithError(std::string(device.status().message()).c_str());
-  const auto expected = allocate_resident_host(kSize, "bench");
-  const auto other = allocate_resident_host(kSize, "bench");
-  const auto there = (*device)->allocate(kSize, MemoryKind::kDevice);
-  const auto timeline = (*device)->timeline();
-  if (!expected.ok() || !other.ok() || !there.ok() || !timeline.ok()) return state.SkipWithError("no memory");
-  (*device)->expect_copies(expected->view(), QueueRole::kUp);
-  absl::Status status;
+/// One way for bytes from the host's memory to the card's.
+struct Upload {
+  std::unique_ptr<Device> device;
+  Buffer from;
+  Buffer to;
+  std::unique_ptr<Timeline> timeline;
   std::uint64_t value = 0;
-  const auto seconds_of = [&](BufferView from) {
+
+  /// `expected`: the card has been told of the memory.
+  static absl::StatusOr<Upload> make(const vulkan::VulkanOptions& options, Bytes size, bool expected) {
+    Upload made;
+    RONDO_ASSIGN_OR_RETURN(made.device, open_card(options));
+    RONDO_ASSIGN_OR_RETURN(made.from, allocate_resident_host(size, "bench"));
+    RONDO_ASSIGN_OR_RETURN(made.to, made.device->allocate(size, MemoryKind::kDevice));
+    RONDO_ASSIGN_OR_RETURN(made.timeline, made.device->timeline());
+    if (expected) made.device->expect_copies(made.from.view(), QueueRole::kUp);
+    RONDO_RETURN_IF_ERROR(made.seconds().status());  // the first is not counted
+    return made;
+  }
+  absl::StatusOr<double> seconds() {
     const auto begin = std::chrono::steady_clock::now();
-    (*device)->queue(QueueRole::kUp).copy(from, there->view(), {}, {timeline->get(), ++value}, {"bench"});
-    status.Update((*timeline)->wait(value, std::chrono::steady_clock::time_point::max()));
+    device->queue(QueueRole::kUp).copy(from.view(), to.view(), {}, {timeline.get(), ++value}, {"bench"});
+    RONDO_RETURN_IF_ERROR(timeline->wait(value, std::chrono::steady_clock::time_point::max()));
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  seconds_of(other->view());  // the first is not counted
+  }
+};
+
+/// The benchmark's KiB by the card's own copies from where they lie, and in turns through staging memory (0) or, where
+/// the host reaches the card's memory, written by the host (1). The time counted is that of the first.
+void time_paired_upload(benchmark::State& state) {
+  const auto size = static_cast<Bytes>(state.range(0)) * 1_KiB;
+  const bool against_host = state.range(1) != 0;
+  auto direct = Upload::make({.host_reaches = against_host, .card_copies_from = 0}, size, true);
+  auto other = Upload::make({.host_reaches = against_host, .card_copies_from = ~Bytes{0}}, size, false);
+  absl::Status status = direct.status();
+  status.Update(other.status());
   std::vector<double> ratios;
   for (auto _ : state) {
-    const double staged = seconds_of(other->view());
-    const double direct = seconds_of(expected->view());
-    ratios.push_back(staged / direct);
-    state.SetIterationTime(direct);
+    if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+    const absl::StatusOr<double> slow = other->seconds();
+    const absl::StatusOr<double> fast = direct->seconds();
+    status.Update(slow.status());
+    status.Update(fast.status());
+    if (!status.ok()) continue;
+    ratios.push_back(*slow / *fast);
+    state.SetIterationTime(*fast);
   }
-  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
-  state.counters["of_staged_speed"] = median(std::move(ratios));
-  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kSize));
+  state.counters[against_host ? "of_host_speed" : "of_staged_speed"] = median(std::move(ratios));
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(size));
 }
 
 const int registered_on_card = [] {
@@ -308,7 +326,10 @@ const int registered_on_card = [] {
       ->Args({2048, 128, 0})
       ->Args({2048, 128, 1})
       ->UseManualTime();
-  benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)->UseManualTime();
+  benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)
+      ->ArgNames({"KiB", "host"})
+      ->ArgsProduct({{64, 256, 1024, 16384}, {0, 1}})
+      ->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
   return 0;
 }();
