@@ -24,6 +24,8 @@ using QueuePlace = std::pair<std::uint32_t, std::uint32_t>;  // family, index in
 
 /// Which queues to open: one that computes, then up to two that copy beside it.
 std::vector<QueuePlace> choose_queues(const std::vector<VkQueueFamilyProperties>& families) {
+  // Families for video and the like may copy too, by whatever they do that with.
+  constexpr VkQueueFlags kOfCopies = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
   constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   std::uint32_t computing = kNone;
   std::uint32_t copying = kNone;
@@ -35,7 +37,8 @@ std::vector<QueuePlace> choose_queues(const std::vector<VkQueueFamilyProperties>
     if (computes && (computing == kNone || (!draws && (families[computing].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0))) {
       computing = i;
     }
-    if (!computes && !draws && (flags & VK_QUEUE_TRANSFER_BIT) != 0 && copying == kNone) copying = i;
+    const bool only_copies = (flags & VK_QUEUE_TRANSFER_BIT) != 0 && (flags & ~kOfCopies) == 0;
+    if (only_copies && copying == kNone) copying = i;
   }
   std::vector<QueuePlace> chosen;
   if (computing == kNone) return chosen;
