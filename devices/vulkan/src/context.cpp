@@ -74,40 +74,41 @@ std::uint32_t best_type(const VkPhysicalDeviceMemoryProperties& memory, std::uin
 
 }  // namespace
 
-absl::Status HardwareQueue::run(std::span<const VkCommandBuffer> commands) {
+absl::StatusOr<std::uint64_t> HardwareQueue::submit(std::span<const VkCommandBuffer> commands) {
   RONDO_RETURN_IF_ERROR(context_.lost());
   std::array<VkSemaphore, kMostQueues> semaphores{};
   std::array<std::uint64_t, kMostQueues> values{};
   std::array<VkPipelineStageFlags, kMostQueues> stages{};
   stages.fill(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
   const auto waits = static_cast<std::uint32_t>(context_.others(*this, semaphores, values));
-  std::uint64_t value = 0;
-  {
-    const MutexLock lock(mutex_);
-    value = submitted_ + 1;
-    for (std::size_t i = 0; i < commands.size(); ++i) {
-      const bool last = i + 1 == commands.size();
-      VkTimelineSemaphoreSubmitInfo timeline{};
-      timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
-      timeline.waitSemaphoreValueCount = i == 0 ? waits : 0;
-      timeline.pWaitSemaphoreValues = values.data();
-      timeline.signalSemaphoreValueCount = last ? 1 : 0;
-      timeline.pSignalSemaphoreValues = &value;
-      VkSubmitInfo submit{};
-      submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-      submit.pNext = &timeline;
-      submit.waitSemaphoreCount = timeline.waitSemaphoreValueCount;
-      submit.pWaitSemaphores = semaphores.data();
-      submit.pWaitDstStageMask = stages.data();
-      submit.commandBufferCount = 1;
-      submit.pCommandBuffers = &commands[i];
-      submit.signalSemaphoreCount = timeline.signalSemaphoreValueCount;
-      submit.pSignalSemaphores = &semaphore_;
-      RONDO_RETURN_IF_ERROR(
-          context_.check(context_.functions().QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "submitting work"));
-    }
-    submitted_ = value;
+  const MutexLock lock(mutex_);
+  const std::uint64_t value = submitted_ + 1;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const bool last = i + 1 == commands.size();
+    VkTimelineSemaphoreSubmitInfo timeline{};
+    timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+    timeline.waitSemaphoreValueCount = i == 0 ? waits : 0;
+    timeline.pWaitSemaphoreValues = values.data();
+    timeline.signalSemaphoreValueCount = last ? 1 : 0;
+    timeline.pSignalSemaphoreValues = &value;
+    VkSubmitInfo submit{};
+    submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+    submit.pNext = &timeline;
+    submit.waitSemaphoreCount = timeline.waitSemaphoreValueCount;
+    submit.pWaitSemaphores = semaphores.data();
+    submit.pWaitDstStageMask = stages.data();
+    submit.commandBufferCount = 1;
+    submit.pCommandBuffers = &commands[i];
+    submit.signalSemaphoreCount = timeline.signalSemaphoreValueCount;
+    submit.pSignalSemaphores = &semaphore_;
+    RONDO_RETURN_IF_ERROR(
+        context_.check(context_.functions().QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "submitting work"));
   }
+  submitted_ = value;
+  return value;
+}
+
+absl::Status HardwareQueue::wait(std::uint64_t value) {
   VkSemaphoreWaitInfo wait{};
   wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   wait.semaphoreCount = 1;
@@ -120,6 +121,11 @@ absl::Status HardwareQueue::run(std::span<const VkCommandBuffer> commands) {
   while (seen < value && !completed_.compare_exchange_weak(seen, value, std::memory_order_release)) {
   }
   return absl::OkStatus();
+}
+
+absl::Status HardwareQueue::run(std::span<const VkCommandBuffer> commands) {
+  RONDO_ASSIGN_OR_RETURN(const std::uint64_t value, submit(commands));
+  return wait(value);
 }
 
 absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, Kind kind) {

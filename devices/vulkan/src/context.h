@@ -28,8 +28,12 @@ class HardwareQueue {
   HardwareQueue(Context& context, std::uint32_t family, VkQueue queue, VkSemaphore semaphore)
       : context_(context), family_(family), queue_(queue), semaphore_(semaphore) {}
 
-  /// Submits each by itself, in order, and blocks until the card is through with all. What they have written can then
-  /// be seen by the host and by any later submission. Does not allocate. Errors: Unavailable when the card is lost.
+  /// Submits each by itself, in order. Returns what wait() takes. Does not allocate. Errors: Unavailable when the card
+  /// is lost.
+  absl::StatusOr<std::uint64_t> submit(std::span<const VkCommandBuffer> commands);
+  /// Blocks until the card is through with what was submitted as `value`. What that has written can then be seen by the
+  /// host and by any later submission. Errors and allocation as submit().
+  absl::Status wait(std::uint64_t value);
   absl::Status run(std::span<const VkCommandBuffer> commands);
   std::uint32_t family() const { return family_; }
   VkSemaphore semaphore() const { return semaphore_; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "imported.h"
 #include "memory.h"
@@ -12,8 +13,8 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-constexpr Bytes kStaging = 4_MiB;
-constexpr Bytes kWord = 4;  // what vkCmdFillBuffer fills
+constexpr Bytes kPart = 2_MiB;  // of staging memory, half
+constexpr Bytes kWord = 4;      // what vkCmdFillBuffer fills
 
 void barrier(const DeviceFunctions& vk, VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags written,
              VkPipelineStageFlags to, VkAccessFlags access) {
@@ -49,25 +50,41 @@ absl::StatusOr<std::unique_ptr<Lane>> Lane::make(std::shared_ptr<Context> contex
 }
 
 absl::Status Lane::prepare() {
-  RONDO_RETURN_IF_ERROR(commands_.make(context_, queue_.family(), Commands::Use::kOnce));
+  for (std::size_t i = 0; i < halves_.size(); ++i) {
+    halves_[i].begin = i * kPart;
+    RONDO_RETURN_IF_ERROR(halves_[i].commands.make(context_, queue_.family(), Commands::Use::kOnce));
+  }
   if (!context_->host_writes_device() || !context_->host_reads_device()) {
-    RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, kStaging, Block::Kind::kStaging));
+    RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, halves_.size() * kPart, Block::Kind::kStaging));
   }
   RONDO_ASSIGN_OR_RETURN(zeros_, Block::make(context_, kWord, Block::Kind::kStaging));
   std::memset(zeros_.host(), 0, zeros_.size());
   return absl::OkStatus();
 }
 
-absl::Status Lane::begin() {
-  RONDO_RETURN_IF_ERROR(commands_.begin("recording a copy"));
-  begin_barrier(context_->functions(), commands_.get());
+absl::Status Lane::begin(Half& half) {
+  RONDO_RETURN_IF_ERROR(half.commands.begin("recording a copy"));
+  begin_barrier(context_->functions(), half.commands.get());
   return absl::OkStatus();
 }
 
-absl::Status Lane::finish() {
-  end_barrier(context_->functions(), commands_.get());
-  RONDO_RETURN_IF_ERROR(commands_.end("recording a copy"));
-  return queue_.run(std::array{commands_.get()});
+absl::Status Lane::submit(Half& half) {
+  end_barrier(context_->functions(), half.commands.get());
+  RONDO_RETURN_IF_ERROR(half.commands.end("recording a copy"));
+  RONDO_ASSIGN_OR_RETURN(half.value, queue_.submit(std::array{half.commands.get()}));
+  return absl::OkStatus();
+}
+
+/// Waits for what is under way.
+absl::Status Lane::settle(Half& half) {
+  const std::uint64_t value = std::exchange(half.value, 0);
+  return value == 0 ? absl::OkStatus() : queue_.wait(value);
+}
+
+absl::Status Lane::start(Half& half, VkBuffer from, VkBuffer to, const VkBufferCopy& region) {
+  RONDO_RETURN_IF_ERROR(begin(half));
+  context_->functions().CmdCopyBuffer(half.commands.get(), from, to, 1, &region);
+  return submit(half);
 }
 
 absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
@@ -75,10 +92,45 @@ absl::Status Lane::copy_blocks(const Block& from, Bytes from_offset, const Block
 }
 
 absl::Status Lane::copy_buffers(VkBuffer from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size) {
-  RONDO_RETURN_IF_ERROR(begin());
-  const VkBufferCopy region{from_offset, to.begin() + to_offset, size};
-  context_->functions().CmdCopyBuffer(commands_.get(), from, to.buffer(), 1, &region);
-  return finish();
+  RONDO_RETURN_IF_ERROR(start(halves_[0], from, to.buffer(), {from_offset, to.begin() + to_offset, size}));
+  return settle(halves_[0]);
+}
+
+Lane::Half& Lane::half_of(Bytes done) { return halves_[done / kPart % halves_.size()]; }
+
+absl::Status Lane::stage_up(const std::byte* from, const Block& to, Bytes offset, Bytes size) {
+  absl::Status status;
+  for (Bytes done = 0; status.ok() && done < size; done += kPart) {
+    Half& half = half_of(done);
+    status = settle(half);
+    if (!status.ok()) break;
+    const Bytes part = std::min(kPart, size - done);
+    std::memcpy(staging_.host() + half.begin, from + done, part);
+    status =
+        start(half, staging_.buffer(), to.buffer(), {staging_.begin() + half.begin, to.begin() + offset + done, part});
+  }
+  for (Half& half : halves_) status.Update(settle(half));
+  return status;
+}
+
+absl::Status Lane::stage_down(const Block& from, Bytes offset, std::byte* to, Bytes size) {
+  const auto read = [&](Bytes done) {
+    Half& half = half_of(done);
+    RONDO_RETURN_IF_ERROR(settle(half));
+    std::memcpy(to + done, staging_.host() + half.begin, std::min(kPart, size - done));
+    return absl::OkStatus();
+  };
+  absl::Status status;
+  for (Bytes done = 0; status.ok() && done < size + kPart; done += kPart) {
+    if (done < size) {
+      Half& half = half_of(done);
+      status = start(half, from.buffer(), staging_.buffer(),
+                     {from.begin() + offset + done, staging_.begin() + half.begin, std::min(kPart, size - done)});
+    }
+    if (status.ok() && done >= kPart) status = read(done - kPart);
+  }
+  for (Half& half : halves_) status.Update(settle(half));
+  return status;
 }
 
 absl::Status Lane::upload(BufferView from, const Block& to, Bytes offset) {
@@ -96,12 +148,7 @@ absl::Status Lane::upload(BufferView from, const Block& to, Bytes offset) {
     std::memcpy(to.host() + offset, from.host(), size);
     return context_->lost();
   }
-  for (Bytes done = 0; done < size; done += kStaging) {
-    const Bytes part = std::min(kStaging, size - done);
-    std::memcpy(staging_.host(), from.host() + done, part);
-    RONDO_RETURN_IF_ERROR(copy_blocks(staging_, 0, to, offset + done, part));
-  }
-  return absl::OkStatus();
+  return stage_up(from.host(), to, offset, size);
 }
 
 absl::Status Lane::download(const Block& from, Bytes offset, std::byte* to, Bytes size) {
@@ -109,12 +156,7 @@ absl::Status Lane::download(const Block& from, Bytes offset, std::byte* to, Byte
     std::memcpy(to, from.host() + offset, size);
     return context_->lost();
   }
-  for (Bytes done = 0; done < size; done += kStaging) {
-    const Bytes part = std::min(kStaging, size - done);
-    RONDO_RETURN_IF_ERROR(copy_blocks(from, offset + done, staging_, 0, part));
-    std::memcpy(to + done, staging_.host(), part);
-  }
-  return absl::OkStatus();
+  return stage_down(from, offset, to, size);
 }
 
 absl::Status Lane::copy(BufferView from, BufferView to) {
@@ -149,14 +191,16 @@ absl::Status Lane::clear(BufferView view) {
   const Bytes end = view.offset + view.size;
   const Bytes first = std::min(round_up(view.offset, kWord), end);
   const Bytes last = std::max(first, end / kWord * kWord);
-  RONDO_RETURN_IF_ERROR(begin());
-  if (last > first) vk.CmdFillBuffer(commands_.get(), block->buffer(), block->begin() + first, last - first, 0);
+  Half& half = halves_[0];
+  RONDO_RETURN_IF_ERROR(begin(half));
+  if (last > first) vk.CmdFillBuffer(half.commands.get(), block->buffer(), block->begin() + first, last - first, 0);
   for (const auto& [from, to] : {std::pair{view.offset, first}, std::pair{last, end}}) {
     if (to <= from) continue;
     const VkBufferCopy region{zeros_.begin(), block->begin() + from, to - from};
-    vk.CmdCopyBuffer(commands_.get(), zeros_.buffer(), block->buffer(), 1, &region);
+    vk.CmdCopyBuffer(half.commands.get(), zeros_.buffer(), block->buffer(), 1, &region);
   }
-  return finish();
+  RONDO_RETURN_IF_ERROR(submit(half));
+  return settle(half);
 }
 
 }  // namespace rondo::devices::vulkan
