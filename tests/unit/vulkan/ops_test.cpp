@@ -1,5 +1,6 @@
 // Every op on a Vulkan card against the reference, in fp32 and bf16, each op on the reference's own inputs, under the
 // validation layer; and the same bits whichever part of the work comes first.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,6 +251,19 @@ TEST(Subgroups, OfTheRasteriser_AreAsWideAsIsAskedFor) {
   const auto card = test::usable_vulkan_card();
   if (!card || card->name.find("llvmpipe") == std::string::npos) GTEST_SKIP() << "llvmpipe is not the card here";
   EXPECT_THAT(card->name, ::testing::HasSubstr(std::string(bits) + " bits"));
+}
+
+/// With guarded_memory.cpp in front of the C library, as in CMakeLists.txt here: what else runs in that process then
+/// had such memory.
+TEST(Memory, OfTheRasteriser_EndsWhereNothingMayBeRead) {
+  if (std::getenv("LD_PRELOAD") == nullptr) GTEST_SKIP() << "LD_PRELOAD is not set";
+  const auto card = test::usable_vulkan_card();
+  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const auto guarded_blocks = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "rondo_guarded_blocks"));
+  ASSERT_NE(guarded_blocks, nullptr);
+  ASSERT_EQ(SharedDevice::get().status(), absl::OkStatus());
+  if (guarded_blocks() == 0) GTEST_SKIP() << "this driver gets its memory in another way";
+  EXPECT_GT(guarded_blocks(), 0);
 }
 
 }  // namespace
