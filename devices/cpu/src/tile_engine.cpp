@@ -62,6 +62,8 @@ TileArithmetic arithmetic_for_bfloat16() {
   }
 }
 
+bool multiplies_in_tiles() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx; }
+
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);

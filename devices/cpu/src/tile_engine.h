@@ -41,6 +41,8 @@ enum class TileArithmetic : std::uint8_t {
 /// The fastest arithmetic that this processor has for bf16 operands: kBfloat16 where it multiplies them itself (AMX, or
 /// AVX-512 bf16 that is not slower than fp32), else kFloat32 (operands are converted first).
 TileArithmetic arithmetic_for_bfloat16();
+/// Whether it does so in AMX's tiles.
+bool multiplies_in_tiles();
 
 /// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
 class TileEngine {
