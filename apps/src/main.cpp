@@ -40,9 +40,10 @@ void install_handlers() {
 }
 
 /// Large blocks come from the kernel and go back to it when they are freed. Left alone, glibc takes them from its heap
-/// as soon as one was freed, and keeps megabytes of it.
+/// as soon as one was freed, and keeps megabytes of it. What oneDNN writes its code into counts as large: it is freed
+/// at once, and what is in use between such gaps keeps them.
 void keep_heap_small() {
-  constexpr int kLarge = 256 * 1024;  // bytes
+  constexpr int kLarge = 64 * 1024;  // bytes
   ::mallopt(M_MMAP_THRESHOLD, kLarge);
   ::mallopt(M_TRIM_THRESHOLD, kLarge);
 }

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstring>
-#include <tuple>
 
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
@@ -40,7 +39,6 @@ class CpuDevice final : public Device, private HostBackend {
     caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
     if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) caps_.matrix_dtypes = {DType::kBfloat16};
     caps_.library_bytes = CpuExecutor::library_bytes();
-    std::tie(caps_.prepared_bytes, caps_.prepared_more_bytes) = CpuExecutor::prepared_bytes();
     caps_.hardware_queues = options.single_queue ? 1 : 3;
     caps_.numerics_class = executor_.numerics_class();
     for (std::size_t i = 0; i < caps_.hardware_queues; ++i)

@@ -261,14 +261,7 @@ std::string CpuExecutor::numerics_class() const {
 
 Bytes CpuExecutor::library_bytes() {
   // oneDNN's kernels of AVX-512 are longer than those of AVX2, and its sgemm copies what it reads.
-  return instruction_set() == "AVX-512" ? 2_MiB : 0;
-}
-
-std::pair<Bytes, Bytes> CpuExecutor::prepared_bytes() {
-  // Seen of adapters with AMX, whose products come in several pieces of code each: 0.9 to 3.3 MiB; else 0.1 to 2 MiB,
-  // and of each further bucket 1.3 to 1.9, of models of 4 and 8 blocks (with AMX 0.3 to 0.9).
-  if (multiplies_in_tiles()) return {2_MiB, 896_KiB};
-  return {896_KiB, 1408_KiB};
+  return multiplies_as_avx2() ? 0 : 2_MiB;
 }
 
 std::string CpuExecutor::description() const {

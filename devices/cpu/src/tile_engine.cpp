@@ -62,6 +62,11 @@ TileArithmetic arithmetic_for_bfloat16() {
   }
 }
 
+bool multiplies_as_avx2() {
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  return isa == dnnl_cpu_isa_avx2 || isa == dnnl_cpu_isa_avx2_vnni;
+}
+
 bool multiplies_in_tiles() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx; }
 
 std::string onednn_version() {
@@ -173,10 +178,10 @@ TileArithmetic TileEngine::arithmetic() const { return arithmetic_; }
 std::int64_t TileEngine::row_group() const {
   constexpr std::int64_t kAnyGroup = 24;  // whole groups of AVX2 (6) and of AVX-512 (8)
   if (primitives_ != nullptr) return 1;
-  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2 ? 6 : kAnyGroup;
+  return multiplies_as_avx2() ? 6 : kAnyGroup;
 }
 
-std::int64_t TileEngine::most_columns() const { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2 ? 96 : 192; }
+std::int64_t TileEngine::most_columns() const { return multiplies_as_avx2() ? 96 : 192; }
 
 absl::Status TileEngine::prepare(const TileShape& shape) {
   hold_team_to_one_thread();

@@ -43,6 +43,8 @@ enum class TileArithmetic : std::uint8_t {
 TileArithmetic arithmetic_for_bfloat16();
 /// Whether it does so in AMX's tiles.
 bool multiplies_in_tiles();
+/// Whether oneDNN's code is that for AVX2, on a processor with nothing wider or as DNNL_MAX_CPU_ISA says.
+bool multiplies_as_avx2();
 
 /// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
 class TileEngine {

@@ -190,10 +190,6 @@ struct DeviceCaps {
   double first_use_seconds = 0;
   /// Of host memory, more than other backends' libraries come to hold: code, copies of operands.
   Bytes library_bytes = 0;
-  /// Of host memory, what products of bf16 hold that were prepared for microbatches of one bucket, and of each other
-  /// one.
-  Bytes prepared_bytes = 0;
-  Bytes prepared_more_bytes = 0;
   /// Devices of one class give the same bits: backend, kernel set, architecture, library version.
   std::string numerics_class;
 };

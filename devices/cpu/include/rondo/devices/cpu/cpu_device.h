@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "rondo/devices/device.h"
@@ -37,8 +36,6 @@ class CpuExecutor {
   std::string numerics_class() const;
   /// DeviceCaps::library_bytes.
   static Bytes library_bytes();
-  /// DeviceCaps::prepared_bytes and prepared_more_bytes.
-  static std::pair<Bytes, Bytes> prepared_bytes();
   /// "AMD EPYC, 2 threads, AVX2"
   std::string description() const;
 
