@@ -272,13 +272,13 @@ void time_paired_upload(benchmark::State& state) {
   absl::Status status = direct.status();
   status.Update(other.status());
   std::vector<double> ratios;
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
   for (auto _ : state) {
-    if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
     const absl::StatusOr<double> slow = other->seconds();
     const absl::StatusOr<double> fast = direct->seconds();
     status.Update(slow.status());
     status.Update(fast.status());
-    if (!status.ok()) continue;
+    if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
     ratios.push_back(*slow / *fast);
     state.SetIterationTime(*fast);
   }

@@ -34,6 +34,7 @@ class HardwareQueue {
   /// Blocks until the card is through with what was submitted as `value`. What that has written can then be seen by the
   /// host and by any later submission. Errors and allocation as submit().
   absl::Status wait(std::uint64_t value);
+  /// Both.
   absl::Status run(std::span<const VkCommandBuffer> commands);
   std::uint32_t family() const { return family_; }
   VkSemaphore semaphore() const { return semaphore_; }

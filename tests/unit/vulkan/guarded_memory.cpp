@@ -22,7 +22,7 @@ constexpr std::size_t kRoom = std::size_t{1} << 40U;  // of addresses
 
 std::atomic<std::uintptr_t> room_begin{0};
 std::atomic<std::size_t> used{0};
-std::atomic<int> blocks{0};
+std::atomic<const void*> last_guard{nullptr};
 
 std::size_t round_up(std::size_t size, std::size_t grain) { return (size + grain - 1) / grain * grain; }
 
@@ -56,7 +56,7 @@ void* guarded(std::size_t size) {
   }
   std::memcpy(head, &pages, sizeof(pages));
   std::memset(begin, 0xFF, pages);
-  ++blocks;
+  last_guard = begin + pages;
   return begin + pages - round_up(size, kAlignment);
 }
 
@@ -75,8 +75,8 @@ extern "C" {
 
 void __libc_free(void* memory);  // NOLINT(bugprone-reserved-identifier): glibc's own name of its free()
 
-/// How many blocks have been given out.
-int rondo_guarded_blocks() { return blocks.load(); }
+/// What lies behind the block that was given out last; null before the first.
+const void* rondo_last_guard() { return last_guard; }
 
 int posix_memalign(void** out, std::size_t alignment, std::size_t size) noexcept {
   if (alignment == kPage && is_lavapipe(__builtin_return_address(0))) {

@@ -3,9 +3,12 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -261,13 +264,21 @@ TEST(Memory, OfTheRasteriser_EndsWhereNothingMayBeRead) {
   if (loaded == nullptr || std::string_view(loaded).find("rondo_guarded_memory") == std::string_view::npos) {
     GTEST_SKIP() << "LD_PRELOAD does not name it";
   }
-  const auto card = test::usable_vulkan_card();
-  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
-  const auto guarded_blocks = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "rondo_guarded_blocks"));
-  ASSERT_NE(guarded_blocks, nullptr);
-  ASSERT_EQ(SharedDevice::get().status(), absl::OkStatus());
-  if (guarded_blocks() == 0) GTEST_SKIP() << "this driver gets its memory in another way";
-  EXPECT_GT(guarded_blocks(), 0);
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const auto last_guard = reinterpret_cast<const std::byte* (*)()>(::dlsym(RTLD_DEFAULT, "rondo_last_guard"));
+  ASSERT_NE(last_guard, nullptr);
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  const auto block = (*card)->forwards->allocate(5000, MemoryKind::kDevice);
+  ASSERT_EQ(block.status(), absl::OkStatus());
+  const std::byte* const guard = last_guard();
+  if (guard == nullptr) GTEST_SKIP() << "this driver gets its memory in another way";
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  EXPECT_EQ(::write(ends[1], guard - 1, 1), 1);
+  EXPECT_EQ(::write(ends[1], guard, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  for (const int end : ends) ::close(end);
 }
 
 }  // namespace
