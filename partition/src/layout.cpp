@@ -229,6 +229,7 @@ ModelShape hold_state(ModelShape model) {
   model.holds_state = true;
   model.row_place_bytes = aligned(model.layers[0].row_gradient_bytes);
   model.state_bytes += model.row_place_bytes;
+  model.largest_state_bytes = std::max(model.largest_state_bytes, model.row_place_bytes);
   for (LayerShape& layer : model.layers) {
     layer.held_weight_bytes = layer.trained_weight_bytes;
     layer.weight_bytes -= layer.trained_weight_bytes;
@@ -277,7 +278,10 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     return layout;
   }
   if (layout.gradients > 0) layout.gradient_buffers = groups;
-  if (model.holds_state) layout.state = model.state_bytes;
+  if (model.holds_state) {
+    layout.state = model.state_bytes;
+    layout.largest_state = model.largest_state_bytes;
+  }
   for (const LayerIndex layer : resident) layout.resident += resident_bytes(model, layer);
   layout.weight_buffers = layout.weights > 0 ? 2 : 0;
   layout.boundary = aligned(work.boundary_bytes);
@@ -292,8 +296,8 @@ Bytes resident_bytes(const ModelShape& model, LayerIndex layer) { return aligned
 
 bool blocks_fit(const DeviceLayout& layout, const DeviceShape& device) {
   const Bytes held = layout.held * layout.held_places;
-  return std::max({layout.weights, layout.boundary, layout.batch, layout.workspace, layout.gradients, held}) <=
-         device.most_block_bytes;
+  return std::max({layout.weights, layout.boundary, layout.batch, layout.workspace, layout.gradients, held,
+                   layout.largest_state}) <= device.most_block_bytes;
 }
 
 std::uint64_t BoundaryLayout::places() const {

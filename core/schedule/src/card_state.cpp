@@ -17,6 +17,7 @@ using devices::QueueRole;
 using devices::TensorRole;
 using offload::StateArray;
 using Part = CardStateLayout::Part;
+using Shared = CardStateLayout::Shared;
 
 /// Where a moment lies: as numbers, or as codes and scales.
 struct Moment {
@@ -43,46 +44,45 @@ struct CardState::BoundList {
   }
 };
 
-/// An update of the blocks from `begin` to `end`, all with moments in codes or none.
-void CardState::add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
-                           std::uint64_t end) const {
-  constexpr std::uint64_t kBlock = CardStateLayout::kBlock;
-  const bool coded = begin < layout_.coded_blocks();
-  const auto blocks = static_cast<std::int64_t>(end - begin);
-  const auto elements = static_cast<std::int64_t>((end - begin) * kBlock);
-  const auto blocks_of = [&](Part of, Bytes size_of_block) {
-    return part(of).part(begin * size_of_block, (end - begin) * size_of_block);
+/// An update of a chunk.
+void CardState::add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys,
+                           std::size_t chunk) const {
+  const CardStateLayout::Chunk& own = layout_.chunks()[chunk];
+  const auto elements = static_cast<std::int64_t>(own.elements());
+  const auto add = [&](const char* name, Part of, const devices::Shape& shape, DType dtype, TensorRole role) {
+    return update.add(name, shape, dtype, part(chunk, of), role);
   };
   const auto numbers = [&](const char* name, Part of, TensorRole role) {
-    return update.add(name, {elements}, DType::kFloat32, blocks_of(of, kBlock * sizeof(float)), role);
+    return add(name, of, {elements}, DType::kFloat32, role);
   };
-  devices::Op op{coded ? devices::OpKind::kAdamW8 : devices::OpKind::kAdamW, {}, {}, {}};
+  devices::Op op{own.coded ? devices::OpKind::kAdamW8 : devices::OpKind::kAdamW, {}, {}, {}};
   op.reads = {numbers("gradients", Part::kSums, TensorRole::kInput), factors, keys};
-  op.reads.push_back(
-      update.add("owners", {blocks, 2}, DType::kInt32, blocks_of(Part::kOwners, 2 * sizeof(std::int32_t))));
+  op.reads.push_back(update.add("owners", {static_cast<std::int64_t>(own.blocks), 2}, DType::kInt32,
+                                part(Shared::kOwners, own, 2 * sizeof(std::int32_t))));
   op.reads.push_back(numbers("masters", Part::kMaster, TensorRole::kState));
   for (const Moment& moment : kMomentsOf) {
-    if (!coded) {
-      op.reads.push_back(update.add("moments", {elements}, DType::kFloat32, part(moment.numbers), TensorRole::kState));
+    if (!own.coded) {
+      op.reads.push_back(numbers("moments", moment.numbers, TensorRole::kState));
       continue;
     }
-    op.reads.push_back(update.add("codes", {elements / 4}, DType::kInt32, part(moment.codes), TensorRole::kState));
-    op.reads.push_back(update.add("scales", {elements / static_cast<std::int64_t>(devices::kMomentBlock)},
-                                  DType::kFloat32, part(moment.scales), TensorRole::kState));
+    op.reads.push_back(add("codes", moment.codes, {elements / 4}, DType::kInt32, TensorRole::kState));
+    op.reads.push_back(add("scales", moment.scales, {elements / static_cast<std::int64_t>(devices::kMomentBlock)},
+                           DType::kFloat32, TensorRole::kState));
   }
-  if (coded) {
-    op.reads.push_back(update.add("code tables", {devices::kMomentTableWords}, DType::kInt32, part(Part::kTables)));
+  if (own.coded) {
+    op.reads.push_back(update.add("code tables", {devices::kMomentTableWords}, DType::kInt32, part(Shared::kTables)));
   }
   if (layout_.publishes()) {
-    op.writes = {update.add("weights", {elements}, layout_.published(),
-                            blocks_of(Part::kPublished, kBlock * devices::size_of(layout_.published())),
-                            TensorRole::kOutput)};
+    op.writes = {add("weights", Part::kPublished, {elements}, layout_.published(), TensorRole::kOutput)};
   }
   update.list.ops.push_back(std::move(op));
 }
 
 CardState::CardState(const ExecutorParts& parts, devices::Device& device)
-    : parts_(parts), device_(device), layout_(*parts.model, parts.optimizer), specs_(gradient_specs(*parts.model)) {
+    : parts_(parts),
+      device_(device),
+      layout_(*parts.model, parts.optimizer, device.caps().most_block_bytes),
+      specs_(gradient_specs(*parts.model)) {
   index_.resize(parts.model->parameters().size());
   for (std::size_t i = 0; i < layout_.entries().size(); ++i) index_[layout_.entries()[i].id] = i;
   for (const offload::GradientSpec& spec : specs_) {
@@ -97,33 +97,38 @@ absl::StatusOr<std::unique_ptr<CardState>> CardState::make(const ExecutorParts& 
 }
 
 absl::Status CardState::prepare() {
-  RONDO_ASSIGN_OR_RETURN(memory_, device_.allocate(layout_.bytes(), devices::MemoryKind::kDevice));
+  for (const Bytes size : layout_.memory()) {
+    RONDO_ASSIGN_OR_RETURN(devices::Buffer block, device_.allocate(size, devices::MemoryKind::kDevice));
+    memory_.push_back(std::move(block));
+  }
   if (const Bytes rows = parts_.shape->row_place_bytes; rows > 0) {
     RONDO_ASSIGN_OR_RETURN(rows_, device_.allocate(rows, devices::MemoryKind::kDevice));
   }
   const auto host = [this](Bytes size) {
     return devices::allocate_host_unless(parts_.parameters->phantom(), size, "optimizer");
   };
-  RONDO_ASSIGN_OR_RETURN(host_factors_, host(layout_.offset(Part::kOwners) - layout_.offset(Part::kFactors)));
-  RONDO_ASSIGN_OR_RETURN(host_squares_, host(layout_.size(Part::kSquares)));
+  RONDO_ASSIGN_OR_RETURN(host_factors_, host(layout_.place(Shared::kFactors).size));
+  RONDO_ASSIGN_OR_RETURN(host_squares_, host(layout_.place(Shared::kSquares).size));
   RONDO_ASSIGN_OR_RETURN(timeline_, device_.timeline());
 
-  const auto blocks = static_cast<std::int64_t>(layout_.blocks());
   const auto parameters = static_cast<std::int64_t>(layout_.entries().size());
-  const devices::Shape flat = {static_cast<std::int64_t>(layout_.elements())};
   BoundList squares;
-  const auto sums = squares.add("gradients", flat, DType::kFloat32, part(Part::kSums));
-  const auto of_blocks = squares.add("squares", {blocks}, DType::kFloat64, part(Part::kSquares), TensorRole::kOutput);
-  squares.list.ops.push_back({devices::OpKind::kSumOfSquares, {}, {sums}, {of_blocks}});
-  RONDO_ASSIGN_OR_RETURN(squares_, compile(std::move(squares)));
-
   BoundList update;
-  const auto factors =
-      update.add("factors", {parameters, devices::kUpdateFactors}, DType::kFloat32, part(Part::kFactors));
-  const auto keys = update.add("keys", {parameters}, DType::kUInt64, part(Part::kKeys));
-  const std::uint64_t coded = layout_.coded_blocks();
-  if (coded > 0) add_update(update, factors, keys, 0, coded);
-  if (layout_.blocks() > coded) add_update(update, factors, keys, coded, layout_.blocks());
+  const BufferView of_step = part(Shared::kFactors);
+  const auto factors = update.add("factors", {parameters, devices::kUpdateFactors}, DType::kFloat32,
+                                  of_step.part(0, layout_.keys_offset()));
+  const auto keys = update.add("keys", {parameters}, DType::kUInt64,
+                               of_step.part(layout_.keys_offset(), layout_.entries().size() * sizeof(std::uint64_t)));
+  for (std::size_t i = 0; i < layout_.chunks().size(); ++i) {
+    const CardStateLayout::Chunk& chunk = layout_.chunks()[i];
+    const auto sums =
+        squares.add("gradients", {static_cast<std::int64_t>(chunk.elements())}, DType::kFloat32, part(i, Part::kSums));
+    const auto of_blocks = squares.add("squares", {static_cast<std::int64_t>(chunk.blocks)}, DType::kFloat64,
+                                       part(Shared::kSquares, chunk, sizeof(double)), TensorRole::kOutput);
+    squares.list.ops.push_back({devices::OpKind::kSumOfSquares, {}, {sums}, {of_blocks}});
+    add_update(update, factors, keys, i);
+  }
+  RONDO_ASSIGN_OR_RETURN(squares_, compile(std::move(squares)));
   RONDO_ASSIGN_OR_RETURN(update_, compile(std::move(update)));
 
   if (table_ == nullptr) return absl::OkStatus();
@@ -164,7 +169,7 @@ absl::StatusOr<CardState::Bound> CardState::compile(BoundList bound) {
 }
 
 BufferView CardState::elements_of(Part of, const CardStateLayout::Entry& entry, Bytes size) const {
-  return part(of).part(entry.first * size, entry.elements * size);
+  return part(entry.chunk, of).part(entry.first * size, entry.elements * size);
 }
 
 BufferView CardState::weights(model::ParameterId id) const {
@@ -183,7 +188,7 @@ RowViews CardState::rows(std::uint32_t bucket) const {
   return row_views(rows_.view(), bucket, table_->row_width);
 }
 
-BufferView CardState::rows_sum() const { return table_->dense ? part(Part::kRows) : sum(table_->parameter); }
+BufferView CardState::rows_sum() const { return table_->dense ? part(Shared::kRows) : sum(table_->parameter); }
 
 const CardState::Bound& CardState::rows_addition(std::uint32_t bucket) const {
   return std::ranges::find(add_rows_, bucket, &std::pair<std::uint32_t, Bound>::first)->second;
@@ -231,31 +236,35 @@ absl::Status CardState::load() {
   if (loaded_) return failed_;
   loaded_ = true;
   if (parts_.parameters->phantom()) return absl::OkStatus();
-  RONDO_ASSIGN_OR_RETURN(devices::Buffer owners, devices::allocate_host(layout_.size(Part::kOwners), "optimizer"));
+  RONDO_ASSIGN_OR_RETURN(devices::Buffer owners,
+                         devices::allocate_host(layout_.place(Shared::kOwners).size, "optimizer"));
   for (std::size_t i = 0; i < layout_.entries().size(); ++i) {
     const CardStateLayout::Entry& entry = layout_.entries()[i];
-    auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host()) + 2 * entry.first_block();
+    auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host()) + 2 * entry.first_block;
     for (std::uint64_t block = 0; block < entry.blocks; ++block) {
       *owner++ = static_cast<std::int32_t>(i);
       *owner++ = static_cast<std::int32_t>(block);
     }
   }
-  clear(memory_.view());  // what lies between parameters is updated with them
-  copy(QueueRole::kUp, owners.view(), part(Part::kOwners));
+  // What lies between parameters is updated with them.
+  for (const devices::Buffer& block : memory_) clear(block.view());
+  copy(QueueRole::kUp, owners.view(), part(Shared::kOwners));
   devices::Buffer of_codes;  // their tables, and a block of the code of 0
   BufferView zero_codes;
-  if (const Bytes tables = layout_.size(Part::kTables); tables > 0) {
+  if (const Bytes tables = layout_.place(Shared::kTables).size; tables > 0) {
     RONDO_ASSIGN_OR_RETURN(of_codes, devices::allocate_host(tables + devices::kMomentBlock, "optimizer"));
     std::memcpy(of_codes.view().host(), &devices::moment_tables(), tables);
     zero_codes = of_codes.view().part(tables, devices::kMomentBlock);
     std::memset(zero_codes.host(), devices::kSignedZero, devices::kMomentBlock);
-    copy(QueueRole::kUp, of_codes.view().part(0, tables), part(Part::kTables));
+    copy(QueueRole::kUp, of_codes.view().part(0, tables), part(Shared::kTables));
   }
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [home, here] : arrays_of(entry)) copy(QueueRole::kUp, home, here);
     // What shares a scale with a parameter's last elements is to stay 0.
-    if (const Bytes past = round_up(entry.elements, devices::kMomentBlock) - entry.elements; entry.coded && past > 0) {
-      copy(QueueRole::kUp, zero_codes.part(0, past), part(Part::kFirstCodes).part(entry.first + entry.elements, past));
+    const Bytes past = round_up(entry.elements, devices::kMomentBlock) - entry.elements;
+    if (layout_.chunks()[entry.chunk].coded && past > 0) {
+      copy(QueueRole::kUp, zero_codes.part(0, past),
+           part(entry.chunk, Part::kFirstCodes).part(entry.first + entry.elements, past));
     }
     if (parts_.parameters->dtype_of(entry.id) == DType::kFloat32) continue;
     copy(QueueRole::kUp, parts_.parameters->published(entry.id), weights(entry.id));
@@ -266,17 +275,17 @@ absl::Status CardState::load() {
 std::vector<CardState::Twins> CardState::arrays_of(const CardStateLayout::Entry& entry) const {
   const auto home = [&](StateArray which) { return parts_.parameters->state_view(entry.id, which); };
   std::vector<Twins> arrays = {{home(StateArray::kMaster), elements_of(Part::kMaster, entry, sizeof(float))}};
-  const std::uint64_t coded = layout_.coded_blocks() * CardStateLayout::kBlock;
   for (const Moment& moment : kMomentsOf) {
     const BufferView of = home(moment.which);
-    if (!entry.coded) {
-      arrays.push_back({of, part(moment.numbers).part((entry.first - coded) * sizeof(float), of.size)});
+    if (!layout_.chunks()[entry.chunk].coded) {
+      arrays.push_back({of, part(entry.chunk, moment.numbers).part(entry.first * sizeof(float), of.size)});
       continue;
     }
     const Bytes scales = round_up(entry.elements, 4);  // begin there, see MomentFormat::kBlocks8
-    arrays.push_back({of.part(0, entry.elements), part(moment.codes).part(entry.first, entry.elements)});
-    arrays.push_back({of.part(scales, of.size - scales),
-                      part(moment.scales).part(entry.first / devices::kMomentBlock * sizeof(float), of.size - scales)});
+    arrays.push_back({of.part(0, entry.elements), part(entry.chunk, moment.codes).part(entry.first, entry.elements)});
+    arrays.push_back(
+        {of.part(scales, of.size - scales),
+         part(entry.chunk, moment.scales).part(entry.first / devices::kMomentBlock * sizeof(float), of.size - scales)});
   }
   return arrays;
 }
@@ -286,14 +295,14 @@ absl::Status CardState::take_squares(std::uint32_t step, std::vector<double>& sq
   step_ = step;
   if (join_rows_.program != nullptr) run(join_rows_, "gradients");
   run(squares_, "norm");
-  copy(QueueRole::kDown, part(Part::kSquares), host_squares_.view());
+  copy(QueueRole::kDown, part(Shared::kSquares), host_squares_.view());
   RONDO_RETURN_IF_ERROR(wait());
   squares.assign(layout_.entries().size(), 0.0);
   const auto* of_blocks = reinterpret_cast<const double*>(host_squares_.view().host());
   if (of_blocks == nullptr) return absl::OkStatus();
   for (std::size_t i = 0; i < squares.size(); ++i) {
     const CardStateLayout::Entry& entry = layout_.entries()[i];
-    for (std::uint64_t block = 0; block < entry.blocks; ++block) squares[i] += of_blocks[entry.first_block() + block];
+    for (std::uint64_t block = 0; block < entry.blocks; ++block) squares[i] += of_blocks[entry.first_block + block];
   }
   return absl::OkStatus();
 }
@@ -303,14 +312,14 @@ void CardState::begin_update(const devices::StepFactors& factors, std::uint32_t 
   // The last update has read them: its step's gradients came after it.
   if (std::byte* host = host_factors_.view().host(); host != nullptr) {
     auto* row = reinterpret_cast<float*>(host);
-    auto* key = reinterpret_cast<std::uint64_t*>(host + layout_.offset(Part::kKeys) - layout_.offset(Part::kFactors));
+    auto* key = reinterpret_cast<std::uint64_t*>(host + layout_.keys_offset());
     for (const CardStateLayout::Entry& entry : layout_.entries()) {
       devices::pack(offload::factors_of(parts_.parameters->specs()[entry.id], parts_.optimizer, factors), row);
       row += devices::kUpdateFactors;
       *key++ = devices::version_key(entry.id, version);
     }
   }
-  copy(QueueRole::kUp, host_factors_.view(), memory_.view().part(layout_.offset(Part::kFactors), host_factors_.size()));
+  copy(QueueRole::kUp, host_factors_.view(), part(Shared::kFactors));
   run(update_, "optimizer");
   at_home_ = false;
   version_ = version;

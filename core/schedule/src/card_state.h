@@ -60,16 +60,23 @@ class CardState {
   struct BoundList;
   absl::StatusOr<Bound> compile(BoundList bound);
   absl::Status compile_rows(std::uint32_t bucket);
-  void add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys, std::uint64_t begin,
-                  std::uint64_t end) const;
+  void add_update(BoundList& update, devices::TensorId factors, devices::TensorId keys, std::size_t chunk) const;
   /// What of a parameter lies in the store and here.
   struct Twins {
     devices::BufferView home;
     devices::BufferView here;
   };
   std::vector<Twins> arrays_of(const CardStateLayout::Entry& entry) const;
-  devices::BufferView part(CardStateLayout::Part part) const {
-    return memory_.view().part(layout_.offset(part), layout_.size(part));
+  devices::BufferView view(const CardStateLayout::Place& place) const {
+    return memory_[place.block].view().part(place.offset, place.size);
+  }
+  devices::BufferView part(std::size_t chunk, CardStateLayout::Part part) const {
+    return view(layout_.place(chunk, part));
+  }
+  devices::BufferView part(CardStateLayout::Shared shared) const { return view(layout_.place(shared)); }
+  /// A chunk's share of what there is of every block.
+  devices::BufferView part(CardStateLayout::Shared shared, const CardStateLayout::Chunk& chunk, Bytes of_block) const {
+    return part(shared).part(chunk.first_block * of_block, chunk.blocks * of_block);
   }
   devices::BufferView elements_of(CardStateLayout::Part part, const CardStateLayout::Entry& entry, Bytes size) const;
   void clear(devices::BufferView view);
@@ -82,7 +89,7 @@ class CardState {
   const offload::GradientSpec* table_ = nullptr;  // of the lookup table, if that is trained
   std::vector<offload::GradientSpec> specs_;
   std::vector<std::size_t> index_;  // of a parameter's entry
-  devices::Buffer memory_;
+  std::vector<devices::Buffer> memory_;
   devices::Buffer rows_;
   devices::Buffer host_factors_;  // and keys
   devices::Buffer host_squares_;

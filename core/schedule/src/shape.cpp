@@ -237,6 +237,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
                       {partition::kGradients, (trained * 4 + apart) * (1 + staleness)}};
   const CardStateLayout state(model, optimizer);
   shape.state_bytes = state.bytes();
+  shape.largest_state_bytes = state.largest_array();
   shape.update_bytes = state.update_bytes();
   shape.update_host_bytes = state.host_bytes();
   return shape;

@@ -50,6 +50,18 @@ TEST_F(HoldState, Memory_HoldsTheStateAndNoSumsOfGradients) {
   EXPECT_EQ(plan->devices[0].peak_bytes, layout.total());
 }
 
+TEST_F(HoldState, ArrayThatNoBlockHolds_IsRefused) {
+  scene_.model.largest_state_bytes = 20 * kMiB;
+  scene_.machine.devices[0].most_block_bytes = 16 * kMiB;
+  EXPECT_TRUE(make_plan(scene_.model, scene_.work, scene_.machine, {}).ok());
+  hold();
+  const auto plan = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("16.00 MiB that the driver gives at once"));
+  scene_.machine.devices[0].most_block_bytes = 20 * kMiB;
+  EXPECT_TRUE(make_plan(scene_.model, scene_.work, scene_.machine, {}).ok());
+}
+
 TEST_F(HoldState, RowsOfATable_HaveAPlaceOfTheirOwn) {
   scene_ = make_scene(2, 4);
   scene_.model.state_bytes = 60 * kMiB;

@@ -55,7 +55,8 @@ struct DeviceLayout {
   std::uint32_t gradient_buffers = 0;
   Bytes held = 0;  // of one place (held_places)
   std::uint32_t held_places = 0;
-  Bytes state = 0;  // of what is trained, where the model's shape says that it is held
+  Bytes state = 0;          // of what is trained, where the model's shape says that it is held
+  Bytes largest_state = 0;  // of it in one block
 
   Bytes total() const;
   MemoryTable table() const;

@@ -104,6 +104,7 @@ struct ModelShape {
   /// Trained weights, their masters, moments and sums of gradients, were they on a device: what they take there, and
   /// what an update reads and writes of it.
   Bytes state_bytes = 0;
+  Bytes largest_state_bytes = 0;  // of these, what has to lie in one block
   Bytes update_bytes = 0;
   Bytes update_host_bytes = 0;  // of main memory, through which factors go up and squares come down
   bool holds_state = false;     // they are, see hold_state()
