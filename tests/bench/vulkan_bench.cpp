@@ -291,7 +291,6 @@ const int registered_on_card = [] {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       const OpList list = description.make(storage, Scale::kOdd).list;
       for (std::size_t place = 0; place < list.ops.size(); ++place) {
-        if (is_update(list.ops[place].kind)) continue;  // not there yet
         const std::string name = std::string("VulkanOp/") + description.name + "/" + name_of(list.ops[place].kind) +
                                  "/" + std::to_string(place) + "/" + name_of(storage);
         benchmark::RegisterBenchmark(name.c_str(),

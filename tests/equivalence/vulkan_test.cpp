@@ -20,6 +20,9 @@ using devices::Encoding;
 using devices::vulkan::Use;
 using devices::vulkan::VulkanOptions;
 
+/// The state of the models here takes more, their largest arrays less.
+constexpr Bytes kMostAtOnce = 1_MiB;
+
 class VulkanPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
@@ -174,6 +177,26 @@ TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
     ASSERT_EQ(trace.loss_sums.size(), expected.loss_sums.size());
     for (std::size_t step = 0; step < expected.loss_sums.size(); ++step) {
       EXPECT_NEAR(trace.loss_sums[step], expected.loss_sums[step], allowed * expected.loss_sums[step]) << step;
+    }
+  }
+}
+
+/// Masters and moments on the card, in one block of its memory and in several.
+TEST_P(VulkanPools, StateOnTheCard_GivesTheBitsOfTheHostsUpdates) {
+  job_.reduction_group = 16;
+  for (const auto kind : {offload::OptimizerKind::kAdamW, offload::OptimizerKind::kAdamW8Bit}) {
+    job_.optimizer.kind = kind;
+    const Trace reference = trace_of(*model_, job_, {"on the host", card_});
+    ASSERT_EQ(reference.norms.size(), 3U);
+    for (const Bytes most : {~Bytes{0}, kMostAtOnce}) {
+      SCOPED_TRACE(most);
+      Placement placement = opened(card_, {.most_block_bytes = most, .separate_blocks = true});
+      placement.stages.reset();
+      placement.holds_state = true;
+      const Trace trace = trace_of(*model_, job_, placement);
+      EXPECT_EQ(trace.loss_sums, reference.loss_sums);
+      EXPECT_EQ(trace.norms, reference.norms);
+      EXPECT_TRUE(trace.bytes == reference.bytes);
     }
   }
 }

@@ -5,6 +5,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "random.glsl"
 
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kMode = 0;
@@ -32,14 +33,6 @@ vec2 activate(float x) {
   const float slope = 1.59576912 * (1.0 + 3.0 * 0.044715 * x * x);
   return vec2(x * sigmoid.x, sigmoid.x + x * sigmoid.x * sigmoid.y * slope);
 }
-
-uint64_t mix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15ul;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ul;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBul;
-  return x ^ (x >> 31);
-}
-uint64_t combine_keys(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 
 /// rondo/devices/random.h's dropout_keeps().
 bool keeps(uint i) {

@@ -86,7 +86,7 @@ void lower(OpLowering& op) {
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:
     case OpKind::kAdamW8:
-      return;  // refused by check()
+      return lower_update(op);
   }
 }
 
@@ -102,7 +102,6 @@ std::uint32_t storage_of(const TensorDesc& tensor) {
 }
 
 absl::Status Lowering::check(const Op& op) const {
-  if (is_update(op.kind)) return unimplemented("op {}: vulkan devices do not update weights yet", name_of(op.kind));
   RONDO_RETURN_IF_ERROR(check_storage(list_, op, mixes_storage(op.kind), "Vulkan"));
   for (const TensorId id : op.reads) {
     const TensorDesc& tensor = list_.tensors[id];

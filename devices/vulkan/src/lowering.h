@@ -163,5 +163,7 @@ void lower_vocabulary(OpLowering& op);
 void lower_attention(OpLowering& op);
 void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);
+/// Those of is_update().
+void lower_update(OpLowering& op);
 
 }  // namespace rondo::devices::vulkan

@@ -57,6 +57,9 @@ enum class Shader : std::uint8_t {
   kMagnitude,
   kColumnScale,
   kVocabulary,
+  kAddRows,
+  kSumOfSquares,
+  kAdamW,
   kCount,
 };
 const char* name_of(Shader shader);

@@ -45,7 +45,10 @@ namespace {
   X(hadamard_expand)            \
   X(magnitude)                  \
   X(column_scale)               \
-  X(vocabulary)
+  X(vocabulary)                 \
+  X(add_rows)                   \
+  X(sum_of_squares)             \
+  X(adamw)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
 #include "all_shaders.inc"

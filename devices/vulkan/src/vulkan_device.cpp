@@ -105,6 +105,7 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.most_block_bytes = std::min<Bytes>(card.most_bytes_at_once, options.most_block_bytes);
   budget_ = std::make_shared<MemoryBudget>(caps_.name, caps_.memory_bytes);
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
+  caps_.updates = true;
   caps_.memory_in_process = context_->memory_in_process();
   caps_.copy_engines = static_cast<std::uint32_t>(context_->hardware_queues() - 1);
   caps_.hardware_queues = options.single_queue ? 1 : 3;

@@ -1,0 +1,136 @@
+// What an optimizer does has on cards the bits that it has on the processor, of whatever numbers.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/thread_pool.h"
+#include "rondo/devices/update_block.h"
+#include "update_descriptions.h"
+#include "vulkan_case.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+enum class Numbers : std::uint8_t { kOrdinary, kAnyBits, kAlike };
+
+class Update : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    const auto card = test::usable_vulkan_card();
+    if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    auto opened = open_card(*card, true);
+    ASSERT_EQ(opened.status(), absl::OkStatus());
+    card_ = *std::move(opened);
+    auto processor = cpu::open_cpu({}, threads_);
+    ASSERT_EQ(processor.status(), absl::OkStatus());
+    processor_ = *std::move(processor);
+  }
+
+  void expect_same_bits(const OpCase& op_case, Numbers numbers) const;
+
+  ThreadPool threads_{2};
+  std::unique_ptr<Device> card_;
+  std::unique_ptr<Device> processor_;
+};
+
+/// kAnyBits: each exponent as likely as any other, with what is no number, infinity and what lies below 2^-126 among
+/// them. kAlike: near 1, with few bits, so that sums cancel and roundings meet ties.
+std::uint32_t some_bits(std::mt19937& random, Numbers numbers) {
+  const auto some = static_cast<std::uint32_t>(random());
+  if (numbers == Numbers::kAlike) {
+    const std::uint32_t few = some & 0x007FF001U & static_cast<std::uint32_t>(random());
+    return (some & 0x80000000U) | ((126U + (some >> 29U & 3U)) << 23U) | few;
+  }
+  if (some % 61 == 0) return some & 0x807FFFFFU;
+  return some % 67 == 0 ? some & 0x80000000U : some;
+}
+
+void fill(const OpCase& op_case, Numbers numbers, CaseMemory& memory) {
+  std::mt19937 random(7);
+  for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
+    const TensorDesc& tensor = op_case.list.tensors[id];
+    if (tensor.dtype != DType::kFloat32) continue;
+    const std::string_view name = tensor.name;
+    auto* bits = reinterpret_cast<std::uint32_t*>(memory.data(id));
+    const bool signs = name == "gradient" || name == "master" || name == "first moment";
+    // The first parameter's factors, and the second's scale of gradients, stay as they are.
+    for (std::int64_t i = name == "factors" ? kUpdateFactors + 1 : 0; i < tensor.elements(); ++i) {
+      bits[i] = some_bits(random, numbers) & (signs ? 0xFFFFFFFFU : 0x7FFFFFFFU);
+    }
+  }
+}
+
+/// All that is no number counts as the same.
+template <typename Word>
+std::int64_t differences(const std::byte* got, const std::byte* want, std::int64_t count, Word infinity) {
+  std::int64_t found = 0;
+  const auto is_none = [&](Word bits) {
+    constexpr auto kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+    return static_cast<Word>(bits & static_cast<Word>(~kSign)) > infinity;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    Word a{};
+    Word b{};
+    std::memcpy(&a, got + static_cast<std::size_t>(i) * sizeof(Word), sizeof(Word));
+    std::memcpy(&b, want + static_cast<std::size_t>(i) * sizeof(Word), sizeof(Word));
+    if (a != b && !(is_none(a) && is_none(b))) ++found;
+  }
+  return found;
+}
+
+std::int64_t differences(const TensorDesc& tensor, const std::byte* got, const std::byte* want) {
+  const std::int64_t n = tensor.elements();
+  switch (tensor.dtype) {
+    case DType::kFloat64:
+      return differences<std::uint64_t>(got, want, n, std::bit_cast<std::uint64_t>(HUGE_VAL));
+    case DType::kFloat32:
+      return differences<std::uint32_t>(got, want, n, 0x7F800000U);
+    case DType::kBfloat16:
+      return differences<std::uint16_t>(got, want, n, 0x7F80U);
+    case DType::kFloat16:
+      return differences<std::uint16_t>(got, want, n, 0x7C00U);
+    default:
+      return std::memcmp(got, want, tensor.bytes()) == 0 ? 0 : 1;
+  }
+}
+
+void Update::expect_same_bits(const OpCase& op_case, Numbers numbers) const {
+  auto got = CaseMemory::make(op_case, 3);
+  auto want = CaseMemory::make(op_case, 3);
+  ASSERT_EQ(got.status(), absl::OkStatus());
+  ASSERT_EQ(want.status(), absl::OkStatus());
+  if (numbers != Numbers::kOrdinary) {
+    fill(op_case, numbers, *got);
+    want->copy_from(*got);
+  }
+  ASSERT_EQ(run_on_card(*card_, op_case.list, *got), absl::OkStatus());
+  ASSERT_EQ(run_on_card(*processor_, op_case.list, *want), absl::OkStatus());
+  for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
+    const TensorDesc& tensor = op_case.list.tensors[id];
+    EXPECT_EQ(differences(tensor, got->data(id), want->data(id)), 0) << tensor.name;
+  }
+}
+
+TEST_P(Update, OfNumbers_HasTheBitsOfTheProcessors) {
+  for (const Numbers numbers : {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike}) {
+    SCOPED_TRACE(static_cast<int>(numbers));
+    expect_same_bits(update_case(GetParam(), GetParam() == DType::kFloat32 ? Scale::kModel : Scale::kOdd), numbers);
+  }
+}
+
+TEST_P(Update, OfCodes_HasTheBitsOfTheProcessors) {
+  for (const Numbers numbers : {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike}) {
+    SCOPED_TRACE(static_cast<int>(numbers));
+    expect_same_bits(coded_update_case(GetParam(), Scale::kOdd), numbers);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Update, ::testing::Values(DType::kFloat32, DType::kBfloat16, DType::kFloat16),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+}  // namespace
+}  // namespace rondo::devices::testing
