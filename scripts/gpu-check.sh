@@ -22,7 +22,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test contract_test vulkan_ops_test
-  vulkan_equivalence_test)
+  vulkan_update_test vulkan_equivalence_test)
 scripts=(card_ops.py card_steps.py peer_ops.py peer_train.py)
 
 die() {
@@ -289,13 +289,14 @@ run_vulkan() {
     check "vulkan contract" 90 "${without[@]}" "$bin/contract_test" \
       --gtest_filter="*/vulkan*${without:+-*matrix_units*}"
     check "vulkan ops" 120 "${without[@]}" "$bin/vulkan_ops_test" --gtest_filter="*${without:+-*ByMatrixUnits*}"
+    check "vulkan updates" 60 "${without[@]}" "$bin/vulkan_update_test"
   fi
   check "vulkan golden" 120 "$bin/golden_test" --gtest_filter='*vulkan*'
   check "vulkan whole runs" 120 "$bin/vulkan_equivalence_test"
   finish_checks
   measure vulkan "$work/vulkan.json" env RONDO_VULKAN_STATISTICS="$work/pipelines" "$(dirname "$rondo")/rondo_vulkan_bench" \
     --benchmark_min_time=0.05 \
-    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu)/.*|VulkanDispatches|Paired(MatrixUnits|Upload)' \
+    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu|Update|CodedUpdate)/.*|VulkanDispatches|Paired(MatrixUnits|Upload)' \
     --benchmark_out="$work/vulkan.json" --benchmark_out_format=json
 }
 
