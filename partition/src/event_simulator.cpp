@@ -146,7 +146,11 @@ void EventSimulator::describe(const Plan& plan) {
 
 /// Norms and updates on the device that holds the state, before which it begins no other step.
 double EventSimulator::device_update_seconds(const Plan& plan) const {
-  const double bandwidth = machine_.devices[plan.slots.front().device].profile.memory_bandwidth;
+  const DeviceShape& device = machine_.devices[plan.slots.front().device];
+  double bandwidth = device.profile.memory_bandwidth;
+  if (device.rates != nullptr && model_.update_shape) {
+    bandwidth = device.rates->rate(*model_.update_shape).value_or(bandwidth);
+  }
   return bandwidth > 0 ? static_cast<double>(model_.update_bytes) / bandwidth : 0;
 }
 

@@ -9,6 +9,8 @@
 
 #include "card_state_layout.h"
 #include "rondo/devices/chunk.h"
+#include "rondo/devices/op_shape.h"
+#include "rondo/devices/update_block.h"
 #include "rondo/partition/layout.h"
 #include "rondo/schedule/batch.h"
 
@@ -239,6 +241,9 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   shape.state_bytes = state.bytes();
   shape.largest_state_bytes = state.largest_array();
   shape.update_bytes = state.update_bytes();
+  if (const devices::OpList probe = update_probe(model, optimizer); !probe.ops.empty()) {
+    shape.update_shape = devices::shape_of(probe, probe.ops[0], 0);
+  }
   shape.update_host_bytes = state.host_bytes();
   return shape;
 }
@@ -258,6 +263,29 @@ partition::Workload describe_workload(const model::Architecture& model, std::uin
     if (parameter.trained) work.trained_parameters += parameter.elements();
   }
   return work;
+}
+
+devices::OpList update_probe(const model::Architecture& model, const offload::OptimizerSettings& optimizer) {
+  using devices::DType;
+  using devices::TensorRole;
+  constexpr std::int64_t kBlocks = 256;  // more bytes than cards have cache
+  const devices::Shape flat = {kBlocks * static_cast<std::int64_t>(devices::kUpdateBlock)};
+  devices::OpList list;
+  if (optimizer.kind != offload::OptimizerKind::kAdamW) return list;
+  list.tokens = 1;
+  list.tensors = {{"gradients", flat, DType::kFloat32, TensorRole::kInput},
+                  {"factors", {1, devices::kUpdateFactors}, DType::kFloat32, TensorRole::kInput},
+                  {"keys", {1}, DType::kUInt64, TensorRole::kInput},
+                  {"owners", {kBlocks, 2}, DType::kInt32, TensorRole::kInput},
+                  {"masters", flat, DType::kFloat32, TensorRole::kState},
+                  {"first moments", flat, DType::kFloat32, TensorRole::kState},
+                  {"second moments", flat, DType::kFloat32, TensorRole::kState}};
+  list.ops = {{devices::OpKind::kAdamW, {}, {0, 1, 2, 3, 4, 5, 6}, {}}};
+  if (model.method().dtype != DType::kFloat32) {
+    list.tensors.push_back({"weights", flat, model.method().dtype, TensorRole::kOutput});
+    list.ops[0].writes = {7};
+  }
+  return list;
 }
 
 std::vector<model::ParameterId> update_order(const model::Architecture& model) {

@@ -30,7 +30,7 @@ bool is_real(const devices::PoolMember& member) { return !member.described && me
 /// The programs of a model's layers, as describe_model() counts their costs.
 class Programs {
  public:
-  Programs(const model::Architecture& model, const Loader::Lengths& lengths)
+  Programs(const model::Architecture& model, const Loader::Lengths& lengths, devices::OpList update)
       : dtype_(model.method().dtype), sequence_(lengths.longest_sequence) {
     const std::uint32_t tokens = devices::token_bucket(lengths.longest);
     std::set<std::uint32_t> classes;
@@ -52,6 +52,7 @@ class Programs {
       }
       if (part) add(model.record(i, model::Phase::kFused, model::Keep::kNothing, tokens));
     }
+    if (!update.ops.empty()) add(std::move(update));
   }
 
   devices::DType dtype() const { return dtype_; }
@@ -164,12 +165,14 @@ void take_speeds(const devices::Speeds& speeds, double slower, std::size_t i, Ma
 
 }  // namespace
 
-bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
-               CalibrationStore& store, const TellUser& tell) {
+bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
+               const offload::OptimizerSettings& optimizer, Machine& machine, CalibrationStore& store,
+               const TellUser& tell) {
   if (std::ranges::none_of(machine.pool, is_real)) return false;
   if (!store.note().empty()) tell(store.note());
   bool measures = false;
-  const Programs programs(model, lengths);
+  const bool may_update = machine.pool.size() == 1 && machine.pool.front().device->caps().updates;
+  const Programs programs(model, lengths, may_update ? schedule::update_probe(model, optimizer) : devices::OpList{});
   const std::vector<devices::OpProbe> probes = programs.probes();
   // Members that compute with the host's processor take turns.
   const auto on_host = static_cast<double>(

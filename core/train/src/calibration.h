@@ -22,10 +22,12 @@ namespace rondo::train {
 using TellUser = std::function<void(const std::string&)>;
 
 /// Gives the real devices of `machine` the speeds that `store` knows of the ops of `model`, in microbatches of
-/// `lengths`. What it does not know is measured first, on a device of its own, for a second and a half a device at
-/// most: `tell` says so. Described cards are left as they are. True when something was measured.
-bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
-               devices::CalibrationStore& store, const TellUser& tell);
+/// `lengths`, and a pool's only device, where it has updates, that of `optimizer`'s. What it does not know is measured
+/// first, on a device of its own, for a second and a half a device at most: `tell` says so. Described cards are left as
+/// they are. True when something was measured.
+bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
+               const offload::OptimizerSettings& optimizer, Machine& machine, devices::CalibrationStore& store,
+               const TellUser& tell);
 
 /// Seconds of programs, collected while a run goes on.
 class ProgramWatch {

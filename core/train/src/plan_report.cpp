@@ -105,7 +105,8 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     view.notes.emplace_back(
         "host memory leaves out what drivers and libraries hold: that is seen only where the cards are");
   }
-  calibrate(*open.architecture, lengths, machine, store, [&](const std::string& note) { view.notes.push_back(note); });
+  calibrate(*open.architecture, lengths, optimizer_of(config), machine, store,
+            [&](const std::string& note) { view.notes.push_back(note); });
   RONDO_ASSIGN_OR_RETURN(const PlannedRun run, plan_run(config, *open.architecture, machine, lengths, Purpose::kTrain));
   view.plan = run.plan;
   view.json = plan_document(run);

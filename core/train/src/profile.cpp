@@ -83,7 +83,8 @@ class Profiler {
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);
     RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths, text_and_data, machine_));
-    calibrate(*model_.architecture, lengths, machine_, speeds_, [this](const auto& note) { notes_.push_back(note); });
+    calibrate(*model_.architecture, lengths, optimizer_of(config_), machine_, speeds_,
+              [this](const auto& note) { notes_.push_back(note); });
     RONDO_ASSIGN_OR_RETURN(run_, plan_run(config_, *model_.architecture, machine_, lengths, Purpose::kTrain));
     programs_.emplace(*model_.architecture, run_, machine_);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, model_, machine_, run_.plan));

@@ -41,7 +41,7 @@ class PlanSweep {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
     devices::CalibrationStore store = devices::CalibrationStore::of_user();
     RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths(config), text_and_data_, *machine_));
-    calibrate(*model_.architecture, lengths(config), *machine_, store,
+    calibrate(*model_.architecture, lengths(config), optimizer_of(config), *machine_, store,
               [&](const std::string& note) { notes.push_back(note); });
     return absl::OkStatus();
   }

@@ -81,6 +81,13 @@ TEST_F(HoldState, Step_IsComputingAndTheUpdateInTheDevicesMemory) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_LT(instant, before);
   EXPECT_NEAR(plan->predicted.step_seconds - instant, 50 * kMiB / 1e10, 1e-9);
+  scene_.model.update_shape = devices::OpShape{.kind = devices::OpKind::kAdamW, .rows = 1000};
+  OpRates rates;
+  rates.set(*scene_.model.update_shape, 1e9);
+  scene_.machine.devices[0].rates = std::make_shared<const OpRates>(rates);
+  const auto measured = make_plan(scene_.model, scene_.work, scene_.machine, {});
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_NEAR(measured->predicted.step_seconds - instant, 50 * kMiB / 1e9, 1e-9);
 }
 
 TEST_F(HoldState, TooLittleMemory_IsRefusedWithTheNumbers) {

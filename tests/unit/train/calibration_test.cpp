@@ -5,7 +5,9 @@
 
 #include "files.h"
 #include "rondo/partition/layout.h"
+#include "rondo/schedule/shape.h"
 #include "tiny_model.h"
+#include "vulkan_card.h"
 
 namespace rondo::train {
 namespace {
@@ -41,7 +43,7 @@ class Calibration : public testing::Test {
     Machine machine = open(devices);
     machine.shape.host = {};  // the optimizer's part is measured anew each time
     said_.clear();
-    calibrate(*model_, assumed_lengths(config(devices)), machine, store_,
+    calibrate(*model_, assumed_lengths(config(devices)), {}, machine, store_,
               [this](const std::string& note) { said_.push_back(note); });
     return machine;
   }
@@ -123,10 +125,29 @@ TEST_F(Calibration, OtherLengths_AreMeasuredToo) {
   longer.cutoff_len = 512;
   std::size_t said = 0;
   const auto tell = [&](const std::string&) { ++said; };
-  calibrate(*model_, assumed_lengths(longer), machine, store_, tell);
+  calibrate(*model_, assumed_lengths(longer), {}, machine, store_, tell);
   EXPECT_EQ(said, 1U);
-  calibrate(*model_, assumed_lengths(longer), machine, store_, tell);
+  calibrate(*model_, assumed_lengths(longer), {}, machine, store_, tell);
   EXPECT_EQ(said, 1U);
+}
+
+/// Of a device that has updates, when it is alone; where moments are codes it is not asked for.
+TEST_F(Calibration, UpdateOnTheCard_HasARate) {
+  const auto card = test::usable_vulkan_card();
+  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  const std::string name = "vulkan:" + std::to_string(card->index);
+  const Machine machine = calibrated(name);
+  const PlannedRun run = plan(machine);
+  ASSERT_TRUE(run.shape.update_shape);
+  ASSERT_NE(machine.shape.devices[0].rates, nullptr);
+  const auto rate = machine.shape.devices[0].rates->rate(*run.shape.update_shape);
+  ASSERT_TRUE(rate);
+  EXPECT_GT(*rate, 1e6);
+  EXPECT_LT(*rate, 1e14);
+  EXPECT_FALSE(calibrated("cpu").shape.devices[0].rates->rate(*run.shape.update_shape));
+  offload::OptimizerSettings coded;
+  coded.kind = offload::OptimizerKind::kAdamW8Bit;
+  EXPECT_TRUE(schedule::update_probe(*model_, coded).ops.empty());
 }
 
 TEST_F(Calibration, DescribedCards_AreLeftAsTheyAre) {

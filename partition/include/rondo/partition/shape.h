@@ -4,10 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rondo/base/units.h"
+#include "rondo/devices/op_shape.h"
 #include "rondo/devices/profile.h"
 #include "rondo/devices/tensor.h"
 #include "rondo/partition/op_rates.h"
@@ -106,9 +108,10 @@ struct ModelShape {
   Bytes state_bytes = 0;
   Bytes largest_state_bytes = 0;  // of these, what has to lie in one block
   Bytes update_bytes = 0;
-  Bytes update_host_bytes = 0;  // of main memory, through which factors go up and squares come down
-  bool holds_state = false;     // they are, see hold_state()
-  Bytes row_place_bytes = 0;    // then: of a microbatch's rows of a lookup table's gradient
+  std::optional<devices::OpShape> update_shape;  // what a device's measured rate of updates is found under
+  Bytes update_host_bytes = 0;                   // of main memory, through which factors go up and squares come down
+  bool holds_state = false;                      // they are, see hold_state()
+  Bytes row_place_bytes = 0;                     // then: of a microbatch's rows of a lookup table's gradient
 };
 
 /// The model as it is to a pool's only device that holds the state of all that is trained and updates it: trained

@@ -24,6 +24,11 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
 partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
                                       std::uint32_t microbatches, std::uint32_t reduction_group);
 
+/// An update of a piece of what a model trains, as a device that holds the state runs it: what its rate is measured
+/// with. Empty for moments in codes, which are taken for as fast as memory, and for optimizers that devices do not
+/// have.
+devices::OpList update_probe(const model::Architecture& model, const offload::OptimizerSettings& optimizer);
+
 /// Trained parameters as they are updated: from the shallowest layer on, a tied one with its first use.
 std::vector<model::ParameterId> update_order(const model::Architecture& model);
 /// Of these, the ones whose state the plan keeps on disk.
