@@ -146,12 +146,9 @@ void EventSimulator::describe(const Plan& plan) {
 
 /// Norms and updates on the device that holds the state, before which it begins no other step.
 double EventSimulator::device_update_seconds(const Plan& plan) const {
-  const DeviceShape& device = machine_.devices[plan.slots.front().device];
-  double bandwidth = device.profile.memory_bandwidth;
-  if (device.rates != nullptr && model_.update_shape) {
-    bandwidth = device.rates->rate(*model_.update_shape).value_or(bandwidth);
-  }
-  return bandwidth > 0 ? static_cast<double>(model_.update_bytes) / bandwidth : 0;
+  const PhaseCost::OpCost update{0, static_cast<double>(model_.update_bytes),
+                                 model_.update_shape.value_or(devices::OpShape{})};
+  return update.seconds(machine_.devices[plan.slots.front().device], work_.dtype);
 }
 
 /// Gradients come home layer by layer, the last first, from when the last microbatch of a group has come back past

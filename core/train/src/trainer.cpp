@@ -60,8 +60,8 @@ absl::Status Trainer::plan() {
   const auto note = [this](const std::string& text) { early_notes_.push_back(text); };
   tell(progress_, "measuring and planning");
   RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths_, text_and_data_, machine_));
-  if (calibrate(*model_.architecture, lengths_, optimizer_of(config_), machine_, speeds_, note))
-    devices::reset_process_peak();
+  const bool measured = calibrate(*model_.architecture, lengths_, optimizer_of(config_), machine_, speeds_, note);
+  if (measured) devices::reset_process_peak();
   RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
   return absl::OkStatus();
 }

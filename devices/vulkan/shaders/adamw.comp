@@ -4,8 +4,8 @@
 // along.
 //
 // slots: gradient, factors, keys, owners, master, first moment, second moment, [published]; in codes: ..., master,
-// first codes, first scales, second codes, second scales, tables, [published]. sizes: the first workgroup's place, the
-// place behind the last one's.
+// first codes, first scales, second codes, second scales, tables, [published]. The last slot: the list, how many and
+// which. sizes: the first workgroup's place, the place behind the last one's.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -29,7 +29,7 @@ const uint kSignedZero = 127;
 const uint kList = 11;  // slot
 
 shared uint largest[2];
-shared uint left;  // invocations that have left the range
+shared uint left;  // 1: a number has left the range
 
 struct Factors {
   uint gradient_factor, kept, rest1, beta2, rest2, epsilon, step_size, inverse_correction2;

@@ -2,9 +2,9 @@
 // below 2^-126, their quotients and roots err by some units, and their fma() need not be fused.
 //
 // Where nothing that comes up leaves the range in which a card's own sums and products are exact to half a unit, with
-// these. For what leaves it, kernels that include this either have kWhole, a specialisation constant, and all is done in
-// whole numbers of 64 bits; or what they compute is nothing, and `in_range` is false. So few numbers are of that kind
-// that kernels without it, which are much shorter, do all others.
+// these. What leaves it is done in whole numbers of 64 bits where kWhole, a specialisation constant of the kernel that
+// includes this, is not 0; else it comes to nothing, and `in_range` is false. So few numbers are of that kind that the
+// kernel without, which is much shorter, does nearly all.
 
 /// False once something has left the range.
 bool in_range = true;
@@ -36,7 +36,7 @@ uint rounded_bits(uint sign, uint64_t x, int exponent) {
   return sign | ((uint(field) << 23) + mantissa);
 }
 
-/// a b + c, of which none is infinite, no number, or large.
+/// a b + c, of finite numbers.
 uint fused_in_whole_numbers(uint a, uint b, uint c) {
   const Parts x = parts_of(a);
   const Parts y = parts_of(b);
