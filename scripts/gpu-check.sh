@@ -222,7 +222,7 @@ run_tests() {
   check "contract" 60 "$bin/cuda_contract_test" --gtest_filter='*/cuda:*/cuda_one_queue'
   check "ops, cuBLASLt" 120 "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
   check "ops, own products" 120 env RONDO_CUDA_PRODUCTS=own "$bin/cuda_ops_test" --gtest_filter='*OnHardware*'
-  check "ops in fp8, scales by cuBLASLt" 60 env RONDO_CUDA_FP8_SCALES=library "$bin/cuda_ops_test" \
+  check "ops in fp8, own scales" 60 env RONDO_CUDA_FP8_SCALES=own "$bin/cuda_ops_test" \
     --gtest_filter='CudaFp8OnHardware*'
   check "golden" 120 env RONDO_TEST_DEVICES=cuda:0 "$bin/golden_test"
   check "laws" 120 "$bin/cuda_laws_test"

@@ -9,6 +9,7 @@ set(RONDO_CPU_KERNEL_SOURCES
     src/kernels/dropout.cpp
     src/kernels/elementwise.cpp
     src/kernels/expand.cpp
+    src/kernels/fp8.cpp
     src/kernels/hadamard.cpp
     src/kernels/magnitude.cpp
     src/kernels/norm.cpp

@@ -2,7 +2,8 @@
 measurements.
 
     card_steps.py --rondo BINARY [--device cuda:0] [--peer PYTHON] [--sizes 1.5B,8B,0.5B] [--methods lora,full]
-                  [--sides best,rondo,held,held8,fp8,eager,compile,blocks] [--pairs 1] [--seconds 400] [--no-offload]
+                  [--sides best,rondo,held,held8,fp8,held-fp8,held8-fp8,eager,compile,blocks] [--pairs 1]
+                  [--seconds 400] [--no-offload]
                   [--json FILE]
     card_steps.py --rondo BINARY --make-models --folder FOLDER [--sizes ...]
 
@@ -11,7 +12,7 @@ Models have random weights (`rondo init`) and the shapes of Qwen2.5 0.5B and 1.5
 and by torch.compile, recomputing activations where they do not fit otherwise; `blocks` compiles one block for all of them,
 which is done where a whole model would not be in the time of a lent card. `held` is Rondo with `optimizer_state: device`,
 for full fine-tunes: as the peer it keeps all state on the card; `held8` with moments of 8 bits beside it, where those of
-fp32 have no room; `fp8` with products of eight bits. `best` is what a user should set: for LoRA `rondo`, for full fine-tunes
+fp32 have no room; `fp8` with products of eight bits, `held-fp8` and `held8-fp8` with both. `best` is what a user should set: for LoRA `rondo`, for full fine-tunes
 what of the two fits. A pair runs every side once, in turn; a ratio is the median over the pairs of the peer's time over that
 of Rondo's quicker side. MFU counts the matrix products of a step without
 recomputation (FLOPs of `rondo plan`: twice the forward ones for LoRA, three times for full) against the peak that a large
@@ -53,6 +54,8 @@ SIZES = {
 PEERS = {"eager": [], "compile": ["--compile"], "blocks": ["--compile", "--blocks"]}
 OWN = {"rondo": [], "held": ["--optimizer_state", "device"],
        "held8": ["--optimizer_state", "device", "--optim", "adamw_8bit"], "fp8": ["--fp8"]}
+EIGHT_BITS = ["--fp8", "--fp8_format", "hybrid"]
+OWN |= {f"{side}-fp8": OWN[side] + EIGHT_BITS for side in ("held", "held8")}
 SIDES = ("best", *OWN, *PEERS)
 PASSES = {"lora": 2, "full": 3}  # times the forward products: weights' own gradients only where they are trained
 
@@ -246,7 +249,7 @@ class Bench:
             wanted = [side for side in wanted if side not in ("best", best)]
             wanted = [best, *wanted] if best else wanted
         sides = [side for side in wanted
-                 if (side not in ("held", "held8") or method == "full") and (self.arguments.peer or is_own(side))]
+                 if (not side.startswith("held") or method == "full") and (self.arguments.peer or is_own(side))]
         for _ in range(self.arguments.pairs):
             for side in sides:
                 function = self.run_rondo if is_own(side) else self.run_peer

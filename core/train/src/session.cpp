@@ -310,8 +310,8 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     }
     if (config.fp8 && !caps.fp8) {
       return invalid_input(
-          "fp8: {} multiplies no numbers of 8 bits; NVIDIA cards from compute capability 8.9 on do "
-          "(devices: cuda:0, or to plan for one timed:rtx4090)",
+          "fp8: {} multiplies no numbers of 8 bits; NVIDIA cards from compute capability 8.9 on and processors do "
+          "(devices: cuda:0, cpu, or to plan for a card timed:rtx4090)",
           caps.name);
     }
     machine.phantom = machine.phantom || !caps.does_arithmetic;

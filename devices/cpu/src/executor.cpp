@@ -208,7 +208,6 @@ class CpuExecutor::Impl {
   explicit Impl(ThreadPool& threads) : threads_(threads) {}
 
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) {
-    RONDO_RETURN_IF_ERROR(refuse_fp8(list));
     auto program = std::make_unique<CpuProgram>(list, layout, threads_.threads());
     RONDO_RETURN_IF_ERROR(program->prepare());
     const Bytes needed = program->scratch_bytes(threads_.threads());

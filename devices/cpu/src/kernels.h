@@ -82,6 +82,13 @@ void expand_hadamard(ThreadPool& pool, Encoding encoding, Storage storage, const
                      std::int64_t n);
 void encode(ThreadPool& pool, Encoding encoding, Storage storage, const void* x, std::byte* encoded, std::int64_t n);
 
+/// What an operand of a product in eight bits is rounded to: along its rows, or along its columns.
+enum class EightBits : std::uint8_t { kRowsE4m3, kRowsE5m2, kColumnsE4m3 };
+/// y [rows, columns] = the nearest codes to x over its powers of two, times these: in bf16, which holds them exactly
+/// down to 2^-126. See rondo/devices/fp8.h.
+void round_to_eight_bits(ThreadPool& pool, Storage storage, const void* x, std::uint16_t* y, std::int64_t rows,
+                         std::int64_t columns, EightBits format);
+
 void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n);
 
 /// x, y: [tokens, width]; keys [tokens].

@@ -18,9 +18,17 @@ ProductShape shape_of(const OpList& list, const Op& op) {
   shape.b_transposed = op.kind == OpKind::kMatMul;
   shape.columns = shape.b_transposed ? w.shape[0] : w.shape[1];
   shape.inner = shape.b_transposed ? w.shape[1] : w.shape[0];
-  shape.a_storage = storage_of(a.dtype);
-  shape.b_storage = storage_of(w.dtype);
+  shape.a_storage = is_fp8(op) ? Storage::kBfloat16 : storage_of(a.dtype);
+  shape.b_storage = is_fp8(op) ? Storage::kBfloat16 : storage_of(w.dtype);
   return shape;
+}
+
+/// What becomes of an op's sums, but for where they go and an addend of its own.
+Finish finish_of(const RunContext& context, const Op& op) {
+  Finish finish;
+  finish.alpha = attributes_of(op).alpha;
+  if (attributes_of(op).has_bias) finish.bias = context.array(op.reads[2]);
+  return finish;
 }
 
 /// One product, or a wide one with a narrow one at its side.
@@ -34,9 +42,7 @@ class MatMul final : public PreparedOp {
   Bytes scratch_bytes(std::uint32_t members) const override { return product_.scratch_bytes(members); }
 
   absl::Status run(const RunContext& context) const override {
-    Finish finish;
-    finish.alpha = attributes_of(op_).alpha;
-    if (attributes_of(op_).has_bias) finish.bias = context.array(op_.reads[2]);
+    Finish finish = finish_of(context, op_);
     if (attributes_of(addend_of_).has_addend) finish.addend = context.array(addend_of_.reads.back());
     finish.out = context.out(last_.writes[0]);
     ProductOperands operands{.a = context.array(op_.reads[0]), .b = context.array(op_.reads[1])};
@@ -54,6 +60,47 @@ class MatMul final : public PreparedOp {
   const Op* side_;
   const Op& addend_of_;
   const Op& last_;
+};
+
+/// A product in eight bits: one of what its operands are rounded to.
+class EightBitMatMul final : public PreparedOp {
+ public:
+  EightBitMatMul(const RowProduct& product, const ProductShape& shape, const Op& op)
+      : product_(product), shape_(shape), op_(op) {}
+
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return bytes_of(shape_.rows) + bytes_of(shape_.columns) + product_.scratch_bytes(members);
+  }
+
+  absl::Status run(const RunContext& context) const override {
+    std::byte* const b = context.scratch + bytes_of(shape_.rows);
+    Finish finish = finish_of(context, op_);
+    if (attributes_of(op_).has_addend) finish.addend = context.array(op_.reads.back());
+    finish.out = context.out(op_.writes[0]);
+    const ProductOperands operands{
+        .a = round(context, 0, context.scratch, shape_.rows, shape_.inner,
+                   is_left_e5m2(op_) ? EightBits::kRowsE5m2 : EightBits::kRowsE4m3),
+        .b = shape_.b_transposed ? round(context, 1, b, shape_.columns, shape_.inner, EightBits::kRowsE4m3)
+                                 : round(context, 1, b, shape_.inner, shape_.columns, EightBits::kColumnsE4m3)};
+    return product_.run(context.pool, shape_.rows, operands, finish, b + bytes_of(shape_.columns));
+  }
+
+ private:
+  /// Of an operand of so many rows along the extent that is summed over.
+  Bytes bytes_of(std::int64_t rows) const {
+    return round_up(static_cast<Bytes>(rows * shape_.inner) * sizeof(std::uint16_t), 64);
+  }
+  ConstArray round(const RunContext& context, std::size_t operand, std::byte* to, std::int64_t rows,
+                   std::int64_t columns, EightBits format) const {
+    const ConstArray from = context.array(op_.reads[operand]);
+    round_to_eight_bits(context.pool, from.storage, from.data, reinterpret_cast<std::uint16_t*>(to), rows, columns,
+                        format);
+    return {to, Storage::kBfloat16};
+  }
+
+  const RowProduct product_;
+  const ProductShape shape_;
+  const Op& op_;
 };
 
 class MatMulWeightGradient final : public PreparedOp {
@@ -83,10 +130,12 @@ PreparedOr prepare_matmul(const Preparation& preparation) {
   shape.trivial_finish =
       is_wide(preparation.write(0)) && attributes.alpha == 1.0F && !attributes.has_bias && !attributes.has_addend;
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
+  if (is_fp8(op)) return std::make_unique<EightBitMatMul>(product, shape, op);
   return std::make_unique<MatMul>(product, shape.rows, op, nullptr, op, op);
 }
 
 bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engines) {
+  if (is_fp8(list.ops[pair.wide()]) || is_fp8(list.ops[pair.narrow()])) return false;
   const ProductShape wide = shape_of(list, list.ops[pair.wide()]);
   const ProductShape narrow = shape_of(list, list.ops[pair.narrow()]);
   return !RowProduct::few_rows(wide) && !RowProduct::few_rows(narrow) &&

@@ -26,11 +26,11 @@ constexpr Bytes kCardPerReserve = 24;
 constexpr Bytes kMostLogits = 1280_MiB;
 constexpr Bytes kCardPerLogits = 64;
 
-/// Powers of two of products in eight bits by cuBLASLt, not by a kernel behind it: as RONDO_CUDA_FP8_SCALES says,
-/// "library". No card has been asked yet whether it does what cublasLt.h says.
+/// Powers of two of products in eight bits by cuBLASLt where it has such products, unless RONDO_CUDA_FP8_SCALES says
+/// "own": then by a kernel behind every product.
 bool wants_fp8_scales() {
   const char* scales = std::getenv("RONDO_CUDA_FP8_SCALES");
-  return scales != nullptr && std::string_view(scales) == "library";
+  return scales == nullptr || std::string_view(scales) != "own";
 }
 
 /// Changes with every change of a kernel that changes bits.

@@ -1,4 +1,6 @@
 // Steps of matrix products.
+#include <algorithm>
+
 #include "kernels/fp8.h"
 #include "lowering.h"
 
@@ -41,7 +43,10 @@ Codes encode(Lowering& op, std::size_t operand, Extent extent, Storage code) {
   const Storage storage = Lowering::storage_of(desc);
   if (extent == Extent::kSecond) {
     const KernelId rows = code == Storage::kE5m2 ? KernelId::k_fp8_rows_e5m2_fp32 : KernelId::k_fp8_rows_fp32;
-    op.launch(of_storage(rows, storage), {p.rows, 1, kMostThreads, 0}, arguments);
+    // Several numbers for each thread, of which all are on their way at once.
+    const std::int64_t warps =
+        std::clamp<std::int64_t>(divide_up(p.columns, kWarp * kVector * 4), 2, kMostThreads / kWarp);
+    op.launch(of_storage(rows, storage), {p.rows, 1, static_cast<int>(warps) * kWarp, 0}, arguments);
     return to;
   }
   const std::int64_t chunks = divide_up(p.rows, kFp8Chunk);

@@ -14,6 +14,7 @@
 #include "comparison.h"
 #include "fake_card.h"
 #include "fake_driver.h"
+#include "fp8_case.h"
 #include "heads_case.h"
 #include "lower.h"
 #include "op_case.h"
@@ -216,38 +217,8 @@ TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {
   expand_all(**device);
 }
 
-/// Products of eight bits on a card of 8.9: y = x w^T and dx = dy w, with what is added to them.
-struct Fp8Case {
-  const char* name;
-  std::uint32_t tokens;
-  std::int64_t outputs, inputs;
-  bool bias, addend;
-};
-OpCase case_of(const Fp8Case& c, DType storage, Fp8Format format = Fp8Format::kE4m3) {
-  CaseBuilder b(storage, c.tokens);
-  const TensorId x = b.input("x", {c.tokens, c.inputs});
-  const TensorId w = b.weight("w", {c.outputs, c.inputs});
-  const TensorId dy = b.input("dy", {c.tokens, c.outputs});
-  std::vector<TensorId> reads = {x, w};
-  std::vector<TensorId> backward_reads = {dy, w};
-  if (c.bias) reads.push_back(b.weight("bias", {c.outputs}));
-  if (c.addend) {
-    reads.push_back(b.input("residual", {c.tokens, c.outputs}));
-    backward_reads.push_back(b.input("dz", {c.tokens, c.inputs}));
-  }
-  b.op(OpKind::kMatMul, reads, {b.output("y", {c.tokens, c.outputs})},
-       MatMulAttributes{0.5F, c.bias, c.addend, format});
-  b.op(OpKind::kMatMulInputGradient, backward_reads, {b.output("dx", {c.tokens, c.inputs})},
-       MatMulAttributes{2.0F, false, c.addend, format});
-  b.result().reduction = std::max({c.inputs, c.outputs});
-  return b.result();
-}
-constexpr std::array kFp8Cases = {Fp8Case{"Odd", 7, 37, 61, false, false}, Fp8Case{"Whole", 16, 96, 160, false, false},
-                                  Fp8Case{"Bias", 5, 40, 24, true, false}, Fp8Case{"All", 33, 70, 130, true, true},
-                                  Fp8Case{"Chunks", 3, 1100, 40, false, false}};
-
 void check_fp8(Device& device, const Allowing& allowing = {}) {
-  for (const Fp8Case& one : kFp8Cases) {
+  for (const Fp8Case& one : fp8_cases()) {
     for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
       for (const Fp8Format format : {Fp8Format::kE4m3, Fp8Format::kHybrid}) {
         SCOPED_TRACE(std::string(one.name) + " " + name_of(storage) + (format == Fp8Format::kHybrid ? " hybrid" : ""));
@@ -265,25 +236,12 @@ TEST(CudaFp8, OnTheFakeCard_AgreesWithTheReference) {
   check_fp8(**device);
 }
 
-/// A power of two that was another row's, or of some of its numbers only, would leave others past the largest code.
 TEST(CudaFp8, RowsAndColumnsOfUnlikeSizes_HavePowersOfTheirOwn) {
   cuda::testing::reset_fake();
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  const Fp8Case one{"Unlike", 8, 1100, 40, false, false};
-  const OpCase op_case = case_of(one, DType::kFloat32);
-  check_case(**device, op_case, {}, [&](CaseMemory& memory) {
-    const auto scale = [&](TensorId id, std::int64_t i, int power) {
-      memory.set(id, i, std::ldexp(memory.get(id, i), power));
-    };
-    const TensorId x = op_case.list.ops[0].reads[0];
-    const TensorId w = op_case.list.ops[0].reads[1];
-    for (std::int64_t i = 0; i < 8 * one.inputs; ++i) scale(x, i, static_cast<int>(3 * (i / one.inputs)));
-    for (std::int64_t i = 0; i < one.inputs; ++i) {
-      scale(w, (one.outputs - 1) * one.inputs + i, 12 + static_cast<int>(i % 5));  // the last row of the last chunk
-      memory.set(x, 2 * one.inputs + i, 0.0);
-    }
-  });
+  const OpCase op_case = case_of(kUnlike, DType::kFloat32);
+  check_case(**device, op_case, {}, [&](CaseMemory& memory) { make_unlike(op_case, memory); });
 }
 
 TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
@@ -294,7 +252,7 @@ TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
   EXPECT_FALSE((*device)->caps().fp8);
-  const OpList list = case_of(kFp8Cases[0], DType::kBfloat16).list;
+  const OpList list = case_of(fp8_cases()[0], DType::kBfloat16).list;
   const absl::Status status = (*device)->compile(list, plan_arena(list)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find("'w'"), std::string::npos) << status;
