@@ -24,6 +24,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 programs=(cuda_test cuda_contract_test cuda_ops_test cuda_laws_test golden_test contract_test vulkan_ops_test
   vulkan_update_test vulkan_equivalence_test)
 scripts=(card_ops.py card_steps.py peer_ops.py peer_train.py)
+loader=(libvulkan.so.1 libEGL.so.1 libGLdispatch.so.0)
 
 die() {
   echo "error: $*" >&2
@@ -43,7 +44,8 @@ first_of() { find "${@:2}" -name "$1" -print -quit 2>/dev/null || true; } # firs
 # The C++ library is the machine's own where it is new enough (find_cpp_library): drivers there may need a newer one.
 folder_of() { if [[ $1 =~ ^(libstdc\+\+|libgcc_s)\. ]]; then echo older; else echo lib; fi; }
 
-# The validation layer and a loader for machines that have none. The layer needs no more than the C++ library.
+# The validation layer, and for machines that have none a loader and the dispatch libraries without which NVIDIA's driver
+# starts no instance where there is no X server. The layer needs no more than the C++ library.
 pack_vulkan() { # pack_vulkan FOLDER
   local folder=$1 layer=libVkLayer_khronos_validation.so library
   library=$(first_of "$layer" /usr/lib /usr/local/lib)
@@ -52,8 +54,11 @@ pack_vulkan() { # pack_vulkan FOLDER
   cp -L "$library" "$folder/"
   sed "s|\"library_path\": *\"[^\"]*\"|\"library_path\": \"./$layer\"|" \
     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >"$folder/VkLayer_khronos_validation.json"
-  cp -L "$(installed libvulkan.so.1)" "$folder/loader/libvulkan.so.1"
-  strip --strip-unneeded "$folder/$layer" "$folder/loader/libvulkan.so.1"
+  for library in "${loader[@]}"; do
+    if [ -n "$(installed "$library")" ]; then cp -L "$(installed "$library")" "$folder/loader/$library"; fi
+  done
+  [ -e "$folder/loader/libvulkan.so.1" ] || die "Vulkan's loader is not here; install libvulkan1"
+  strip --strip-unneeded "$folder/$layer" "$folder"/loader/*
 }
 
 pack() { # pack FILE
@@ -249,10 +254,12 @@ run_sanitizer() {
 # What the machine has of loader, manifest of NVIDIA's driver and validation layer is used, what it lacks comes from the
 # archive. Containers often have the driver without its manifest. `layer`, the caller's, is the layer's manifest.
 find_vulkan() {
-  local manifests=(/usr/share/vulkan /etc/vulkan /usr/local/share/vulkan) ours=$root/vulkan
-  if [ -d "$ours/loader" ] && [ -z "$(installed libvulkan.so.1)" ]; then
-    export LD_LIBRARY_PATH=$ours/loader:${LD_LIBRARY_PATH:-}
-  fi
+  local manifests=(/usr/share/vulkan /etc/vulkan /usr/local/share/vulkan) ours=$root/vulkan library
+  for library in "${loader[@]}"; do
+    if [ -e "$ours/loader/$library" ] && [ -z "$(installed "$library")" ]; then
+      export LD_LIBRARY_PATH=$ours/loader:${LD_LIBRARY_PATH:-}
+    fi
+  done
   if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ] && [ -n "$(installed libGLX_nvidia.so.0)" ] &&
     [ -z "$(find "${manifests[@]}" -path '*icd.d*nvidia*' 2>/dev/null)" ]; then
     printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0"}}\n' \

@@ -1,7 +1,6 @@
 // matmul.comp's products of operands of 16 bits by the card's matrix units: a workgroup of kPartsM x kPartsN subgroups
 // computes as many parts of kTilesM x kTilesN tiles of kM x kN, whose operands come through shared memory, kDepth of K
-// at a time. Sums
-// are fp32, in rising order of K between pieces of kK; within a piece in the card's own order.
+// at a time. Sums are fp32, in rising order of K between pieces of kK; within a piece in the card's own order.
 //
 // Compiled as SPV_NV_cooperative_matrix, which cooperative_code.cpp turns into what the card has: the operands' type
 // too, so that this kernel moves words of 16 bits and does not compute with them.
@@ -28,20 +27,21 @@ layout(constant_id = 15) const uint kTilesN = 2;
 layout(constant_id = 16) const uint kReadsA = 0;  // eights of an invocation; 0: element by element
 layout(constant_id = 17) const uint kReadsB = 0;
 layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result that are written at once: 1 or 4
+layout(constant_id = 20) const uint kPartsM = 2;
+layout(constant_id = 21) const uint kPartsN = 2;
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
 const uint kEights = kDepth / 8;
 const uint kStride = kEights + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
-// As MatrixUnits::parts().
-const uint kPartsM = kM < 32 ? 32 / kM : 1;
-const uint kPartsN = kN < 32 ? 32 / kN : 1;
 const uint kRows = kPartsM * kTilesM * kM;
 const uint kColumns = kPartsN * kTilesN * kN;
-// In pieces of 16 bytes, which matrices begin with.
-shared uvec4 tile_a[kRows * kStride];     // [m][k]
-shared uvec4 tile_b[kColumns * kStride];  // [n][k]
-shared float by_row[kRows * kColumns];
+const uint kRowsOut = kPartsM * kM;  // that are written at a time: of every part one row of tiles
+// In pieces of 16 bytes, which matrices begin with: A as [m][k], B as [n][k], and in their place results by rows.
+const uint kTileB = kRows * kStride;
+const uint kOperands = kTileB + kColumns * kStride;
+const uint kOut = kRowsOut * kColumns / 4;
+shared uvec4 tiles[kOperands > kOut ? kOperands : kOut];
 // How many eights an invocation holds while it multiplies; of more the card would run out of registers.
 const uint kMostAhead = 2;
 const bool kAheadA = kReadsA <= kMostAhead;
@@ -115,9 +115,9 @@ void write_eight_of_a(uint i, uint from, uint left) {
   eight = ended(eight, place.x, !kTransposedA, left);
   if (kTransposedA) {
     const uvec4 words = turned(eight);
-    [[unroll]] for (uint j = 0; j < 4; ++j) tile_a[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
+    [[unroll]] for (uint j = 0; j < 4; ++j) tiles[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
   } else {
-    tile_a[place.y * kStride + place.x / 8] = eight;
+    tiles[place.y * kStride + place.x / 8] = eight;
   }
 }
 void write_eight_of_b(uint i, uint from, uint left) {
@@ -125,10 +125,11 @@ void write_eight_of_b(uint i, uint from, uint left) {
   if (place.x >= kDepth || place.y >= kColumns) return;
   const uvec4 eight = ended(next_b[from], place.x, kTransposedB, left);
   if (kTransposedB) {
-    tile_b[place.y * kStride + place.x / 8] = eight;
+    tiles[kTileB + place.y * kStride + place.x / 8] = eight;
   } else {
     const uvec4 words = turned(eight);
-    [[unroll]] for (uint j = 0; j < 4; ++j) tile_b[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
+    [[unroll]] for (uint j = 0; j < 4; ++j) tiles[kTileB + (place.y + j) * kStride + place.x / 8][place.x / 2 % 4] =
+        words[j];
   }
 }
 
@@ -157,7 +158,7 @@ void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint firs
       word = word_in_a(a, place_in_a(first_m + m, k));
       if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
     }
-    tile_a[m * kStride + pair / 4][pair % 4] = word;
+    tiles[m * kStride + pair / 4][pair % 4] = word;
   }
   for (uint i = invocation(); kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
@@ -168,7 +169,7 @@ void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint firs
       word = word_at(b, place_in_b(k, first_n + n));
       if (k + 1 < end_k) word |= word_at(b, place_in_b(k + 1, first_n + n)) << 16;
     }
-    tile_b[n * kStride + pair / 4][pair % 4] = word;
+    tiles[kTileB + n * kStride + pair / 4][pair % 4] = word;
   }
 }
 
@@ -195,11 +196,11 @@ void main() {
     [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
       fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTilesM];
       [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-        coopMatLoadNV(left[i], tile_a, (part_m + i * kM) * kStride + k / 8, kStride, false);
+        coopMatLoadNV(left[i], tiles, (part_m + i * kM) * kStride + k / 8, kStride, false);
       }
       [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
         fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
-        coopMatLoadNV(right, tile_b, (part_n + j * kN) * kStride + k / 8, kStride, true);
+        coopMatLoadNV(right, tiles, kTileB + (part_n + j * kN) * kStride + k / 8, kStride, true);
         [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
           sums[i * kTilesN + j] = coopMatMulAddNV(left[i], right, sums[i * kTilesN + j]);
         }
@@ -210,20 +211,22 @@ void main() {
     if ((first_k + kDepth) % push.sizes[6] != 0 && first_k + kDepth < depth) continue;
     [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
       [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-        coopMatStoreNV(sums[i * kTilesN + j], by_row, (part_m + i * kM) * kColumns + part_n + j * kN, kColumns, false);
+        coopMatStoreNV(sums[i * kTilesN + j], tiles, (subgroup() / kPartsN * kM * kColumns + part_n + j * kN) / 4,
+                       kColumns / 4, false);
         sums[i * kTilesN + j] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
       }
-    }
-    barrier();
-    for (uint i = invocation() * kStepOut; i < kRows * kColumns; i += gl_WorkGroupSize.x * kStepOut) {
-      const uint m = first_m + i / kColumns;
-      const uint n = first_n + i % kColumns;
-      if (kStepOut == 4) {
-        put_four(results, m, n, rows, vec4(by_row[i], by_row[i + 1], by_row[i + 2], by_row[i + 3]));
-      } else {
-        put(results, m, n, rows, by_row[i]);
+      barrier();
+      for (uint at = invocation() * kStepOut; at < kRowsOut * kColumns; at += gl_WorkGroupSize.x * kStepOut) {
+        const uint row = at / kColumns;
+        const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
+        const uint n = first_n + at % kColumns;
+        if (kStepOut == 4) {
+          put_four(results, m, n, rows, uintBitsToFloat(tiles[at / 4]));
+        } else {
+          put(results, m, n, rows, uintBitsToFloat(tiles[at / 4][at % 4]));
+        }
       }
+      barrier();
     }
-    barrier();
   }
 }

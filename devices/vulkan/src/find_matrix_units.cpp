@@ -6,11 +6,6 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-// As in matmul_cooperative.comp.
-constexpr std::uint32_t kDepth = MatrixUnits::kDepth;
-constexpr std::uint32_t kStride = kDepth / 2 + 4;  // words
-constexpr std::uint32_t kTiles = 2;                // most of a subgroup, along a side
-
 struct Limits {
   std::uint32_t shared_bytes = 0;
   std::uint32_t subgroup_size = 0;
@@ -27,13 +22,12 @@ struct Listed {
 bool suits(const MatrixUnits::Shape& shape, const Limits& limits) {
   // In shared memory matrices begin with 16 bytes.
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return false;
-  if (kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
-  const std::uint32_t parts_m = MatrixUnits::parts(shape.m);
-  const std::uint32_t parts_n = MatrixUnits::parts(shape.n);
-  const std::uint64_t rows = kTiles * parts_m * shape.m;
-  const std::uint64_t columns = kTiles * parts_n * shape.n;
-  return 4 * ((rows + columns) * kStride + rows * columns) <= limits.shared_bytes &&
-         parts_m * parts_n * limits.subgroup_size <= limits.invocations;
+  if (MatrixUnits::kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
+  MatrixUnits units;
+  units.subgroup_size = limits.subgroup_size;
+  units.shared_bytes = limits.shared_bytes;
+  units.invocations = limits.invocations;
+  return units.fits(shape, {MatrixUnits::parts(shape.m), MatrixUnits::parts(shape.n), 2, 2});
 }
 
 /// The largest for operands of `type`.

@@ -211,13 +211,10 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage ? units.bfloat16 : units.float16;
   if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
   const auto flag = [](bool on) { return on ? 1U : 0U; };
-  const std::uint32_t parts_m = MatrixUnits::parts(shape.m);
-  const std::uint32_t parts_n = MatrixUnits::parts(shape.n);
-  const std::uint32_t tiles_m = p.rows <= parts_m * shape.m ? 1 : 2;
-  const std::uint32_t tiles_n = p.columns <= parts_n * shape.n ? 1 : 2;
-  const std::uint32_t rows = parts_m * tiles_m * shape.m;  // of a workgroup
-  const std::uint32_t columns = parts_n * tiles_n * shape.n;
-  const std::uint32_t invocations = parts_m * parts_n * units.subgroup_size;
+  const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
+  const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
+  const std::uint32_t columns = tiling.columns(shape);
+  const std::uint32_t invocations = tiling.parts_m * tiling.parts_n * units.subgroup_size;
   // Eights of an invocation, of a tile with `extent` rows or columns; 0 where fours do not lie together.
   const auto reads = [invocations](bool fours, std::uint32_t extent) {
     return fours ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
@@ -237,12 +234,14 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                shape.m,
                                shape.n,
                                shape.k,
-                               tiles_m,
-                               tiles_n,
+                               tiling.tiles_m,
+                               tiling.tiles_n,
                                reads(in_fours_a(p), rows),
                                reads(in_fours_b(p), columns),
                                invocations,
-                               p.columns % 4 == 0 ? 4U : 1U},
+                               p.columns % 4 == 0 ? 4U : 1U,
+                               tiling.parts_m,
+                               tiling.parts_n},
                               {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
                                p.listed == Product::Listed::kNone ? p.a : p.list},
                               {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,

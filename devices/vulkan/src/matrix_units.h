@@ -1,6 +1,7 @@
 // What a card's matrix units can multiply, as products are lowered for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace rondo::devices::vulkan {
@@ -20,6 +21,18 @@ struct MatrixUnits {
     bool there() const { return m != 0; }
   };
 
+  /// How a workgroup shares out a product: parts_m x parts_n subgroups, tiles_m x tiles_n matrices of the shape each.
+  struct Tiling {
+    std::uint32_t parts_m = 1, parts_n = 1, tiles_m = 1, tiles_n = 1;
+    std::uint32_t rows(Shape shape) const { return parts_m * tiles_m * shape.m; }
+    std::uint32_t columns(Shape shape) const { return parts_n * tiles_n * shape.n; }
+    /// Of shared memory, in matmul_cooperative.comp: both operands' rows, and in their place results.
+    std::uint32_t shared_bytes(Shape shape) const {
+      constexpr std::uint32_t kRow = 2 * kDepth + 16;
+      return std::max((rows(shape) + columns(shape)) * kRow, 4 * parts_m * shape.m * columns(shape));
+    }
+  };
+
   Api api = Api::kNone;
   Shape float16;   // of operands of that type; the card may lack one of the two
   Shape bfloat16;  // VK_KHR_shader_bfloat16
@@ -29,6 +42,11 @@ struct MatrixUnits {
   std::uint32_t invocations = 0;
 
   bool there() const { return api != Api::kNone; }
+  bool fits(Shape shape, Tiling tiling) const {
+    return tiling.shared_bytes(shape) <= shared_bytes && tiling.parts_m * tiling.parts_n * subgroup_size <= invocations;
+  }
+  /// Of a product [rows, columns]. Sums do not depend on it.
+  Tiling tiling(Shape shape, std::int64_t rows, std::int64_t columns) const;
 };
 
 }  // namespace rondo::devices::vulkan

@@ -212,6 +212,40 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMulCooperative);
 }
 
+TEST(MatrixUnitsTiling, OfLargeProducts_IsLargeWhereTheCardHasRoom) {
+  const auto groups = [](const MatrixUnits& units, std::int64_t rows, std::int64_t columns) {
+    const MatrixUnits::Tiling tiling = units.tiling(units.float16, rows, columns);
+    EXPECT_TRUE(units.fits(units.float16, tiling));
+    return std::array{tiling.rows(units.float16), tiling.columns(units.float16),
+                      tiling.parts_m * tiling.parts_n * units.subgroup_size};
+  };
+  using Groups = std::array<std::uint32_t, 3>;
+  MatrixUnits units;
+  units.api = MatrixUnits::Api::kKhr;
+  units.float16 = {16, 16, 16};
+  units.shared_bytes = 49152;
+  units.invocations = 1024;
+  for (const std::uint32_t size : {32U, 64U}) {
+    SCOPED_TRACE(size);
+    units.subgroup_size = size;
+    EXPECT_EQ(groups(units, 4096, 4096), (Groups{128, 128, 256}));
+    EXPECT_EQ(groups(units, 1024, 1000), (Groups{128, 128, 256}));
+    EXPECT_EQ(groups(units, 1024, 512), (Groups{64, 64, 4 * size}));   // 32 workgroups
+    EXPECT_EQ(groups(units, 65536, 160), (Groups{64, 64, 4 * size}));  // a third would be past the end
+    EXPECT_EQ(groups(units, 65536, 16), (Groups{64, 32, 4 * size}));
+  }
+  units.subgroup_size = 16;  // of few registers
+  EXPECT_EQ(groups(units, 4096, 4096), (Groups{64, 64, 64}));
+  units.subgroup_size = 32;
+  units.float16 = {8, 8, 16};
+  EXPECT_EQ(groups(units, 4096, 4096), (Groups{128, 128, 256}));
+  units.shared_bytes = 16384;
+  EXPECT_EQ(groups(units, 4096, 4096), (Groups{64, 64, 512}));
+  units.shared_bytes = 65536;
+  units.float16 = {48, 16, 16};  // 128 is none of its multiples
+  EXPECT_EQ(groups(units, 4096, 4096), (Groups{96, 64, 64}));
+}
+
 /// Products of a head's loss and its two gradients.
 std::ptrdiff_t products_on_units(const char* name, DType storage) {
   MatrixUnits units;

@@ -126,24 +126,55 @@ class OnMatrixUnits : public ::testing::Test {
 class ProductsByMatrixUnits : public OnMatrixUnits {};
 class AttentionByMatrixUnits : public OnMatrixUnits {};
 
-TEST_F(ProductsByMatrixUnits, OfEveryOp_AgreeWithTheReference) {
-  std::size_t cases = 0;
+/// Descriptions with products, of which the head's loss is one.
+std::vector<std::size_t> with_products() {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < op_descriptions().size(); ++i) {
+    const OpCase op_case = op_descriptions()[i].make(DType::kFloat16, Scale::kOdd);
+    const auto is_product = [](const Op& op) {
+      return op.kind == OpKind::kMatMul || op.kind == OpKind::kVocabularyLoss;
+    };
+    if (std::ranges::any_of(op_case.list.ops, is_product)) all.push_back(i);
+  }
+  return all;
+}
+class EveryOpByMatrixUnits : public OnMatrixUnits, public ::testing::WithParamInterface<OpTest::ParamType> {};
+
+TEST_P(EveryOpByMatrixUnits, AgreesWithTheReference) {
+  const auto& [description, storage] = GetParam();
+  expect_reference(*card_, op_descriptions()[description].make(storage, Scale::kOdd), true);
+}
+INSTANTIATE_TEST_SUITE_P(, EveryOpByMatrixUnits,
+                         ::testing::Combine(::testing::ValuesIn(with_products()),
+                                            ::testing::Values(DType::kBfloat16, DType::kFloat16)),
+                         name_of_op_test);
+
+/// In the sizes of a model.
+TEST_F(ProductsByMatrixUnits, OfWholeTiles_AgreeWithTheReference) {
   for (const OpDescription& description : op_descriptions()) {
-    for (const Scale scale : {Scale::kOdd, Scale::kModel}) {
-      if (scale == Scale::kModel && std::string_view(description.name) != "MatMul_LowRankOut") continue;  // large
-      for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
-        const OpCase op_case = description.make(storage, scale);
-        const auto is_product = [](const Op& op) {
-          return op.kind == OpKind::kMatMul || op.kind == OpKind::kVocabularyLoss;
-        };
-        if (std::ranges::none_of(op_case.list.ops, is_product)) continue;
-        SCOPED_TRACE(std::string(description.name) + " " + name_of(storage));
-        expect_reference(*card_, op_case, true);
-        ++cases;
-      }
+    if (std::string_view(description.name) != "MatMul_LowRankOut") continue;  // others are large
+    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(name_of(storage));
+      expect_reference(*card_, description.make(storage, Scale::kModel), true);
     }
   }
-  EXPECT_EQ(cases, 38U);  // eighteen descriptions in odd sizes, one in those of a model; two types
+}
+
+/// Of so many rows and columns that workgroups take large tiles, the last of which are not full.
+TEST_F(ProductsByMatrixUnits, OfLargeTiles_AgreeWithTheReference) {
+  for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    CaseBuilder b(storage, 1030);
+    const TensorId x = b.input("x", {1030, 72}), w = b.weight("w", {1100, 72}), bias = b.weight("bias", {1100});
+    const TensorId residual = b.input("residual", {1030, 1100}), y = b.output("y", {1030, 1100});
+    const TensorId dy = b.input("dy", {1030, 40}), v = b.weight("v", {40, 1100}), dx = b.output("dx", {1030, 1100});
+    const TensorId wide = b.input("wide", {1030, 1030}), gradient = b.gradient("gradient", {1100, 1030});
+    b.op(OpKind::kMatMul, {x, w, bias, residual}, {y}, MatMulAttributes{0.5F, true, true});
+    b.op(OpKind::kMatMulInputGradient, {dy, v}, {dx}, MatMulAttributes{});
+    b.op(OpKind::kMatMulWeightGradient, {residual, wide}, {gradient}, MatMulAttributes{});
+    b.result().reduction = 1030;
+    expect_reference(*card_, b.result(), true);
+  }
 }
 
 TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
