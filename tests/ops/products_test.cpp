@@ -1,5 +1,4 @@
-// The tiles' two ways through oneDNN give the same products: sgemm, and the prepared primitives that processors with
-// bf16 products use (here with fp32 operands, so that every processor can run them; with bf16 where there is it).
+// Products by sgemm: sides, panels, and rows whose bits do not depend on those beside them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,54 +22,15 @@ std::vector<float> random_values(std::int64_t n, std::uint32_t seed) {
 /// results differ by both their errors.
 double allowed(std::int64_t n) { return 2 * 3 * 0x1.0p-24 * static_cast<double>(n); }
 
-void expect_close(const std::vector<float>& got, const std::vector<float>& want, std::int64_t terms) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], allowed(terms)) << i;
-}
-
 struct Bed {
-  explicit Bed(TileArithmetic arithmetic) : wide(arithmetic, 2) {}
   Engines engines() { return {&wide, nullptr}; }
   ThreadPool pool{2};
-  TileEngine wide;
+  TileEngine wide{TileArithmetic::kFloat32, 2};
 };
 
 std::byte* aligned(std::vector<std::byte>& bytes, Bytes size) {
   bytes.resize(size + 64);
   return bytes.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64) % 64;
-}
-
-std::vector<float> row_product(TileArithmetic arithmetic, const ProductShape& shape, std::int64_t rows) {
-  Bed bed(arithmetic);
-  auto product = RowProduct::plan(bed.engines(), shape);
-  EXPECT_EQ(product.status(), absl::OkStatus());
-  EXPECT_EQ(product->prepare_rows(rows), absl::OkStatus());
-  const std::vector<float> a = random_values(shape.rows * shape.inner, 1);
-  const std::vector<float> b = random_values(shape.columns * shape.inner, 2);
-  const std::vector<float> bias = random_values(shape.columns, 3);
-  std::vector<float> out(static_cast<std::size_t>(rows * shape.columns));
-  std::vector<std::byte> bytes;
-  std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
-  Finish finish;
-  finish.out = {out.data()};
-  if (!shape.trivial_finish) {
-    finish.alpha = 0.5F;
-    finish.bias = {bias.data()};
-  }
-  EXPECT_EQ(product->run(bed.pool, rows, {.a = {a.data()}, .b = {b.data()}}, finish, scratch), absl::OkStatus());
-  return out;
-}
-
-TEST(RowProduct_Run, OnPrimitives_AgreesWithSgemm) {
-  for (const bool transposed : {true, false}) {
-    for (const bool trivial : {true, false}) {
-      for (const std::int64_t rows : {200, 128}) {
-        const ProductShape shape{200, 301, 150, transposed, Storage::kFloat32, Storage::kFloat32, trivial};
-        expect_close(row_product(TileArithmetic::kFloat32Primitive, shape, rows),
-                     row_product(TileArithmetic::kFloat32, shape, rows), shape.inner);
-      }
-    }
-  }
 }
 
 constexpr Storage kNarrow = Storage::kBfloat16;
@@ -101,8 +61,8 @@ double dot(const Exact& a, const Exact& b, bool b_transposed, std::int64_t inner
 }
 
 /// out = A B + 0.5 sideA sideB (+ bias + addend), against plain loops.
-void expect_side_is_added(TileArithmetic arithmetic, const ProductShape& shape) {
-  Bed bed(arithmetic);
+void expect_side_is_added(const ProductShape& shape) {
+  Bed bed;
   auto product = RowProduct::plan(bed.engines(), shape);
   ASSERT_EQ(product.status(), absl::OkStatus());
   const SideShape& side = shape.side;
@@ -144,10 +104,9 @@ TEST(RowProduct_Run, WithSide_AddsBothProducts) {
       for (const Storage storage : {kNarrow, Storage::kFloat32}) {
         ProductShape shape{200, 301, 150, transposed, storage, storage, trivial};
         shape.side = {24, transposed, storage, storage, 0.5F};
-        expect_side_is_added(TileArithmetic::kFloat32, shape);
-        if (storage == Storage::kFloat32) expect_side_is_added(TileArithmetic::kFloat32Primitive, shape);
+        expect_side_is_added(shape);
         shape.side.b_transposed = !transposed;
-        expect_side_is_added(TileArithmetic::kFloat32, shape);
+        expect_side_is_added(shape);
       }
     }
   }
@@ -157,10 +116,10 @@ TEST(RowProduct_Run, WithSideAndSeveralBlocks_AddsTheSideOnce) {
   // Rows past a panel, and an inner extent that is cut.
   ProductShape tall{2500, 40, 64, true, kNarrow, kNarrow, false};
   tall.side = {8, true, kNarrow, kNarrow, 0.5F};
-  expect_side_is_added(TileArithmetic::kFloat32, tall);
+  expect_side_is_added(tall);
   ProductShape deep{40, 520, 9000, false, kNarrow, kNarrow, false};
   deep.side = {8, false, kNarrow, kNarrow, 0.5F};
-  expect_side_is_added(TileArithmetic::kFloat32, deep);
+  expect_side_is_added(deep);
 }
 
 /// Numbers of a product of shape.rows rows, of which any run of rows can be computed by itself.
@@ -203,7 +162,7 @@ class RowsOfProduct {
 
  private:
   const ProductShape shape_;
-  Bed bed_{TileArithmetic::kFloat32};
+  Bed bed_;
   const Exact a_, b_, side_a_, side_b_, bias_, addend_;
 };
 
@@ -270,28 +229,6 @@ TEST(RowProduct_Run, AnyRowsOfAProductOfWideTiles_HaveItsBits) {
   }
 }
 
-std::vector<float> weight_product(TileArithmetic arithmetic, const WeightProduct::Shape& shape, std::int64_t tokens) {
-  Bed bed(arithmetic);
-  auto product = WeightProduct::plan(bed.engines(), shape);
-  EXPECT_EQ(product.status(), absl::OkStatus());
-  EXPECT_EQ(product->prepare_tokens(tokens), absl::OkStatus());
-  const std::vector<float> a = random_values(shape.tokens * shape.rows, 1);
-  const std::vector<float> b = random_values(shape.tokens * shape.columns, 2);
-  std::vector<float> dw = random_values(shape.rows * shape.columns, 3);
-  std::vector<std::byte> bytes;
-  std::byte* scratch = aligned(bytes, product->scratch_bytes(2));
-  EXPECT_EQ(product->run(bed.pool, tokens, {a.data()}, {b.data()}, dw.data(), scratch), absl::OkStatus());
-  return dw;
-}
-
-TEST(WeightProduct_Run, OnPrimitives_AgreesWithSgemm) {
-  for (const std::int64_t tokens : {700, 128}) {
-    const WeightProduct::Shape shape{700, 130, 75, 0.5F};
-    expect_close(weight_product(TileArithmetic::kFloat32Primitive, shape, tokens),
-                 weight_product(TileArithmetic::kFloat32, shape, tokens), tokens);
-  }
-}
-
 TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
   // bf16 weights that must be converted in several pieces, cut by columns and by the inner extent. Powers of two are
   // exact in bf16, so that the fp32 product of the same numbers is the reference.
@@ -309,7 +246,7 @@ TEST(RowProduct_Run, WeightsLargerThanAPanel_AgreesWithOnePiece) {
     }
     convert_row({b_wide.data()}, {b_narrow.data(), kNarrow}, columns * inner);
     const std::vector<float> a = random_values(narrow.rows * inner, 1);
-    Bed bed(TileArithmetic::kFloat32);
+    Bed bed;
     std::vector<std::vector<float>> results;
     for (const bool is_narrow : {true, false}) {
       auto product = RowProduct::plan(bed.engines(), is_narrow ? narrow : wide);

@@ -62,7 +62,8 @@ struct Preparation {
 using PreparedOr = absl::StatusOr<std::unique_ptr<PreparedOp>>;
 
 PreparedOr prepare_matmul(const Preparation& preparation);  // kMatMul, kMatMulInputGradient
-/// Whether the two can be computed as one: the same arithmetic, not in eight bits, and more rows than few_rows_product takes.
+/// Whether the two can be computed as one: the same arithmetic, not in eight bits, and more rows than few_rows_product
+/// takes.
 bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
 /// Both products of a pair that can_pair, to be run where the second stands.
 PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines);

@@ -2,29 +2,22 @@
 #include "product.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
 
 #include "kernels.h"
 #include "kernels/storage.h"
-#include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/op.h"
+#include "tiling.h"
 
 namespace rondo::devices::cpu {
 namespace {
 
-// Panels: large enough that a block keeps every thread busy for milliseconds, small enough to be cheap scratch.
-constexpr std::int64_t kPanelElements = 4'194'304;
 constexpr std::int64_t kRowsBlock = 2160;
 constexpr std::int64_t kSgemmRowsStep = 360;  // a multiple of the rows of sgemm's tiles
 
-/// Tiles of row products, and of those among them that sgemm computes: what it is fastest on, of whole groups of rows.
-/// The bf16 primitives pay more for a call.
-constexpr TileGrid kPrimitiveGrids[] = {{128, 192}, {128, 96}, {64, 96}, {64, 48}};
+/// What sgemm is fastest on, of whole groups of rows.
 constexpr TileGrid kRowGrids[] = {{120, 192}, {120, 96}, {72, 96}, {72, 48}};
 
-constexpr std::int64_t at_least_one_step(std::int64_t n, std::int64_t step) { return std::max(step, n / step * step); }
 constexpr std::size_t floats(std::int64_t n) {
   return static_cast<std::size_t>(round_up(static_cast<std::uint64_t>(n) * sizeof(float), 64));
 }
@@ -34,80 +27,13 @@ float* at(std::byte* scratch, Bytes offset) {
   return scratch == nullptr ? nullptr : reinterpret_cast<float*>(scratch + offset);
 }
 
-/// The first of `grids`, from large to small, that still makes work for 16 threads, else the last. `usable` holds of
-/// one at least. Follows from the shape alone.
-template <typename Usable>
-TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> grids, const Usable& usable) {
-  constexpr std::int64_t kEnoughTiles = 16;
-  TileGrid chosen;
-  for (const TileGrid& grid : grids) {
-    if (!usable(grid)) continue;
-    chosen = grid;
-    if (divide_up(rows, grid.rows) * divide_up(columns, grid.columns) >= kEnoughTiles) break;
-  }
-  return chosen;
-}
-
-TileGrid choose_grid(std::int64_t rows, std::int64_t columns, std::span<const TileGrid> grids) {
-  return choose_grid(rows, columns, grids, [](const TileGrid&) { return true; });
-}
-
-/// For sgemm. Tiles of 48, 96 and 192 columns give the same bits, but for a single last column that only some of them
+/// Tiles of 48, 96 and 192 columns give the same bits, but for a single last column that only some of them
 /// leave: it sums in another order where it has one column.
 TileGrid choose_float_grid(const TileEngine& engine, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kAlwaysUsable = 96;
   return choose_grid(rows, columns, kRowGrids, [&](const TileGrid& grid) {
     return grid.columns <= engine.most_columns() && (columns % grid.columns == 1) == (columns % kAlwaysUsable == 1);
   });
-}
-
-/// The first failure of the tasks of a parallel_for.
-class TaskStatus {
- public:
-  void note(const absl::Status& status) {
-    if (status.ok()) return;
-    const MutexLock lock(mutex_);
-    if (first_.ok()) first_ = status;
-  }
-  absl::Status first() {
-    const MutexLock lock(mutex_);
-    return first_;
-  }
-
- private:
-  Mutex mutex_;
-  absl::Status first_ ABSL_GUARDED_BY(mutex_);
-};
-
-/// The extents that tiles of `step` have over `n`: the full one and the rest, 0 where there is none.
-std::array<std::int64_t, 2> extents(std::int64_t n, std::int64_t step) { return {n >= step ? step : 0, n % step}; }
-
-/// Prepares the four shapes of tiles over [rows, columns].
-template <typename ShapeOf>
-absl::Status prepare_tiles(TileEngine& engine, const TileGrid& grid, std::int64_t rows, std::int64_t columns,
-                           const ShapeOf& shape_of) {
-  for (const std::int64_t m : extents(rows, grid.rows)) {
-    for (const std::int64_t n : extents(columns, grid.columns)) {
-      if (m == 0 || n == 0) continue;
-      const absl::Status status = engine.prepare(shape_of(m, n));
-      if (!status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
-/// fn(m, n, rows, columns, member) for every tile of [rows, columns], rows fastest: neighbours share a piece of B.
-template <typename Function>
-absl::Status for_tiles(ThreadPool& pool, const TileGrid& grid, std::int64_t rows, std::int64_t columns,
-                       const Function& fn) {
-  TaskStatus status;
-  const std::int64_t down = divide_up(rows, grid.rows);
-  pool.parallel_for(down * divide_up(columns, grid.columns), [&](std::int64_t task, std::uint32_t member) {
-    const std::int64_t m = task % down * grid.rows;
-    const std::int64_t n = task / down * grid.columns;
-    status.note(fn(m, n, std::min(grid.rows, rows - m), std::min(grid.columns, columns - n), member));
-  });
-  return status.first();
 }
 
 }  // namespace
@@ -132,46 +58,34 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
   RowProduct product;
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_storage, shape.b_storage);
-  const bool in_place = product.engine_->arithmetic() != TileArithmetic::kFloat32;
-  product.grid_ = in_place ? choose_grid(shape.rows, shape.columns, kPrimitiveGrids)
-                           : choose_float_grid(*product.engine_, shape.rows, shape.columns);
+  if (product.engine_ == engines.narrow && !few_rows(shape)) {
+    RONDO_ASSIGN_OR_RETURN(product.packed_, PackedRowProduct::plan(*engines.narrow, shape));
+    return product;
+  }
+  product.grid_ = choose_float_grid(*product.engine_, shape.rows, shape.columns);
   product.group_ = product.engine_->row_group();
-  product.convert_a_ = shape.a_storage != Storage::kFloat32 && !in_place;
-  product.pack_b_ = !in_place;
-  const SideShape& side = shape.side;
-  product.convert_side_a_ = side.inner > 0 && side.a_storage != Storage::kFloat32 && !in_place;
+  product.convert_a_ = shape.a_storage != Storage::kFloat32;
+  product.convert_side_a_ = shape.side.inner > 0 && shape.side.a_storage != Storage::kFloat32;
   // Weights are copied once per block of rows: it is cut short only where A's own panel would grow too large.
   const std::int64_t rows = product.convert_a_ ? std::min(kRowsBlock, 2 * kPanelElements / shape.inner) : kRowsBlock;
-  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, in_place ? 256 : kSgemmRowsStep));
+  product.rows_block_ = std::min(shape.rows, at_least_one_step(rows, kSgemmRowsStep));
   product.columns_block_ = shape.columns;
   product.inner_block_ = shape.inner;
-  if (product.pack_b_ && shape.b_transposed) {
+  if (shape.b_transposed) {
     product.columns_block_ =
         std::min(shape.columns, at_least_one_step(kPanelElements / shape.inner, product.grid_.columns));
-  } else if (product.pack_b_) {
+  } else {
     product.inner_block_ = std::min(shape.inner, at_least_one_step(kPanelElements / shape.columns, 256));
   }
-  const absl::Status status = product.prepare_rows(shape.rows);
-  if (!status.ok()) return status;
   return product;
 }
 
 absl::Status RowProduct::prepare_rows(std::int64_t rows) const {
-  if (few_rows(shape_)) return absl::OkStatus();
-  return walk(
-      rows, [](std::int64_t, std::int64_t) {}, [this](const Block& block) { return prepare_block(block); });
-}
-
-absl::Status RowProduct::prepare_block(const Block& block) const {
-  const absl::Status status = prepare_tiles(*engine_, grid_, block.rows, block.columns,
-                                            [&](std::int64_t m, std::int64_t n) { return tile_shape(block, m, n); });
-  if (!status.ok() || shape_.side.inner == 0) return status;
-  return prepare_tiles(*engine_, grid_, block.rows, block.columns,
-                       [&](std::int64_t m, std::int64_t n) { return side_tile_shape(m, n); });
+  return packed_ ? packed_->prepare_rows(rows) : absl::OkStatus();
 }
 
 TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int64_t columns) const {
-  TileShape tile = whole_tile(rows, columns, shape_.inner, shape_.b_transposed);
+  TileShape tile = whole_tile(rows, columns, shape_.inner);
   tile.inner = block.inner;
   tile.accumulate = block.k > 0;
   return tile;
@@ -179,20 +93,19 @@ TileShape RowProduct::tile_shape(const Block& block, std::int64_t rows, std::int
 
 TileShape RowProduct::side_tile_shape(std::int64_t rows, std::int64_t columns) const {
   const SideShape& side = shape_.side;
-  TileShape tile = whole_tile(rows, columns, side.inner, side.b_transposed);
+  TileShape tile = whole_tile(rows, columns, side.inner);
   tile.accumulate = true;
   tile.alpha = side.alpha;
   return tile;
 }
 
-TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner, bool b_transposed) const {
+TileShape RowProduct::whole_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner) const {
   TileShape tile;
   tile.rows = rows;
   tile.columns = columns;
   tile.inner = inner;
   tile.lda = inner;
-  tile.b_transposed = b_transposed && !pack_b_;
-  tile.ldb = pack_b_ ? columns : (b_transposed ? inner : shape_.columns);
+  tile.ldb = columns;
   tile.ldc = sums_stride();
   return tile;
 }
@@ -205,9 +118,9 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
     return place;
   };
   parts.a = take(convert_a_, rows_block_ * shape_.inner);
-  parts.b = take(pack_b_, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
+  parts.b = take(true, shape_.b_transposed ? columns_block_ * shape_.inner : inner_block_ * shape_.columns);
   parts.side_a = take(convert_side_a_, rows_block_ * shape_.side.inner);
-  parts.side_b = take(pack_b_ && shape_.side.inner > 0, shape_.columns * shape_.side.inner);
+  parts.side_b = take(shape_.side.inner > 0, shape_.columns * shape_.side.inner);
   parts.sums = take(!shape_.trivial_finish && inner_is_cut(), (rows_block_ + group_ - 1) * shape_.columns);
   parts.last_a = take(group_ > 1, group_ * shape_.inner);
   parts.last_side_a = take(group_ > 1, group_ * shape_.side.inner);
@@ -218,6 +131,7 @@ RowProduct::Scratch RowProduct::divide(std::byte* scratch) const {
 }
 
 Bytes RowProduct::scratch_bytes(std::uint32_t members) const {
+  if (packed_) return packed_->scratch_bytes(members);
   if (few_rows(shape_)) return few_rows_scratch(shape_.rows, shape_.inner);
   const Scratch parts = divide(nullptr);
   return parts.shared + members * parts.per_member;
@@ -248,26 +162,30 @@ absl::Status RowProduct::walk(std::int64_t rows, const EnterRows& enter_rows, co
 
 absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                              std::byte* scratch) const {
+  if (packed_) return packed_->run(pool, rows, operands, finish, scratch);
+  if (!few_rows(shape_)) return run_tiles(pool, rows, operands, finish, scratch);
+  few_rows_product(pool, operands.a, operands.b, finish, rows, shape_.columns, shape_.inner, scratch);
+  return absl::OkStatus();
+}
+
+absl::Status RowProduct::run_tiles(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands,
+                                   const Finish& finish, std::byte* scratch) const {
   const ConstArray a = operands.a;
   const ConstArray b = operands.b;
-  if (few_rows(shape_)) {
-    few_rows_product(pool, a, b, finish, rows, shape_.columns, shape_.inner, scratch);
-    return absl::OkStatus();
-  }
   const Scratch parts = divide(scratch);
   const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
     to_float32(pool, from.storage, from.data, to, count);
   };
-  if (pack_b_ && shape_.side.inner > 0) pack_side_b(pool, operands.side_b, parts);
+  if (shape_.side.inner > 0) pack_side_b(pool, operands.side_b, parts);
   if (rows % group_ != 0) copy_last_rows(rows, operands, parts);
   const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
     if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
     if (convert_side_a_) widen(operands.side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
   };
   const auto enter_block = [&](const Block& block) {
-    if (pack_b_ && shape_.b_transposed) {
+    if (shape_.b_transposed) {
       pack_row_blocks(pool, b.at(block.n * shape_.inner), block.columns, shape_.inner, grid_.columns, parts.b);
-    } else if (pack_b_) {
+    } else {
       pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns,
                          grid_.columns, parts.b);
     }
@@ -321,11 +239,11 @@ absl::Status RowProduct::run_tile(const Block& block, const Place& tile, const P
                                     : operands.a.at(tile.row * shape_.inner + block.k);
     const ConstArray side_a = convert_side_a_ ? ConstArray{scratch.side_a}.at(tile.row_in_block * side.inner)
                                               : operands.side_a.at(tile.row * side.inner);
-    RONDO_RETURN_IF_ERROR(multiply(block, tile, whole, {a.data, side_a.data}, operands, scratch, member, sums));
+    RONDO_RETURN_IF_ERROR(multiply(block, tile, whole, {a.data, side_a.data}, scratch, member, sums));
   }
   if (last > 0) {
     const Left left{scratch.last_a + block.k, scratch.last_side_a};
-    RONDO_RETURN_IF_ERROR(multiply(block, tile, group_, left, operands, scratch, member, last_sums));
+    RONDO_RETURN_IF_ERROR(multiply(block, tile, group_, left, scratch, member, last_sums));
   }
   if (!block.last_inner) return absl::OkStatus();
   if (!shape_.trivial_finish) {
@@ -337,17 +255,12 @@ absl::Status RowProduct::run_tile(const Block& block, const Place& tile, const P
 }
 
 absl::Status RowProduct::multiply(const Block& block, const Place& tile, std::int64_t rows, const Left& left,
-                                  const ProductOperands& operands, const Scratch& scratch, std::uint32_t member,
-                                  float* sums) const {
+                                  const Scratch& scratch, std::uint32_t member, float* sums) const {
   const SideShape& side = shape_.side;
   const std::int64_t n = tile.column - block.n;
   // A column block begins n * inner elements in.
-  const ConstArray b = pack_b_               ? ConstArray{scratch.b}.at(n * block.inner)
-                       : shape_.b_transposed ? operands.b.at(tile.column * shape_.inner + block.k)
-                                             : operands.b.at(block.k * shape_.columns + tile.column);
-  const ConstArray side_b = pack_b_             ? ConstArray{scratch.side_b}.at(tile.column * side.inner)
-                            : side.b_transposed ? operands.side_b.at(tile.column * side.inner)
-                                                : operands.side_b.at(tile.column);
+  const float* b = scratch.b + n * block.inner;
+  const float* side_b = scratch.side_b + tile.column * side.inner;
   const bool with_side = block.last_inner && side.inner > 0;
   // Where sgemm has one column, a row's bits depend on the rows beside it.
   const std::int64_t step = group_ > 1 && tile.columns == 1 ? 1 : rows;
@@ -357,10 +270,10 @@ absl::Status RowProduct::multiply(const Block& block, const Place& tile, std::in
   for (std::int64_t row = 0; row < rows; row += step) {
     float* to = sums + row * sums_stride();
     const void* a = step == rows ? left.a : static_cast<const float*>(left.a) + row * shape_.inner;
-    RONDO_RETURN_IF_ERROR(engine_->run(shape, member, a, b.data, to, own));
+    RONDO_RETURN_IF_ERROR(engine_->run(shape, member, a, b, to, own));
     if (!with_side) continue;
     const void* side_a = step == rows ? left.side_a : static_cast<const float*>(left.side_a) + row * side.inner;
-    RONDO_RETURN_IF_ERROR(engine_->run(side_shape, member, side_a, side_b.data, to, own));
+    RONDO_RETURN_IF_ERROR(engine_->run(side_shape, member, side_a, side_b, to, own));
   }
   return absl::OkStatus();
 }
@@ -373,34 +286,22 @@ struct WeightProduct::Scratch {
 };
 
 absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const Shape& shape) {
-  constexpr TileGrid kFloatGrids[] = {{192, 144}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
-  constexpr TileGrid kGrids[] = {{128, 192}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
+  constexpr TileGrid kGrids[] = {{192, 144}, {128, 96}, {64, 96}, {48, 48}, {16, 48}};
   WeightProduct product;
   product.shape_ = shape;
   product.engine_ = engines.choose(shape.a_storage, shape.b_storage);
-  product.pack_ = product.engine_->arithmetic() == TileArithmetic::kFloat32;
-  product.grid_ =
-      choose_grid(shape.rows, shape.columns,
-                  product.pack_ ? std::span<const TileGrid>(kFloatGrids) : std::span<const TileGrid>(kGrids));
+  if (product.engine_ == engines.narrow) {
+    RONDO_ASSIGN_OR_RETURN(product.packed_, PackedWeightProduct::plan(*engines.narrow, shape));
+    return product;
+  }
+  product.grid_ = choose_grid(shape.rows, shape.columns, kGrids);
   product.rows_block_ =
       std::min(shape.rows, at_least_one_step(kPanelElements / std::min(shape.tokens, kTokenChunk), product.grid_.rows));
-  const absl::Status status = product.prepare_tokens(shape.tokens);
-  if (!status.ok()) return status;
   return product;
 }
 
 absl::Status WeightProduct::prepare_tokens(std::int64_t tokens) const {
-  for (const std::int64_t chunk : extents(tokens, kTokenChunk)) {
-    if (chunk == 0) continue;
-    for (const std::int64_t rows : extents(shape_.rows, rows_block_)) {
-      if (rows == 0) continue;
-      const absl::Status status =
-          prepare_tiles(*engine_, grid_, rows, shape_.columns,
-                        [&](std::int64_t m, std::int64_t n) { return tile_shape(chunk, m, n); });
-      if (!status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
+  return packed_ ? packed_->prepare_tokens(tokens) : absl::OkStatus();
 }
 
 TileShape WeightProduct::tile_shape(std::int64_t tokens, std::int64_t rows, std::int64_t columns) const {
@@ -409,8 +310,8 @@ TileShape WeightProduct::tile_shape(std::int64_t tokens, std::int64_t rows, std:
   tile.columns = columns;
   tile.inner = tokens;
   tile.a_transposed = true;
-  tile.lda = pack_ ? rows : shape_.rows;
-  tile.ldb = pack_ ? columns : shape_.columns;
+  tile.lda = rows;
+  tile.ldb = columns;
   tile.ldc = shape_.columns;
   tile.accumulate = true;
   tile.alpha = shape_.alpha;
@@ -421,45 +322,42 @@ WeightProduct::Scratch WeightProduct::divide(std::byte* scratch) const {
   Scratch parts;
   const std::int64_t chunk = std::min(shape_.tokens, kTokenChunk);
   parts.a = at(scratch, 0);
-  if (pack_) parts.shared = floats(chunk * rows_block_);
+  parts.shared = floats(chunk * rows_block_);
   parts.b = at(scratch, parts.shared);
-  if (pack_) parts.shared += floats(chunk * shape_.columns);
+  parts.shared += floats(chunk * shape_.columns);
   parts.members = reinterpret_cast<std::byte*>(at(scratch, parts.shared));
   return parts;
 }
 
 Bytes WeightProduct::scratch_bytes(std::uint32_t members) const {
+  if (packed_) return packed_->scratch_bytes(members);
   return divide(nullptr).shared + members * engine_->member_scratch_bytes();
 }
 
 absl::Status WeightProduct::run(ThreadPool& pool, std::int64_t tokens, ConstArray a, ConstArray b, float* dw,
                                 std::byte* scratch) const {
+  if (packed_) return packed_->run(pool, tokens, a, b, dw, scratch);
   const Scratch parts = divide(scratch);
   for (std::int64_t token = 0; token < tokens; token += kTokenChunk) {
     const std::int64_t chunk = std::min(kTokenChunk, tokens - token);
     const ConstArray a_chunk = a.at(token * shape_.rows);
-    const ConstArray b_chunk = b.at(token * shape_.columns);
-    if (pack_) {
-      pack_column_blocks(pool, b_chunk, shape_.columns, chunk, shape_.columns, grid_.columns, parts.b);
-    }
+    pack_column_blocks(pool, b.at(token * shape_.columns), shape_.columns, chunk, shape_.columns, grid_.columns,
+                       parts.b);
     for (std::int64_t row = 0; row < shape_.rows; row += rows_block_) {
       const std::int64_t rows = std::min(rows_block_, shape_.rows - row);
-      if (pack_) pack_column_blocks(pool, a_chunk.at(row), shape_.rows, chunk, rows, grid_.rows, parts.a);
-      const absl::Status status = run_rows(pool, chunk, row, rows, a_chunk, b_chunk, dw, parts);
-      if (!status.ok()) return status;
+      pack_column_blocks(pool, a_chunk.at(row), shape_.rows, chunk, rows, grid_.rows, parts.a);
+      RONDO_RETURN_IF_ERROR(run_rows(pool, chunk, row, rows, dw, parts));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status WeightProduct::run_rows(ThreadPool& pool, std::int64_t tokens, std::int64_t first_row, std::int64_t rows,
-                                     ConstArray a, ConstArray b, float* dw, const Scratch& scratch) const {
+                                     float* dw, const Scratch& scratch) const {
   const auto compute = [&](std::int64_t m, std::int64_t n, std::int64_t tile_rows, std::int64_t tile_columns,
                            std::uint32_t member) {
-    const void* a_tile = pack_ ? scratch.a + m * tokens : a.at(first_row + m).data;
-    const void* b_tile = pack_ ? scratch.b + n * tokens : b.at(n).data;
-    return engine_->run(tile_shape(tokens, tile_rows, tile_columns), member, a_tile, b_tile,
-                        dw + (first_row + m) * shape_.columns + n,
+    return engine_->run(tile_shape(tokens, tile_rows, tile_columns), member, scratch.a + m * tokens,
+                        scratch.b + n * tokens, dw + (first_row + m) * shape_.columns + n,
                         scratch.members + member * engine_->member_scratch_bytes());
   };
   return for_tiles(pool, grid_, rows, shape_.columns, compute);

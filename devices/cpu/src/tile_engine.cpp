@@ -30,10 +30,9 @@ absl::Status check(dnnl_status_t status, const char* doing) {
   return internal_error("oneDNN failed with status {} while {}", static_cast<int>(status), doing);
 }
 
-dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_t leading, bool transposed,
+dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, std::int64_t leading,
                             dnnl::memory::data_type type) {
-  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
-  return dnnl::memory::desc({rows, columns}, type, strides);
+  return dnnl::memory::desc({rows, columns}, type, dnnl::memory::dims{leading, 1});
 }
 
 /// Intel's cores from Sapphire Rapids on multiply bf16 in their tiles (AMX), which a virtual machine may hide. Their
@@ -77,8 +76,7 @@ std::string onednn_version() {
 /// Every prepared shape with one set of memory objects a member, so that members never share mutable state.
 class TileEngine::Primitives {
  public:
-  Primitives(dnnl::memory::data_type type, std::uint32_t members)
-      : type_(type), members_(members), engine_(dnnl::engine::kind::cpu, 0) {
+  explicit Primitives(std::uint32_t members) : members_(members), engine_(dnnl::engine::kind::cpu, 0) {
     streams_.reserve(members);
     for (std::uint32_t i = 0; i < members; ++i) streams_.emplace_back(engine_);
   }
@@ -127,9 +125,10 @@ class TileEngine::Primitives {
   };
 
   Prepared create(const TileShape& shape) {
-    const auto a = describe(shape.rows, shape.inner, shape.lda, shape.a_transposed, type_);
-    const auto b = describe(shape.inner, shape.columns, shape.ldb, shape.b_transposed, type_);
-    const auto c = describe(shape.rows, shape.columns, shape.ldc, false, dnnl::memory::data_type::f32);
+    const auto a = describe(shape.rows, shape.inner, shape.lda, dnnl::memory::data_type::bf16);
+    const dnnl::memory::desc b({shape.inner, shape.columns}, dnnl::memory::data_type::bf16,
+                               dnnl::memory::format_tag::BA16a64b2a);  // pairs.h
+    const auto c = describe(shape.rows, shape.columns, shape.ldc, dnnl::memory::data_type::f32);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (shape.alpha != 1.0F) attributes.set_output_scales(0, {shape.alpha});
@@ -149,14 +148,13 @@ class TileEngine::Primitives {
     return prepared;
   }
 
-  /// A program has a few dozen shapes and a tile takes some 100 microseconds: a linear search is not seen.
+  /// A program has a few dozen shapes and a tile takes tens of microseconds: a linear search is not seen.
   const Prepared* find(const TileShape& shape) const {
     const auto found = std::find_if(prepared_.begin(), prepared_.end(),
                                     [&shape](const Prepared& prepared) { return prepared.shape == shape; });
     return found == prepared_.end() ? nullptr : &*found;
   }
 
-  const dnnl::memory::data_type type_;
   const std::uint32_t members_;
   const dnnl::engine engine_;
   std::vector<dnnl::stream> streams_;
@@ -166,10 +164,7 @@ class TileEngine::Primitives {
 
 TileEngine::TileEngine(TileArithmetic arithmetic, std::uint32_t members) : arithmetic_(arithmetic) {
   hold_team_to_one_thread();
-  if (arithmetic == TileArithmetic::kFloat32) return;
-  const auto type =
-      arithmetic == TileArithmetic::kBfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-  primitives_ = std::make_unique<Primitives>(type, members);
+  if (arithmetic == TileArithmetic::kBfloat16) primitives_ = std::make_unique<Primitives>(members);
 }
 TileEngine::~TileEngine() = default;
 
@@ -195,10 +190,10 @@ absl::Status TileEngine::run(const TileShape& shape, std::uint32_t member, const
   hold_team_to_one_thread();
   if (primitives_ != nullptr) return primitives_->run(shape, member, a, b, c, scratch);
   const float beta = shape.accumulate ? 1.0F : 0.0F;
-  return check(dnnl_sgemm(shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.rows, shape.columns,
-                          shape.inner, shape.alpha, static_cast<const float*>(a), shape.lda,
-                          static_cast<const float*>(b), shape.ldb, beta, c, shape.ldc),
-               "running a product");
+  return check(
+      dnnl_sgemm(shape.a_transposed ? 'T' : 'N', 'N', shape.rows, shape.columns, shape.inner, shape.alpha,
+                 static_cast<const float*>(a), shape.lda, static_cast<const float*>(b), shape.ldb, beta, c, shape.ldc),
+      "running a product");
 }
 
 }  // namespace rondo::devices::cpu

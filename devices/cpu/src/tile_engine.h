@@ -15,7 +15,8 @@
 namespace rondo::devices::cpu {
 
 /// C [rows, columns] fp32 = alpha A B, or += when `accumulate`. A is stored [rows, inner], or [inner, rows] when
-/// a_transposed; B is stored [inner, columns], or [columns, inner] when b_transposed; all with leading dimensions.
+/// a_transposed; B is stored [inner, columns]; all with leading dimensions. In bf16 A is stored [rows, inner], B in
+/// pairs (pairs.h), without a leading dimension, and C's rows lie together.
 struct TileShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -24,7 +25,6 @@ struct TileShape {
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;
   bool a_transposed = false;
-  bool b_transposed = false;
   bool accumulate = false;
   float alpha = 1.0F;
 
@@ -33,9 +33,8 @@ struct TileShape {
 
 /// How the two operands of a tile are stored and multiplied.
 enum class TileArithmetic : std::uint8_t {
-  kFloat32,           // oneDNN's sgemm: needs no preparation
-  kBfloat16,          // oneDNN's matmul primitive on bf16 operands
-  kFloat32Primitive,  // the same code as kBfloat16 with fp32 operands, so that tests reach it on any processor
+  kFloat32,   // oneDNN's sgemm: needs no preparation
+  kBfloat16,  // oneDNN's matmul primitive
 };
 
 /// The fastest arithmetic that this processor has for bf16 operands: kBfloat16 where it multiplies them itself (AMX, or
