@@ -13,14 +13,14 @@
 namespace rondo::train {
 namespace {
 
-/// What a process comes to hold beside all that is planned: stacks, heaps, code that oneDNN makes
-/// (DeviceCaps::library_bytes: more of that). Seen: 2.3 to 3 MiB.
-constexpr Bytes kThreadsAndCaches = 2688_KiB;
-/// Where the processor multiplies bf16 as it is, instead of DeviceCaps::library_bytes: what each device that computes
-/// keeps of the products that it has prepared for microbatches of one bucket (seen: 0.1 to 2 MiB) and of each other
-/// one (seen: 1.3 to 1.9 MiB, of models of 4 and 8 blocks).
-constexpr Bytes kPreparedProducts = 896_KiB;
-constexpr Bytes kPreparedMore = 1408_KiB;
+/// What a process comes to hold beside all that is planned: stacks, heaps. Seen: 1.6 to 2.3 MiB.
+constexpr Bytes kThreadsAndCaches = 1920_KiB;
+/// oneDNN's code for fp32 products, on processors with AVX2; with AVX-512 DeviceCaps::library_bytes more.
+constexpr Bytes kFloatProducts = 768_KiB;
+/// Where the processor multiplies bf16 as it is, in place of both: what each device that computes keeps of the products
+/// that it has prepared for microbatches of one bucket and of each other one (seen: 0.3 to 0.9 MiB).
+constexpr Bytes kPreparedProducts = 384_KiB;
+constexpr Bytes kPreparedMore = 704_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
@@ -116,6 +116,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
+  libraries += kFloatProducts;
   const absl::Status counted = count_scratch(model, lengths, machine, libraries);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;
