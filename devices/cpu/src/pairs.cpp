@@ -48,6 +48,9 @@ void pack_block(const Bf16* x, std::int64_t stride, std::int64_t inner, std::int
   }
 }
 
+/// Words go by as floats, which they are not.
+HWY_INLINE void copy_word(const float* from, float* to) { std::memcpy(to, from, sizeof(*to)); }
+
 /// y [kWords, count] (leading dimension y_stride) from x [count, kWords] of words (leading dimension x_stride).
 HWY_INLINE void transpose_words(const float* x, std::int64_t x_stride, std::int64_t count, float* y,
                                 std::int64_t y_stride) {
@@ -57,7 +60,7 @@ HWY_INLINE void transpose_words(const float* x, std::int64_t x_stride, std::int6
       transpose_quad(x + c * x_stride + p, x_stride, y + p * y_stride + c, y_stride);
   }
   for (; c < count; ++c) {
-    for (std::int64_t p = 0; p < kWords; ++p) y[p * y_stride + c] = x[c * x_stride + p];
+    for (std::int64_t p = 0; p < kWords; ++p) copy_word(x + c * x_stride + p, y + p * y_stride + c);
   }
 }
 
@@ -99,7 +102,7 @@ void transpose_strip(const Bf16* x, std::int64_t stride, std::int64_t rows, std:
       }
     }
     for (; c < count; ++c) {
-      for (std::int64_t p = 0; p < kWords; ++p) to[c * y_stride + p] = from[p * kPairColumns + c];
+      for (std::int64_t p = 0; p < kWords; ++p) copy_word(from + p * kPairColumns + c, to + c * y_stride + p);
     }
   }
 }
