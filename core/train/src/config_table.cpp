@@ -202,7 +202,8 @@ std::vector<Entry> precision_keys() {
           .one_of({"bf16", "fp16", "fp32"})
           .written({{"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}}),
       Entry(kRun, "fp8", &Config::fp8,
-            "products of the blocks' matrices, but for gradients of weights, in 8 bits: NVIDIA cards from 8.9 on, processors"),
+            "products of the blocks' matrices, but for gradients of weights, in 8 bits: NVIDIA cards from 8.9 on, "
+            "processors"),
       Entry(kRun, "fp8_format", &Config::fp8_format,
             "with fp8: e4m3 for all numbers; hybrid: E5M2 for gradients, of more range and a bit less of fraction")
           .one_of({"e4m3", "hybrid"}),
