@@ -53,8 +53,8 @@ struct Members {
   std::byte* engine_scratch(std::uint32_t member) const { return first + member * bytes + sums_bytes; }
 };
 
-/// Rows shorter than a unit's are filled up: else oneDNN takes the processor's slower instructions.
-bool is_short(std::int64_t inner) { return inner < kPairRows; }
+/// Rows shorter than a matrix unit's are filled up: else oneDNN takes the processor's slower instructions.
+bool is_short(std::int64_t inner) { return inner < kPairRows && multiplies_in_tiles(); }
 std::int64_t row_elements(std::int64_t inner) { return is_short(inner) ? whole_pairs(inner) : inner; }
 
 TileShape dense_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner) {
