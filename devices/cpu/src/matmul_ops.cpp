@@ -23,11 +23,13 @@ ProductShape shape_of(const OpList& list, const Op& op) {
   return shape;
 }
 
-/// What becomes of an op's sums, but for where they go and an addend of its own.
-Finish finish_of(const RunContext& context, const Op& op) {
+/// What becomes of the sums of `op`, whose result `last` writes. `addend_of` has the addend.
+Finish finish_of(const RunContext& context, const Op& op, const Op& addend_of, const Op& last) {
   Finish finish;
   finish.alpha = attributes_of(op).alpha;
   if (attributes_of(op).has_bias) finish.bias = context.array(op.reads[2]);
+  if (attributes_of(addend_of).has_addend) finish.addend = context.array(addend_of.reads.back());
+  finish.out = context.out(last.writes[0]);
   return finish;
 }
 
@@ -42,9 +44,7 @@ class MatMul final : public PreparedOp {
   Bytes scratch_bytes(std::uint32_t members) const override { return product_.scratch_bytes(members); }
 
   absl::Status run(const RunContext& context) const override {
-    Finish finish = finish_of(context, op_);
-    if (attributes_of(addend_of_).has_addend) finish.addend = context.array(addend_of_.reads.back());
-    finish.out = context.out(last_.writes[0]);
+    const Finish finish = finish_of(context, op_, addend_of_, last_);
     ProductOperands operands{.a = context.array(op_.reads[0]), .b = context.array(op_.reads[1])};
     if (side_ != nullptr) {
       operands.side_a = context.array(side_->reads[0]);
@@ -74,15 +74,13 @@ class EightBitMatMul final : public PreparedOp {
 
   absl::Status run(const RunContext& context) const override {
     std::byte* const b = context.scratch + bytes_of(shape_.rows);
-    Finish finish = finish_of(context, op_);
-    if (attributes_of(op_).has_addend) finish.addend = context.array(op_.reads.back());
-    finish.out = context.out(op_.writes[0]);
     const ProductOperands operands{
         .a = round(context, 0, context.scratch, shape_.rows, shape_.inner,
                    is_left_e5m2(op_) ? EightBits::kRowsE5m2 : EightBits::kRowsE4m3),
         .b = shape_.b_transposed ? round(context, 1, b, shape_.columns, shape_.inner, EightBits::kRowsE4m3)
                                  : round(context, 1, b, shape_.inner, shape_.columns, EightBits::kColumnsE4m3)};
-    return product_.run(context.pool, shape_.rows, operands, finish, b + bytes_of(shape_.columns));
+    return product_.run(context.pool, shape_.rows, operands, finish_of(context, op_, op_, op_),
+                        b + bytes_of(shape_.columns));
   }
 
  private:

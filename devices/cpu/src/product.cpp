@@ -141,25 +141,6 @@ std::byte* RowProduct::engine_scratch(const Scratch& scratch, std::uint32_t memb
   return reinterpret_cast<std::byte*>(scratch.tile(member)) + floats(grid_.rows * grid_.columns);
 }
 
-template <typename EnterRows, typename EnterBlock>
-absl::Status RowProduct::walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const {
-  Block block;
-  for (block.m = 0; block.m < rows; block.m += rows_block_) {
-    block.rows = std::min(rows_block_, rows - block.m);
-    enter_rows(block.m, block.rows);
-    for (block.n = 0; block.n < shape_.columns; block.n += columns_block_) {
-      block.columns = std::min(columns_block_, shape_.columns - block.n);
-      for (block.k = 0; block.k < shape_.inner; block.k += inner_block_) {
-        block.inner = std::min(inner_block_, shape_.inner - block.k);
-        block.last_inner = block.k + block.inner == shape_.inner;
-        const absl::Status status = enter_block(block);
-        if (!status.ok()) return status;
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands, const Finish& finish,
                              std::byte* scratch) const {
   if (packed_) return packed_->run(pool, rows, operands, finish, scratch);
@@ -171,27 +152,38 @@ absl::Status RowProduct::run(ThreadPool& pool, std::int64_t rows, const ProductO
 absl::Status RowProduct::run_tiles(ThreadPool& pool, std::int64_t rows, const ProductOperands& operands,
                                    const Finish& finish, std::byte* scratch) const {
   const ConstArray a = operands.a;
-  const ConstArray b = operands.b;
   const Scratch parts = divide(scratch);
   const auto widen = [&pool](ConstArray from, float* to, std::int64_t count) {
     to_float32(pool, from.storage, from.data, to, count);
   };
   if (shape_.side.inner > 0) pack_side_b(pool, operands.side_b, parts);
   if (rows % group_ != 0) copy_last_rows(rows, operands, parts);
-  const auto enter_rows = [&](std::int64_t m, std::int64_t count) {
-    if (convert_a_) widen(a.at(m * shape_.inner), parts.a, count * shape_.inner);
-    if (convert_side_a_) widen(operands.side_a.at(m * shape_.side.inner), parts.side_a, count * shape_.side.inner);
-  };
-  const auto enter_block = [&](const Block& block) {
-    if (shape_.b_transposed) {
-      pack_row_blocks(pool, b.at(block.n * shape_.inner), block.columns, shape_.inner, grid_.columns, parts.b);
-    } else {
-      pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns,
-                         grid_.columns, parts.b);
+  Block block;
+  for (block.m = 0; block.m < rows; block.m += rows_block_) {
+    block.rows = std::min(rows_block_, rows - block.m);
+    if (convert_a_) widen(a.at(block.m * shape_.inner), parts.a, block.rows * shape_.inner);
+    const std::int64_t side = shape_.side.inner;
+    if (convert_side_a_) widen(operands.side_a.at(block.m * side), parts.side_a, block.rows * side);
+    for (block.n = 0; block.n < shape_.columns; block.n += columns_block_) {
+      block.columns = std::min(columns_block_, shape_.columns - block.n);
+      for (block.k = 0; block.k < shape_.inner; block.k += inner_block_) {
+        block.inner = std::min(inner_block_, shape_.inner - block.k);
+        block.last_inner = block.k + block.inner == shape_.inner;
+        pack_b(pool, block, operands.b, parts);
+        RONDO_RETURN_IF_ERROR(run_block(pool, block, operands, finish, parts));
+      }
     }
-    return run_block(pool, block, operands, finish, parts);
-  };
-  return walk(rows, enter_rows, enter_block);
+  }
+  return absl::OkStatus();
+}
+
+void RowProduct::pack_b(ThreadPool& pool, const Block& block, ConstArray b, const Scratch& scratch) const {
+  if (shape_.b_transposed) {
+    pack_row_blocks(pool, b.at(block.n * shape_.inner), block.columns, shape_.inner, grid_.columns, scratch.b);
+  } else {
+    pack_column_blocks(pool, b.at(block.k * shape_.columns), shape_.columns, block.inner, shape_.columns, grid_.columns,
+                       scratch.b);
+  }
 }
 
 void RowProduct::pack_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const {

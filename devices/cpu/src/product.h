@@ -77,10 +77,8 @@ class RowProduct {
   absl::Status multiply(const Block& block, const Place& tile, std::int64_t rows, const Left& left,
                         const Scratch& scratch, std::uint32_t member, float* sums) const;
   void copy_last_rows(std::int64_t rows, const ProductOperands& operands, const Scratch& scratch) const;
+  void pack_b(ThreadPool& pool, const Block& block, ConstArray b, const Scratch& scratch) const;
   void pack_side_b(ThreadPool& pool, ConstArray b, const Scratch& scratch) const;
-  /// Calls enter_rows(m, rows) and enter_block(block), in order, until one fails.
-  template <typename EnterRows, typename EnterBlock>
-  absl::Status walk(std::int64_t rows, const EnterRows& enter_rows, const EnterBlock& enter_block) const;
 
   ProductShape shape_;
   std::optional<PackedRowProduct> packed_;  // then it does all but products of few rows

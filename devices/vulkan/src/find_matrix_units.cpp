@@ -6,12 +6,6 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-struct Limits {
-  std::uint32_t shared_bytes = 0;
-  std::uint32_t subgroup_size = 0;
-  std::uint32_t invocations = 0;  // of a workgroup
-};
-
 /// A kind of product that the driver lists, as both extensions have it.
 struct Listed {
   MatrixUnits::Shape shape;
@@ -19,24 +13,20 @@ struct Listed {
   bool in_subgroup = false;
 };
 
-bool suits(const MatrixUnits::Shape& shape, const Limits& limits) {
+bool suits(const MatrixUnits::Shape& shape, const MatrixUnits& units) {
   // In shared memory matrices begin with 16 bytes.
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return false;
   if (MatrixUnits::kDepth % shape.k != 0 || shape.k % 8 != 0 || shape.n % 4 != 0) return false;
-  MatrixUnits units;
-  units.subgroup_size = limits.subgroup_size;
-  units.shared_bytes = limits.shared_bytes;
-  units.invocations = limits.invocations;
   return units.fits(shape, {MatrixUnits::parts(shape.m), MatrixUnits::parts(shape.n), 2, 2});
 }
 
 /// The largest for operands of `type`.
-MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, const Limits& limits) {
+MatrixUnits::Shape best(const std::vector<Listed>& all, std::uint32_t type, const MatrixUnits& units) {
   const auto size = [](const MatrixUnits::Shape& shape) { return shape.m * shape.n * shape.k; };
   MatrixUnits::Shape found;
   for (const Listed& one : all) {
     const bool sums = one.sum == VK_COMPONENT_TYPE_FLOAT32_KHR && one.result == VK_COMPONENT_TYPE_FLOAT32_KHR;
-    if (one.a != type || one.b != type || !sums || !one.in_subgroup || !suits(one.shape, limits)) continue;
+    if (one.a != type || one.b != type || !sums || !one.in_subgroup || !suits(one.shape, units)) continue;
     if (size(one.shape) > size(found)) found = one.shape;
   }
   return found;
@@ -117,19 +107,22 @@ Found ask(const InstanceFunctions& functions, VkPhysicalDevice card, const HasEx
   return found;
 }
 
-/// The smallest subgroups are those that drivers with several sizes multiply matrices with; 0 where the driver does not
-/// let a kernel choose.
-Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
+/// What a workgroup may have, of units not yet known. The smallest subgroups are those that drivers with several sizes
+/// multiply matrices with; 0 where the driver does not let a kernel choose.
+MatrixUnits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
   VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes{};
   const VkPhysicalDeviceLimits limits =
       properties_with(functions, card, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT, sizes)
           .limits;
   const std::uint32_t size = sizes.minSubgroupSize;
-  const std::uint32_t invocations =
+  MatrixUnits units;
+  units.shared_bytes = limits.maxComputeSharedMemorySize;
+  units.invocations =
       std::min({limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0],
                 size * std::min(sizes.maxComputeWorkgroupSubgroups, limits.maxComputeWorkGroupInvocations)});
   const bool settable = (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  return {limits.maxComputeSharedMemorySize, settable ? size : 0, invocations};
+  units.subgroup_size = settable ? size : 0;
+  return units;
 }
 
 }  // namespace
@@ -137,20 +130,16 @@ Limits limits_of(const InstanceFunctions& functions, VkPhysicalDevice card) {
 MatrixUnits find_matrix_units(const InstanceFunctions& functions, VkPhysicalDevice card, const HasExtension& has) {
   if (!has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
   const Found found = ask(functions, card, has);
-  const Limits limits = limits_of(functions, card);
-  if (!found.base || !(found.khr || found.nv) || limits.subgroup_size == 0) return {};
-  MatrixUnits units;
+  MatrixUnits units = limits_of(functions, card);
+  if (!found.base || !(found.khr || found.nv) || units.subgroup_size == 0) return {};
   units.api = found.khr ? MatrixUnits::Api::kKhr : MatrixUnits::Api::kNv;
-  units.subgroup_size = limits.subgroup_size;
-  units.shared_bytes = limits.shared_bytes;
-  units.invocations = limits.invocations;
   const std::vector<Listed> all = found.khr ? all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
                                                          VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, card)
                                             : all_listed(functions.GetPhysicalDeviceCooperativeMatrixPropertiesNV,
                                                          VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, card);
-  units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, limits);
+  units.float16 = best(all, VK_COMPONENT_TYPE_FLOAT16_KHR, units);
   if (found.khr && found.bfloat16) {
-    units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), limits);
+    units.bfloat16 = best(all, static_cast<std::uint32_t>(VK_COMPONENT_TYPE_BFLOAT16_KHR), units);
   }
   return units.float16.there() || units.bfloat16.there() ? units : MatrixUnits{};
 }
