@@ -13,7 +13,8 @@ set(RONDO_CPU_KERNEL_SOURCES
     src/kernels/hadamard.cpp
     src/kernels/magnitude.cpp
     src/kernels/norm.cpp
-    src/kernels/rope.cpp)
+    src/kernels/rope.cpp
+    src/kernels/tile_units.cpp)
 
 add_library(rondo_cpu_kernels STATIC ${RONDO_CPU_KERNEL_SOURCES})
 add_library(rondo::cpu_kernels ALIAS rondo_cpu_kernels)

@@ -50,17 +50,18 @@ struct AttentionShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
 };
+struct TileUnits;  // kernels/tile_units.h
 /// Causal attention within the sequences of `bounds`; no T x T matrix is ever held. Padding tokens give o = 0 and lse =
-/// 0.
-void attention(ThreadPool& pool, Storage storage, const AttentionShape& shape, const AttentionAttributes& attributes,
-               const void* q, const void* k, const void* v, const std::int32_t* bounds, void* o, float* lse,
-               std::byte* scratch);
-std::size_t attention_scratch(const AttentionShape& shape, std::uint32_t threads);
-void attention_backward(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+/// 0. `units` multiply in bf16, softmax and its gradient being rounded to it; null: fp32 in vectors, of any storage.
+void attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
+               const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
+               const std::int32_t* bounds, void* o, float* lse, std::byte* scratch);
+std::size_t attention_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads);
+void attention_backward(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                         const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                         const void* o, const float* lse, const void* d_o, const std::int32_t* bounds, void* dq,
                         void* dk, void* dv, std::byte* scratch);
-std::size_t attention_backward_scratch(const AttentionShape& shape, std::uint32_t threads);
+std::size_t attention_backward_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads);
 /// Writes k and v into the caches [capacity, kv_heads, head_dim] at `positions`, then attends. shape.tokens: of q. Only
 /// the first bounds[bounds[0] + 1] tokens are real.
 void cached_attention(ThreadPool& pool, Storage storage, const AttentionShape& shape,

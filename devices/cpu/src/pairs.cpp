@@ -8,23 +8,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/pairs-inl.h"
 #include "kernels/storage.h"
 #include "kernels/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
-
-/// words[i] = low[i], high[i] side by side.
-HWY_INLINE void interleave(const Bf16* low, const Bf16* high, std::uint32_t* words, std::int64_t count) {
-  const std::int64_t step = lanes();
-  std::int64_t i = 0;
-  for (; i + step <= count; i += step) {
-    const auto first = hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), low + i));
-    const auto second = hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), high + i));
-    hn::StoreU(hn::Or(first, hn::ShiftLeft<16>(second)), Bits(), words + i);
-  }
-  for (; i < count; ++i) words[i] = low[i] | (static_cast<std::uint32_t>(high[i]) << 16U);
-}
 
 constexpr std::int64_t kWords = kPairRows / 2;  // words of a column that are written at a time: a line of cache
 constexpr Bf16 kZeros[kPairColumns] = {};

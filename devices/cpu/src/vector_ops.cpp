@@ -2,11 +2,18 @@
 #include <algorithm>
 
 #include "kernels.h"
+#include "kernels/tile_units.h"
 #include "prepared_op.h"
 #include "rondo/base/status.h"
+#include "tile_engine.h"
 
 namespace rondo::devices::cpu {
 namespace {
+
+/// What attention multiplies with: null where it does so in vectors.
+const TileUnits* tile_units_for(Storage storage) {
+  return storage == Storage::kBfloat16 && multiplies_in_tiles() ? &amx_units() : nullptr;
+}
 
 AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
   return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
@@ -98,12 +105,12 @@ class Attention final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   Bytes scratch_bytes(std::uint32_t members) const override {
-    return attention_scratch(attention_shape(read(0), read(1)), members);
+    return attention_scratch(attention_shape(read(0), read(1)), tile_units_for(storage_), members);
   }
   absl::Status run(const RunContext& context) const override {
-    attention(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
-              in(context, 0), in(context, 1), in(context, 2), in_as<std::int32_t>(context, 3), out(context, 0),
-              out_floats(context, 1), context.scratch);
+    attention(context.pool, storage_, tile_units_for(storage_), attention_shape(read(0), read(1)),
+              attributes<AttentionAttributes>(), in(context, 0), in(context, 1), in(context, 2),
+              in_as<std::int32_t>(context, 3), out(context, 0), out_floats(context, 1), context.scratch);
     return absl::OkStatus();
   }
 };
@@ -112,13 +119,13 @@ class AttentionBackward final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   Bytes scratch_bytes(std::uint32_t members) const override {
-    return attention_backward_scratch(attention_shape(read(0), read(1)), members);
+    return attention_backward_scratch(attention_shape(read(0), read(1)), tile_units_for(storage_), members);
   }
   absl::Status run(const RunContext& context) const override {
-    attention_backward(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
-                       in(context, 0), in(context, 1), in(context, 2), in(context, 3), in_as<float>(context, 4),
-                       in(context, 5), in_as<std::int32_t>(context, 6), out(context, 0), out(context, 1),
-                       out(context, 2), context.scratch);
+    attention_backward(context.pool, storage_, tile_units_for(storage_), attention_shape(read(0), read(1)),
+                       attributes<AttentionAttributes>(), in(context, 0), in(context, 1), in(context, 2),
+                       in(context, 3), in_as<float>(context, 4), in(context, 5), in_as<std::int32_t>(context, 6),
+                       out(context, 0), out(context, 1), out(context, 2), context.scratch);
     return absl::OkStatus();
   }
 };

@@ -37,11 +37,11 @@ struct AttentionForward {
 };
 
 inline AttentionForward run_forward(ThreadPool& pool, Storage storage, const AttentionCase& c,
-                                    const AttentionInputs& in) {
+                                    const AttentionInputs& in, const TileUnits* units = nullptr) {
   AttentionForward out{random_array(storage, static_cast<std::int64_t>(in.q.size()), 77),
                        random_array(Storage::kFloat32, c.shape.tokens * c.shape.heads, 78)};
-  std::vector<std::byte> scratch(attention_scratch(c.shape, pool.threads()), std::byte{0xFF});
-  attention(pool, storage, c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(), c.batch.bounds.data(),
+  std::vector<std::byte> scratch(attention_scratch(c.shape, units, pool.threads()), std::byte{0xFF});
+  attention(pool, storage, units, c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(), c.batch.bounds.data(),
             out.o.data(), static_cast<float*>(out.lse.data()), scratch.data());
   return out;
 }
@@ -51,20 +51,33 @@ struct AttentionGradients {
 };
 
 inline AttentionGradients run_backward(ThreadPool& pool, Storage storage, const AttentionCase& c,
-                                       const AttentionInputs& in, const AttentionForward& forward) {
+                                       const AttentionInputs& in, const AttentionForward& forward,
+                                       const TileUnits* units = nullptr) {
   AttentionGradients out{random_array(storage, static_cast<std::int64_t>(in.q.size()), 79),
                          random_array(storage, static_cast<std::int64_t>(in.k.size()), 80),
                          random_array(storage, static_cast<std::int64_t>(in.v.size()), 81)};
   // All bits set: reading scratch before writing it gives NaN.
-  std::vector<std::byte> scratch(attention_backward_scratch(c.shape, pool.threads()), std::byte{0xFF});
-  attention_backward(pool, storage, c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(), forward.o.data(),
-                     static_cast<const float*>(forward.lse.data()), in.d_o.data(), c.batch.bounds.data(), out.dq.data(),
-                     out.dk.data(), out.dv.data(), scratch.data());
+  std::vector<std::byte> scratch(attention_backward_scratch(c.shape, units, pool.threads()), std::byte{0xFF});
+  attention_backward(pool, storage, units, c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(),
+                     forward.o.data(), static_cast<const float*>(forward.lse.data()), in.d_o.data(),
+                     c.batch.bounds.data(), out.dq.data(), out.dk.data(), out.dv.data(), scratch.data());
   return out;
 }
 
+/// Sums, and those of their terms' magnitudes.
+struct Sums {
+  explicit Sums(std::size_t n) : values(n), magnitudes(n) {}
+  void add(std::size_t i, double term) {
+    values[i] += term;
+    magnitudes[i] += std::abs(term);
+  }
+  std::vector<double> values, magnitudes;
+};
+
 struct AttentionReference {
-  std::vector<double> o, lse, dq, dk, dv;
+  Sums o;
+  std::vector<double> lse;
+  Sums dq, dk, dv;
 };
 
 /// One query of one head over the keys first ... token: its output row, and the gradients, which read the output as it
@@ -91,7 +104,7 @@ inline void reference_query(const AttentionCase& c, const AttentionInputs& in, c
   double delta = 0;
   for (std::size_t j = 0; j < weights.size(); ++j) {
     weights[j] /= sum;
-    for (std::size_t i = 0; i < d; ++i) r.o[q_at + i] += weights[j] * in.v[k_at(first + j) + i];
+    for (std::size_t i = 0; i < d; ++i) r.o.add(q_at + i, weights[j] * in.v[k_at(first + j) + i]);
   }
   for (std::size_t i = 0; i < d; ++i) delta += stored_o[q_at + i] * in.d_o[q_at + i];
   for (std::size_t j = 0; j < weights.size(); ++j) {
@@ -100,18 +113,17 @@ inline void reference_query(const AttentionCase& c, const AttentionInputs& in, c
     for (std::size_t i = 0; i < d; ++i) slope += in.d_o[q_at + i] * in.v[at + i];
     slope = weights[j] * (slope - delta) * scale;
     for (std::size_t i = 0; i < d; ++i) {
-      r.dv[at + i] += weights[j] * in.d_o[q_at + i];
-      r.dk[at + i] += slope * in.q[q_at + i];
-      r.dq[q_at + i] += slope * in.k[at + i];
+      r.dv.add(at + i, weights[j] * in.d_o[q_at + i]);
+      r.dk.add(at + i, slope * in.q[q_at + i]);
+      r.dq.add(q_at + i, slope * in.k[at + i]);
     }
   }
 }
 
 inline AttentionReference attention_reference(const AttentionCase& c, const AttentionInputs& in,
                                               const Array& stored_o) {
-  const auto zeros = [](std::size_t n) { return std::vector<double>(n); };
-  AttentionReference r{zeros(in.q.size()), zeros(static_cast<std::size_t>(c.shape.tokens * c.shape.heads)),
-                       zeros(in.q.size()), zeros(in.k.size()), zeros(in.v.size())};
+  AttentionReference r{Sums(in.q.size()), std::vector<double>(static_cast<std::size_t>(c.shape.tokens * c.shape.heads)),
+                       Sums(in.q.size()), Sums(in.k.size()), Sums(in.v.size())};
   const auto count = static_cast<std::size_t>(c.batch.bounds[0]);
   for (std::size_t s = 0; s < count; ++s) {
     const auto begin = static_cast<std::size_t>(c.batch.bounds[1 + s]);

@@ -132,6 +132,8 @@ AttentionCase attention_of(const benchmark::State& state) {
   const std::vector<std::int32_t> lengths(sequences, static_cast<std::int32_t>(kTokens / state.range(2)));
   return attention_case(lengths, kTokens, 9, 3, 64);
 }
+/// Range 0 of attention's: 2 is bf16 by matrix units.
+const TileUnits* units_of(const benchmark::State& state) { return state.range(0) == 2 ? &amx_units() : nullptr; }
 double causal_flops(const benchmark::State& state, double products) {
   const double length = static_cast<double>(kTokens) / static_cast<double>(state.range(2));
   return products * 2 * 9 * 64 * static_cast<double>(kTokens) * (length + 1) / 2;
@@ -141,10 +143,10 @@ void Attention(benchmark::State& state) {
   ThreadPool pool(threads_of(state));
   const AttentionCase c = attention_of(state);
   const AttentionInputs in = attention_inputs(storage_of(state), c.shape);
-  AttentionForward out = run_forward(pool, storage_of(state), c, in);
-  std::vector<std::byte> scratch(attention_scratch(c.shape, pool.threads()));
+  AttentionForward out = run_forward(pool, storage_of(state), c, in, units_of(state));
+  std::vector<std::byte> scratch(attention_scratch(c.shape, units_of(state), pool.threads()));
   for ([[maybe_unused]] auto _ : state) {
-    attention(pool, storage_of(state), c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(),
+    attention(pool, storage_of(state), units_of(state), c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(),
               c.batch.bounds.data(), out.o.data(), static_cast<float*>(out.lse.data()), scratch.data());
   }
   count(state, "GFLOP/s", causal_flops(state, 2));
@@ -154,12 +156,12 @@ void AttentionBackward(benchmark::State& state) {
   ThreadPool pool(threads_of(state));
   const AttentionCase c = attention_of(state);
   const AttentionInputs in = attention_inputs(storage_of(state), c.shape);
-  const AttentionForward forward = run_forward(pool, storage_of(state), c, in);
-  AttentionGradients out = run_backward(pool, storage_of(state), c, in, forward);
-  std::vector<std::byte> scratch(attention_backward_scratch(c.shape, pool.threads()));
+  const AttentionForward forward = run_forward(pool, storage_of(state), c, in, units_of(state));
+  AttentionGradients out = run_backward(pool, storage_of(state), c, in, forward, units_of(state));
+  std::vector<std::byte> scratch(attention_backward_scratch(c.shape, units_of(state), pool.threads()));
   for ([[maybe_unused]] auto _ : state) {
-    attention_backward(pool, storage_of(state), c.shape, c.attributes, in.q.data(), in.k.data(), in.v.data(),
-                       forward.o.data(), static_cast<const float*>(forward.lse.data()), in.d_o.data(),
+    attention_backward(pool, storage_of(state), units_of(state), c.shape, c.attributes, in.q.data(), in.k.data(),
+                       in.v.data(), forward.o.data(), static_cast<const float*>(forward.lse.data()), in.d_o.data(),
                        c.batch.bounds.data(), out.dq.data(), out.dk.data(), out.dv.data(), scratch.data());
   }
   count(state, "GFLOP/s", causal_flops(state, 5));
@@ -177,6 +179,9 @@ void attention_sizes(benchmark::internal::Benchmark* b) {
     b->Args({0, 1, sequences});
     b->Args({1, 1, sequences});
     b->Args({0, 2, sequences});
+    if (!has_tile_units()) continue;
+    b->Args({2, 1, sequences});
+    b->Args({2, 2, sequences});
   }
 }
 

@@ -2,8 +2,11 @@
 // every instruction set of this machine and with several thread counts.
 #pragma once
 
+#include <cpuid.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -14,11 +17,25 @@
 #include <vector>
 
 #include "kernels.h"
+#include "kernels/tile_units.h"
 #include "rondo/base/float16.h"
 
 namespace rondo::devices::cpu::testing {
 
 inline float widen(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+
+/// Whether this process may use the processor's matrix units for bf16 (AMX), for which it asks.
+inline bool has_tile_units() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned kAmxBf16 = 1U << 22U;  // of EDX of leaf 7, Intel's Software Developer's Manual, volume 2, CPUID
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxBf16) == 0) return false;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, arch_prctl(2)
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 
 /// The nearest bf16, ties to even, found by comparing distances rather than by the kernels' arithmetic on bits.
 inline std::uint16_t narrow(float x) {

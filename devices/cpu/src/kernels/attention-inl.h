@@ -35,11 +35,10 @@ HWY_INLINE void load_row(const T* from, std::int64_t count, std::int64_t width, 
 template <typename T>
 HWY_INLINE void load_queries(const AttentionLayout& layout, const T* from, std::int64_t tokens, float factor,
                              float* to) {
-  for (std::int64_t row = 0; row < divide_up(tokens * layout.group, kPanel) * kPanel; ++row) {
+  for (std::int64_t row = 0; row < layout.whole_panels(tokens * layout.group); ++row) {
     float* into = to + row * layout.width;
     if (row < tokens * layout.group) {
-      const T* source = from + (row / layout.group * layout.heads + row % layout.group) * layout.head_dim;
-      load_row(source, layout.head_dim, layout.width, factor, into);
+      load_row(from + layout.place_of(row) * layout.head_dim, layout.head_dim, layout.width, factor, into);
     } else {
       std::memset(into, 0, static_cast<std::size_t>(layout.width) * sizeof(float));
     }
@@ -59,11 +58,7 @@ HWY_INLINE void load_keys(const AttentionLayout& layout, const T* from, std::int
 
 /// to[width][kKeys] = from[kKeys][width] transposed, for the first `count` keys rounded up to a whole vector.
 HWY_INLINE void transpose_keys(const float* from, std::int64_t count, std::int64_t width, float* to) {
-  for (std::int64_t key = 0; key < divide_up(count, 16) * 16; key += kQuad) {
-    for (std::int64_t i = 0; i < width; i += kQuad) {
-      transpose_quad(from + key * width + i, width, to + i * kKeys + key, kKeys);
-    }
-  }
+  transpose_quads(from, width, divide_up(count, 16) * 16, width, to, kKeys);
 }
 
 /// What a panel of rows sees of a block of keys, and the whole vectors of columns that hold it.
@@ -92,11 +87,11 @@ HWY_INLINE PanelView view_of(const std::int32_t* positions, std::int64_t first, 
 }
 
 HWY_INLINE hn::Mask<Floats> visible_lanes(std::int64_t column, Visible visible) {
-  const Ints d;
-  const auto index = hn::Iota(d, static_cast<std::int32_t>(column));
-  const auto early = hn::Lt(index, hn::Set(d, static_cast<std::int32_t>(visible.lo)));
-  const auto late = hn::Gt(index, hn::Set(d, static_cast<std::int32_t>(visible.hi - 1)));
-  return hn::RebindMask(Floats(), hn::Not(hn::Or(early, late)));
+  // One comparison: what lies before `lo` wraps round to large numbers. Iota's lanes from anything but a constant would
+  // go one by one through memory.
+  const auto after = hn::Add(hn::Iota(Bits(), 0), hn::Set(Bits(), static_cast<std::uint32_t>(column - visible.lo)));
+  const std::int64_t count = HWY_MAX(std::int64_t{0}, visible.hi - visible.lo);
+  return hn::RebindMask(Floats(), hn::Lt(after, hn::Set(Bits(), static_cast<std::uint32_t>(count))));
 }
 
 /// The running softmax of one row.
@@ -178,7 +173,7 @@ HWY_INLINE TokenRange fill_positions(const AttentionLayout& layout, std::int64_t
     for (std::int64_t g = 0; g < layout.group; ++g) to[token * layout.group + g] = static_cast<std::int32_t>(position);
   }
   const std::int64_t rows = tokens * layout.group;
-  for (std::int64_t row = rows; row < divide_up(rows, kPanel) * kPanel; ++row) to[row] = -1;
+  for (std::int64_t row = rows; row < layout.whole_panels(rows); ++row) to[row] = -1;
   return span;
 }
 
@@ -204,12 +199,12 @@ HWY_INLINE void attend_keys(const AttentionLayout& layout, std::int64_t rows, st
 }
 
 template <typename T>
-HWY_INLINE void store_outputs(const AttentionLayout& layout, const ForwardBlock<T>& block,
-                              const ForwardScratch& scratch) {
+HWY_INLINE void store_outputs(const AttentionLayout& layout, const ForwardBlock<T>& block, const float* outputs,
+                              const RowState* states) {
   for (std::int64_t row = 0; row < block.tokens * layout.group; ++row) {
-    const RowState state = scratch.states[row];
-    const std::int64_t place = row / layout.group * layout.heads + row % layout.group;
-    const float* from = scratch.outputs + row * layout.width;
+    const RowState state = states[row];
+    const std::int64_t place = layout.place_of(row);
+    const float* from = outputs + row * layout.width;
     T* to = block.o + place * layout.head_dim;
     const auto sum = splat(state.sum);
     for_vectors(layout.head_dim,
@@ -221,21 +216,21 @@ HWY_INLINE void store_outputs(const AttentionLayout& layout, const ForwardBlock<
 template <typename T>
 HWY_NOINLINE void attend_block(const AttentionLayout& layout, const AttentionAttributes& attributes,
                                const ForwardBlock<T>& block, const ForwardScratch& scratch) {
-  const std::int64_t rows = divide_up(block.tokens * layout.group, kPanel) * kPanel;
+  const std::int64_t rows = layout.whole_panels(block.tokens * layout.group);
   load_queries(layout, block.q, block.tokens, attributes.scale, scratch.queries);
   std::memset(scratch.outputs, 0, static_cast<std::size_t>(rows * layout.width) * sizeof(float));
   for (std::int64_t row = 0; row < rows; ++row) scratch.states[row] = {std::numeric_limits<float>::lowest(), 0.0F};
   const TokenRange span =
       fill_positions(layout, block.tokens, block.first_position, block.positions, scratch.positions);
   const std::int64_t stride = layout.kv_heads * layout.head_dim;
-  for (std::int64_t first = first_key_block(span.begin, attributes.window); first < span.end; first += kKeys) {
+  for (std::int64_t first = layout.first_key_block(span.begin, attributes.window); first < span.end; first += kKeys) {
     const std::int64_t count = HWY_MIN(kKeys, span.end - first);
     load_keys(layout, block.k + first * stride, count, scratch.keys);
     transpose_keys(scratch.keys, count, layout.width, scratch.transposed);
     load_keys(layout, block.v + first * stride, count, scratch.keys);
     attend_keys(layout, rows, first, count, attributes.window, scratch);
   }
-  store_outputs(layout, block, scratch);
+  store_outputs(layout, block, scratch.outputs, scratch.states);
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

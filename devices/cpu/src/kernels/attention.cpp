@@ -5,6 +5,7 @@
 
 #include "kernels.h"
 #include "kernels/attention-inl.h"
+#include "kernels/tile_attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
@@ -34,14 +35,16 @@ HWY_INLINE void clear_padding(const AttentionProblem<T>& problem, std::int64_t k
   }
 }
 
-template <typename T>
+/// `Scratch`: ForwardScratch, or TileForwardScratch where the layout has units.
+template <typename Scratch, typename T>
 void attention_typed(ThreadPool& pool, const AttentionProblem<T>& problem, const AttentionAttributes& attributes,
                      std::byte* scratch, std::size_t scratch_each) {
   const AttentionLayout& layout = problem.layout;
   const std::int64_t slots = divide_up(problem.tokens, layout.block_tokens);
   pool.parallel_for(slots * layout.kv_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
     Carver carver(scratch + member * scratch_each);
-    const ForwardScratch mine(layout, carver);
+    const Scratch mine(layout, carver);
+    const ConfiguredUnits configured(layout.units);
     // The last blocks of a long sequence are the dearest: they go first.
     const std::int64_t slot = slots - 1 - task / layout.kv_heads;
     const std::int64_t kv_head = task % layout.kv_heads;
@@ -65,23 +68,25 @@ void attention_typed(ThreadPool& pool, const AttentionProblem<T>& problem, const
   });
 }
 
-void attention_any(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+std::size_t forward_scratch(const AttentionShape& shape, const TileUnits* units) {
+  const AttentionLayout layout = forward_layout(shape, units);
+  return units == nullptr ? scratch_size<ForwardScratch>(layout) : scratch_size<TileForwardScratch>(layout);
+}
+
+void attention_any(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                    const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                    const std::int32_t* bounds, void* o, float* lse, std::byte* scratch) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     const AttentionProblem<T> problem{
-        AttentionLayout(shape),   shape.tokens, static_cast<const T*>(q), static_cast<const T*>(k),
-        static_cast<const T*>(v), bounds,       static_cast<T*>(o),       lse};
-    attention_typed(pool, problem, attributes, scratch, attention_scratch(shape, 1));
+        forward_layout(shape, units), shape.tokens, static_cast<const T*>(q), static_cast<const T*>(k),
+        static_cast<const T*>(v),     bounds,       static_cast<T*>(o),       lse};
+    const std::size_t each = forward_scratch(shape, units);
+    if constexpr (std::is_same_v<T, Bf16>) {
+      if (units != nullptr) return attention_typed<TileForwardScratch>(pool, problem, attributes, scratch, each);
+    }
+    attention_typed<ForwardScratch>(pool, problem, attributes, scratch, each);
   });
-}
-
-std::size_t forward_scratch(const AttentionShape& shape) {
-  Carver carver(nullptr);
-  const ForwardScratch counted(AttentionLayout(shape), carver);
-  static_cast<void>(counted);
-  return carver.size();
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE
@@ -92,14 +97,14 @@ namespace rondo::devices::cpu {
 HWY_EXPORT(attention_any);
 HWY_EXPORT(forward_scratch);
 
-void attention(ThreadPool& pool, Storage storage, const AttentionShape& shape, const AttentionAttributes& attributes,
-               const void* q, const void* k, const void* v, const std::int32_t* bounds, void* o, float* lse,
-               std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(attention_any)(pool, storage, shape, attributes, q, k, v, bounds, o, lse, scratch);
+void attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
+               const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
+               const std::int32_t* bounds, void* o, float* lse, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(attention_any)(pool, storage, units, shape, attributes, q, k, v, bounds, o, lse, scratch);
 }
 
-std::size_t attention_scratch(const AttentionShape& shape, std::uint32_t threads) {
-  return HWY_DYNAMIC_DISPATCH(forward_scratch)(shape) * threads;
+std::size_t attention_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads) {
+  return HWY_DYNAMIC_DISPATCH(forward_scratch)(shape, units) * threads;
 }
 
 }  // namespace rondo::devices::cpu

@@ -1,7 +1,8 @@
 // Attention backward on one sequence and key head: the work on a pair of blocks, whatever the order of pairs.
 //
 // Scores are computed again from lse. With P the weights, delta = rowsum(dO O) and dS = P (dO V^T - delta):
-// dV = P^T dO,  dK = dS^T (scale Q),  dQ = scale dS K.
+// dV = P^T dO,  dK = dS^T (scale Q),  dQ = scale dS K. What a pair of blocks needs of scratch and arithmetic is
+// VectorBackward's, or TileBackward's (tile_attention_backward-inl.h).
 #if defined(RONDO_CPU_KERNELS_ATTENTION_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDO_CPU_KERNELS_ATTENTION_BACKWARD_INL_H_
 #undef RONDO_CPU_KERNELS_ATTENTION_BACKWARD_INL_H_
@@ -32,11 +33,12 @@ struct BackwardProblem {
   std::uint32_t window;
   float* key_sums;    // [kv_heads][tokens][width]
   float* value_sums;  // likewise
+  float key_factor;   // by which the sums are multiplied to give dK
 };
 
 /// One thread's scratch for the backward pass.
-struct BackwardScratch {
-  BackwardScratch(const AttentionLayout& layout, Carver& carver)
+struct VectorScratch {
+  VectorScratch(const AttentionLayout& layout, Carver& carver)
       : queries(carver.take<float>(layout.rows * layout.width)),
         slopes(carver.take<float>(layout.rows * layout.width)),
         query_sums(carver.take<float>(layout.rows * layout.width)),
@@ -63,28 +65,26 @@ struct BackwardScratch {
   std::int32_t* positions;
 };
 
-// Tokens of a sequence, counted from its beginning.
-struct Span {
-  std::int64_t first;
-  std::int64_t count;
-};
+// For which gradients a pair of blocks is worked on.
+enum class PairGoal { kKeys, kQueries, kBoth };
 
-/// The work on one sequence and key head.
+/// One sequence and key head: which blocks meet, and where their numbers stand.
 template <typename T>
-class SequenceBackward {
+class SequencePairs {
  public:
-  HWY_INLINE SequenceBackward(const BackwardProblem<T>& problem, const BackwardScratch& scratch, TokenRange sequence,
-                              std::int64_t kv_head)
-      : problem_(problem), layout_(problem.layout), scratch_(scratch), sequence_(sequence), kv_head_(kv_head) {}
+  HWY_INLINE SequencePairs(const BackwardProblem<T>& problem, TokenRange sequence, std::int64_t kv_head)
+      : problem_(problem), layout_(problem.layout), sequence_(sequence), kv_head_(kv_head) {}
 
   HWY_INLINE Span queries_from(std::int64_t first) const {
     return {first, HWY_MIN(layout_.block_tokens, sequence_.length() - first)};
   }
-  HWY_INLINE Span keys_from(std::int64_t first) const { return {first, HWY_MIN(kKeys, sequence_.length() - first)}; }
+  HWY_INLINE Span keys_from(std::int64_t first) const {
+    return {first, HWY_MIN(layout_.keys, sequence_.length() - first)};
+  }
 
   /// First block of keys that queries see, and the end of the keys that they see.
   HWY_INLINE TokenRange keys_seen_by(Span queries) const {
-    return {first_key_block(queries.first, problem_.window), queries.first + queries.count};
+    return {layout_.first_key_block(queries.first, problem_.window), queries.first + queries.count};
   }
   /// First block of queries that sees keys, and the end of the queries that do.
   HWY_INLINE TokenRange queries_seeing(Span keys) const {
@@ -100,26 +100,67 @@ class SequenceBackward {
     std::memset(sums(problem_.value_sums, keys.first), 0, bytes);
   }
 
+ protected:
+  /// Index of the first head of the group in [tokens, heads].
+  HWY_INLINE std::int64_t query_place(std::int64_t first) const {
+    return (sequence_.begin + first) * layout_.heads + kv_head_ * layout_.group;
+  }
+  /// First element of a key in [tokens, kv_heads, head_dim].
+  HWY_INLINE std::int64_t key_place(std::int64_t first) const {
+    return ((sequence_.begin + first) * layout_.kv_heads + kv_head_) * layout_.head_dim;
+  }
+  HWY_INLINE float* sums(float* all, std::int64_t key) const {
+    return all + (kv_head_ * problem_.tokens + sequence_.begin + key) * layout_.width;
+  }
+  /// rowsum(dO O) of a row of a block of queries.
+  HWY_INLINE float delta_of(std::int64_t place) const {
+    const T* output = problem_.o + place * layout_.head_dim;
+    const T* slope = problem_.d_o + place * layout_.head_dim;
+    auto sum = zero();
+    for_vectors(layout_.head_dim, [&](std::int64_t i, auto extent) HWY_ATTR {
+      sum = hn::MulAdd(load(output + i, extent), load(slope + i, extent), sum);
+    });
+    return sum_of(sum);
+  }
+  HWY_INLINE void store_query_row(std::int64_t place, const float* sums) const {
+    const auto scale = splat(problem_.scale);
+    T* to = problem_.dq + place * layout_.head_dim;
+    for_vectors(layout_.head_dim,
+                [=](std::int64_t i, auto extent) HWY_ATTR { store(hn::Mul(load(sums + i), scale), to + i, extent); });
+  }
+
+  const BackwardProblem<T>& problem_;
+  const AttentionLayout& layout_;
+  TokenRange sequence_;
+  std::int64_t kv_head_;
+};
+
+/// The work on one sequence and key head.
+template <typename T>
+class VectorBackward : public SequencePairs<T> {
+  using Pairs = SequencePairs<T>;
+  using Pairs::layout_;
+  using Pairs::problem_;
+
+ public:
+  HWY_INLINE VectorBackward(const BackwardProblem<T>& problem, const VectorScratch& scratch, TokenRange sequence,
+                            std::int64_t kv_head)
+      : Pairs(problem, sequence, kv_head), scratch_(scratch) {}
+
   HWY_NOINLINE void load_query_block(Span queries) const {
-    const std::int64_t place = query_place(queries.first);
+    const std::int64_t place = this->query_place(queries.first);
     load_queries(layout_, problem_.q + place * layout_.head_dim, queries.count, problem_.scale, scratch_.queries);
     load_queries(layout_, problem_.d_o + place * layout_.head_dim, queries.count, 1.0F, scratch_.slopes);
     fill_positions(layout_, queries.count, queries.first, nullptr, scratch_.positions);
-    const std::int64_t rows = queries.count * layout_.group;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = place + row / layout_.group * layout_.heads + row % layout_.group;
-      const T* output = problem_.o + at * layout_.head_dim;
-      const float* slope = scratch_.slopes + row * layout_.width;
-      auto sum = zero();
-      for_vectors(layout_.head_dim, [&](std::int64_t i, auto extent)
-                                        HWY_ATTR { sum = hn::MulAdd(load(output + i, extent), load(slope + i), sum); });
-      scratch_.delta[row] = sum_of(sum);
+    for (std::int64_t row = 0; row < queries.count * layout_.group; ++row) {
+      const std::int64_t at = place + layout_.place_of(row);
+      scratch_.delta[row] = this->delta_of(at);
       scratch_.lse[row] = problem_.lse[at];
     }
   }
 
   HWY_NOINLINE void load_key_block(Span keys) const {
-    const std::int64_t at = ((sequence_.begin + keys.first) * layout_.kv_heads + kv_head_) * layout_.head_dim;
+    const std::int64_t at = this->key_place(keys.first);
     load_keys(layout_, problem_.k + at, keys.count, scratch_.keys);
     load_keys(layout_, problem_.v + at, keys.count, scratch_.values);
     transpose_keys(scratch_.keys, keys.count, layout_.width, scratch_.keys_transposed);
@@ -127,10 +168,23 @@ class SequenceBackward {
   }
 
   HWY_INLINE void clear_query_sums(Span queries) const {
-    const std::int64_t rows = divide_up(queries.count * layout_.group, kPanel) * kPanel;
+    const std::int64_t rows = layout_.whole_panels(queries.count * layout_.group);
     std::memset(scratch_.query_sums, 0, static_cast<std::size_t>(rows * layout_.width) * sizeof(float));
   }
 
+  HWY_NOINLINE void work_on(Span queries, Span keys, PairGoal goal) const {
+    score(queries, keys, goal != PairGoal::kKeys);
+    if (goal != PairGoal::kQueries) add_to_keys(queries, keys);
+  }
+
+  HWY_INLINE void store_query_sums(Span queries) const {
+    const std::int64_t place = this->query_place(queries.first);
+    for (std::int64_t row = 0; row < queries.count * layout_.group; ++row) {
+      this->store_query_row(place + layout_.place_of(row), scratch_.query_sums + row * layout_.width);
+    }
+  }
+
+ private:
   /// P and dS of the loaded blocks; with `into_queries` also dQ += dS K.
   HWY_NOINLINE void score(Span queries, Span keys, bool into_queries) const {
     const std::int64_t columns = round_up_to_lanes(layout_.head_dim);
@@ -148,27 +202,6 @@ class SequenceBackward {
   HWY_NOINLINE void add_to_keys(Span queries, Span keys) const {
     add_transposed(queries, keys, scratch_.weights, scratch_.slopes, problem_.value_sums);
     add_transposed(queries, keys, scratch_.score_slopes, scratch_.queries, problem_.key_sums);
-  }
-
-  HWY_INLINE void store_query_sums(Span queries) const {
-    const std::int64_t place = query_place(queries.first);
-    const auto scale = splat(problem_.scale);
-    for (std::int64_t row = 0; row < queries.count * layout_.group; ++row) {
-      const std::int64_t at = place + row / layout_.group * layout_.heads + row % layout_.group;
-      const float* from = scratch_.query_sums + row * layout_.width;
-      T* to = problem_.dq + at * layout_.head_dim;
-      for_vectors(layout_.head_dim,
-                  [=](std::int64_t i, auto extent) HWY_ATTR { store(hn::Mul(load(from + i), scale), to + i, extent); });
-    }
-  }
-
- private:
-  /// Index of the first head of the group in [tokens, heads].
-  HWY_INLINE std::int64_t query_place(std::int64_t first) const {
-    return (sequence_.begin + first) * layout_.heads + kv_head_ * layout_.group;
-  }
-  HWY_INLINE float* sums(float* all, std::int64_t key) const {
-    return all + (kv_head_ * problem_.tokens + sequence_.begin + key) * layout_.width;
   }
 
   HWY_INLINE void score_panel(std::int64_t row, const PanelView& view) const {
@@ -227,7 +260,7 @@ class SequenceBackward {
         if (rows.length() <= 0) continue;
         const Left<true> a{left + rows.begin * kKeys + key, kKeys};
         const Rows<const float> b{right + rows.begin * layout_.width + column, layout_.width};
-        float* to = sums(all, keys.first + key) + column;
+        float* to = this->sums(all, keys.first + key) + column;
         if (count == kPanel) {
           product_panel<Into::kSum>(a, b, {to, layout_.width}, width, rows.length());
         } else {
@@ -248,11 +281,7 @@ class SequenceBackward {
     for (std::int64_t i = 0; i < count; ++i) std::memcpy(to.row(i), panel.row(i), bytes);
   }
 
-  const BackwardProblem<T>& problem_;
-  const AttentionLayout& layout_;
-  const BackwardScratch& scratch_;
-  TokenRange sequence_;
-  std::int64_t kv_head_;
+  const VectorScratch& scratch_;
 };
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

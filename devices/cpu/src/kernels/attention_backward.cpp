@@ -9,52 +9,52 @@
 
 #include "kernels.h"
 #include "kernels/attention_backward-inl.h"
+#include "kernels/tile_attention_backward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::devices::cpu::HWY_NAMESPACE {
 
-template <typename T>
-HWY_NOINLINE void whole_sequence(const SequenceBackward<T>& work, std::int64_t length, std::int64_t block_tokens) {
+/// `Work`: VectorBackward or TileBackward.
+template <typename Work>
+HWY_NOINLINE void whole_sequence(const Work& work, const AttentionLayout& layout, std::int64_t length) {
   work.clear_sums({0, length});
-  for (std::int64_t first = 0; first < length; first += block_tokens) {
+  for (std::int64_t first = 0; first < length; first += layout.block_tokens) {
     const Span queries = work.queries_from(first);
     work.load_query_block(queries);
     work.clear_query_sums(queries);
     const TokenRange seen = work.keys_seen_by(queries);
-    for (std::int64_t key = seen.begin; key < seen.end; key += kKeys) {
+    for (std::int64_t key = seen.begin; key < seen.end; key += layout.keys) {
       const Span keys = work.keys_from(key);
       work.load_key_block(keys);
-      work.score(queries, keys, true);
-      work.add_to_keys(queries, keys);
+      work.work_on(queries, keys, PairGoal::kBoth);
     }
     work.store_query_sums(queries);
   }
 }
 
-template <typename T>
-HWY_NOINLINE void only_keys(const SequenceBackward<T>& work, std::int64_t first, std::int64_t block_tokens) {
+template <typename Work>
+HWY_NOINLINE void only_keys(const Work& work, const AttentionLayout& layout, std::int64_t first) {
   const Span keys = work.keys_from(first);
   work.clear_sums(keys);
   work.load_key_block(keys);
   const TokenRange seeing = work.queries_seeing(keys);
-  for (std::int64_t query = seeing.begin; query < seeing.end; query += block_tokens) {
+  for (std::int64_t query = seeing.begin; query < seeing.end; query += layout.block_tokens) {
     const Span queries = work.queries_from(query);
     work.load_query_block(queries);
-    work.score(queries, keys, false);
-    work.add_to_keys(queries, keys);
+    work.work_on(queries, keys, PairGoal::kKeys);
   }
 }
 
-template <typename T>
-HWY_NOINLINE void only_queries(const SequenceBackward<T>& work, std::int64_t first) {
+template <typename Work>
+HWY_NOINLINE void only_queries(const Work& work, const AttentionLayout& layout, std::int64_t first) {
   const Span queries = work.queries_from(first);
   work.load_query_block(queries);
   work.clear_query_sums(queries);
   const TokenRange seen = work.keys_seen_by(queries);
-  for (std::int64_t key = seen.begin; key < seen.end; key += kKeys) {
+  for (std::int64_t key = seen.begin; key < seen.end; key += layout.keys) {
     const Span keys = work.keys_from(key);
     work.load_key_block(keys);
-    work.score(queries, keys, true);
+    work.work_on(queries, keys, PairGoal::kQueries);
   }
   work.store_query_sums(queries);
 }
@@ -63,6 +63,7 @@ HWY_NOINLINE void only_queries(const SequenceBackward<T>& work, std::int64_t fir
 template <typename T>
 void store_key_sums(ThreadPool& pool, const BackwardProblem<T>& problem) {
   const AttentionLayout& layout = problem.layout;
+  const auto key_factor = splat(problem.key_factor);
   const std::int64_t step = task_rows(layout.kv_heads * layout.head_dim);
   pool.parallel_for(divide_up(problem.tokens, step), [&](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t real = Sequences(problem.bounds).real_tokens();
@@ -82,7 +83,7 @@ void store_key_sums(ThreadPool& pool, const BackwardProblem<T>& problem) {
         const std::int64_t from = (head * problem.tokens + token) * layout.width;
         const std::int64_t to = at + head * layout.head_dim;
         for_vectors(layout.head_dim, [&](std::int64_t i, auto extent) HWY_ATTR {
-          store(load(problem.key_sums + from + i), problem.dk + to + i, extent);
+          store(hn::Mul(load(problem.key_sums + from + i), key_factor), problem.dk + to + i, extent);
           store(load(problem.value_sums + from + i), problem.dv + to + i, extent);
         });
       }
@@ -90,65 +91,106 @@ void store_key_sums(ThreadPool& pool, const BackwardProblem<T>& problem) {
   });
 }
 
+// How a pair of blocks is worked on, with what scratch a thread, and how many times as long all pairs take by block as
+// by sequence: 7 products for 5 in vectors, while matrix units take less time for those than softmax takes twice.
 template <typename T>
-void by_sequence(ThreadPool& pool, const BackwardProblem<T>& problem, std::byte* scratch, std::size_t scratch_each) {
-  const AttentionLayout& layout = problem.layout;
-  const Sequences sequences(problem.bounds);
-  pool.parallel_for(sequences.count() * layout.kv_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
-    Carver carver(scratch + member * scratch_each);
-    const BackwardScratch mine(layout, carver);
-    const TokenRange sequence = sequences[task / layout.kv_heads];
-    const SequenceBackward<T> work(problem, mine, sequence, task % layout.kv_heads);
-    whole_sequence(work, sequence.length(), layout.block_tokens);
+struct VectorKind {
+  using Work = VectorBackward<T>;
+  using Scratch = VectorScratch;
+  static constexpr double kByBlock = 1.4;
+};
+struct TileKind {
+  using Work = TileBackward<Bf16>;
+  using Scratch = TileBackwardScratch;
+  static constexpr double kByBlock = 1.8;
+};
+
+/// What the threads share.
+struct BackwardRun {
+  ThreadPool& pool;
+  std::byte* scratch;
+  std::size_t scratch_each;
+};
+
+/// Calls fn(task, scratch) for all tasks, in parallel.
+template <typename Scratch, typename Function>
+void for_tasks(const BackwardRun& run, const AttentionLayout& layout, std::int64_t tasks, const Function& fn) {
+  run.pool.parallel_for(tasks, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
+    Carver carver(run.scratch + member * run.scratch_each);
+    const Scratch mine(layout, carver);
+    const ConfiguredUnits configured(layout.units);
+    fn(task, mine);
   });
 }
 
+template <typename Kind, typename T>
+void by_sequence(const BackwardRun& run, const BackwardProblem<T>& problem) {
+  using Scratch = typename Kind::Scratch;
+  const AttentionLayout& layout = problem.layout;
+  const Sequences sequences(problem.bounds);
+  for_tasks<Scratch>(run, layout, sequences.count() * layout.kv_heads,
+                     [&](std::int64_t task, const Scratch& mine) HWY_ATTR {
+                       const TokenRange sequence = sequences[task / layout.kv_heads];
+                       const typename Kind::Work work(problem, mine, sequence, task % layout.kv_heads);
+                       whole_sequence(work, layout, sequence.length());
+                     });
+}
+
 /// Calls fn(work, first) for every block of `size` tokens of every sequence and for every key head, in parallel.
-template <typename T, typename Function>
-void by_block(ThreadPool& pool, const BackwardProblem<T>& problem, std::byte* scratch, std::size_t scratch_each,
-              std::int64_t size, const Function& fn) {
+template <typename Kind, typename T, typename Function>
+void by_block(const BackwardRun& run, const BackwardProblem<T>& problem, std::int64_t size, const Function& fn) {
+  using Scratch = typename Kind::Scratch;
   const AttentionLayout& layout = problem.layout;
   const std::int64_t slots = divide_up(problem.tokens, size);
-  pool.parallel_for(slots * layout.kv_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
-    Carver carver(scratch + member * scratch_each);
-    const BackwardScratch mine(layout, carver);
+  for_tasks<Scratch>(run, layout, slots * layout.kv_heads, [&](std::int64_t task, const Scratch& mine) HWY_ATTR {
     const std::int64_t begin = task / layout.kv_heads * size;
     const auto work_on = [&](TokenRange sequence, std::int64_t first) HWY_ATTR {
-      fn(SequenceBackward<T>(problem, mine, sequence, task % layout.kv_heads), first - sequence.begin);
+      fn(typename Kind::Work(problem, mine, sequence, task % layout.kv_heads), first - sequence.begin);
     };
     for_blocks_from(Sequences(problem.bounds), begin, begin + size, size, work_on);
   });
 }
 
+/// A choice of schedule, not of result. By sequence no thread ends later than all work shared out, and the largest task
+/// less the part of it that is in this; by block the threads end together.
 template <typename T>
-void backward_typed(ThreadPool& pool, const BackwardProblem<T>& problem, std::byte* scratch, std::size_t scratch_each) {
-  // A choice of schedule, not of result.
-  const std::int64_t tasks = Sequences(problem.bounds).count() * problem.layout.kv_heads;
-  const auto threads = static_cast<std::int64_t>(pool.threads());
-  if (threads == 1 || tasks >= 3 * threads) {
-    by_sequence(pool, problem, scratch, scratch_each);
-  } else {
-    const std::int64_t block = problem.layout.block_tokens;
-    by_block(pool, problem, scratch, scratch_each, kKeys,
-             [=](const auto& work, std::int64_t first) HWY_ATTR { only_keys(work, first, block); });
-    by_block(pool, problem, scratch, scratch_each, block,
-             [=](const auto& work, std::int64_t first) HWY_ATTR { only_queries(work, first); });
+bool goes_by_sequence(const BackwardProblem<T>& problem, std::uint32_t threads, double by_block) {
+  const Sequences sequences(problem.bounds);
+  double all = 0;
+  double largest = 0;
+  for (std::int64_t i = 0; i < sequences.count(); ++i) {
+    const auto length = static_cast<double>(sequences[i].length());
+    all += length * length;
+    largest = HWY_MAX(largest, length * length);
   }
-  store_key_sums(pool, problem);
+  const double share = all * static_cast<double>(problem.layout.kv_heads) / threads;
+  return share + largest * (1 - 1.0 / threads) <= by_block * share;
 }
 
-std::size_t backward_scratch(const AttentionShape& shape) {
-  Carver carver(nullptr);
-  const BackwardScratch counted(AttentionLayout(shape), carver);
-  static_cast<void>(counted);
-  return carver.size();
+template <typename Kind, typename T>
+void backward_typed(const BackwardRun& run, const BackwardProblem<T>& problem) {
+  const AttentionLayout& layout = problem.layout;
+  if (goes_by_sequence(problem, run.pool.threads(), Kind::kByBlock)) {
+    by_sequence<Kind>(run, problem);
+  } else {
+    by_block<Kind>(run, problem, layout.keys,
+                   [&](const auto& work, std::int64_t first) HWY_ATTR { only_keys(work, layout, first); });
+    by_block<Kind>(run, problem, layout.block_tokens,
+                   [&](const auto& work, std::int64_t first) HWY_ATTR { only_queries(work, layout, first); });
+  }
+  store_key_sums(run.pool, problem);
 }
 
-void backward_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, const AttentionAttributes& attributes,
-                  const BackwardPointers& p, std::byte* scratch) {
+std::size_t backward_scratch(const AttentionShape& shape, const TileUnits* units) {
+  const AttentionLayout layout = backward_layout(shape, units);
+  return units == nullptr ? scratch_size<VectorScratch>(layout) : scratch_size<TileBackwardScratch>(layout);
+}
+
+void backward_any(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
+                  const AttentionAttributes& attributes, const BackwardPointers& p, std::byte* scratch) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    const AttentionLayout layout(shape);
+    const AttentionLayout layout = backward_layout(shape, units);
     Carver carver(scratch);
     const std::int64_t sums = layout.kv_heads * shape.tokens * layout.width;
     auto* key_sums = carver.take<float>(sums);
@@ -168,8 +210,13 @@ void backward_any(ThreadPool& pool, Storage storage, const AttentionShape& shape
                                      .scale = attributes.scale,
                                      .window = attributes.window,
                                      .key_sums = key_sums,
-                                     .value_sums = value_sums};
-    backward_typed(pool, problem, scratch + carver.size(), backward_scratch(shape));
+                                     .value_sums = value_sums,
+                                     .key_factor = units == nullptr ? 1.0F : attributes.scale};
+    const BackwardRun run{pool, scratch + carver.size(), backward_scratch(shape, units)};
+    if constexpr (std::is_same_v<T, Bf16>) {
+      if (units != nullptr) return backward_typed<TileKind>(run, problem);
+    }
+    backward_typed<VectorKind<T>>(run, problem);
   });
 }
 
@@ -181,21 +228,21 @@ namespace rondo::devices::cpu {
 HWY_EXPORT(backward_any);
 HWY_EXPORT(backward_scratch);
 
-void attention_backward(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+void attention_backward(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                         const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                         const void* o, const float* lse, const void* d_o, const std::int32_t* bounds, void* dq,
                         void* dk, void* dv, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(backward_any)
-  (pool, storage, shape, attributes, {q, k, v, o, lse, d_o, bounds, dq, dk, dv}, scratch);
+  (pool, storage, units, shape, attributes, {q, k, v, o, lse, d_o, bounds, dq, dk, dv}, scratch);
 }
 
-std::size_t attention_backward_scratch(const AttentionShape& shape, std::uint32_t threads) {
+std::size_t attention_backward_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads) {
   Carver carver(nullptr);
-  const AttentionLayout layout(shape);
+  const AttentionLayout layout = backward_layout(shape, units);
   const std::int64_t sums = layout.kv_heads * shape.tokens * layout.width;
   carver.take<float>(sums);
   carver.take<float>(sums);
-  return carver.size() + HWY_DYNAMIC_DISPATCH(backward_scratch)(shape) * threads;
+  return carver.size() + HWY_DYNAMIC_DISPATCH(backward_scratch)(shape, units) * threads;
 }
 
 }  // namespace rondo::devices::cpu

@@ -12,31 +12,70 @@
 #include "kernels.h"
 #include "kernels/sequences.h"
 #include "kernels/storage.h"
+#include "kernels/tile_units.h"
 
 namespace rondo::devices::cpu {
 
-inline constexpr std::int64_t kPanel = 6;   // rows of a register tile
-inline constexpr std::int64_t kKeys = 48;   // keys of a block: whole panels and whole vectors of up to 16 lanes
-inline constexpr std::int64_t kRows = 192;  // rows that a block of queries aims at
+/// How large blocks are.
+struct AttentionBlocks {
+  std::int64_t panel;   // rows that are worked on together
+  std::int64_t keys;    // of a block: whole panels
+  std::int64_t rows;    // that a block of queries aims at,
+  std::int64_t tokens;  // and the most tokens that it has
+  std::int64_t filled;  // head_dim is filled up to a multiple of it
+};
+
+inline constexpr std::int64_t kPanel = 6;  // rows of a register tile
+inline constexpr std::int64_t kKeys = 48;  // whole panels and whole vectors of up to 16 lanes
+inline constexpr AttentionBlocks kVectorBlocks{
+    .panel = kPanel, .keys = kKeys, .rows = 192, .tokens = 128, .filled = 16};
 
 struct AttentionLayout {
-  explicit AttentionLayout(const AttentionShape& shape)
-      : heads(shape.heads),
+  AttentionLayout(const AttentionShape& shape, const AttentionBlocks& blocks, const TileUnits* with = nullptr)
+      : units(with),
+        heads(shape.heads),
         kv_heads(shape.kv_heads),
         head_dim(shape.head_dim),
         group(shape.heads / shape.kv_heads),
-        width(divide_up(shape.head_dim, 16) * 16),
-        block_tokens(std::clamp<std::int64_t>(kRows / group, 4, 128)),
-        rows(divide_up(block_tokens * group, kPanel) * kPanel) {}
+        width(divide_up(shape.head_dim, blocks.filled) * blocks.filled),
+        panel(blocks.panel),
+        keys(blocks.keys),
+        block_tokens(std::clamp<std::int64_t>(blocks.rows / group, 4, blocks.tokens)),
+        rows(whole_panels(block_tokens * group)) {}
 
+  std::int64_t whole_panels(std::int64_t count) const { return divide_up(count, panel) * panel; }
+  /// Where a row of a block of queries stands in [tokens, heads], counted from the block's first row.
+  std::int64_t place_of(std::int64_t row) const { return row / group * heads + row % group; }
+  /// First key of the block that holds the first key visible at `position`.
+  std::int64_t first_key_block(std::int64_t position, std::uint32_t window) const {
+    const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
+    return first / keys * keys;
+  }
+
+  const TileUnits* units;  // null: vectors
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
   std::int64_t group;         // query heads of a key head
-  std::int64_t width;         // floats from one row to the next in scratch: head_dim in whole vectors
+  std::int64_t width;         // elements from one row to the next in scratch: head_dim filled up
+  std::int64_t panel;         // rows that are worked on together
+  std::int64_t keys;          // of a block
   std::int64_t block_tokens;  // of a block of queries
   std::int64_t rows;          // of a block of queries, in whole panels
 };
+
+/// By matrix units: whole tiles. What a block of queries needs of scratch stays in a second-level cache.
+inline constexpr AttentionBlocks kTileForwardBlocks{
+    .panel = kTile, .keys = 128, .rows = 512, .tokens = 512, .filled = kTile};
+inline constexpr AttentionBlocks kTileBackwardBlocks{
+    .panel = kTile, .keys = 128, .rows = 256, .tokens = 256, .filled = kTile};
+
+inline AttentionLayout forward_layout(const AttentionShape& shape, const TileUnits* units) {
+  return {shape, units == nullptr ? kVectorBlocks : kTileForwardBlocks, units};
+}
+inline AttentionLayout backward_layout(const AttentionShape& shape, const TileUnits* units) {
+  return {shape, units == nullptr ? kVectorBlocks : kTileBackwardBlocks, units};
+}
 
 /// attention_backward's tensors, their storage not yet told.
 struct BackwardPointers {
@@ -68,6 +107,21 @@ class Carver {
   std::size_t used_ = 0;
 };
 
+/// Tokens of a sequence, counted from its beginning.
+struct Span {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+/// Bytes of a thread's scratch.
+template <typename Scratch>
+std::size_t scratch_size(const AttentionLayout& layout) {
+  Carver carver(nullptr);
+  const Scratch counted(layout, carver);
+  static_cast<void>(counted);
+  return carver.size();
+}
+
 /// Keys lo ... hi - 1 of a block are visible to a query.
 struct Visible {
   std::int64_t lo;
@@ -80,12 +134,6 @@ inline Visible visible_to(std::int64_t position, std::int64_t first, std::int64_
   const std::int64_t hi = std::min(count, position + 1 - first);
   const std::int64_t lo = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window - first);
   return {lo, hi};
-}
-
-/// First key of the block that holds the first key visible at `position`.
-inline std::int64_t first_key_block(std::int64_t position, std::uint32_t window) {
-  const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
-  return first / kKeys * kKeys;
 }
 
 /// Calls fn(sequence, first) for every block of `size` tokens, counted from its sequence's beginning, whose first token

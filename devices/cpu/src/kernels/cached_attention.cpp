@@ -221,7 +221,7 @@ void cached_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, 
       std::memcpy(static_cast<T*>(p.v_cache) + p.positions[token] * row, static_cast<const T*>(p.v) + token * row,
                   bytes);
     }
-    const CachedProblem<T> problem{AttentionLayout(shape),
+    const CachedProblem<T> problem{AttentionLayout(shape, kVectorBlocks),
                                    attributes,
                                    shape.tokens,
                                    real,
@@ -233,7 +233,7 @@ void cached_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, 
     if (real <= kFewTokens) {
       attend_few(pool, problem, scratch);
     } else {
-      attend_many(pool, problem, scratch, attention_scratch(shape, 1));
+      attend_many(pool, problem, scratch, attention_scratch(shape, nullptr, 1));
     }
     const std::int64_t width = shape.heads * shape.head_dim;
     std::memset(problem.o + real * width, 0, static_cast<std::size_t>((shape.tokens - real) * width) * sizeof(T));
@@ -256,14 +256,14 @@ void cached_attention(ThreadPool& pool, Storage storage, const AttentionShape& s
 }
 
 std::size_t cached_attention_scratch(const AttentionShape& shape, std::int64_t capacity, std::uint32_t threads) {
-  const AttentionLayout layout(shape);
+  const AttentionLayout layout(shape, kVectorBlocks);
   const std::int64_t places = std::min(shape.tokens, kFewTokens) * layout.heads;
   const std::int64_t chunks = divide_up(capacity, kChunkKeys);
   Carver few(nullptr);
   few.take<double>(places * chunks);  // a RowState
   few.take<float>(places * chunks * layout.width);
   few.take<float>((kHeadsAtOnce * (layout.width + kChunkKeys) + 16) * threads);
-  return std::max(few.size(), attention_scratch(shape, threads));
+  return std::max(few.size(), attention_scratch(shape, nullptr, threads));
 }
 
 }  // namespace rondo::devices::cpu

@@ -158,6 +158,20 @@ HWY_INLINE Vector exp_of(Vector x) {
   return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), hn::Mul(e, power));
 }
 
+/// 2^x within 3e-7 of itself for x <= 127, of x < -126 as of -126; NaN for NaN.
+HWY_INLINE Vector exp2_of(Vector x) {
+  constexpr float kWhole = 0x1.8p23F + 127.0F;      // see exp_of()
+  const auto clamped = hn::Max(splat(-126.0F), x);  // of a number and a NaN x86 takes the second
+  const auto biased = hn::Add(clamped, splat(kWhole));
+  const auto power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Bits(), biased)));
+  const auto r = hn::Sub(clamped, hn::Sub(biased, splat(kWhole)));
+  auto q = hn::MulAdd(splat(0.0013381302F), r, splat(0.009666368F));
+  q = hn::MulAdd(q, r, splat(0.05550381F));
+  q = hn::MulAdd(q, r, splat(0.2402235F));
+  q = hn::MulAdd(q, r, splat(0.6931472F));
+  return hn::Mul(hn::MulAdd(q, r, splat(1.0F)), power);
+}
+
 using Quad = hn::FixedTag<float, 4>;
 inline constexpr std::int64_t kQuad = 4;
 
@@ -195,6 +209,18 @@ HWY_INLINE void transpose_quad(const T* x, std::int64_t x_stride, float* y, std:
   hn::StoreU(hn::BitCast(Quad(), hn::InterleaveUpper(pairs, ab_low, cd_low)), Quad(), y + y_stride);
   hn::StoreU(hn::BitCast(Quad(), hn::InterleaveLower(pairs, ab_high, cd_high)), Quad(), y + 2 * y_stride);
   hn::StoreU(hn::BitCast(Quad(), hn::InterleaveUpper(pairs, ab_high, cd_high)), Quad(), y + 3 * y_stride);
+}
+
+/// y [columns, rows] (leading dimension y_stride) = x [rows, columns] (leading dimension x_stride) transposed; both
+/// whole quads.
+template <typename T>
+HWY_INLINE void transpose_quads(const T* x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns, float* y,
+                                std::int64_t y_stride) {
+  for (std::int64_t row = 0; row < rows; row += kQuad) {
+    for (std::int64_t i = 0; i < columns; i += kQuad) {
+      transpose_quad(x + row * x_stride + i, x_stride, y + i * y_stride + row, y_stride);
+    }
+  }
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

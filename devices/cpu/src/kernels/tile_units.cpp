@@ -1,0 +1,106 @@
+// See tile_units.h.
+#include "kernels/tile_units.h"
+
+#include <immintrin.h>
+
+#include <bit>
+#include <cstddef>
+
+namespace rondo::devices::cpu {
+namespace {
+
+constexpr std::int64_t kRows = 16;     // of a tile register
+constexpr std::size_t kRowBytes = 64;  // of a tile register: 16 sums, or 32 numbers in bf16
+
+/// What LDTILECFG reads.
+struct TileConfiguration {
+  std::uint8_t palette = 1;
+  std::uint8_t first_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {kRowBytes, kRowBytes, kRowBytes, kRowBytes,
+                                 kRowBytes, kRowBytes, kRowBytes, kRowBytes};
+  std::uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+#define RONDO_AMX __attribute__((target("amx-tile,amx-bf16")))
+
+RONDO_AMX void configure_amx() {
+  alignas(64) static constexpr TileConfiguration kConfiguration;
+  _tile_loadconfig(&kConfiguration);
+}
+
+RONDO_AMX void release_amx() { _tile_release(); }
+
+/// 32 x 32 sums in four registers, two of A beside two of B.
+RONDO_AMX void multiply_block(const TileProduct& p, std::int64_t row, std::int64_t column) {
+  const auto a_bytes = static_cast<std::size_t>(p.a_stride) * sizeof(*p.a);
+  const auto b_bytes = static_cast<std::size_t>(p.b_stride) * sizeof(*p.b);
+  const auto c_bytes = static_cast<std::size_t>(p.c_stride) * sizeof(*p.c);
+  const std::uint16_t* a = p.a + row * p.a_stride;
+  const std::uint32_t* b = p.b + column;
+  float* upper = p.c + row * p.c_stride + column;
+  float* lower = upper + kRows * p.c_stride;
+  if (p.add) {
+    _tile_loadd(0, upper, c_bytes);
+    _tile_loadd(1, upper + kRows, c_bytes);
+    _tile_loadd(2, lower, c_bytes);
+    _tile_loadd(3, lower + kRows, c_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t k = 0; k < p.inner; k += kTile) {
+    _tile_loadd(4, a + k, a_bytes);
+    _tile_loadd(6, b + k / 2 * p.b_stride, b_bytes);
+    _tile_loadd(7, b + k / 2 * p.b_stride + kRows, b_bytes);
+    _tile_loadd(5, a + kRows * p.a_stride + k, a_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, upper, c_bytes);
+  _tile_stored(1, upper + kRows, c_bytes);
+  _tile_stored(2, lower, c_bytes);
+  _tile_stored(3, lower + kRows, c_bytes);
+}
+
+void multiply_by_amx(const TileProduct& p) {
+  for (std::int64_t column = 0; column < p.columns; column += kTile) {
+    for (std::int64_t row = 0; row < p.rows; row += kTile) multiply_block(p, row, column);
+  }
+}
+
+float widened(std::uint32_t bits) { return std::bit_cast<float>(bits << 16U); }
+
+void multiply_by_loops(const TileProduct& p) {
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    for (std::int64_t column = 0; column < p.columns; ++column) {
+      float* to = p.c + row * p.c_stride + column;
+      float sum = p.add ? *to : 0.0F;
+      for (std::int64_t k = 0; k < p.inner; k += 2) {
+        const std::uint16_t* left = p.a + row * p.a_stride + k;
+        const std::uint32_t right = p.b[k / 2 * p.b_stride + column];
+        sum += widened(left[0]) * widened(right) + widened(left[1]) * widened(right >> 16U);
+      }
+      *to = sum;
+    }
+  }
+}
+
+}  // namespace
+
+const TileUnits& amx_units() {
+  static constexpr TileUnits kUnits{configure_amx, multiply_by_amx, release_amx};
+  return kUnits;
+}
+
+const TileUnits& tile_units_by_loops() {
+  static constexpr TileUnits kUnits{[] {}, multiply_by_loops, [] {}};
+  return kUnits;
+}
+
+}  // namespace rondo::devices::cpu
