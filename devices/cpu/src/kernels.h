@@ -64,11 +64,12 @@ void attention_backward(ThreadPool& pool, Storage storage, const TileUnits* unit
 std::size_t attention_backward_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads);
 /// Writes k and v into the caches [capacity, kv_heads, head_dim] at `positions`, then attends. shape.tokens: of q. Only
 /// the first bounds[bounds[0] + 1] tokens are real.
-void cached_attention(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                       const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                       const std::int32_t* positions, const std::int32_t* bounds, void* k_cache, void* v_cache, void* o,
                       std::byte* scratch);
-std::size_t cached_attention_scratch(const AttentionShape& shape, std::int64_t capacity, std::uint32_t threads);
+std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,
+                                     std::uint32_t threads);
 
 /// y = activation(gate) * up over n elements.
 void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate, const void* up,

@@ -134,7 +134,8 @@ class CachedAttention final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   Bytes scratch_bytes(std::uint32_t members) const override {
-    return cached_attention_scratch(attention_shape(read(0), read(1)), read(5).shape[0], members);
+    return cached_attention_scratch(attention_shape(read(0), read(1)), tile_units_for(storage_), read(5).shape[0],
+                                    members);
   }
   absl::Status run(const RunContext& context) const override {
     const auto* positions = in_as<std::int32_t>(context, 3);
@@ -147,9 +148,9 @@ class CachedAttention final : public VectorOp {
                               read(5).name, capacity);
       }
     }
-    cached_attention(context.pool, storage_, attention_shape(read(0), read(1)), attributes<AttentionAttributes>(),
-                     in(context, 0), in(context, 1), in(context, 2), positions, bounds, context.at(op_.reads[5]),
-                     context.at(op_.reads[6]), out(context, 0), context.scratch);
+    cached_attention(context.pool, storage_, tile_units_for(storage_), attention_shape(read(0), read(1)),
+                     attributes<AttentionAttributes>(), in(context, 0), in(context, 1), in(context, 2), positions,
+                     bounds, context.at(op_.reads[5]), context.at(op_.reads[6]), out(context, 0), context.scratch);
     return absl::OkStatus();
   }
 };

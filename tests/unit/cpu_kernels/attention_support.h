@@ -139,4 +139,31 @@ inline AttentionReference attention_reference(const AttentionCase& c, const Atte
   return r;
 }
 
+/// What multiplies, and what is stored.
+struct Arithmetic {
+  Storage storage;
+  const TileUnits* units;
+};
+
+/// Every arithmetic that this machine has, with each of its instruction sets.
+inline void for_each_arithmetic(const std::function<void(Arithmetic)>& body) {
+  for_each_storage([&](Storage storage) { body({storage, nullptr}); });
+  for_each_target([&] {
+    SCOPED_TRACE("tiles");
+    body({Storage::kBfloat16, &tile_units_by_loops()});
+    if (has_tile_units()) body({Storage::kBfloat16, &amx_units()});
+  });
+}
+
+/// A sum in bf16 whose terms have a factor that was rounded to it, a weight or a score's gradient: 2^-8 of each at
+/// most.
+inline void expect_sums(const Array& got, const Sums& want, double relative, double absolute, const std::string& what) {
+  ASSERT_EQ(got.size(), want.values.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = (relative + 0x1.0p-8) * std::abs(want.values[i]) + absolute + 0x1.0p-8 * want.magnitudes[i];
+    ASSERT_LE(std::abs(got[i] - want.values[i]), allowed)
+        << what << ": element " << i << " is " << got[i] << ", expected " << want.values[i];
+  }
+}
+
 }  // namespace rondo::devices::cpu::testing

@@ -19,8 +19,9 @@ void copy_rows(Storage storage, const Array& from, std::size_t from_row, Array& 
               static_cast<const std::byte*>(from.data()) + from_row * width * size, rows * width * size);
 }
 
-void feed(ThreadPool& pool, Storage storage, const AttentionCase& whole, const AttentionInputs& in, std::int64_t first,
-          std::int64_t length, std::int64_t capacity, Generation& generation) {
+void feed(ThreadPool& pool, Arithmetic arithmetic, const AttentionCase& whole, const AttentionInputs& in,
+          std::int64_t first, std::int64_t length, std::int64_t capacity, Generation& generation) {
+  const auto [storage, units] = arithmetic;
   AttentionShape shape = whole.shape;
   shape.tokens = (length + kBucket - 1) / kBucket * kBucket;
   Batch batch = batch_of({static_cast<std::int32_t>(length)}, static_cast<std::size_t>(shape.tokens));
@@ -29,8 +30,8 @@ void feed(ThreadPool& pool, Storage storage, const AttentionCase& whole, const A
   const auto k_width = static_cast<std::size_t>(shape.kv_heads * shape.head_dim);
   const auto at = static_cast<std::size_t>(first);
   const auto rows = static_cast<std::size_t>(length);
-  const auto filled = [&](std::size_t width) {
-    return random_array(storage, shape.tokens * static_cast<std::int64_t>(width), 50);
+  const auto filled = [&, type = storage](std::size_t width) {
+    return random_array(type, shape.tokens * static_cast<std::int64_t>(width), 50);
   };
   Array q = filled(q_width);
   Array k = filled(k_width);
@@ -39,15 +40,16 @@ void feed(ThreadPool& pool, Storage storage, const AttentionCase& whole, const A
   copy_rows(storage, in.q, at, q, 0, rows, q_width);
   copy_rows(storage, in.k, at, k, 0, rows, k_width);
   copy_rows(storage, in.v, at, v, 0, rows, k_width);
-  std::vector<std::byte> scratch(cached_attention_scratch(shape, capacity, pool.threads()), std::byte{0xFF});
-  cached_attention(pool, storage, shape, whole.attributes, q.data(), k.data(), v.data(), batch.positions.data(),
+  std::vector<std::byte> scratch(cached_attention_scratch(shape, units, capacity, pool.threads()), std::byte{0xFF});
+  cached_attention(pool, storage, units, shape, whole.attributes, q.data(), k.data(), v.data(), batch.positions.data(),
                    batch.bounds.data(), generation.k_cache.data(), generation.v_cache.data(), o.data(), scratch.data());
   copy_rows(storage, o, 0, generation.o, at, rows, q_width);
   for (std::size_t i = rows * q_width; i < o.size(); ++i) ASSERT_EQ(o[i], 0.0) << "padding";
 }
 
-Generation generate(ThreadPool& pool, Storage storage, const AttentionCase& c, const AttentionInputs& in,
+Generation generate(ThreadPool& pool, Arithmetic arithmetic, const AttentionCase& c, const AttentionInputs& in,
                     const std::vector<std::int64_t>& pieces) {
+  const Storage storage = arithmetic.storage;
   const std::int64_t capacity = c.shape.tokens + 5;
   const std::int64_t cache = capacity * c.shape.kv_heads * c.shape.head_dim;
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -63,39 +65,45 @@ Generation generate(ThreadPool& pool, Storage storage, const AttentionCase& c, c
   }
   std::int64_t first = 0;
   for (const std::int64_t piece : pieces) {
-    feed(pool, storage, c, in, first, piece, capacity, generation);
+    feed(pool, arithmetic, c, in, first, piece, capacity, generation);
     first += piece;
   }
   return generation;
 }
 
-void check(const AttentionCase& c, Storage storage, const std::vector<std::int64_t>& pieces) {
-  const AttentionInputs in = attention_inputs(storage, c.shape);
+void check(const AttentionCase& c, Arithmetic arithmetic, const std::vector<std::int64_t>& pieces) {
+  const AttentionInputs in = attention_inputs(arithmetic.storage, c.shape);
   ThreadPool pool(2);
-  const Generation generation = generate(pool, storage, c, in, pieces);
+  const Generation generation = generate(pool, arithmetic, c, in, pieces);
   const AttentionReference want = attention_reference(c, in, generation.o);
-  expect_close(generation.o, want.o.values, storage, 2e-6, 4e-6, "o");
+  if (arithmetic.units == nullptr) {
+    expect_close(generation.o, want.o.values, arithmetic.storage, 2e-6, 4e-6, "o");
+  } else {
+    expect_sums(generation.o, want.o, 2e-6, 4e-6, "o");
+  }
   EXPECT_TRUE(generation.k_cache.slice(0, in.k.size()).same_bits(in.k));
   EXPECT_TRUE(generation.v_cache.slice(0, in.v.size()).same_bits(in.v));
 }
 
 TEST(CachedAttention, PromptThenTokens_AgreesWithTheWholeSequence) {
-  for_each_storage([](Storage storage) {
-    check(attention_case({75}, 75, 9, 3, 64), storage, {70, 1, 1, 1, 1, 1});
-    check(attention_case({57}, 57, 5, 1, 20), storage, {2, 5, 50});
-    check(attention_case({50}, 50, 7, 1, 7), storage, {48, 2});
-    check(attention_case({45}, 45, 2, 2, 256), storage, {4, 37, 3, 1});
+  for_each_arithmetic([](Arithmetic arithmetic) {
+    check(attention_case({75}, 75, 9, 3, 64), arithmetic, {70, 1, 1, 1, 1, 1});
+    check(attention_case({57}, 57, 5, 1, 20), arithmetic, {2, 5, 50});
+    check(attention_case({50}, 50, 7, 1, 7), arithmetic, {48, 2});
+    check(attention_case({45}, 45, 2, 2, 256), arithmetic, {4, 37, 3, 1});
   });
 }
 
 TEST(CachedAttention, SeveralChunksOfKeys_AgreeWithTheWholeSequence) {
-  for_each_storage([](Storage storage) { check(attention_case({600}, 600, 3, 1, 8), storage, {510, 1, 3, 85, 1}); });
+  for_each_arithmetic([](Arithmetic arithmetic) {
+    check(attention_case({600}, 600, 3, 1, 8), arithmetic, {510, 1, 3, 85, 1});
+  });
 }
 
 TEST(CachedAttention, Windows_SkipWholeChunks) {
-  for_each_storage([](Storage storage) {
+  for_each_arithmetic([](Arithmetic arithmetic) {
     for (const std::uint32_t window : {1U, 30U, 260U}) {
-      check(attention_case({600}, 600, 2, 1, 8, window), storage, {520, 1, 1, 78});
+      check(attention_case({600}, 600, 2, 1, 8, window), arithmetic, {520, 1, 1, 78});
     }
   });
 }
@@ -103,8 +111,9 @@ TEST(CachedAttention, Windows_SkipWholeChunks) {
 TEST(CachedAttention, Threads_DoNotMatter) {
   const AttentionCase c = attention_case({600}, 600, 4, 2, 16);
   const AttentionInputs in = attention_inputs(Storage::kBfloat16, c.shape);
-  expect_same_with_any_threads([&](ThreadPool& pool) {
-    return generate(pool, Storage::kBfloat16, c, in, {590, 1, 2, 7}).o;
+  for_each_arithmetic([&](Arithmetic arithmetic) {
+    if (arithmetic.storage != Storage::kBfloat16) return;
+    expect_same_with_any_threads([&](ThreadPool& pool) { return generate(pool, arithmetic, c, in, {590, 1, 2, 7}).o; });
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels.h"
 #include "kernels/attention-inl.h"
+#include "kernels/tile_attention-inl.h"
 
 #ifndef RONDO_CPU_KERNELS_CACHED_ATTENTION_ONCE
 #define RONDO_CPU_KERNELS_CACHED_ATTENTION_ONCE
@@ -186,13 +187,15 @@ void attend_few(ThreadPool& pool, const CachedProblem<T>& problem, std::byte* sc
   pool.parallel_for(places, [&](std::int64_t place, std::uint32_t) HWY_ATTR { join_chunks(problem, partial, place); });
 }
 
-template <typename T>
+/// `Scratch`: ForwardScratch, or TileForwardScratch where the layout has units.
+template <typename Scratch, typename T>
 void attend_many(ThreadPool& pool, const CachedProblem<T>& problem, std::byte* scratch, std::size_t scratch_each) {
   const AttentionLayout& layout = problem.layout;
   const std::int64_t blocks = divide_up(problem.real, layout.block_tokens);
   pool.parallel_for(blocks * layout.kv_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
     Carver carver(scratch + member * scratch_each);
-    const ForwardScratch mine(layout, carver);
+    const Scratch mine(layout, carver);
+    const ConfiguredUnits configured(layout.units);
     const std::int64_t first = (blocks - 1 - task / layout.kv_heads) * layout.block_tokens;
     const std::int64_t kv_head = task % layout.kv_heads;
     const std::int64_t at = (first * layout.heads + kv_head * layout.group) * layout.head_dim;
@@ -208,8 +211,19 @@ void attend_many(ThreadPool& pool, const CachedProblem<T>& problem, std::byte* s
   });
 }
 
-void cached_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, const AttentionAttributes& attributes,
-                const CachedPointers& p, std::byte* scratch) {
+template <typename T>
+void attend(ThreadPool& pool, const CachedProblem<T>& problem, std::byte* scratch, std::size_t scratch_each) {
+  if (problem.real <= kFewTokens) return attend_few(pool, problem, scratch);
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (problem.layout.units != nullptr) {
+      return attend_many<TileForwardScratch>(pool, problem, scratch, scratch_each);
+    }
+  }
+  attend_many<ForwardScratch>(pool, problem, scratch, scratch_each);
+}
+
+void cached_any(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
+                const AttentionAttributes& attributes, const CachedPointers& p, std::byte* scratch) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     const std::int64_t real = Sequences(p.bounds).real_tokens();
@@ -221,7 +235,7 @@ void cached_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, 
       std::memcpy(static_cast<T*>(p.v_cache) + p.positions[token] * row, static_cast<const T*>(p.v) + token * row,
                   bytes);
     }
-    const CachedProblem<T> problem{AttentionLayout(shape, kVectorBlocks),
+    const CachedProblem<T> problem{forward_layout(shape, real <= kFewTokens ? nullptr : units),
                                    attributes,
                                    shape.tokens,
                                    real,
@@ -230,11 +244,7 @@ void cached_any(ThreadPool& pool, Storage storage, const AttentionShape& shape, 
                                    static_cast<const T*>(p.k_cache),
                                    static_cast<const T*>(p.v_cache),
                                    static_cast<T*>(p.o)};
-    if (real <= kFewTokens) {
-      attend_few(pool, problem, scratch);
-    } else {
-      attend_many(pool, problem, scratch, attention_scratch(shape, nullptr, 1));
-    }
+    attend(pool, problem, scratch, attention_scratch(shape, problem.layout.units, 1));
     const std::int64_t width = shape.heads * shape.head_dim;
     std::memset(problem.o + real * width, 0, static_cast<std::size_t>((shape.tokens - real) * width) * sizeof(T));
   });
@@ -247,15 +257,16 @@ HWY_AFTER_NAMESPACE();
 namespace rondo::devices::cpu {
 HWY_EXPORT(cached_any);
 
-void cached_attention(ThreadPool& pool, Storage storage, const AttentionShape& shape,
+void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                       const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                       const std::int32_t* positions, const std::int32_t* bounds, void* k_cache, void* v_cache, void* o,
                       std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(cached_any)
-  (pool, storage, shape, attributes, {q, k, v, positions, bounds, k_cache, v_cache, o}, scratch);
+  (pool, storage, units, shape, attributes, {q, k, v, positions, bounds, k_cache, v_cache, o}, scratch);
 }
 
-std::size_t cached_attention_scratch(const AttentionShape& shape, std::int64_t capacity, std::uint32_t threads) {
+std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,
+                                     std::uint32_t threads) {
   const AttentionLayout layout(shape, kVectorBlocks);
   const std::int64_t places = std::min(shape.tokens, kFewTokens) * layout.heads;
   const std::int64_t chunks = divide_up(capacity, kChunkKeys);
@@ -263,7 +274,7 @@ std::size_t cached_attention_scratch(const AttentionShape& shape, std::int64_t c
   few.take<double>(places * chunks);  // a RowState
   few.take<float>(places * chunks * layout.width);
   few.take<float>((kHeadsAtOnce * (layout.width + kChunkKeys) + 16) * threads);
-  return std::max(few.size(), attention_scratch(shape, nullptr, threads));
+  return std::max(few.size(), attention_scratch(shape, units, threads));
 }
 
 }  // namespace rondo::devices::cpu
