@@ -125,8 +125,8 @@ uint product_of(uint a, uint b) {
 uint difference_of(uint a, uint b) {
   precise float difference = uintBitsToFloat(a) - uintBitsToFloat(b);
   const uint bits = floatBitsToUint(difference);
-  // Where the difference is 2^-100 and more, what lies below 2^-126 changes nothing.
-  const bool small = magnitude_of(bits) < 0x0D800000u && (magnitude_of(a) | magnitude_of(b)) != 0;
+  // Where the difference is 2^-100 and more, what lies below 2^-126 changes nothing; nor where there is none.
+  const bool small = magnitude_of(bits) < 0x0D800000u && a != b && (magnitude_of(a) | magnitude_of(b)) != 0;
   if (!small) return bits;
   return kWhole != 0 ? fused_in_whole_numbers(a, 0x3F800000u, b ^ 0x80000000u) : out_of_range();
 }

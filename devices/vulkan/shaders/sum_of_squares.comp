@@ -1,5 +1,5 @@
 // Sums of squares of blocks of kUpdateBlock elements as fp64 numbers, with the bits of rondo/devices/update.h, on cards
-// that may have no fp64: in whole numbers. Eight invocations a block, each a partial sum.
+// that have no fp64: in whole numbers. Eight invocations a block, each a partial sum.
 //
 // slots: x, sums. sizes: blocks.
 #version 460

@@ -307,6 +307,7 @@ absl::Status Context::create_device(const std::vector<QueuePlace>& places) {
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &features11;
   features.features.shaderInt64 = VK_TRUE;
+  features.features.shaderFloat64 = card_.has_doubles ? VK_TRUE : VK_FALSE;
   UnitFeatures units(card_.matrix_units);
   features12.shaderFloat16 = card_.matrix_units.there() ? VK_TRUE : VK_FALSE;
   features12.vulkanMemoryModel = features12.shaderFloat16;

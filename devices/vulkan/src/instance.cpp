@@ -211,6 +211,10 @@ Card Instance::describe(VkPhysicalDevice handle, std::uint32_t index) const {
     if ((card.memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
     card.info.memory_bytes = std::max<Bytes>(card.info.memory_bytes, card.memory.memoryHeaps[i].size);
   }
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  functions_.GetPhysicalDeviceFeatures2(handle, &features);
+  card.has_doubles = features.features.shaderFloat64 == VK_TRUE;
   std::uint32_t count = 0;
   functions_.GetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
   card.queue_families.resize(count);

@@ -33,6 +33,7 @@ struct Card {
   /// A processor whose subgroups hand values round among eight: products go through the panel, see panel.h.
   bool fetches_panels = false;
   MatrixUnits matrix_units;
+  bool has_doubles = false;       // fp64 in kernels
   bool tells_statistics = false;  // of pipelines, and is asked to
 };
 

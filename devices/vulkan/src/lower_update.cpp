@@ -9,7 +9,7 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-constexpr std::int64_t kSumsOfGroup = 8;                                            // of sum_of_squares.comp
+constexpr std::int64_t kSumsOfGroup = 8;                                            // of both kernels for them
 constexpr auto kUpdatedOfGroup = static_cast<std::int64_t>(kMomentBlock);           // of adamw.comp
 constexpr std::int64_t kGroupsAtOnce = (std::int64_t{1} << 23U) / kUpdatedOfGroup;  // see kMostWork
 constexpr std::int64_t kGroupsOfList = 512;
@@ -60,8 +60,8 @@ void lower_update(OpLowering& op) {
     case OpKind::kAddRows:
       return lower_add_rows(op);
     case OpKind::kSumOfSquares:
-      op.add(Shader::kSumOfSquares, {}, {op.read(0), op.write(0)}, {op.out(0).elements()},
-             parts_of(op.out(0).elements(), kSumsOfGroup));
+      op.add(op.doubles() ? Shader::kSumOfSquaresDoubles : Shader::kSumOfSquares, {}, {op.read(0), op.write(0)},
+             {op.out(0).elements()}, parts_of(op.out(0).elements(), kSumsOfGroup));
       return;
     default:
       return lower_adamw(op);

@@ -48,13 +48,18 @@ inline constexpr std::uint32_t kFirstTensorSlot = 3;
 inline constexpr std::uint32_t kWorkspaceMark = 0x40000000;
 inline constexpr std::uint32_t kConstantMark = 0x80000000;
 
+/// What of a card kernels are chosen by.
+struct Means {
+  bool panel = false;        // large products go through the panel, see panel.h
+  bool fetches_all = false;  // kernels fetch texels of any tensor
+  bool doubles = false;      // it computes in fp64
+  MatrixUnits units = {};    // what products of 16 bits use
+};
+
 /// A program's dispatches in order, each depending on any of those before it.
 class Lowering {
  public:
-  /// `panel`: large products go through the panel, see panel.h. `fetches_all`: kernels fetch texels of any tensor.
-  /// `units`: what products of 16 bits use.
-  Lowering(const OpList& list, bool panel, bool fetches_all, const MatrixUnits& units)
-      : list_(list), panel_(panel), fetches_all_(fetches_all), units_(units), fetched_(list.tensors.size(), false) {}
+  Lowering(const OpList& list, const Means& means) : list_(list), means_(means), fetched_(list.tensors.size(), false) {}
 
   /// Errors: Unimplemented naming the op and what of it the cards cannot do.
   absl::Status lower_all();
@@ -76,9 +81,7 @@ class Lowering {
   absl::Status check(const Op& op) const;
 
   const OpList& list_;
-  const bool panel_;
-  const bool fetches_all_;
-  const MatrixUnits units_;
+  const Means means_;
   std::vector<bool> fetched_;
   std::vector<Dispatch> dispatches_;
   std::vector<Bytes> pieces_;
@@ -93,9 +96,10 @@ class OpLowering {
  public:
   OpLowering(Lowering& all, const Op& op) : all_(all), op_(op) {}
 
-  bool panel() const { return all_.panel_; }
-  bool fetches_all() const { return all_.fetches_all_; }
-  const MatrixUnits& units() const { return all_.units_; }
+  bool panel() const { return all_.means_.panel; }
+  bool fetches_all() const { return all_.means_.fetches_all; }
+  bool doubles() const { return all_.means_.doubles; }
+  const MatrixUnits& units() const { return all_.means_.units; }
   /// Kernels fetch what lies in this slot by texels.
   void fetch(std::uint32_t slot) {
     if (slot < kWorkspaceMark) all_.fetched_[slot - kFirstTensorSlot] = true;

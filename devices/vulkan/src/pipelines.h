@@ -59,6 +59,7 @@ enum class Shader : std::uint8_t {
   kVocabulary,
   kAddRows,
   kSumOfSquares,
+  kSumOfSquaresDoubles,
   kAdamW,
   kCount,
 };

@@ -42,7 +42,11 @@ absl::StatusOr<std::unique_ptr<VulkanProgram>> VulkanProgram::make(std::shared_p
 
 absl::Status VulkanProgram::prepare() {
   const Panel* panel = pipelines_->panel();
-  Lowering lowering(list_, panel != nullptr, panel != nullptr && panel->fetches_all(), context_->card().matrix_units);
+  const Card& card = context_->card();
+  Lowering lowering(list_, {.panel = panel != nullptr,
+                            .fetches_all = panel != nullptr && panel->fetches_all(),
+                            .doubles = card.has_doubles,
+                            .units = card.matrix_units});
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);
   for (const Op& op : list_.ops) {

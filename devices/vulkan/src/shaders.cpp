@@ -48,6 +48,7 @@ namespace {
   X(vocabulary)                 \
   X(add_rows)                   \
   X(sum_of_squares)             \
+  X(sum_of_squares_doubles)     \
   X(adamw)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`

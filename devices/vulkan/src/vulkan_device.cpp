@@ -134,6 +134,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
                          card.info.unsuitable);
   }
   if (!wanted(options.matrix_units, "RONDO_VULKAN_MATRIX_UNITS", !card.info.software)) card.matrix_units = {};
+  if (options.no_doubles) card.has_doubles = false;
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
                          Context::make(std::move(instance), std::move(card), options.name,
                                        {options.host_reaches, options.card_copies_from}));

@@ -187,7 +187,7 @@ Dispatch lowered(DType storage, std::int64_t rows, std::int64_t columns, const M
                   {"w", {columns, 40}, storage, TensorRole::kWeight, 0},
                   {"y", {rows, columns}, storage, TensorRole::kOutput, 0}};
   list.ops = {{OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}}};
-  Lowering lowering(list, false, false, units);
+  Lowering lowering(list, {.units = units});
   EXPECT_TRUE(lowering.lower_all().ok());
   EXPECT_EQ(lowering.dispatches().size(), 1U);
   return lowering.dispatches().front();
@@ -255,7 +255,7 @@ std::ptrdiff_t products_on_units(const char* name, DType storage) {
   for (const testing::OpDescription& description : testing::op_descriptions()) {
     if (std::string(description.name) != name) continue;
     const testing::OpCase op_case = description.make(storage, testing::Scale::kOdd);
-    Lowering lowering(op_case.list, false, false, units);
+    Lowering lowering(op_case.list, {.units = units});
     EXPECT_TRUE(lowering.lower_all().ok());
     return std::ranges::count(lowering.dispatches(), Shader::kMatMulCooperative, &Dispatch::shader);
   }
@@ -285,7 +285,7 @@ MatrixUnits large_card() {
 /// Attention and its gradient, lowered.
 std::vector<Dispatch> attention(DType storage, std::int64_t width, const MatrixUnits& units) {
   const testing::OpCase op_case = testing::case_of({"", 96, {96}, 4, 2, width, 0}, storage);
-  Lowering lowering(op_case.list, false, false, units);
+  Lowering lowering(op_case.list, {.units = units});
   EXPECT_TRUE(lowering.lower_all().ok());
   return lowering.dispatches();
 }

@@ -139,7 +139,7 @@ struct Counted {
 /// Of a layer's program as cards have it.
 Counted counted(const model::Architecture& model, model::LayerIndex layer, model::Phase phase) {
   const OpList list = model.record(layer, phase, model::Keep::kNothing, 64);
-  Lowering lowering(list, false, false, {});
+  Lowering lowering(list, {});
   EXPECT_TRUE(lowering.lower_all().ok());
   const std::vector<Dispatch> dispatches = by_levels(list, plan_arena(list), lowering.dispatches());
   return {dispatches.size(), dispatches.back().level + 1};

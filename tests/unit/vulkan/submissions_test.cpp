@@ -40,7 +40,7 @@ std::vector<Dispatch> products(std::int64_t rows, std::int64_t width, std::size_
                   {"w", {width, width}, DType::kFloat32, TensorRole::kWeight, 0},
                   {"y", {rows, width}, DType::kFloat32, TensorRole::kOutput, 0}};
   list.ops.assign(count, {OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}});
-  Lowering lowering(list, false, false, {});
+  Lowering lowering(list, {});
   EXPECT_TRUE(lowering.lower_all().ok());
   return lowering.dispatches();
 }
