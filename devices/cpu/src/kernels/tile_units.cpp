@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 
@@ -78,15 +79,16 @@ float widened(std::uint32_t bits) { return std::bit_cast<float>(bits << 16U); }
 
 void multiply_by_loops(const TileProduct& p) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
-    for (std::int64_t column = 0; column < p.columns; ++column) {
-      float* to = p.c + row * p.c_stride + column;
-      float sum = p.add ? *to : 0.0F;
-      for (std::int64_t k = 0; k < p.inner; k += 2) {
-        const std::uint16_t* left = p.a + row * p.a_stride + k;
-        const std::uint32_t right = p.b[k / 2 * p.b_stride + column];
-        sum += widened(left[0]) * widened(right) + widened(left[1]) * widened(right >> 16U);
+    float* sums = p.c + row * p.c_stride;
+    if (!p.add) std::fill_n(sums, p.columns, 0.0F);
+    for (std::int64_t k = 0; k < p.inner; k += 2) {
+      const std::uint16_t* pair = p.a + row * p.a_stride + k;
+      const float first = widened(pair[0]);
+      const float second = widened(pair[1]);
+      const std::uint32_t* right = p.b + k / 2 * p.b_stride;
+      for (std::int64_t column = 0; column < p.columns; ++column) {
+        sums[column] += first * widened(right[column]) + second * widened(right[column] >> 16U);
       }
-      *to = sum;
     }
   }
 }
