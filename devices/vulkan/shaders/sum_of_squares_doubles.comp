@@ -1,6 +1,7 @@
 // Sums of squares of blocks of kUpdateBlock elements as fp64 numbers, with the bits of rondo/devices/update.h, on cards
-// that have fp64 (others: sum_of_squares.comp). The square of an fp32 number is exact in fp64, fused or not, and
-// additions are rounded correctly (Vulkan 1.2, "Precision and Operation of SPIR-V Instructions").
+// that have fp64 (others: sum_of_squares.comp). The square of an fp32 number is exact in fp64, so that it does
+// not matter whether fma() is fused, and additions are rounded correctly (Vulkan 1.2, "Precision and Operation of SPIR-V
+// Instructions").
 //
 // slots: x, sums. sizes: blocks.
 #version 460
@@ -27,8 +28,7 @@ void main() {
       float read[kAhead];
       for (uint k = 0; k < kAhead; ++k) read[k] = x.v[first + k * kPartialSums];
       for (uint k = 0; k < kAhead; ++k) {
-        precise double square = double(read[k]) * double(read[k]);
-        precise double longer = sum + square;
+        precise double longer = fma(double(read[k]), double(read[k]), sum);
         sum = longer;
       }
     }
