@@ -18,6 +18,9 @@
 namespace rondo::devices::cpu {
 namespace {
 
+/// Changes with every change of a kernel that changes bits.
+constexpr int kKernelSet = 2;
+
 /// The processor's name as the system tells it, "" when it does not.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -255,7 +258,7 @@ Bytes CpuExecutor::scratch_bytes() const { return impl_->scratch_bytes(); }
 std::string CpuExecutor::numerics_class() const {
   std::string target = instruction_set() == "AVX-512" ? "avx512" : "avx2";
   if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) target += multiplies_in_tiles() ? "-amx-bf16" : "-bf16";
-  return fmt::format("cpu-{}-onednn{}", target, onednn_version());
+  return fmt::format("cpu{}-{}-onednn{}", kKernelSet, target, onednn_version());
 }
 
 Bytes CpuExecutor::library_bytes() {
