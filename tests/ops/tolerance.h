@@ -101,7 +101,8 @@ inline constexpr double kHadamardCodes = 4;
 /// so far may differ, which is six standard deviations at most.
 inline constexpr double kSumSoFar = 6;
 
-/// A term that is read as bf16 or fp16 errs by at most this much of itself, by 1 / sqrt(3) of it rms.
+/// A term that is read as bf16 or fp16 errs by half a unit at most: by this much of itself just below a power of two,
+/// by twice as much at the power, and rms by 1 / sqrt(3) of that.
 inline double narrow_rounding(DType operands) { return operands == DType::kFloat16 ? 0x1.0p-12 : 0x1.0p-9; }
 
 /// Devices that multiply bf16 themselves read softmax - onehot as such: the sum errs by as much of its rms as a term
