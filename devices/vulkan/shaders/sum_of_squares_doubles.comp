@@ -1,7 +1,7 @@
 // Sums of squares of blocks of kUpdateBlock elements as fp64 numbers, with the bits of rondo/devices/update.h, on cards
 // that have fp64 (others: sum_of_squares.comp). The square of an fp32 number is exact in fp64, so that it does
-// not matter whether fma() is fused, and additions are rounded correctly (Vulkan 1.2, "Precision and Operation of SPIR-V
-// Instructions").
+// not matter whether fma() is fused, and additions are rounded correctly (Vulkan 1.2, "Precision and Operation of
+// SPIR-V Instructions").
 //
 // slots: x, sums. sizes: blocks.
 #version 460
