@@ -71,12 +71,12 @@ void settle(const OpCase& op_case, CaseMemory& memory) {
   const std::byte* gradient = nullptr;
   for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
     const TensorDesc& tensor = op_case.list.tensors[id];
-    auto* numbers = reinterpret_cast<float*>(memory.data(id));
-    if (tensor.name == std::string_view("gradient")) gradient = memory.data(id);
-    for (std::int64_t i = 0; tensor.name == std::string_view("factors") && i < tensor.elements(); i += kUpdateFactors) {
-      numbers[i] = 1.0F;  // of gradients
-    }
-    if (tensor.name == std::string_view("first moment")) std::memcpy(numbers, gradient, tensor.bytes());
+    const std::string_view name = tensor.name;
+    if (name == "gradient") gradient = memory.data(id);
+    if (name == "first moment") std::memcpy(memory.data(id), gradient, tensor.bytes());
+    if (name != "factors") continue;
+    auto* factors = reinterpret_cast<float*>(memory.data(id));
+    for (std::int64_t i = 0; i < tensor.elements(); i += kUpdateFactors) factors[i] = 1.0F;  // of gradients
   }
 }
 

@@ -198,11 +198,12 @@ HWY_INLINE void attend_keys(const AttentionLayout& layout, std::int64_t rows, st
   }
 }
 
-template <typename T>
+/// state_of(row): RowState.
+template <typename T, typename StateOf>
 HWY_INLINE void store_outputs(const AttentionLayout& layout, const ForwardBlock<T>& block, const float* outputs,
-                              const RowState* states) {
+                              const StateOf& state_of) {
   for (std::int64_t row = 0; row < block.tokens * layout.group; ++row) {
-    const RowState state = states[row];
+    const RowState state = state_of(row);
     const std::int64_t place = layout.place_of(row);
     const float* from = outputs + row * layout.width;
     T* to = block.o + place * layout.head_dim;
@@ -230,7 +231,7 @@ HWY_NOINLINE void attend_block(const AttentionLayout& layout, const AttentionAtt
     load_keys(layout, block.v + first * stride, count, scratch.keys);
     attend_keys(layout, rows, first, count, attributes.window, scratch);
   }
-  store_outputs(layout, block, scratch.outputs, scratch.states);
+  store_outputs(layout, block, scratch.outputs, [&](std::int64_t row) { return scratch.states[row]; });
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

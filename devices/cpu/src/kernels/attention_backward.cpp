@@ -91,21 +91,6 @@ void store_key_sums(ThreadPool& pool, const BackwardProblem<T>& problem) {
   });
 }
 
-// How a pair of blocks is worked on, with what scratch a thread, and how many times as long all pairs take by block as
-// by sequence: in vectors 7 products for 5; beside matrix units softmax counts for more, and is taken twice (1.9
-// measured).
-template <typename T>
-struct VectorKind {
-  using Work = VectorBackward<T>;
-  using Scratch = VectorScratch;
-  static constexpr double kByBlock = 1.4;
-};
-struct TileKind {
-  using Work = TileBackward<Bf16>;
-  using Scratch = TileBackwardScratch;
-  static constexpr double kByBlock = 1.9;
-};
-
 /// What the threads share.
 struct BackwardRun {
   ThreadPool& pool;
@@ -124,15 +109,15 @@ void for_tasks(const BackwardRun& run, const AttentionLayout& layout, std::int64
   });
 }
 
-template <typename Kind, typename T>
+template <typename Work, typename T>
 void by_sequence(const BackwardRun& run, const BackwardProblem<T>& problem) {
-  using Scratch = typename Kind::Scratch;
+  using Scratch = typename Work::Scratch;
   const AttentionLayout& layout = problem.layout;
   const Sequences sequences(problem.bounds);
   for_tasks<Scratch>(run, layout, sequences.count() * layout.kv_heads,
                      [&](std::int64_t task, const Scratch& mine) HWY_ATTR {
                        const TokenRange sequence = sequences[task / layout.kv_heads];
-                       const typename Kind::Work work(problem, mine, sequence, task % layout.kv_heads);
+                       const Work work(problem, mine, sequence, task % layout.kv_heads);
                        whole_sequence(work, layout, sequence.length());
                      });
 }
@@ -141,17 +126,17 @@ void by_sequence(const BackwardRun& run, const BackwardProblem<T>& problem) {
 enum class BlockOrder { kRising, kFalling };
 
 /// Calls fn(work, first) for every block of `size` tokens of every sequence and for every key head, in parallel.
-template <typename Kind, typename T, typename Function>
+template <typename Work, typename T, typename Function>
 void by_block(const BackwardRun& run, const BackwardProblem<T>& problem, std::int64_t size, BlockOrder order,
               const Function& fn) {
-  using Scratch = typename Kind::Scratch;
+  using Scratch = typename Work::Scratch;
   const AttentionLayout& layout = problem.layout;
   const std::int64_t slots = divide_up(problem.tokens, size);
   for_tasks<Scratch>(run, layout, slots * layout.kv_heads, [&](std::int64_t task, const Scratch& mine) HWY_ATTR {
     const std::int64_t slot = task / layout.kv_heads;
     const std::int64_t begin = (order == BlockOrder::kRising ? slot : slots - 1 - slot) * size;
     const auto work_on = [&](TokenRange sequence, std::int64_t first) HWY_ATTR {
-      fn(typename Kind::Work(problem, mine, sequence, task % layout.kv_heads), first - sequence.begin);
+      fn(Work(problem, mine, sequence, task % layout.kv_heads), first - sequence.begin);
     };
     for_blocks_from(Sequences(problem.bounds), begin, begin + size, size, work_on);
   });
@@ -173,15 +158,15 @@ bool goes_by_sequence(const BackwardProblem<T>& problem, std::uint32_t threads, 
   return share + largest * (1 - 1.0 / threads) <= by_block * share;
 }
 
-template <typename Kind, typename T>
+template <typename Work, typename T>
 void backward_typed(const BackwardRun& run, const BackwardProblem<T>& problem) {
   const AttentionLayout& layout = problem.layout;
-  if (goes_by_sequence(problem, run.pool.threads(), Kind::kByBlock)) {
-    by_sequence<Kind>(run, problem);
+  if (goes_by_sequence(problem, run.pool.threads(), Work::kByBlock)) {
+    by_sequence<Work>(run, problem);
   } else {
-    by_block<Kind>(run, problem, layout.keys, BlockOrder::kRising,
+    by_block<Work>(run, problem, layout.keys, BlockOrder::kRising,
                    [&](const auto& work, std::int64_t first) HWY_ATTR { only_keys(work, layout, first); });
-    by_block<Kind>(run, problem, layout.block_tokens, BlockOrder::kFalling,
+    by_block<Work>(run, problem, layout.block_tokens, BlockOrder::kFalling,
                    [&](const auto& work, std::int64_t first) HWY_ATTR { only_queries(work, layout, first); });
   }
   store_key_sums(run.pool, problem);
@@ -220,9 +205,9 @@ void backward_any(ThreadPool& pool, Storage storage, const TileUnits* units, con
                                      .key_factor = units == nullptr ? 1.0F : attributes.scale};
     const BackwardRun run{pool, scratch + carver.size(), backward_scratch(shape, units)};
     if constexpr (std::is_same_v<T, Bf16>) {
-      if (units != nullptr) return backward_typed<TileKind>(run, problem);
+      if (units != nullptr) return backward_typed<TileBackward>(run, problem);
     }
-    backward_typed<VectorKind<T>>(run, problem);
+    backward_typed<VectorBackward<T>>(run, problem);
   });
 }
 

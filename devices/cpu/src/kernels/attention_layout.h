@@ -31,7 +31,7 @@ inline constexpr AttentionBlocks kVectorBlocks{
     .panel = kPanel, .keys = kKeys, .rows = 192, .tokens = 128, .filled = 16};
 
 struct AttentionLayout {
-  AttentionLayout(const AttentionShape& shape, const AttentionBlocks& blocks, const TileUnits* with = nullptr)
+  AttentionLayout(const AttentionShape& shape, const AttentionBlocks& blocks, const TileUnits* with)
       : units(with),
         heads(shape.heads),
         kv_heads(shape.kv_heads),

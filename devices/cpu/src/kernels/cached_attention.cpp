@@ -267,7 +267,7 @@ void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units,
 
 std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,
                                      std::uint32_t threads) {
-  const AttentionLayout layout(shape, kVectorBlocks);
+  const AttentionLayout layout = forward_layout(shape, nullptr);
   const std::int64_t places = std::min(shape.tokens, kFewTokens) * layout.heads;
   const std::int64_t chunks = divide_up(capacity, kChunkKeys);
   Carver few(nullptr);

@@ -31,7 +31,6 @@ struct TileForwardScratch {
         weights(carver.take<Bf16>(kTile * layout.keys)),
         maxima(carver.take<float>(layout.rows)),
         sums(carver.take<float>(layout.rows)),
-        states(carver.take<RowState>(layout.rows)),
         positions(carver.take<std::int32_t>(layout.rows)) {}
   Bf16* queries;          // [rows][width]
   float* outputs;         // [rows][width], not yet divided by the sums
@@ -42,15 +41,7 @@ struct TileForwardScratch {
   Bf16* weights;          // [kTile][keys]
   float* maxima;          // [rows], in powers of two
   float* sums;            // [rows]
-  RowState* states;       // [rows]: what came of the two
   std::int32_t* positions;
-};
-
-/// Columns begin ... end - 1 (whole tiles) of a panel's scores.
-struct Columns {
-  std::int64_t begin;
-  std::int64_t end;
-  bool within(Visible visible) const { return visible.lo <= begin && visible.hi >= end; }
 };
 
 /// The largest of a row's scores times `factor`; the lowest number there is where none is visible. kWhole: all are.
@@ -136,7 +127,7 @@ HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Sp
     if (!rows[i].empty()) all = {HWY_MIN(all.lo, rows[i].lo), HWY_MAX(all.hi, rows[i].hi)};
   }
   if (all.empty()) return;
-  const Columns columns{tiles_below(all.lo), whole_tiles(all.hi)};
+  const Columns columns = columns_of(all);
   layout.units->multiply({.a = scratch.queries + row * layout.width,
                           .a_stride = layout.width,
                           .b = scratch.keys + columns.begin,
@@ -144,7 +135,7 @@ HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Sp
                           .c = scratch.scores + columns.begin,
                           .c_stride = layout.keys,
                           .rows = kTile,
-                          .columns = columns.end - columns.begin,
+                          .columns = columns.count(),
                           .inner = layout.width,
                           .add = false});
   soften_panel(layout, row, rows, columns, factor, scratch);
@@ -156,7 +147,7 @@ HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Sp
                           .c_stride = layout.width,
                           .rows = kTile,
                           .columns = layout.width,
-                          .inner = columns.end - columns.begin,
+                          .inner = columns.count(),
                           .add = true});
 }
 
@@ -182,10 +173,9 @@ inline HWY_NOINLINE void attend_block(const AttentionLayout& layout, const Atten
       attend_panel(layout, row, keys, attributes.window, factor, scratch);
     }
   }
-  for (std::int64_t row = 0; row < rows; ++row) {
-    scratch.states[row] = {scratch.maxima[row] * kLn2, scratch.sums[row]};
-  }
-  store_outputs(layout, block, scratch.outputs, scratch.states);
+  store_outputs(layout, block, scratch.outputs, [&](std::int64_t row) {
+    return RowState{scratch.maxima[row] * kLn2, scratch.sums[row]};
+  });
 }
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

@@ -58,32 +58,28 @@ struct TileBackwardScratch {
 };
 
 /// The work on one sequence and key head.
-template <typename T>
-class TileBackward : public SequencePairs<T> {
-  using Pairs = SequencePairs<T>;
-  using Pairs::layout_;
-  using Pairs::problem_;
-
+class TileBackward : public SequencePairs<Bf16> {
  public:
-  HWY_INLINE TileBackward(const BackwardProblem<T>& problem, const TileBackwardScratch& scratch, TokenRange sequence,
+  using Scratch = TileBackwardScratch;
+  /// How many times as long all pairs take by block as by sequence: beside matrix units softmax counts for more, and is
+  /// taken twice. Measured.
+  static constexpr double kByBlock = 1.9;
+
+  HWY_INLINE TileBackward(const BackwardProblem<Bf16>& problem, const TileBackwardScratch& scratch, TokenRange sequence,
                           std::int64_t kv_head)
-      : Pairs(problem, sequence, kv_head), scratch_(scratch), factor_(problem.scale * kLog2E) {}
+      : SequencePairs(problem, sequence, kv_head), scratch_(scratch), factor_(problem.scale * kLog2E) {}
 
   HWY_NOINLINE void load_query_block(Span queries) const {
-    const std::int64_t place = this->query_place(queries.first);
+    const std::int64_t place = query_place(queries.first);
     const std::int64_t count = queries.count * layout_.group;
     load_rows(problem_.q + place * layout_.head_dim, count, scratch_.queries_along, scratch_.queries_down);
     load_rows(problem_.d_o + place * layout_.head_dim, count, scratch_.slopes_along, scratch_.slopes_down);
-    for (std::int64_t row = 0; row < count; ++row) {
-      const std::int64_t at = place + layout_.place_of(row);
-      scratch_.delta[row] = this->delta_of(at);
-      scratch_.lse[row] = problem_.lse[at] * kLog2E;
-    }
+    load_statistics(queries, kLog2E, scratch_.lse, scratch_.delta);
     for (std::int64_t row = count; row < whole_tiles(count); ++row) scratch_.delta[row] = scratch_.lse[row] = 0.0F;
   }
 
   HWY_NOINLINE void load_key_block(Span keys) const {
-    const std::int64_t at = this->key_place(keys.first);
+    const std::int64_t at = key_place(keys.first);
     copy_keys(layout_, problem_.k + at, keys.count, scratch_.keys);
     copy_keys(layout_, problem_.v + at, keys.count, scratch_.values);
     const std::int64_t count = whole_tiles(keys.count);
@@ -98,48 +94,46 @@ class TileBackward : public SequencePairs<T> {
 
   HWY_NOINLINE void work_on(Span queries, Span keys, PairGoal goal) const {
     const Visible block = seeing(queries, keys);
-    const std::int64_t begin = tiles_below(block.lo);
-    const std::int64_t end = whole_tiles(block.hi);
     if (block.empty()) return;
+    const Columns all = columns_of(block);
     for (std::int64_t key = 0; key < keys.count; key += kTile) {
       const Span panel{keys.first + key, HWY_MIN(kTile, keys.count - key)};
       const Visible seen = seeing(queries, panel);
-      const std::int64_t from = seen.empty() ? end : tiles_below(seen.lo);
-      const std::int64_t to = seen.empty() ? end : whole_tiles(seen.hi);
-      clear_pairs(key, begin, from);
-      clear_pairs(key, to, end);
+      const Columns columns = seen.empty() ? Columns{all.end, all.end} : columns_of(seen);
+      clear_pairs(key, {all.begin, columns.begin});
+      clear_pairs(key, {columns.end, all.end});
       if (seen.empty()) continue;
-      score(queries, panel, key, from, to);
+      score(queries, panel, key, columns);
       if (goal == PairGoal::kQueries) continue;
-      add_to_keys(panel, scratch_.weights, scratch_.slopes_down, from, to, problem_.value_sums);
-      add_to_keys(panel, scratch_.score_slopes, scratch_.queries_down, from, to, problem_.key_sums);
+      add_to_keys(panel, scratch_.weights, scratch_.slopes_down, columns, problem_.value_sums);
+      add_to_keys(panel, scratch_.score_slopes, scratch_.queries_down, columns, problem_.key_sums);
     }
     if (goal == PairGoal::kKeys) return;
     layout_.units->multiply({.a = scratch_.keys_transposed,
                              .a_stride = layout_.keys,
-                             .b = scratch_.slope_pairs + begin,
+                             .b = scratch_.slope_pairs + all.begin,
                              .b_stride = layout_.rows,
-                             .c = scratch_.query_sums + begin,
+                             .c = scratch_.query_sums + all.begin,
                              .c_stride = layout_.rows,
                              .rows = layout_.width,
-                             .columns = end - begin,
+                             .columns = all.count(),
                              .inner = whole_tiles(keys.count),
                              .add = true});
   }
 
   HWY_NOINLINE void store_query_sums(Span queries) const {
-    const std::int64_t place = this->query_place(queries.first);
+    const std::int64_t place = query_place(queries.first);
     const std::int64_t count = queries.count * layout_.group;
     for (std::int64_t row = 0; row < count; row += kTile) {
       transpose_quads(scratch_.query_sums + row, layout_.rows, layout_.width, kTile, scratch_.panel, layout_.width);
       for (std::int64_t i = 0; i < HWY_MIN(kTile, count - row); ++i) {
-        this->store_query_row(place + layout_.place_of(row + i), scratch_.panel + i * layout_.width);
+        store_query_row(place + layout_.place_of(row + i), scratch_.panel + i * layout_.width);
       }
     }
   }
 
  private:
-  HWY_INLINE void load_rows(const T* from, std::int64_t count, std::uint32_t* along, std::uint32_t* down) const {
+  HWY_INLINE void load_rows(const Bf16* from, std::int64_t count, std::uint32_t* along, std::uint32_t* down) const {
     copy_queries(layout_, from, count, scratch_.rows);
     pairs_of_columns(scratch_.rows, whole_tiles(count), layout_.width, along, layout_.rows);
     pairs_of_rows(scratch_.rows, whole_tiles(count), layout_.width, down);
@@ -153,38 +147,38 @@ class TileBackward : public SequencePairs<T> {
             HWY_MAX(std::int64_t{0}, hi) * layout_.group};
   }
 
-  HWY_INLINE void clear_pairs(std::int64_t key, std::int64_t begin, std::int64_t end) const {
-    if (begin >= end) return;
-    const auto bytes = static_cast<std::size_t>(end - begin) * sizeof(std::uint32_t);
+  HWY_INLINE void clear_pairs(std::int64_t key, Columns columns) const {
+    if (columns.count() <= 0) return;
+    const auto bytes = static_cast<std::size_t>(columns.count()) * sizeof(std::uint32_t);
     for (std::int64_t pair = key / 2; pair < (key + kTile) / 2; ++pair) {
-      std::memset(scratch_.slope_pairs + pair * layout_.rows + begin, 0, bytes);
+      std::memset(scratch_.slope_pairs + pair * layout_.rows + columns.begin, 0, bytes);
     }
   }
 
-  /// scores [kTile][begin ... end) of the panel that begins with `key` of the block, from one factor's rows.
-  HWY_INLINE void multiply_rows(const Bf16* left, const std::uint32_t* right, std::int64_t key, std::int64_t begin,
-                                std::int64_t end, float* scores) const {
+  /// scores [kTile][columns] of the panel that begins with `key` of the block, from one factor's rows.
+  HWY_INLINE void multiply_rows(const Bf16* left, const std::uint32_t* right, std::int64_t key, Columns columns,
+                                float* scores) const {
     layout_.units->multiply({.a = left + key * layout_.width,
                              .a_stride = layout_.width,
-                             .b = right + begin,
+                             .b = right + columns.begin,
                              .b_stride = layout_.rows,
-                             .c = scores + begin,
+                             .c = scores + columns.begin,
                              .c_stride = layout_.rows,
                              .rows = kTile,
-                             .columns = end - begin,
+                             .columns = columns.count(),
                              .inner = layout_.width,
                              .add = false});
   }
 
-  /// P^T and dS^T of a panel of keys in columns begin ... end - 1, zero where not visible.
-  HWY_INLINE void score(Span queries, Span panel, std::int64_t key, std::int64_t begin, std::int64_t end) const {
-    multiply_rows(scratch_.keys, scratch_.queries_along, key, begin, end, scratch_.scores);
-    multiply_rows(scratch_.values, scratch_.slopes_along, key, begin, end, scratch_.dots);
+  /// P^T and dS^T of a panel of keys, zero where not visible.
+  HWY_INLINE void score(Span queries, Span panel, std::int64_t key, Columns columns) const {
+    multiply_rows(scratch_.keys, scratch_.queries_along, key, columns, scratch_.scores);
+    multiply_rows(scratch_.values, scratch_.slopes_along, key, columns, scratch_.dots);
     for (std::int64_t i = 0; i < kTile; i += 2) {
       const auto row_sees = [&](std::int64_t row) {
         return row < panel.count ? seeing(queries, {panel.first + row, 1}) : Visible{0, 0};
       };
-      finish_rows(i, row_sees(i), row_sees(i + 1), begin, end, scratch_.slope_pairs + (key + i) / 2 * layout_.rows);
+      finish_rows(i, row_sees(i), row_sees(i + 1), columns, scratch_.slope_pairs + (key + i) / 2 * layout_.rows);
     }
   }
 
@@ -206,18 +200,17 @@ class TileBackward : public SequencePairs<T> {
   }
 
   /// Rows `row` and row + 1 of the panel.
-  HWY_INLINE void finish_rows(std::int64_t row, Visible upper, Visible lower, std::int64_t begin, std::int64_t end,
+  HWY_INLINE void finish_rows(std::int64_t row, Visible upper, Visible lower, Columns columns,
                               std::uint32_t* pairs) const {
-    const auto whole = [&](Visible visible) { return visible.lo <= begin && visible.hi >= end; };
-    if (whole(upper) && whole(lower)) return finish_columns(row, nullptr, nullptr, begin, end, pairs);
-    finish_columns(row, &upper, &lower, begin, end, pairs);
+    if (columns.within(upper) && columns.within(lower)) return finish_columns(row, nullptr, nullptr, columns, pairs);
+    finish_columns(row, &upper, &lower, columns, pairs);
   }
-  HWY_INLINE void finish_columns(std::int64_t row, const Visible* upper, const Visible* lower, std::int64_t begin,
-                                 std::int64_t end, std::uint32_t* pairs) const {
+  HWY_INLINE void finish_columns(std::int64_t row, const Visible* upper, const Visible* lower, Columns columns,
+                                 std::uint32_t* pairs) const {
     const std::int64_t step = lanes();
     Bf16* weights = scratch_.weights + row * layout_.rows;
     Bf16* slopes = scratch_.score_slopes + row * layout_.rows;
-    for (std::int64_t i = begin; i < end; i += 2 * step) {
+    for (std::int64_t i = columns.begin; i < columns.end; i += 2 * step) {
       const Finished upper_first = finish(row, i, upper);
       const Finished upper_second = finish(row, i + step, upper);
       const Finished lower_first = finish(row + 1, i, lower);
@@ -231,25 +224,25 @@ class TileBackward : public SequencePairs<T> {
     }
   }
 
-  /// sums[panel] += left right, over the rows begin ... end - 1 of the queries.
-  HWY_INLINE void add_to_keys(Span panel, const Bf16* left, const std::uint32_t* right, std::int64_t begin,
-                              std::int64_t end, float* all) const {
-    float* sums = this->sums(all, panel.first);
+  /// sums[panel] += left right, over the queries of these columns.
+  HWY_INLINE void add_to_keys(Span panel, const Bf16* left, const std::uint32_t* right, Columns columns,
+                              float* all) const {
+    float* to = sums(all, panel.first);
     // The rows after a sequence's last panel belong to another one: its sums pass through scratch.
     const bool whole = panel.count == kTile;
     const auto bytes = static_cast<std::size_t>(panel.count * layout_.width) * sizeof(float);
-    if (!whole) std::memcpy(scratch_.panel, sums, bytes);
-    layout_.units->multiply({.a = left + begin,
+    if (!whole) std::memcpy(scratch_.panel, to, bytes);
+    layout_.units->multiply({.a = left + columns.begin,
                              .a_stride = layout_.rows,
-                             .b = right + begin / 2 * layout_.width,
+                             .b = right + columns.begin / 2 * layout_.width,
                              .b_stride = layout_.width,
-                             .c = whole ? sums : scratch_.panel,
+                             .c = whole ? to : scratch_.panel,
                              .c_stride = layout_.width,
                              .rows = kTile,
                              .columns = layout_.width,
-                             .inner = end - begin,
+                             .inner = columns.count(),
                              .add = true});
-    if (!whole) std::memcpy(sums, scratch_.panel, bytes);
+    if (!whole) std::memcpy(to, scratch_.panel, bytes);
   }
 
   const TileBackwardScratch& scratch_;

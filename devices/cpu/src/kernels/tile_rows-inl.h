@@ -17,6 +17,17 @@ inline constexpr float kLog2E = 1.44269504088896F;
 HWY_INLINE std::int64_t whole_tiles(std::int64_t n) { return divide_up(n, kTile) * kTile; }
 HWY_INLINE std::int64_t tiles_below(std::int64_t n) { return n / kTile * kTile; }
 
+/// Columns begin ... end - 1 of scores, whole tiles.
+struct Columns {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t count() const { return end - begin; }
+  bool within(Visible visible) const { return visible.lo <= begin && visible.hi >= end; }
+};
+
+/// Those that hold what is visible.
+HWY_INLINE Columns columns_of(Visible visible) { return {tiles_below(visible.lo), whole_tiles(visible.hi)}; }
+
 /// to [whole tiles of `count`][layout.width], filled up with zeros; row i stands at from + place(i) head_dim.
 template <typename Place>
 HWY_INLINE void copy_rows(const AttentionLayout& layout, const Bf16* from, std::int64_t count, const Place& place,

@@ -4,8 +4,9 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
+
+#include "rondo/base/float16.h"
 
 namespace rondo::devices::cpu {
 namespace {
@@ -75,19 +76,18 @@ void multiply_by_amx(const TileProduct& p) {
   }
 }
 
-float widened(std::uint32_t bits) { return std::bit_cast<float>(bits << 16U); }
-
 void multiply_by_loops(const TileProduct& p) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
     float* sums = p.c + row * p.c_stride;
     if (!p.add) std::fill_n(sums, p.columns, 0.0F);
     for (std::int64_t k = 0; k < p.inner; k += 2) {
       const std::uint16_t* pair = p.a + row * p.a_stride + k;
-      const float first = widened(pair[0]);
-      const float second = widened(pair[1]);
+      const float first = from_bfloat16(pair[0]);
+      const float second = from_bfloat16(pair[1]);
       const std::uint32_t* right = p.b + k / 2 * p.b_stride;
       for (std::int64_t column = 0; column < p.columns; ++column) {
-        sums[column] += first * widened(right[column]) + second * widened(right[column] >> 16U);
+        sums[column] += first * from_bfloat16(static_cast<std::uint16_t>(right[column])) +
+                        second * from_bfloat16(static_cast<std::uint16_t>(right[column] >> 16U));
       }
     }
   }

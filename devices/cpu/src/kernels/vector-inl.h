@@ -75,13 +75,7 @@ HWY_INLINE Vector load(const T* p, Part part) {
 }
 
 HWY_INLINE float widened(float x) { return x; }
-HWY_INLINE float widened(Bf16 x) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(x) << 16U;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
+HWY_INLINE float widened(Bf16 x) { return from_bfloat16(x); }
 HWY_INLINE float widened(Fp16 x) { return from_float16(x.bits); }
 
 HWY_INLINE void store(Vector v, float* p, Whole = {}) { hn::StoreU(v, Floats(), p); }
