@@ -1,6 +1,6 @@
-// Curves as SVG that stands inside an HTML page: axes, grid, lines and points in the page's colours (CSS variables --c0
-// to
-// --c7), no scripts, nothing fetched. Everything that comes from outside is escaped, and the text is well-formed XML.
+// Curves as SVG that stands inside an HTML page: axes, grid, lines and points in the page's colours (CSS variables
+// --c0 to --c7), no scripts, nothing fetched. Everything that comes from outside is escaped, and the text is
+// well-formed XML.
 #pragma once
 
 #include <string>

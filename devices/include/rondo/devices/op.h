@@ -26,17 +26,15 @@ enum class OpKind : std::uint8_t {
   // reads: ids [T], table [V, C]                      writes: x [T, C], a padding token (id < 0) gives zeros
   kEmbedding,
   // reads: ids [T], bounds, dy [T, C]                 writes: row ids int32 [T + 1], rows fp32 [T, C]
-  // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy over
-  // the
-  // tokens with that id, in token order.
+  // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy
+  // over the tokens with that id, in token order.
   kEmbeddingBackward,
   // reads: x [..., D], w [D]                          writes: y [..., D] = x / sqrt(mean(x^2) + epsilon) * w
   kRmsNorm,
   // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
   kRmsNormBackward,
-  // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with N = H
-  // D.
-  // y may be fp32 where x and w are bf16 (logits).
+  // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with
+  // N = H D, and fp32 where x and w are bf16 (logits).
   // reads: x [T, K], w [N, K], [bias [N]], [addend [T, N]]   writes: y [T, N] = alpha x w^T + bias + addend
   kMatMul,
   // reads: dy [T, N], w [N, K], [addend [T, K]]       writes: dx [T, K] = alpha dy w + addend
@@ -45,9 +43,8 @@ enum class OpKind : std::uint8_t {
   kMatMulWeightGradient,
   // reads: dy [T, N]                                  writes: db fp32 [N] += sum over tokens
   kBiasGradient,
-  // reads: x [T, H, D], positions, bounds             writes: y, halves rotated as transformers' rotate_half; direction
-  // -1 is
-  //                                                   the transpose (the gradient)
+  // reads: x [T, H, D], positions, bounds             writes: y, halves rotated as transformers' rotate_half
+  // Direction -1 is the transpose (the gradient).
   kRope,
   // reads: q [T, H, D], k [T, Hkv, D], v [T, Hkv, D], bounds   writes: o [T, H, D], lse fp32 [T, H]
   // causal within each sequence; padding tokens give o = 0, lse = 0
@@ -63,27 +60,25 @@ enum class OpKind : std::uint8_t {
   kGatedActivationBackward,
   // reads: a, b                                       writes: a + b
   kAdd,
-  // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that; keep follows from
-  // (key,
-  // layer, site, channel)
+  // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that
+  // keep follows from (key, layer, site, channel)
   kDropout,
-  // DoRA. reads: w [N, K], a [R, K], b [N, R], m fp32 [N]   writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 /
-  // norm
+  // DoRA. reads: w [N, K], a [R, K], b [N, R], m fp32 [N]
+  // writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 / norm
   // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
   kMagnitudeScale,
   // reads: x [T, N], scale fp32 [N], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend
   kColumnScale,
-  // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]   writes: dx [T, N] = dy * scale, dm fp32 [N] +=
-  // inverse * sum over tokens of dy * x
+  // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]
+  // writes: dx [T, N] = dy * scale, dm fp32 [N] += inverse * sum over tokens of dy * x
   kColumnScaleBackward,
   // Cross-entropy over a vocabulary, whole or in parts, each of some rows of w. Full logits never exist: the tokens
-  // that
-  // have a target, in order, go in chunks of cross_entropy_chunk(attributes.vocabulary). Statistics of a token, fp32
-  // [T, 3]: the largest logit of the parts so far, the sum of exponentials over it, the target's logit once its part
-  // has come. Its normaliser, fp32 [T, 2]: the largest logit of all parts, and 1 over the sum of exponentials over it.
-  // Tokens without a target have zeros. Gradients are times the loss scale, fp32 [1] (1 without one), and not divided
-  // by anything. Parts are taken in rising order for statistics, in falling order for dx, which is rounded to its dtype
-  // after each: so the bits do not depend on which of them are parts of one op.
+  // that have a target, in order, go in chunks of cross_entropy_chunk(attributes.vocabulary). Statistics of a token,
+  // fp32 [T, 3]: the largest logit of the parts so far, the sum of exponentials over it, the target's logit once its
+  // part has come. Its normaliser, fp32 [T, 2]: the largest logit of all parts, and 1 over the sum of exponentials
+  // over it. Tokens without a target have zeros. Gradients are times the loss scale, fp32 [1] (1 without one), and
+  // not divided by anything. Parts are taken in rising order for statistics, in falling order for dx, which is
+  // rounded to its dtype after each: so the bits do not depend on which of them are parts of one op.
   // reads: x [T, C], targets [T], w [N, C], [statistics of the parts before]   writes: statistics, y [T, C] = x
   kVocabularyStatistics,
   // The last parts or all, one w each. reads: x, targets, w..., [statistics of the parts before], [loss scale]
