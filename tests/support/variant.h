@@ -20,6 +20,7 @@ struct Variant {
   bool dora = false;         // with lora
   devices::Encoding boundaries = devices::Encoding::kPlain;
   std::uint32_t head_part_rows = model::kHeadPartRows;
+  devices::Fp8Format fp8 = devices::Fp8Format::kNone;
 };
 inline void PrintTo(const Variant& variant, std::ostream* stream) { *stream << variant.name; }
 
@@ -34,6 +35,7 @@ inline model::Architecture model_of(const Variant& variant) {
   if (variant.dora) method.lora->use_dora = true;
   method.boundary_encoding = variant.boundaries;
   method.head_part_rows = variant.head_part_rows;
+  method.fp8 = variant.fp8;
   model::ModelConfig config = small_config(variant.tied);
   if (variant.boundaries != devices::Encoding::kPlain) config.hidden_size = 2 * devices::kEncodedBlock;
   return *model::Architecture::make(config, method);

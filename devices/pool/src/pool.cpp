@@ -41,6 +41,7 @@ struct Request {
   Bytes limit = 0;            // 0: none
   vulkan::CardInfo vulkan;    // vulkan
   std::uint32_t cuda = 0;     // cuda: the card's number
+  CardUuid uuid{};            // cuda and vulkan
   std::uint32_t sharers = 1;  // requests for the same memory of the machine: its own, or a card's
 };
 
@@ -97,6 +98,8 @@ absl::StatusOr<Request> cuda_request(const std::string& entry) {
   Request request;
   request.kind = Kind::kCuda;
   RONDO_ASSIGN_OR_RETURN(request.cuda, card_number(entry, "cuda"));
+  const auto cards = cuda::list_cards();
+  if (cards.ok() && request.cuda < cards->size()) request.uuid = (*cards)[request.cuda].uuid;
   return request;
 }
 
@@ -114,6 +117,7 @@ absl::StatusOr<Request> vulkan_request(const std::string& entry) {
   Request request;
   request.kind = Kind::kVulkan;
   request.vulkan = (*cards)[index];
+  request.uuid = request.vulkan.uuid;
   return request;
 }
 
@@ -257,10 +261,17 @@ DeviceProfile estimated_vulkan(const Device& device, const vulkan::CardInfo& car
   return profile;
 }
 
+bool share_memory(const Request& one, const Request& other) {
+  const auto place = [](const Request& request) {
+    return std::tuple(request.kind, request.vulkan.index, request.cuda);
+  };
+  return place(one) == place(other) || is_one_card(one.uuid, other.uuid);
+}
+
 void count_sharers(std::vector<Request>& requests) {
-  const auto place = [](const Request& one) { return std::tuple(one.kind, one.vulkan.index, one.cuda); };
   for (Request& request : requests) {
-    request.sharers = static_cast<std::uint32_t>(std::ranges::count(requests, place(request), place));
+    const auto shares = [&request](const Request& other) { return share_memory(request, other); };
+    request.sharers = static_cast<std::uint32_t>(std::ranges::count_if(requests, shares));
   }
 }
 

@@ -47,7 +47,8 @@ Result fake_device_name(char* name, int size, DeviceHandle) {
   return kSuccess;
 }
 Result fake_device_uuid(CardUuid* uuid, DeviceHandle device) {
-  uuid->fill(static_cast<std::uint8_t>(device + 1));
+  *uuid = card().script.uuid;
+  if (*uuid == CardUuid{}) uuid->fill(static_cast<std::uint8_t>(device + 1));
   return kSuccess;
 }
 Result fake_device_attribute(int* value, int attribute, DeviceHandle) {

@@ -21,6 +21,7 @@ struct FakeScript {
   int cards = 1;
   int major = 8;
   int minor = 9;
+  CardUuid uuid{};  // of every card; zeros: one for each
   std::size_t memory = std::size_t{1} << 30U;
   /// The call number `fail_at` (from 1) of the function `fail_call` gives `fail_result`.
   std::string fail_call;

@@ -9,7 +9,7 @@ namespace rondo::devices::cuda {
 
 bool has_kernels() { return true; }
 
-absl::StatusOr<std::vector<CardInfo>> list_cards() { return std::vector<CardInfo>(1); }
+absl::StatusOr<std::vector<CardInfo>> list_cards() { return list_cards(testing::fake_driver(), testing::fake_image()); }
 
 absl::StatusOr<DriverInfo> describe_driver() { return DriverInfo{}; }
 

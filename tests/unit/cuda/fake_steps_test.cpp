@@ -5,12 +5,14 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fake_driver.h"
 #include "rondo/devices/pool.h"
 #include "rondo/train/generator.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "vulkan_card.h"
 
 namespace rondo::tiny {
 namespace {
@@ -106,6 +108,27 @@ TEST(CudaPool, WorkersOnOneCard_AreGivenNoMoreThanItHas) {
     together += member.device->caps().memory_bytes;
   }
   EXPECT_LE(together, script.memory);
+}
+
+/// What both drivers show is one memory.
+TEST(CudaPool, CardThatVulkanShowsToo_IsSharedOut) {
+  const auto vulkan = test::usable_vulkan_card();
+  if (!vulkan) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  devices::cuda::testing::FakeScript script;
+  devices::ThreadPool threads(1);
+  const std::string both = "cuda:0,vulkan:" + std::to_string(vulkan->index);
+  std::vector<Bytes> memory;
+  for (const bool same : {false, true}) {
+    if (same) script.uuid = vulkan->uuid;
+    devices::cuda::testing::reset_fake(script);
+    const auto pool = devices::open_pool({both, ""}, threads);
+    ASSERT_EQ(pool.status(), absl::OkStatus());
+    for (const devices::PoolMember& member : *pool) memory.push_back(member.device->caps().memory_bytes);
+  }
+  ASSERT_EQ(memory.size(), 4U);
+  EXPECT_LE(memory[2], memory[0] / 2);
+  EXPECT_GT(memory[2], memory[0] / 3);      // each keeps room for its workspace
+  EXPECT_LT(memory[3], memory[1] * 3 / 4);  // of the host's memory, which others take from meanwhile
 }
 
 /// Tokens of an answer differ by what lies in their buffers alone.

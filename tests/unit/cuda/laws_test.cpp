@@ -7,6 +7,7 @@
 #include "rondo/devices/cuda/cuda_device.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
+#include "variant.h"
 
 namespace rondo::tiny {
 namespace {
@@ -14,14 +15,6 @@ namespace {
 using devices::DType;
 using devices::Fp8Format;
 using partition::Keep;
-
-struct Variant {
-  const char* name;
-  bool lora;
-  DType dtype;
-  bool tied;
-  Fp8Format fp8 = Fp8Format::kNone;
-};
 
 class CudaLaws : public testing::TestWithParam<Variant> {
  protected:
@@ -36,12 +29,6 @@ class CudaLaws : public testing::TestWithParam<Variant> {
     if (!(*card)->caps().fp8) GTEST_SKIP() << "the card is of an earlier compute capability than 8.9";
   }
 };
-
-model::Architecture model_of(const Variant& variant) {
-  model::MethodSpec method = variant.lora ? lora(variant.dtype) : full(variant.dtype);
-  method.fp8 = variant.fp8;
-  return *model::Architecture::make(small_config(variant.tied), method);
-}
 
 Job job_of(const std::vector<std::uint32_t>& microbatches) {
   Job job;
@@ -142,8 +129,9 @@ INSTANTIATE_TEST_SUITE_P(, CudaLaws,
                                          Variant{"full_bf16", false, DType::kBfloat16, false},
                                          Variant{"full_fp16", false, DType::kFloat16, false},
                                          Variant{"lora_bf16", true, DType::kBfloat16, true},
-                                         Variant{"full_fp8", false, DType::kBfloat16, false, Fp8Format::kHybrid},
-                                         Variant{"lora_fp8", true, DType::kBfloat16, true, Fp8Format::kE4m3}),
+                                         Variant{.name = "full_fp8", .fp8 = Fp8Format::kHybrid},
+                                         Variant{
+                                             .name = "lora_fp8", .lora = true, .tied = true, .fp8 = Fp8Format::kE4m3}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

@@ -55,6 +55,18 @@ TEST(MachineDevices, CardTooOldForCuda_IsTakenByVulkan) {
             "cuda:1,vulkan:0");
 }
 
+TEST(MachineDevices, CardOfTwoVulkanDrivers_IsTakenOnce) {
+  EXPECT_EQ(machine_devices(Cuda{}, Vulkan{by_vulkan(0, 7), by_vulkan(1, 7), by_vulkan(2, 8)}, false),
+            "vulkan:0,vulkan:2");
+  vulkan::CardInfo old = by_vulkan(0, 7);
+  old.unsuitable = "its driver lacks something";
+  EXPECT_EQ(machine_devices(Cuda{}, Vulkan{old, by_vulkan(1, 7)}, false), "vulkan:1");
+}
+
+TEST(MachineDevices, CardsThatNoDriverTellsApart_AreAllTaken) {
+  EXPECT_EQ(machine_devices(Cuda{}, Vulkan{by_vulkan(0, 0), by_vulkan(1, 0)}, false), "vulkan:0,vulkan:1");
+}
+
 TEST(MachineDevices, CardHiddenFromCuda_IsLeftAlone) {
   EXPECT_EQ(machine_devices(Cuda{by_cuda(1)}, Vulkan{of_nvidia(0, 1), of_nvidia(1, 2)}, false), "cuda:0");
 }
