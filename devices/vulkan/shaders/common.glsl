@@ -13,6 +13,7 @@
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words { uint64_t v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Quad { uvec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Uints { uint v[]; };
@@ -57,6 +58,7 @@ uint narrowed_half(float x) {
   return ((bits >> 16) & 0x8000u) | (magnitude >= 0x477FF000u ? large : finite);
 }
 
+uint size_of(uint dtype) { return dtype == kFloat32 ? 4 : 2; }
 float widened(uint dtype, uint bits) { return dtype == kFloat16 ? widened_half(bits) : uintBitsToFloat(bits << 16); }
 /// To nearest, ties to even; a NaN stays one.
 uint narrowed(uint dtype, float x) {
@@ -107,6 +109,10 @@ uvec4 load_raw(uint64_t tensor, uint dtype, uint step, uint i) {
   if (dtype == kFloat32) return uvec4(Pairs(tensor).v[i / 2], Pairs(tensor).v[i / 2 + 1]);
   return uvec4(Pairs(tensor).v[i / 4], 0, 0);
 }
+/// An element at an address, four from there on, and eight of 16 bits.
+uint one_at(uint64_t place, uint dtype) { return dtype == kFloat32 ? Uints(place).v[0] : uint(Narrow(place).v[0]); }
+uvec4 four_at(uint64_t place, uint dtype) { return dtype == kFloat32 ? Quad(place).v : uvec4(Pairs(place).v[0], 0, 0); }
+uvec4 eight_at(uint64_t place) { return Quad(place).v; }
 vec4 widened_raw(uint dtype, uint step, uvec4 raw) {
   if (dtype == kFloat32) return uintBitsToFloat(raw);
   if (step == 1) return vec4(widened(dtype, raw.x), 0.0, 0.0, 0.0);

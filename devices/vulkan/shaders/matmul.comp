@@ -3,9 +3,10 @@
 // A workgroup of 8 x 8 invocations computes a tile of 8 kRowsEach x 8 kColumnsEach elements; its operands come through
 // shared memory, kDepth of K at a time. Those of the next turn are read while the sums of this one are made: the card's
 // memory takes hundreds of cycles to answer, and no compiler moves a read across a barrier. For the same reason nothing
-// is asked before a read: rows past the last are taken for the last, whose sums nobody stores, and what lies past the
-// end of K is read where K ends and then made zero. Every element is one sum in rising order of K, whatever the tile's
-// shape.
+// is asked before a read: rows past the last are taken for the last, whose sums nobody stores, what lies past the end
+// of K is read where K ends and then made zero, and the last turn reads its own operands once more. Who asks whether
+// there is a next turn has to move what was read to where it would be without, and so to wait for it before this turn's
+// sums. Every element is one sum in rising order of K, whatever the tile's shape.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
 #version 460
@@ -35,6 +36,9 @@ shared vec4 tile_b[kDepth * kFoursB];  // [kDepth, kTileColumns]
 float sums[kRowsEach * kColumnsEach];
 uvec4 next_a[kReadsA];  // as they lie in memory
 uvec4 next_b[kReadsB];
+// In bytes behind the beginning of a turn's tile.
+uint place_a[kReadsA];
+uint place_b[kReadsB];
 
 /// Where in its tile an invocation's i-th read lies: .x along K, .y across. `along`: it goes along K.
 uvec2 place_of(uint i, bool along, uint tile, uint step) {
@@ -46,23 +50,36 @@ uvec2 place_of(uint i, bool along, uint tile, uint step) {
 uvec2 place_of_a(uint i) { return place_of(i, !kTransposedA, kTileRows, kStepA); }
 uvec2 place_of_b(uint i) { return place_of(i, kTransposedB, kTileColumns, kStepB); }
 
-uvec4 read_a(uint64_t a, uint i, uint first_m, uint rows, uint first_k, uint depth) {
-  const uvec2 place = place_of_a(i);
-  const uint m = min(first_m + place.y, rows - (kTransposedA ? kStepA : 1));
-  const uint k = min(first_k + place.x, depth - (kTransposedA ? 1 : kStepA));
-  return load_raw(a, kTypeA, kStepA, place_in_a(m, k));
+/// A turn's tiles in memory.
+struct Turn {
+  uint64_t a, b;  // where they begin
+  uint first_m, first_k;
+  uint rows, columns, left;  // of the operands from there on, along M, N and K
+};
+Turn turn_at(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
+  return Turn(begin_of_a(a, first_m, first_k), begin_of_b(b, first_k, first_n), first_m, first_k, rows - first_m,
+              push.sizes[1] - first_n, depth - first_k);
 }
-uvec4 read_b(uint64_t b, uint i, uint first_n, uint first_k, uint depth) {
+uint find_in_a(Turn turn, uint i) {
+  const uvec2 place = place_of_a(i);
+  return behind_begin_of_a(turn.first_m, min(place.y, turn.rows - (kTransposedA ? kStepA : 1)),
+                           min(place.x, min(turn.left, kDepth) - (kTransposedA ? 1 : kStepA)));
+}
+uint find_in_b(Turn turn, uint i) {
   const uvec2 place = place_of_b(i);
-  const uint n = min(first_n + place.y, push.sizes[1] - (kTransposedB ? 1 : kStepB));
-  const uint k = min(first_k + place.x, depth - (kTransposedB ? kStepB : 1));
-  return load_raw(b, kTypeB, kStepB, place_in_b(k, n));
+  return behind_begin_of_b(turn.first_k, min(place.x, min(turn.left, kDepth) - (kTransposedB ? kStepB : 1)),
+                           min(place.y, turn.columns - (kTransposedB ? 1 : kStepB)));
+}
+void find_places(Turn turn) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) place_a[i] = find_in_a(turn, i);
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) place_b[i] = find_in_b(turn, i);
 }
 
 /// `left`: how much of K there is from the tile's beginning on.
 void write_a(uint i, uint left, uvec4 raw) {
   const uvec2 place = place_of_a(i);
-  const vec4 four = place.x < left ? widened_raw(kTypeA, kStepA, raw) : vec4(0.0);
+  if (left < kDepth && place.x >= left) raw = uvec4(0);
+  const vec4 four = widened_raw(kTypeA, kStepA, raw);
   if (kTransposedA && kStepA == 4) {
     tile_a[place.x * kFoursA + place.y / 4] = four;
   } else {
@@ -71,7 +88,8 @@ void write_a(uint i, uint left, uvec4 raw) {
 }
 void write_b(uint i, uint left, uvec4 raw) {
   const uvec2 place = place_of_b(i);
-  const vec4 four = place.x < left ? widened_raw(kTypeB, kStepB, raw) : vec4(0.0);
+  if (left < kDepth && place.x >= left) raw = uvec4(0);
+  const vec4 four = widened_raw(kTypeB, kStepB, raw);
   if (!kTransposedB && kStepB == 4) {
     tile_b[place.x * kFoursB + place.y / 4] = four;
   } else {
@@ -80,37 +98,27 @@ void write_b(uint i, uint left, uvec4 raw) {
 }
 
 /// Reads the next turn's operands, as far as they are read in fours: single elements would take too many registers.
-void read_ahead(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, uint first_k, uint depth) {
-  if (kStepA == 4) {
-    [[unroll]] for (uint i = 0; i < kReadsA; ++i) next_a[i] = read_a(a, i, first_m, rows, first_k, depth);
-  }
-  if (kStepB == 4) {
-    [[unroll]] for (uint i = 0; i < kReadsB; ++i) next_b[i] = read_b(b, i, first_n, first_k, depth);
-  }
+void read_ahead(Turn turn) {
+  if (is_placed_anew(turn.left, kDepth)) find_places(turn);
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) next_a[i] = four_at(turn.a + place_a[i], kTypeA);
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) next_b[i] = four_at(turn.b + place_b[i], kTypeB);
 }
 
-void write_tiles(uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows, uint first_k, uint depth) {
-  const uint left = depth - first_k;
-  if (kStepA == 4) {
-    [[unroll]] for (uint i = 0; i < kReadsA; ++i) write_a(i, left, next_a[i]);
-  } else {
-    [[dont_unroll]] for (uint i = 0; i < kReadsA; i += kTogether) {
-      uint raw[kTogether];
-      [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_a(a, i + j, first_m, rows, first_k, depth).x;
-      [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-        if (i + j < kReadsA) write_a(i + j, left, uvec4(raw[j]));
-      }
+void write_tiles(Turn turn) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(i, turn.left, next_a[i]);
+  [[dont_unroll]] for (uint i = 0; i < kReadsA && kStepA == 1; i += kTogether) {
+    uint raw[kTogether];
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.a + find_in_a(turn, i + j), kTypeA);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) {
+      if (i + j < kReadsA) write_a(i + j, turn.left, uvec4(raw[j]));
     }
   }
-  if (kStepB == 4) {
-    [[unroll]] for (uint i = 0; i < kReadsB; ++i) write_b(i, left, next_b[i]);
-  } else {
-    [[dont_unroll]] for (uint i = 0; i < kReadsB; i += kTogether) {
-      uint raw[kTogether];
-      [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = read_b(b, i + j, first_n, first_k, depth).x;
-      [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-        if (i + j < kReadsB) write_b(i + j, left, uvec4(raw[j]));
-      }
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(i, turn.left, next_b[i]);
+  [[dont_unroll]] for (uint i = 0; i < kReadsB && kStepB == 1; i += kTogether) {
+    uint raw[kTogether];
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.b + find_in_b(turn, i + j), kTypeB);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) {
+      if (i + j < kReadsB) write_b(i + j, turn.left, uvec4(raw[j]));
     }
   }
 }
@@ -170,14 +178,20 @@ void main() {
   const uint64_t a = address(0);
   const uint64_t b = address(1);
   [[unroll]] for (uint i = 0; i < kRowsEach * kColumnsEach; ++i) sums[i] = 0.0;
-  read_ahead(a, b, first_m, first_n, rows, 0, depth);
+  const uint last_k = (depth - 1) / kDepth * kDepth;
+  uint chunk_end = push.sizes[6];  // chunks of K are of whole turns, but for the last
+  Turn turn = turn_at(a, b, first_m, first_n, 0, rows, depth);
+  find_places(turn);
+  read_ahead(turn);
   for (uint k = 0; k < depth; k += kDepth) {
-    write_tiles(a, b, first_m, first_n, rows, k, depth);
+    write_tiles(turn);
     barrier();
-    if (k + kDepth < depth) read_ahead(a, b, first_m, first_n, rows, k + kDepth, depth);
+    turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), rows, depth);
+    read_ahead(turn);
     multiply_tiles(y, x);
     barrier();
-    // Chunks of K are of whole turns, but for the last.
-    if ((k + kDepth) % push.sizes[6] == 0 || k + kDepth >= depth) store_sums(first_m, first_n, y, x, rows);
+    if (k + kDepth != chunk_end && k != last_k) continue;
+    chunk_end += push.sizes[6];
+    store_sums(first_m, first_n, y, x, rows);
   }
 }

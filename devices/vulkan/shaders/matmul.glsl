@@ -27,6 +27,30 @@ uint place_in_b(uint k, uint n) {
   return kTransposedB ? n * push.sizes[4] + row : row * push.sizes[4] + n;
 }
 
+/// Where in memory a tile begins. This is one for all invocations, so that a scalar unit can keep it, and how far
+/// behind it they read is the same for every tile along K, so that a turn need not work it out: by 32 bits, in which a
+/// tile lies, and a listed operand whole.
+uint64_t begin_of_a(uint64_t a, uint m, uint k) {
+  const uint64_t row = kListed == 1 ? 0 : m;
+  return a + (kTransposedA ? k * uint64_t(push.sizes[3]) + m : row * push.sizes[3] + k) * size_of(kTypeA);
+}
+uint64_t begin_of_b(uint64_t b, uint k, uint n) {
+  const uint64_t row = kListed == 3 ? 0 : k;
+  return b + (kTransposedB ? n * uint64_t(push.sizes[4]) + k : row * push.sizes[4] + n) * size_of(kTypeB);
+}
+/// Bytes from there to the tile's row `m` and inner element `k`, or its column `n`. Lists are of A's rows, so that it
+/// is not transposed, and of B's inner elements likewise.
+uint behind_begin_of_a(uint first_m, uint m, uint k) {
+  const uint row = kListed == 1 ? listed(first_m + m) : m;
+  return (kTransposedA ? k * push.sizes[3] + m : row * push.sizes[3] + k) * size_of(kTypeA);
+}
+uint behind_begin_of_b(uint first_k, uint k, uint n) {
+  const uint row = kListed == 3 ? listed(first_k + k) : k;
+  return (kTransposedB ? n * push.sizes[4] + k : row * push.sizes[4] + n) * size_of(kTypeB);
+}
+/// Whether that depends on where along K the tile lies, of which `left` is left.
+bool is_placed_anew(uint left, uint depth_of_tile) { return kListed == 3 || left < depth_of_tile; }
+
 /// The rows and the inner extent, one of which may end with the list.
 void find_extents(out uint rows, out uint depth) {
   rows = push.sizes[0];

@@ -29,6 +29,8 @@ layout(constant_id = 17) const uint kReadsB = 0;
 layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result that are written at once: 1 or 4
 layout(constant_id = 20) const uint kPartsM = 2;
 layout(constant_id = 21) const uint kPartsN = 2;
+layout(constant_id = 22) const bool kWholeA = false;  // K ends with an eight of A, or where it goes across, with a pair
+layout(constant_id = 23) const bool kWholeB = false;
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
@@ -49,6 +51,11 @@ const bool kAheadB = kReadsB <= kMostAhead;
 uvec4 next_a[kMostAhead];  // as they lie in memory
 uvec4 more_a[kMostAhead];  // the second four of fp32
 uvec4 next_b[kMostAhead];
+// Where these lie behind the beginning of the tile, and their second fours: find_places().
+uint place_a[kMostAhead];
+uint more_of_a[kMostAhead];
+uint place_b[kMostAhead];
+uint more_of_b[kMostAhead];
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
@@ -63,36 +70,73 @@ uvec2 place_of(uint i, bool along, uint extent) {
 }
 uint second(bool along) { return along ? 4 : 1; }
 
-uvec4 read_a(uint64_t a, uvec2 place, uint first_m, uint rows, uint first_k, uint depth) {
-  const uint m = min(first_m + place.y, rows - (kTransposedA ? 4 : 1));
-  const uint k = min(first_k + place.x, depth - (kTransposedA ? 1 : 4));
-  return load_raw(a, kTypeA, 4, place_in_a(m, k));
-}
-uvec4 read_b(uint64_t b, uvec2 place, uint first_n, uint first_k, uint depth) {
-  const uint n = min(first_n + place.y, push.sizes[1] - (kTransposedB ? 1 : 4));
-  const uint k = min(first_k + place.x, depth - (kTransposedB ? 4 : 1));
-  return load_raw(b, kTypeB, 4, place_in_b(k, n));
+/// Where it is read: what lies past the operand's end is taken from there. `whole`: no eight ends later than K does.
+uvec2 inside(uvec2 place, bool along, bool whole, uint across, uint left) {
+  const uint step = (along ? 4 : 1) * (whole ? 2 : 1);
+  return uvec2(min(place.x, min(left, kDepth) - step), min(place.y, across - (along ? 1 : 4)));
 }
 
-void read_eight_of_a(uint64_t a, uint i, uint to, uint first_m, uint rows, uint first_k, uint depth) {
-  const uvec2 place = place_of(i, !kTransposedA, kRows);
-  next_a[to] = read_a(a, place, first_m, rows, first_k, depth);
-  const uvec4 more = read_a(a, place + uvec2(second(!kTransposedA), 0), first_m, rows, first_k, depth);
-  if (kTypeA == kFloat32) {
-    more_a[to] = more;
-  } else {
-    next_a[to].zw = more.xy;
+/// A turn's tiles in memory.
+struct Turn {
+  uint64_t a, b;  // where they begin
+  uint first_m, first_k;
+  uint rows, columns, left;  // of the operands from there on, along M, N and K
+};
+Turn turn_at(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
+  return Turn(begin_of_a(a, first_m, first_k), begin_of_b(b, first_k, first_n), first_m, first_k, rows - first_m,
+              push.sizes[1] - first_n, depth - first_k);
+}
+
+/// Bytes from a tile's beginning to an invocation's i-th eight, or to its `more`: the second four.
+uint find_in_a(Turn turn, uint i, uint more) {
+  const uvec2 place = place_of(i, !kTransposedA, kRows) + uvec2(more, 0);
+  const uvec2 at = inside(place, !kTransposedA, kWholeA, turn.rows, turn.left);
+  return behind_begin_of_a(turn.first_m, at.y, at.x);
+}
+uint find_in_b(Turn turn, uint i, uint more) {
+  const uvec2 place = place_of(i, kTransposedB, kColumns) + uvec2(more, 0);
+  const uvec2 at = inside(place, kTransposedB, kWholeB, turn.columns, turn.left);
+  return behind_begin_of_b(turn.first_k, at.x, at.y);
+}
+void find_places(Turn turn) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) {
+    place_a[i] = find_in_a(turn, i, 0);
+    if (!kWholeA) more_of_a[i] = find_in_a(turn, i, second(!kTransposedA));
+  }
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) {
+    place_b[i] = find_in_b(turn, i, 0);
+    if (!kWholeB) more_of_b[i] = find_in_b(turn, i, second(kTransposedB));
   }
 }
-void read_eight_of_b(uint64_t b, uint i, uint to, uint first_n, uint first_k, uint depth) {
-  const uvec2 place = place_of(i, kTransposedB, kColumns);
-  next_b[to] = read_b(b, place, first_n, first_k, depth);
-  next_b[to].zw = read_b(b, place + uvec2(second(kTransposedB), 0), first_n, first_k, depth).xy;
+
+/// The i-th eight of a turn's A; `more` counts where K may end within it.
+void read_eight_of_a(Turn turn, uint i, uint place, uint more) {
+  const uint64_t from = turn.a + (kWholeA ? (kTransposedA ? push.sizes[3] : 4) * size_of(kTypeA) : 0);
+  const uint behind = kWholeA ? place : more;
+  if (kTypeA == kFloat32) {
+    next_a[i] = four_at(turn.a + place, kTypeA);
+    more_a[i] = four_at(from + behind, kTypeA);
+  } else if (kWholeA && !kTransposedA) {
+    next_a[i] = eight_at(turn.a + place);
+  } else {
+    next_a[i] = uvec4(four_at(turn.a + place, kTypeA).xy, four_at(from + behind, kTypeA).xy);
+  }
+}
+void read_eight_of_b(Turn turn, uint i, uint place, uint more) {
+  if (kWholeB && kTransposedB) {
+    next_b[i] = eight_at(turn.b + place);
+  } else {
+    const uint64_t from = turn.b + (kWholeB ? push.sizes[4] * size_of(kTypeB) : 0);
+    next_b[i] = uvec4(four_at(turn.b + place, kTypeB).xy, four_at(from + (kWholeB ? place : more), kTypeB).xy);
+  }
 }
 
-void read_ahead(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) read_eight_of_a(a, i, i, first_m, rows, first_k, depth);
-  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(b, i, i, first_n, first_k, depth);
+/// The next turn's eights. Nothing is asked before: whoever asks whether there is a turn has to move what was read to
+/// where it would be without, and so to wait for it before this turn's products.
+void read_ahead(Turn turn) {
+  if (is_placed_anew(turn.left, kDepth)) find_places(turn);
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) read_eight_of_a(turn, i, place_a[i], more_of_a[i]);
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(turn, i, place_b[i], more_of_b[i]);
 }
 
 uvec2 narrowed_four(uvec4 raw) { return narrowed_raw(kTypeB, uintBitsToFloat(raw)); }
@@ -112,7 +156,7 @@ void write_eight_of_a(uint i, uint from, uint left) {
   if (place.x >= kDepth || place.y >= kRows) return;  // more invocations than eights
   uvec4 eight = next_a[from];
   if (kTypeA == kFloat32) eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
-  eight = ended(eight, place.x, !kTransposedA, left);
+  if (left < kDepth) eight = ended(eight, place.x, !kTransposedA, left);
   if (kTransposedA) {
     const uvec4 words = turned(eight);
     [[unroll]] for (uint j = 0; j < 4; ++j) tiles[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
@@ -123,7 +167,8 @@ void write_eight_of_a(uint i, uint from, uint left) {
 void write_eight_of_b(uint i, uint from, uint left) {
   const uvec2 place = place_of(i, kTransposedB, kColumns);
   if (place.x >= kDepth || place.y >= kColumns) return;
-  const uvec4 eight = ended(next_b[from], place.x, kTransposedB, left);
+  uvec4 eight = next_b[from];
+  if (left < kDepth) eight = ended(eight, place.x, kTransposedB, left);
   if (kTransposedB) {
     tiles[kTileB + place.y * kStride + place.x / 8] = eight;
   } else {
@@ -133,17 +178,20 @@ void write_eight_of_b(uint i, uint from, uint left) {
   }
 }
 
-void write_eights(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
-  const uint left = depth - first_k;
-  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) write_eight_of_a(i, i, left);
-  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) write_eight_of_b(i, i, left);
+void write_eights(Turn turn) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) write_eight_of_a(i, i, turn.left);
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) write_eight_of_b(i, i, turn.left);
   [[dont_unroll]] for (uint i = 0; i < kReadsA && !kAheadA; i += kMostAhead) {
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) read_eight_of_a(a, i + j, j, first_m, rows, first_k, depth);
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_a(i + j, j, left);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) {
+      read_eight_of_a(turn, j, find_in_a(turn, i + j, 0), find_in_a(turn, i + j, second(!kTransposedA)));
+    }
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_a(i + j, j, turn.left);
   }
   [[dont_unroll]] for (uint i = 0; i < kReadsB && !kAheadB; i += kMostAhead) {
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) read_eight_of_b(b, i + j, j, first_n, first_k, depth);
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_b(i + j, j, left);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) {
+      read_eight_of_b(turn, j, find_in_b(turn, i + j, 0), find_in_b(turn, i + j, second(kTransposedB)));
+    }
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_b(i + j, j, turn.left);
   }
 }
 
@@ -187,12 +235,17 @@ void main() {
   const Results results = find_results();
   fcoopmatNV<32, gl_ScopeSubgroup, kM, kN> sums[kTilesM * kTilesN];
   [[unroll]] for (uint i = 0; i < kTilesM * kTilesN; ++i) sums[i] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
-  read_ahead(a, b, first_m, first_n, 0, rows, depth);
+  const uint last_k = (depth - 1) / kDepth * kDepth;
+  uint chunk_end = push.sizes[6];  // chunks of K are of whole turns, but for the last
+  Turn turn = turn_at(a, b, first_m, first_n, 0, rows, depth);
+  find_places(turn);
+  read_ahead(turn);
   for (uint first_k = 0; first_k < depth; first_k += kDepth) {
-    write_eights(a, b, first_m, first_n, first_k, rows, depth);
+    write_eights(turn);
     load_elements(a, b, first_m, first_n, first_k, rows, depth);
     barrier();
-    if (first_k + kDepth < depth) read_ahead(a, b, first_m, first_n, first_k + kDepth, rows, depth);
+    turn = turn_at(a, b, first_m, first_n, min(first_k + kDepth, last_k), rows, depth);
+    read_ahead(turn);
     [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
       fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTilesM];
       [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
@@ -207,8 +260,8 @@ void main() {
       }
     }
     barrier();
-    // Chunks of K are of whole turns, but for the last.
-    if ((first_k + kDepth) % push.sizes[6] != 0 && first_k + kDepth < depth) continue;
+    if (first_k + kDepth != chunk_end && first_k != last_k) continue;
+    chunk_end += push.sizes[6];
     [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
       [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
         coopMatStoreNV(sums[i * kTilesN + j], tiles, (subgroup() / kPartsN * kM * kColumns + part_n + j * kN) / 4,

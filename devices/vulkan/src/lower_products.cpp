@@ -202,6 +202,11 @@ bool add_narrow(OpLowering& op, const Product& p) {
 bool in_fours_a(const Product& p) { return p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0; }
 bool in_fours_b(const Product& p) { return p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0; }
 
+/// Whether the inner extent ends with an eight of an operand that goes along it, with a pair of one that goes across.
+bool ends_whole(const Product& p, bool along) {
+  return p.listed != Product::Listed::kB && p.depth % (along ? 8 : 2) == 0;
+}
+
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
 /// not go that way.
 bool add_cooperative(OpLowering& op, const Product& p) {
@@ -241,7 +246,9 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                invocations,
                                p.columns % 4 == 0 ? 4U : 1U,
                                tiling.parts_m,
-                               tiling.parts_n},
+                               tiling.parts_n,
+                               flag(ends_whole(p, !p.transposed_a)),
+                               flag(ends_whole(p, p.transposed_b))},
                               {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
                                p.listed == Product::Listed::kNone ? p.a : p.list},
                               {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
