@@ -187,6 +187,11 @@ OpCase matmul_fours(DType storage, Scale scale) {
                 true);
 }
 
+/// Less than a tile along every inner extent, in fours that make up no eights.
+OpCase matmul_short(DType storage, Scale scale) {
+  return matmul(storage, scale == Scale::kOdd ? ProductSizes{28, 20, 12} : ProductSizes{512, 576, 4}, 1, false, true);
+}
+
 OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
@@ -534,6 +539,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"MatMul_LowRankOut", matmul_low_rank_out, true},
       {"MatMul_SeveralChunks", matmul_chunks, false},  // its gradient in fp64 is the plain one's, only slower
       {"MatMul_Fours", matmul_fours, false},
+      {"MatMul_Short", matmul_short, true},
       {"Rope", rope_static, true},
       {"Rope_Dynamic", rope_dynamic, true},
       {"Attention", attention_full, true},

@@ -50,35 +50,26 @@ uvec2 place_of(uint i, bool along, uint tile, uint step) {
 uvec2 place_of_a(uint i) { return place_of(i, !kTransposedA, kTileRows, kStepA); }
 uvec2 place_of_b(uint i) { return place_of(i, kTransposedB, kTileColumns, kStepB); }
 
-/// A turn's tiles in memory.
-struct Turn {
-  uint64_t a, b;  // where they begin
-  uint first_m, first_k;
-  uint rows, columns, left;  // of the operands from there on, along M, N and K
-};
-Turn turn_at(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
-  return Turn(begin_of_a(a, first_m, first_k), begin_of_b(b, first_k, first_n), first_m, first_k, rows - first_m,
-              push.sizes[1] - first_n, depth - first_k);
-}
-uint find_in_a(Turn turn, uint i) {
+uint find_in_a(uint i, uint first_m, uint rows) {
   const uvec2 place = place_of_a(i);
-  return behind_begin_of_a(turn.first_m, min(place.y, turn.rows - (kTransposedA ? kStepA : 1)),
-                           min(place.x, min(turn.left, kDepth) - (kTransposedA ? 1 : kStepA)));
+  return behind_begin_of_a(first_m, min(place.y, rows - first_m - (kTransposedA ? kStepA : 1)),
+                           min(place.x, min(push.sizes[2], kDepth) - (kTransposedA ? 1 : kStepA)));
 }
-uint find_in_b(Turn turn, uint i) {
+uint find_in_b(Turn turn, uint i, uint first_n) {
   const uvec2 place = place_of_b(i);
-  return behind_begin_of_b(turn.first_k, min(place.x, min(turn.left, kDepth) - (kTransposedB ? kStepB : 1)),
-                           min(place.y, turn.columns - (kTransposedB ? 1 : kStepB)));
+  return behind_begin_of_b(turn, min(place.x, min(push.sizes[2], kDepth) - (kTransposedB ? kStepB : 1)),
+                           min(place.y, push.sizes[1] - first_n - (kTransposedB ? 1 : kStepB)));
 }
-void find_places(Turn turn) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) place_a[i] = find_in_a(turn, i);
-  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) place_b[i] = find_in_b(turn, i);
+void find_places_of_a(uint first_m, uint rows) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) place_a[i] = find_in_a(i, first_m, rows);
+}
+void find_places_of_b(Turn turn, uint first_n) {
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) place_b[i] = find_in_b(turn, i, first_n);
 }
 
-/// `left`: how much of K there is from the tile's beginning on.
-void write_a(uint i, uint left, uvec4 raw) {
+void write_a(Turn turn, uint i, uvec4 raw) {
   const uvec2 place = place_of_a(i);
-  if (left < kDepth && place.x >= left) raw = uvec4(0);
+  if (!all_count(turn, kDepth) && !counts(turn, place.x)) raw = uvec4(0);
   const vec4 four = widened_raw(kTypeA, kStepA, raw);
   if (kTransposedA && kStepA == 4) {
     tile_a[place.x * kFoursA + place.y / 4] = four;
@@ -86,9 +77,9 @@ void write_a(uint i, uint left, uvec4 raw) {
     [[unroll]] for (uint j = 0; j < kStepA; ++j) tile_a[(place.x + j) * kFoursA + place.y / 4][place.y % 4] = four[j];
   }
 }
-void write_b(uint i, uint left, uvec4 raw) {
+void write_b(Turn turn, uint i, uvec4 raw) {
   const uvec2 place = place_of_b(i);
-  if (left < kDepth && place.x >= left) raw = uvec4(0);
+  if (!all_count(turn, kDepth) && !counts(turn, place.x)) raw = uvec4(0);
   const vec4 four = widened_raw(kTypeB, kStepB, raw);
   if (!kTransposedB && kStepB == 4) {
     tile_b[place.x * kFoursB + place.y / 4] = four;
@@ -99,26 +90,25 @@ void write_b(uint i, uint left, uvec4 raw) {
 
 /// Reads the next turn's operands, as far as they are read in fours: single elements would take too many registers.
 void read_ahead(Turn turn) {
-  if (is_placed_anew(turn.left, kDepth)) find_places(turn);
   [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) next_a[i] = four_at(turn.a + place_a[i], kTypeA);
   [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) next_b[i] = four_at(turn.b + place_b[i], kTypeB);
 }
 
-void write_tiles(Turn turn) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(i, turn.left, next_a[i]);
+void write_tiles(Turn turn, uint first_m, uint first_n, uint rows) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(turn, i, next_a[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsA && kStepA == 1; i += kTogether) {
     uint raw[kTogether];
-    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.a + find_in_a(turn, i + j), kTypeA);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.a + find_in_a(i + j, first_m, rows), kTypeA);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-      if (i + j < kReadsA) write_a(i + j, turn.left, uvec4(raw[j]));
+      if (i + j < kReadsA) write_a(turn, i + j, uvec4(raw[j]));
     }
   }
-  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(i, turn.left, next_b[i]);
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(turn, i, next_b[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsB && kStepB == 1; i += kTogether) {
     uint raw[kTogether];
-    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.b + find_in_b(turn, i + j), kTypeB);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.b + find_in_b(turn, i + j, first_n), kTypeB);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-      if (i + j < kReadsB) write_b(i + j, turn.left, uvec4(raw[j]));
+      if (i + j < kReadsB) write_b(turn, i + j, uvec4(raw[j]));
     }
   }
 }
@@ -178,20 +168,21 @@ void main() {
   const uint64_t a = address(0);
   const uint64_t b = address(1);
   [[unroll]] for (uint i = 0; i < kRowsEach * kColumnsEach; ++i) sums[i] = 0.0;
-  const uint last_k = (depth - 1) / kDepth * kDepth;
-  uint chunk_end = push.sizes[6];  // chunks of K are of whole turns, but for the last
-  Turn turn = turn_at(a, b, first_m, first_n, 0, rows, depth);
-  find_places(turn);
-  read_ahead(turn);
-  for (uint k = 0; k < depth; k += kDepth) {
-    write_tiles(turn);
-    barrier();
-    turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), rows, depth);
+  for (uint begin = 0; begin < depth; begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
+    const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
+    Turn turn = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
+    find_places_of_a(first_m, rows);
+    find_places_of_b(turn, first_n);
     read_ahead(turn);
-    multiply_tiles(y, x);
-    barrier();
-    if (k + kDepth != chunk_end && k != last_k) continue;
-    chunk_end += push.sizes[6];
+    for (uint k = begin; k <= last_k; k += kDepth) {
+      write_tiles(turn, first_m, first_n, rows);
+      barrier();
+      turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
+      if (kListed == 3) find_places_of_b(turn, first_n);
+      read_ahead(turn);
+      multiply_tiles(y, x);
+      barrier();
+    }
     store_sums(first_m, first_n, y, x, rows);
   }
 }

@@ -27,29 +27,37 @@ uint place_in_b(uint k, uint n) {
   return kTransposedB ? n * push.sizes[4] + row : row * push.sizes[4] + n;
 }
 
-/// Where in memory a tile begins. This is one for all invocations, so that a scalar unit can keep it, and how far
-/// behind it they read is the same for every tile along K, so that a turn need not work it out: by 32 bits, in which a
-/// tile lies, and a listed operand whole.
-uint64_t begin_of_a(uint64_t a, uint m, uint k) {
+/// The tiles of a turn, of `tile` inner elements each. Where they begin in memory is one for all invocations, so that a
+/// scalar unit can keep it; how far behind it they read is the same in every turn, so that none has to work it out: by
+/// 32 bits, in which a tile lies, and a listed operand whole.
+struct Turn {
+  uint64_t a, b;
+  uint first_k;     // of what is read
+  uint begin, end;  // of what counts, from there on
+};
+Turn turn_at(uint64_t a, uint64_t b, uint m, uint n, uint k, uint depth, uint tile) {
+  // No tile ends later than its operand: the last begins with what was multiplied before and does not count again.
+  const uint held = push.sizes[2];  // a list may end before
+  const uint from = held < tile ? 0 : min(k, held - tile);
   const uint64_t row = kListed == 1 ? 0 : m;
-  return a + (kTransposedA ? k * uint64_t(push.sizes[3]) + m : row * push.sizes[3] + k) * size_of(kTypeA);
+  const uint64_t inner = kListed == 3 ? 0 : from;
+  const uint64_t place_a = kTransposedA ? from * uint64_t(push.sizes[3]) + m : row * push.sizes[3] + from;
+  const uint64_t place_b = kTransposedB ? n * uint64_t(push.sizes[4]) + from : inner * push.sizes[4] + n;
+  return Turn(a + place_a * size_of(kTypeA), b + place_b * size_of(kTypeB), from, k - from, depth - from);
 }
-uint64_t begin_of_b(uint64_t b, uint k, uint n) {
-  const uint64_t row = kListed == 3 ? 0 : k;
-  return b + (kTransposedB ? n * uint64_t(push.sizes[4]) + k : row * push.sizes[4] + n) * size_of(kTypeB);
-}
-/// Bytes from there to the tile's row `m` and inner element `k`, or its column `n`. Lists are of A's rows, so that it
-/// is not transposed, and of B's inner elements likewise.
+bool counts(Turn turn, uint k) { return k >= turn.begin && k < turn.end; }
+bool all_count(Turn turn, uint tile) { return turn.begin == 0 && turn.end >= tile; }
+
+/// Bytes from a tile's beginning to its row `m` and inner element `k`, or its column `n`. Lists are of A's rows, so
+/// that it is not transposed, and of B's inner elements likewise: then this is another in every turn.
 uint behind_begin_of_a(uint first_m, uint m, uint k) {
   const uint row = kListed == 1 ? listed(first_m + m) : m;
   return (kTransposedA ? k * push.sizes[3] + m : row * push.sizes[3] + k) * size_of(kTypeA);
 }
-uint behind_begin_of_b(uint first_k, uint k, uint n) {
-  const uint row = kListed == 3 ? listed(first_k + k) : k;
+uint behind_begin_of_b(Turn turn, uint k, uint n) {
+  const uint row = kListed == 3 ? listed(turn.first_k + min(k, turn.end - 1)) : k;
   return (kTransposedB ? n * push.sizes[4] + k : row * push.sizes[4] + n) * size_of(kTypeB);
 }
-/// Whether that depends on where along K the tile lies, of which `left` is left.
-bool is_placed_anew(uint left, uint depth_of_tile) { return kListed == 3 || left < depth_of_tile; }
 
 /// The rows and the inner extent, one of which may end with the list.
 void find_extents(out uint rows, out uint depth) {

@@ -29,8 +29,6 @@ layout(constant_id = 17) const uint kReadsB = 0;
 layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result that are written at once: 1 or 4
 layout(constant_id = 20) const uint kPartsM = 2;
 layout(constant_id = 21) const uint kPartsN = 2;
-layout(constant_id = 22) const bool kWholeA = false;  // K ends with an eight of A, or where it goes across, with a pair
-layout(constant_id = 23) const bool kWholeB = false;
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
@@ -38,6 +36,8 @@ const uint kEights = kDepth / 8;
 const uint kStride = kEights + 1;  // of a row in shared memory, in pieces of 16 bytes: rows differ in their banks
 const uint kRows = kPartsM * kTilesM * kM;
 const uint kColumns = kPartsN * kTilesN * kN;
+const uint kSums = kTilesM * kTilesN;  // of a subgroup
+#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
 const uint kRowsOut = kPartsM * kM;  // that are written at a time: of every part one row of tiles
 // In pieces of 16 bytes, which matrices begin with: A as [m][k], B as [n][k], and in their place results by rows.
 const uint kTileB = kRows * kStride;
@@ -51,11 +51,10 @@ const bool kAheadB = kReadsB <= kMostAhead;
 uvec4 next_a[kMostAhead];  // as they lie in memory
 uvec4 more_a[kMostAhead];  // the second four of fp32
 uvec4 next_b[kMostAhead];
-// Where these lie behind the beginning of the tile, and their second fours: find_places().
+// In bytes behind the beginning of a turn's tile.
 uint place_a[kMostAhead];
-uint more_of_a[kMostAhead];
 uint place_b[kMostAhead];
-uint more_of_b[kMostAhead];
+uint more_of_b[kMostAhead];  // the second four of a list's
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
@@ -68,74 +67,56 @@ uvec2 place_of(uint i, bool along, uint extent) {
   const uint fours = extent / 4;
   return along ? uvec2(n % kEights * 8, n / kEights) : uvec2(n / fours * 2, n % fours * 4);
 }
-uint second(bool along) { return along ? 4 : 1; }
 
-/// Where it is read: what lies past the operand's end is taken from there. `whole`: no eight ends later than K does.
-uvec2 inside(uvec2 place, bool along, bool whole, uint across, uint left) {
-  const uint step = (along ? 4 : 1) * (whole ? 2 : 1);
-  return uvec2(min(place.x, min(left, kDepth) - step), min(place.y, across - (along ? 1 : 4)));
+/// Where it is read. Tiles that are more than the operand has, or than there are eights, read its last once more.
+uvec2 inside(uvec2 place, bool along, uint across) {
+  return uvec2(min(place.x, min(push.sizes[2], kDepth) - (along ? 8 : 2)), min(place.y, across - (along ? 1 : 4)));
 }
-
-/// A turn's tiles in memory.
-struct Turn {
-  uint64_t a, b;  // where they begin
-  uint first_m, first_k;
-  uint rows, columns, left;  // of the operands from there on, along M, N and K
-};
-Turn turn_at(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint depth) {
-  return Turn(begin_of_a(a, first_m, first_k), begin_of_b(b, first_k, first_n), first_m, first_k, rows - first_m,
-              push.sizes[1] - first_n, depth - first_k);
+/// Bytes from a tile's beginning to an invocation's i-th eight, of B `more` inner elements further on.
+uint find_in_a(uint i, uint first_m, uint rows) {
+  const uvec2 at = inside(place_of(i, !kTransposedA, kRows), !kTransposedA, rows - first_m);
+  return behind_begin_of_a(first_m, at.y, at.x);
 }
-
-/// Bytes from a tile's beginning to an invocation's i-th eight, or to its `more`: the second four.
-uint find_in_a(Turn turn, uint i, uint more) {
-  const uvec2 place = place_of(i, !kTransposedA, kRows) + uvec2(more, 0);
-  const uvec2 at = inside(place, !kTransposedA, kWholeA, turn.rows, turn.left);
-  return behind_begin_of_a(turn.first_m, at.y, at.x);
+uint find_in_b(Turn turn, uint i, uint first_n, uint more) {
+  const uvec2 at = inside(place_of(i, kTransposedB, kColumns), kTransposedB, push.sizes[1] - first_n);
+  return behind_begin_of_b(turn, at.x + more, at.y);
 }
-uint find_in_b(Turn turn, uint i, uint more) {
-  const uvec2 place = place_of(i, kTransposedB, kColumns) + uvec2(more, 0);
-  const uvec2 at = inside(place, kTransposedB, kWholeB, turn.columns, turn.left);
-  return behind_begin_of_b(turn.first_k, at.x, at.y);
+void find_places_of_a(uint first_m, uint rows) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) place_a[i] = find_in_a(i, first_m, rows);
 }
-void find_places(Turn turn) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) {
-    place_a[i] = find_in_a(turn, i, 0);
-    if (!kWholeA) more_of_a[i] = find_in_a(turn, i, second(!kTransposedA));
-  }
+void find_places_of_b(Turn turn, uint first_n) {
   [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) {
-    place_b[i] = find_in_b(turn, i, 0);
-    if (!kWholeB) more_of_b[i] = find_in_b(turn, i, second(kTransposedB));
+    place_b[i] = find_in_b(turn, i, first_n, 0);
+    if (kListed == 3) more_of_b[i] = find_in_b(turn, i, first_n, 1);
   }
 }
 
-/// The i-th eight of a turn's A; `more` counts where K may end within it.
-void read_eight_of_a(Turn turn, uint i, uint place, uint more) {
-  const uint64_t from = turn.a + (kWholeA ? (kTransposedA ? push.sizes[3] : 4) * size_of(kTypeA) : 0);
-  const uint behind = kWholeA ? place : more;
+void read_eight_of_a(Turn turn, uint to, uint place) {
+  const uint64_t more = turn.a + (kTransposedA ? push.sizes[3] : 4) * size_of(kTypeA);
   if (kTypeA == kFloat32) {
-    next_a[i] = four_at(turn.a + place, kTypeA);
-    more_a[i] = four_at(from + behind, kTypeA);
-  } else if (kWholeA && !kTransposedA) {
-    next_a[i] = eight_at(turn.a + place);
+    next_a[to] = four_at(turn.a + place, kTypeA);
+    more_a[to] = four_at(more + place, kTypeA);
+  } else if (kTransposedA) {
+    next_a[to] = uvec4(four_at(turn.a + place, kTypeA).xy, four_at(more + place, kTypeA).xy);
   } else {
-    next_a[i] = uvec4(four_at(turn.a + place, kTypeA).xy, four_at(from + behind, kTypeA).xy);
+    next_a[to] = eight_at(turn.a + place);
   }
 }
-void read_eight_of_b(Turn turn, uint i, uint place, uint more) {
-  if (kWholeB && kTransposedB) {
-    next_b[i] = eight_at(turn.b + place);
+/// `place_of_more`: of a list.
+void read_eight_of_b(Turn turn, uint to, uint place, uint place_of_more) {
+  if (kTransposedB) {
+    next_b[to] = eight_at(turn.b + place);
   } else {
-    const uint64_t from = turn.b + (kWholeB ? push.sizes[4] * size_of(kTypeB) : 0);
-    next_b[i] = uvec4(four_at(turn.b + place, kTypeB).xy, four_at(from + (kWholeB ? place : more), kTypeB).xy);
+    const uint64_t more =
+        kListed == 3 ? turn.b + place_of_more : turn.b + push.sizes[4] * size_of(kTypeB) + uint64_t(place);
+    next_b[to] = uvec4(four_at(turn.b + place, kTypeB).xy, four_at(more, kTypeB).xy);
   }
 }
 
-/// The next turn's eights. Nothing is asked before: whoever asks whether there is a turn has to move what was read to
-/// where it would be without, and so to wait for it before this turn's products.
+/// The next turn's eights. Nothing is asked before: who asks whether there is a turn has to move what was read to where
+/// it would be without, and so to wait for it before this turn's products.
 void read_ahead(Turn turn) {
-  if (is_placed_anew(turn.left, kDepth)) find_places(turn);
-  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) read_eight_of_a(turn, i, place_a[i], more_of_a[i]);
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) read_eight_of_a(turn, i, place_a[i]);
   [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(turn, i, place_b[i], more_of_b[i]);
 }
 
@@ -145,18 +126,17 @@ uvec4 turned(uvec4 eight) {
   return uvec4((eight.x & 0xFFFFu) | (eight.z << 16), (eight.x >> 16) | (eight.z & 0xFFFF0000u),
                (eight.y & 0xFFFFu) | (eight.w << 16), (eight.y >> 16) | (eight.w & 0xFFFF0000u));
 }
-/// What lies past the end of K is zero.
-uvec4 ended(uvec4 eight, uint k, bool along, uint left) {
-  if (k >= left) return uvec4(0);
-  return k + second(along) < left ? eight : uvec4(eight.xy, 0, 0);
+/// What does not count is zero.
+uvec4 counted(Turn turn, uvec4 eight, uint k, bool along) {
+  return uvec4(counts(turn, k) ? eight.xy : uvec2(0), counts(turn, k + (along ? 4 : 1)) ? eight.zw : uvec2(0));
 }
 
-void write_eight_of_a(uint i, uint from, uint left) {
+void write_eight_of_a(Turn turn, uint i, uint from) {
   const uvec2 place = place_of(i, !kTransposedA, kRows);
   if (place.x >= kDepth || place.y >= kRows) return;  // more invocations than eights
   uvec4 eight = next_a[from];
   if (kTypeA == kFloat32) eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
-  if (left < kDepth) eight = ended(eight, place.x, !kTransposedA, left);
+  if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, !kTransposedA);
   if (kTransposedA) {
     const uvec4 words = turned(eight);
     [[unroll]] for (uint j = 0; j < 4; ++j) tiles[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
@@ -164,11 +144,11 @@ void write_eight_of_a(uint i, uint from, uint left) {
     tiles[place.y * kStride + place.x / 8] = eight;
   }
 }
-void write_eight_of_b(uint i, uint from, uint left) {
+void write_eight_of_b(Turn turn, uint i, uint from) {
   const uvec2 place = place_of(i, kTransposedB, kColumns);
   if (place.x >= kDepth || place.y >= kColumns) return;
   uvec4 eight = next_b[from];
-  if (left < kDepth) eight = ended(eight, place.x, kTransposedB, left);
+  if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, kTransposedB);
   if (kTransposedB) {
     tiles[kTileB + place.y * kStride + place.x / 8] = eight;
   } else {
@@ -178,108 +158,115 @@ void write_eight_of_b(uint i, uint from, uint left) {
   }
 }
 
-void write_eights(Turn turn) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) write_eight_of_a(i, i, turn.left);
-  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) write_eight_of_b(i, i, turn.left);
+void write_eights(Turn turn, uint first_m, uint first_n, uint rows) {
+  [[unroll]] for (uint i = 0; i < kReadsA && kAheadA; ++i) write_eight_of_a(turn, i, i);
+  [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) write_eight_of_b(turn, i, i);
   [[dont_unroll]] for (uint i = 0; i < kReadsA && !kAheadA; i += kMostAhead) {
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) {
-      read_eight_of_a(turn, j, find_in_a(turn, i + j, 0), find_in_a(turn, i + j, second(!kTransposedA)));
-    }
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_a(i + j, j, turn.left);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) read_eight_of_a(turn, j, find_in_a(i + j, first_m, rows));
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_a(turn, i + j, j);
   }
   [[dont_unroll]] for (uint i = 0; i < kReadsB && !kAheadB; i += kMostAhead) {
     [[unroll]] for (uint j = 0; j < kMostAhead; ++j) {
-      read_eight_of_b(turn, j, find_in_b(turn, i + j, 0), find_in_b(turn, i + j, second(kTransposedB)));
+      read_eight_of_b(turn, j, find_in_b(turn, i + j, first_n, 0), find_in_b(turn, i + j, first_n, 1));
     }
-    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_b(i + j, j, turn.left);
+    [[unroll]] for (uint j = 0; j < kMostAhead; ++j) write_eight_of_b(turn, i + j, j);
   }
 }
 
 /// Element by element, of operands that no fours make up. Neighbours read what lies together.
-void load_elements(uint64_t a, uint64_t b, uint first_m, uint first_n, uint first_k, uint rows, uint end_k) {
+void load_elements(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows) {
   for (uint i = invocation(); kReadsA == 0 && i < kRows * kPairs; i += gl_WorkGroupSize.x) {
     const uint m = kTransposedA ? i % kRows : i / kPairs;
     const uint pair = kTransposedA ? i / kRows : i % kPairs;
-    const uint k = first_k + 2 * pair;
-    uint word = 0;
-    if (first_m + m < rows && k < end_k) {
-      word = word_in_a(a, place_in_a(first_m + m, k));
-      if (k + 1 < end_k) word |= word_in_a(a, place_in_a(first_m + m, k + 1)) << 16;
+    uint words[2] = uint[](0, 0);
+    [[unroll]] for (uint j = 0; j < 2; ++j) {
+      if (first_m + m >= rows || !counts(turn, 2 * pair + j)) continue;
+      words[j] = word_in_a(a, place_in_a(first_m + m, turn.first_k + 2 * pair + j));
     }
-    tiles[m * kStride + pair / 4][pair % 4] = word;
+    tiles[m * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
   }
   for (uint i = invocation(); kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
     const uint pair = kTransposedB ? i % kPairs : i / kColumns;
-    const uint k = first_k + 2 * pair;
-    uint word = 0;
-    if (first_n + n < push.sizes[1] && k < end_k) {
-      word = word_at(b, place_in_b(k, first_n + n));
-      if (k + 1 < end_k) word |= word_at(b, place_in_b(k + 1, first_n + n)) << 16;
+    uint words[2] = uint[](0, 0);
+    [[unroll]] for (uint j = 0; j < 2; ++j) {
+      if (first_n + n >= push.sizes[1] || !counts(turn, 2 * pair + j)) continue;
+      words[j] = word_at(b, place_in_b(turn.first_k + 2 * pair + j, first_n + n));
     }
-    tiles[kTileB + n * kStride + pair / 4][pair % 4] = word;
+    tiles[kTileB + n * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
+  }
+}
+
+/// Where the subgroup's part lies in the tile.
+uint part_m() { return subgroup() / kPartsN * kTilesM * kM; }
+uint part_n() { return subgroup() % kPartsN * kTilesN * kN; }
+
+void multiply_tiles(inout Sums sums[kSums]) {
+  [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
+    fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTilesM];
+    [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+      coopMatLoadNV(left[i], tiles, (part_m() + i * kM) * kStride + k / 8, kStride, false);
+    }
+    [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
+      fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
+      coopMatLoadNV(right, tiles, kTileB + (part_n() + j * kN) * kStride + k / 8, kStride, true);
+      [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+        sums[i * kTilesN + j] = coopMatMulAddNV(left[i], right, sums[i * kTilesN + j]);
+      }
+    }
+  }
+}
+
+/// In the operands' place, which nobody reads any more.
+void store_sums(Sums sums[kSums], uint first_m, uint first_n, uint rows) {
+  const Results results = find_results();
+  [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
+    [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
+      coopMatStoreNV(sums[i * kTilesN + j], tiles, (subgroup() / kPartsN * kM * kColumns + part_n() + j * kN) / 4,
+                     kColumns / 4, false);
+    }
+    barrier();
+    for (uint at = invocation() * kStepOut; at < kRowsOut * kColumns; at += gl_WorkGroupSize.x * kStepOut) {
+      const uint row = at / kColumns;
+      const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
+      const uint n = first_n + at % kColumns;
+      if (kStepOut == 4) {
+        put_four(results, m, n, rows, uintBitsToFloat(tiles[at / 4]));
+      } else {
+        put(results, m, n, rows, uintBitsToFloat(tiles[at / 4][at % 4]));
+      }
+    }
+    barrier();
   }
 }
 
 void main() {
   const uint first_n = workgroup().x * kColumns;
   const uint first_m = workgroup().y * kRows;
-  const uint part_m = subgroup() / kPartsN * kTilesM * kM;
-  const uint part_n = subgroup() % kPartsN * kTilesN * kN;
   uint rows;
   uint depth;
   find_extents(rows, depth);
   if (first_m >= rows || depth == 0) return;
   const uint64_t a = address(0);
   const uint64_t b = address(1);
-  const Results results = find_results();
-  fcoopmatNV<32, gl_ScopeSubgroup, kM, kN> sums[kTilesM * kTilesN];
-  [[unroll]] for (uint i = 0; i < kTilesM * kTilesN; ++i) sums[i] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
-  const uint last_k = (depth - 1) / kDepth * kDepth;
-  uint chunk_end = push.sizes[6];  // chunks of K are of whole turns, but for the last
-  Turn turn = turn_at(a, b, first_m, first_n, 0, rows, depth);
-  find_places(turn);
-  read_ahead(turn);
-  for (uint first_k = 0; first_k < depth; first_k += kDepth) {
-    write_eights(turn);
-    load_elements(a, b, first_m, first_n, first_k, rows, depth);
-    barrier();
-    turn = turn_at(a, b, first_m, first_n, min(first_k + kDepth, last_k), rows, depth);
+  for (uint begin = 0; begin < depth; begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
+    const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
+    Sums sums[kSums];
+    [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
+    Turn turn = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
+    find_places_of_a(first_m, rows);
+    find_places_of_b(turn, first_n);
     read_ahead(turn);
-    [[unroll]] for (uint k = 0; k < kDepth; k += kK) {
-      fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> left[kTilesM];
-      [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-        coopMatLoadNV(left[i], tiles, (part_m + i * kM) * kStride + k / 8, kStride, false);
-      }
-      [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-        fcoopmatNV<16, gl_ScopeSubgroup, kK, kN> right;
-        coopMatLoadNV(right, tiles, kTileB + (part_n + j * kN) * kStride + k / 8, kStride, true);
-        [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-          sums[i * kTilesN + j] = coopMatMulAddNV(left[i], right, sums[i * kTilesN + j]);
-        }
-      }
-    }
-    barrier();
-    if (first_k + kDepth != chunk_end && first_k != last_k) continue;
-    chunk_end += push.sizes[6];
-    [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
-      [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
-        coopMatStoreNV(sums[i * kTilesN + j], tiles, (subgroup() / kPartsN * kM * kColumns + part_n + j * kN) / 4,
-                       kColumns / 4, false);
-        sums[i * kTilesN + j] = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
-      }
+    for (uint k = begin; k <= last_k; k += kDepth) {
+      write_eights(turn, first_m, first_n, rows);
+      load_elements(turn, a, b, first_m, first_n, rows);
       barrier();
-      for (uint at = invocation() * kStepOut; at < kRowsOut * kColumns; at += gl_WorkGroupSize.x * kStepOut) {
-        const uint row = at / kColumns;
-        const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
-        const uint n = first_n + at % kColumns;
-        if (kStepOut == 4) {
-          put_four(results, m, n, rows, uintBitsToFloat(tiles[at / 4]));
-        } else {
-          put(results, m, n, rows, uintBitsToFloat(tiles[at / 4][at % 4]));
-        }
-      }
+      turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
+      if (kListed == 3) find_places_of_b(turn, first_n);
+      read_ahead(turn);
+      multiply_tiles(sums);
       barrier();
     }
+    store_sums(sums, first_m, first_n, rows);
   }
 }

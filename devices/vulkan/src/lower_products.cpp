@@ -24,7 +24,10 @@ struct Product {
   enum class Listed : std::uint32_t { kNone, kA, kOut, kB } listed = Listed::kNone;
   std::uint32_t list = 0;
   std::int64_t first_listed = 0, most_listed = 0;
+  std::int64_t list_tokens = 0;  // of whom some are in the list
 };
+/// Elements of an operand whose rows are listed, of up to four bytes.
+constexpr std::int64_t kMostListed = (std::int64_t{1} << 30) - 1;
 
 /// Rows or columns of an invocation: tiles are eight times that.
 std::uint32_t each_of(std::int64_t extent) {
@@ -198,13 +201,19 @@ bool add_narrow(OpLowering& op, const Product& p) {
   return true;
 }
 
-/// Whether an operand consists of fours that lie together.
-bool in_fours_a(const Product& p) { return p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0; }
-bool in_fours_b(const Product& p) { return p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0; }
-
-/// Whether the inner extent ends with an eight of an operand that goes along it, with a pair of one that goes across.
-bool ends_whole(const Product& p, bool along) {
-  return p.listed != Product::Listed::kB && p.depth % (along ? 8 : 2) == 0;
+/// Whether an operand consists of fours that lie together, and all that is read from one place lies within 32 bits.
+bool in_fours_a(const Product& p) {
+  return p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0 &&
+         (p.listed != Product::Listed::kA || p.list_tokens * p.stride_a <= kMostListed);
+}
+bool in_fours_b(const Product& p) {
+  return p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0 &&
+         (p.listed != Product::Listed::kB || p.list_tokens * p.stride_b <= kMostListed);
+}
+/// The same of eights: two fours along the inner extent, or two of neighbours across. A tile that is more than the
+/// extent has must end with one.
+bool in_eights(const Product& p, bool fours, bool along) {
+  return fours && (p.depth >= MatrixUnits::kDepth || p.depth % (along ? 8 : 2) == 0);
 }
 
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
@@ -220,9 +229,9 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
   const std::uint32_t columns = tiling.columns(shape);
   const std::uint32_t invocations = tiling.parts_m * tiling.parts_n * units.subgroup_size;
-  // Eights of an invocation, of a tile with `extent` rows or columns; 0 where fours do not lie together.
-  const auto reads = [invocations](bool fours, std::uint32_t extent) {
-    return fours ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
+  // Eights of an invocation, of a tile with `extent` rows or columns; 0 where there are none.
+  const auto reads = [invocations](bool eights, std::uint32_t extent) {
+    return eights ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
   };
   Dispatch& dispatch = op.add(Shader::kMatMulCooperative,
                               {p.type_a,
@@ -241,14 +250,12 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                shape.k,
                                tiling.tiles_m,
                                tiling.tiles_n,
-                               reads(in_fours_a(p), rows),
-                               reads(in_fours_b(p), columns),
+                               reads(in_eights(p, in_fours_a(p), !p.transposed_a), rows),
+                               reads(in_eights(p, in_fours_b(p), p.transposed_b), columns),
                                invocations,
                                p.columns % 4 == 0 ? 4U : 1U,
                                tiling.parts_m,
-                               tiling.parts_n,
-                               flag(ends_whole(p, !p.transposed_a)),
-                               flag(ends_whole(p, p.transposed_b))},
+                               tiling.parts_n},
                               {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
                                p.listed == Product::Listed::kNone ? p.a : p.list},
                               {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
@@ -462,6 +469,7 @@ class Vocabulary {
     p.list = list_;
     p.first_listed = first;
     p.most_listed = chunk_;
+    p.list_tokens = tokens_;
     p.rows = chunk_;
     p.b = op_.read(2 + part);
     p.type_b = storage_of(op_.in(2 + part));
