@@ -25,8 +25,8 @@ void main() {
     write_zeros(address(8), first_key, key_head, key_heads);
     return;
   }
-  stage(address(1), 0, kRows, first_key, last_key, key_head, key_heads);
-  stage(address(2), kRows, kRows, first_key, last_key, key_head, key_heads);
+  stage(rows_of(address(1), first_key, last_key, key_head, key_heads), kRows, 0);
+  stage(rows_of(address(2), first_key, last_key, key_head, key_heads), kRows, kRows);
   int last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
   if (window != 0) last_token = min(last_token, last_key + window - 1);
   const uint row = own_row();
@@ -44,15 +44,22 @@ void main() {
     value_sums[i] = Sums(0.0);
   }
   for (uint head = key_head * group; head < (key_head + 1) * group; ++head) {
+    uvec4 held_queries[kReads];
+    uvec4 held_outputs[kReads];
+    fetch_passing(rows_of(queries, first_key, last_token, head, heads), held_queries);
+    fetch_passing(rows_of(outputs, first_key, last_token, head, heads), held_outputs);
     for (int first = first_key; first <= last_token; first += int(kPassing)) {
       barrier();
-      stage(queries, kFirstPassing, kPassing, first, last_token, head, heads);
-      stage(outputs, kFirstPassing + kPassing, kPassing, first, last_token, head, heads);
+      put_passing(rows_of(queries, first, last_token, head, heads), held_queries, kFirstPassing);
+      put_passing(rows_of(outputs, first, last_token, head, heads), held_outputs, kFirstPassing + kPassing);
       for (uint n = invocation(); n < kPassing; n += gl_WorkGroupSize.x) {
         const uint query = uint(min(first + int(n), last_token)) * heads + head;
         known[n] = vec2(Floats(all_lse).v[query], Floats(all_delta).v[query]);
       }
       barrier();
+      const int next = min(first + int(kPassing), last_token);
+      fetch_passing(rows_of(queries, next, last_token, head, heads), held_queries);
+      fetch_passing(rows_of(outputs, next, last_token, head, heads), held_outputs);
       make_scores(0, kFirstPassing, 0);
       make_scores(kRows, kFirstPassing + kPassing, 1);
       barrier();

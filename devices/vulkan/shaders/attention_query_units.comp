@@ -24,8 +24,8 @@ void main() {
   }
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
-  stage(address(0), 0, kRows, first_token, last_token, head, heads);
-  stage(address(4), kRows, kRows, first_token, last_token, head, heads);
+  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0);
+  stage(rows_of(address(4), first_token, last_token, head, heads), kRows, kRows);
   const uint row = own_row();
   const int token = first_token + int(row);
   const int seen_from = first_seen(bounds, token, window);
@@ -34,11 +34,19 @@ void main() {
   const float delta = Floats(address(6)).v[query];
   Sums sums[kSums];
   [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
-  for (int first = first_seen(bounds, first_token, window); first <= last_token; first += int(kPassing)) {
+  int first = first_seen(bounds, first_token, window);
+  uvec4 held_keys[kReads];
+  uvec4 held_values[kReads];
+  fetch_passing(rows_of(keys, first, last_token, key_head, key_heads), held_keys);
+  fetch_passing(rows_of(values, first, last_token, key_head, key_heads), held_values);
+  for (; first <= last_token; first += int(kPassing)) {
     barrier();
-    stage(keys, kFirstPassing, kPassing, first, last_token, key_head, key_heads);
-    stage(values, kFirstPassing + kPassing, kPassing, first, last_token, key_head, key_heads);
+    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held_keys, kFirstPassing);
+    put_passing(rows_of(values, first, last_token, key_head, key_heads), held_values, kFirstPassing + kPassing);
     barrier();
+    const int next = min(first + int(kPassing), last_token);
+    fetch_passing(rows_of(keys, next, last_token, key_head, key_heads), held_keys);
+    fetch_passing(rows_of(values, next, last_token, key_head, key_heads), held_values);
     make_scores(0, kFirstPassing, 0);
     make_scores(kRows, kFirstPassing + kPassing, 1);
     barrier();

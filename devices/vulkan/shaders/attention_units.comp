@@ -36,7 +36,7 @@ void main() {
   }
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
-  stage(address(0), 0, kRows, first_token, last_token, head, heads);
+  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0);
   const uint row = own_row();
   const bool has_row = row < kRows;
   const int token = first_token + int(row);
@@ -46,14 +46,20 @@ void main() {
   float rounded = 0.0;  // the same, of weights as they are multiplied
   Sums sums[kSums];
   [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
-  for (int first = first_seen(bounds, first_token, window); first <= last_token; first += int(kPassing)) {
+  int first = first_seen(bounds, first_token, window);
+  uvec4 held[kReads];
+  fetch_passing(rows_of(keys, first, last_token, key_head, key_heads), held);
+  for (; first <= last_token; first += int(kPassing)) {
     barrier();
-    stage(keys, kFirstPassing, kPassing, first, last_token, key_head, key_heads);
+    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held, kFirstPassing);
     if (invocation() == 0) grown = 0;
     barrier();
+    const Rows passing = rows_of(values, first, last_token, key_head, key_heads);
+    fetch_passing(passing, held);
     make_scores(0, kFirstPassing, 0);
     barrier();
-    stage(values, kFirstPassing, kPassing, first, last_token, key_head, key_heads);
+    put_passing(passing, held, kFirstPassing);
+    fetch_passing(rows_of(keys, min(first + int(kPassing), last_token), last_token, key_head, key_heads), held);
     if (has_row) {
       float highest = kLowest;
       for (uint eight = 0; eight < kColumns / 8; ++eight) {

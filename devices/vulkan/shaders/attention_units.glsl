@@ -23,6 +23,7 @@ layout(constant_id = 4) const uint kN = 16;
 layout(constant_id = 5) const uint kK = 16;
 layout(constant_id = 6) const uint kParts = 2;
 layout(constant_id = 7) const uint kTiles = 1;  // of own rows, of a subgroup
+layout(constant_id = 9) const bool kReadsAhead = true;
 
 const uint kRows = 2 * kTiles * kM;
 const uint kSlice = kParts * kN;  // one tile of each part: rows that pass, or channels
@@ -73,23 +74,59 @@ const uint kFirstPassing = OPERANDS * kRows;
 
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
 
-/// Copies `rows` rows of one head of a tensor [tokens, heads, kWidth] to `tiles`, from row `to` on. Those past `last`
-/// are its row again, whose scores nobody sees.
-void stage(uint64_t from, uint to, uint rows, int first, int last, uint head, uint heads) {
-  const uint eights = rows * kPieces;
-  for (uint begin = 0; begin < eights; begin += kReads * gl_WorkGroupSize.x) {
+/// Rows of one head of a tensor [tokens, heads, kWidth] in memory, from token `first` on. Those past `last` are its row
+/// again, whose scores nobody sees. Where they begin is one for all invocations, so that a scalar unit can keep it.
+struct Rows {
+  uint64_t begin;
+  uint pitch;  // bytes from a row to the next
+  uint last;
+};
+Rows rows_of(uint64_t tensor, int first, int last, uint head, uint heads) {
+  const uint pitch = heads * kWidth * 2;
+  return Rows(tensor + uint64_t(uint(first)) * pitch + head * kWidth * 2, pitch, uint(last - first));
+}
+
+/// An invocation's eights of `count` rows, kReads at most, from the workgroup's number `begin` on; and into `tiles`,
+/// from row `to` on.
+#define kHeld(count) min(kReads, ((count)*kPieces + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x)
+uint eight_of(uint begin, uint i, uint count) {
+  return min(begin + i * gl_WorkGroupSize.x + invocation(), count * kPieces - 1);
+}
+void fetch(Rows rows, uint begin, uint count, out uvec4 held[kReads]) {
+  [[unroll]] for (uint i = 0; i < kHeld(count); ++i) {
+    const uint n = eight_of(begin, i, count);
+    const uint piece = min(n % kPieces, kWidth / 8 - 1);
+    held[i] = eight_at(rows.begin + (min(n / kPieces, rows.last) * rows.pitch + 16 * piece));
+  }
+}
+void put(uvec4 held[kReads], uint begin, uint count, uint to) {
+  [[unroll]] for (uint i = 0; i < kHeld(count); ++i) {
+    const uint n = eight_of(begin, i, count);
+    tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? held[i] : uvec4(0);
+  }
+}
+
+/// Copies `count` rows.
+void stage(Rows rows, uint count, uint to) {
+  for (uint begin = 0; begin < count * kPieces; begin += kReads * gl_WorkGroupSize.x) {
     uvec4 held[kReads];
-    [[unroll]] for (uint i = 0; i < kReads; ++i) {
-      const uint n = min(begin + i * gl_WorkGroupSize.x + invocation(), eights - 1);
-      const uint token = uint(min(first + int(n / kPieces), last));
-      const uint piece = min(n % kPieces, kWidth / 8 - 1);
-      Pairs pairs = Pairs(from + uint64_t((token * heads + head) * kWidth + 8 * piece) * 2ul);
-      held[i] = uvec4(pairs.v[0], pairs.v[1]);
-    }
-    [[unroll]] for (uint i = 0; i < kReads; ++i) {
-      const uint n = min(begin + i * gl_WorkGroupSize.x + invocation(), eights - 1);
-      tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? held[i] : uvec4(0);
-    }
+    fetch(rows, begin, count, held);
+    put(held, begin, count, to);
+  }
+}
+
+/// Rows that pass are under way while others are multiplied, where an invocation can hold them: the card's memory takes
+/// hundreds of cycles to answer, and no compiler moves a read across a barrier.
+const bool kAhead = kPassing * kPieces <= (kReadsAhead ? kReads * gl_WorkGroupSize.x : 0);
+void fetch_passing(Rows rows, out uvec4 held[kReads]) {
+  if (kAhead) fetch(rows, 0, kPassing, held);
+}
+/// The `rows` that were fetched.
+void put_passing(Rows rows, uvec4 held[kReads], uint to) {
+  if (kAhead) {
+    put(held, 0, kPassing, to);
+  } else {
+    stage(rows, kPassing, to);
   }
 }
 

@@ -3,10 +3,10 @@
 // A workgroup of 8 x 8 invocations computes a tile of 8 kRowsEach x 8 kColumnsEach elements; its operands come through
 // shared memory, kDepth of K at a time. Those of the next turn are read while the sums of this one are made: the card's
 // memory takes hundreds of cycles to answer, and no compiler moves a read across a barrier. For the same reason nothing
-// is asked before a read: rows past the last are taken for the last, whose sums nobody stores, what lies past the end
-// of K is read where K ends and then made zero, and the last turn reads its own operands once more. Who asks whether
-// there is a next turn has to move what was read to where it would be without, and so to wait for it before this turn's
-// sums. Every element is one sum in rising order of K, whatever the tile's shape.
+// is asked before a read: rows past the last are taken for the last, whose sums nobody stores, and the last turn reads
+// its own operands once more. Who asks whether there is a next turn has to move what was read to where it would be
+// without, and so to wait for it before this turn's sums. Every element is one sum in rising order of K, whatever the
+// tile's shape.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
 #version 460
@@ -67,9 +67,8 @@ void find_places_of_b(Turn turn, uint first_n) {
   [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) place_b[i] = find_in_b(turn, i, first_n);
 }
 
-void write_a(Turn turn, uint i, uvec4 raw) {
+void write_a(uint i, uvec4 raw) {
   const uvec2 place = place_of_a(i);
-  if (!all_count(turn, kDepth) && !counts(turn, place.x)) raw = uvec4(0);
   const vec4 four = widened_raw(kTypeA, kStepA, raw);
   if (kTransposedA && kStepA == 4) {
     tile_a[place.x * kFoursA + place.y / 4] = four;
@@ -77,9 +76,8 @@ void write_a(Turn turn, uint i, uvec4 raw) {
     [[unroll]] for (uint j = 0; j < kStepA; ++j) tile_a[(place.x + j) * kFoursA + place.y / 4][place.y % 4] = four[j];
   }
 }
-void write_b(Turn turn, uint i, uvec4 raw) {
+void write_b(uint i, uvec4 raw) {
   const uvec2 place = place_of_b(i);
-  if (!all_count(turn, kDepth) && !counts(turn, place.x)) raw = uvec4(0);
   const vec4 four = widened_raw(kTypeB, kStepB, raw);
   if (!kTransposedB && kStepB == 4) {
     tile_b[place.x * kFoursB + place.y / 4] = four;
@@ -95,20 +93,20 @@ void read_ahead(Turn turn) {
 }
 
 void write_tiles(Turn turn, uint first_m, uint first_n, uint rows) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(turn, i, next_a[i]);
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(i, next_a[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsA && kStepA == 1; i += kTogether) {
     uint raw[kTogether];
     [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.a + find_in_a(i + j, first_m, rows), kTypeA);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-      if (i + j < kReadsA) write_a(turn, i + j, uvec4(raw[j]));
+      if (i + j < kReadsA) write_a(i + j, uvec4(raw[j]));
     }
   }
-  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(turn, i, next_b[i]);
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(i, next_b[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsB && kStepB == 1; i += kTogether) {
     uint raw[kTogether];
     [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.b + find_in_b(turn, i + j, first_n), kTypeB);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
-      if (i + j < kReadsB) write_b(turn, i + j, uvec4(raw[j]));
+      if (i + j < kReadsB) write_b(i + j, uvec4(raw[j]));
     }
   }
 }
@@ -116,8 +114,8 @@ void write_tiles(Turn turn, uint first_m, uint first_n, uint rows) {
 /// The tile's row, or column, that is the i-th of invocation `at`, of `each`: fours of them lie together.
 uint place_in_tile(uint at, uint each, uint i) { return each < 4 ? at * each + i : i / 4 * 32 + at * 4 + i % 4; }
 
-void multiply_tiles(uint y, uint x) {
-  [[dont_unroll]] for (uint k = 0; k < kDepth; ++k) {
+void multiply_tiles(Turn turn, uint y, uint x) {
+  [[dont_unroll]] for (uint k = turn.begin; k < min(turn.end, kDepth); ++k) {
     float a[kRowsEach];
     float b[kColumnsEach];
     // No compiler sees by itself that fours of the place above lie together.
@@ -170,17 +168,18 @@ void main() {
   [[unroll]] for (uint i = 0; i < kRowsEach * kColumnsEach; ++i) sums[i] = 0.0;
   for (uint begin = 0; begin < depth; begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
     const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
-    Turn turn = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
+    const Turn first = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
     find_places_of_a(first_m, rows);
-    find_places_of_b(turn, first_n);
-    read_ahead(turn);
+    find_places_of_b(first, first_n);
+    read_ahead(first);
     for (uint k = begin; k <= last_k; k += kDepth) {
+      const Turn turn = turn_at(a, b, first_m, first_n, k, depth, kDepth);
       write_tiles(turn, first_m, first_n, rows);
       barrier();
-      turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
-      if (kListed == 3) find_places_of_b(turn, first_n);
-      read_ahead(turn);
-      multiply_tiles(y, x);
+      const Turn next = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
+      if (kListed == 3) find_places_of_b(next, first_n);
+      read_ahead(next);
+      multiply_tiles(turn, y, x);
       barrier();
     }
     store_sums(first_m, first_n, y, x, rows);

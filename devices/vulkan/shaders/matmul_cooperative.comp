@@ -253,17 +253,18 @@ void main() {
     const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
     Sums sums[kSums];
     [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
-    Turn turn = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
+    const Turn first = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
     find_places_of_a(first_m, rows);
-    find_places_of_b(turn, first_n);
-    read_ahead(turn);
+    find_places_of_b(first, first_n);
+    read_ahead(first);
     for (uint k = begin; k <= last_k; k += kDepth) {
+      const Turn turn = turn_at(a, b, first_m, first_n, k, depth, kDepth);
       write_eights(turn, first_m, first_n, rows);
       load_elements(turn, a, b, first_m, first_n, rows);
       barrier();
-      turn = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
-      if (kListed == 3) find_places_of_b(turn, first_n);
-      read_ahead(turn);
+      const Turn next = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
+      if (kListed == 3) find_places_of_b(next, first_n);
+      read_ahead(next);
       multiply_tiles(sums);
       barrier();
     }

@@ -162,11 +162,11 @@ Dispatch& add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits:
                     std::int64_t heads, std::initializer_list<std::uint32_t> slots) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
-  Dispatch& dispatch =
-      op.add(kernel.shader,
-             {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n, shape.k,
-              MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m), unit_invocations(op.units(), shape)},
-             slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
+  Dispatch& dispatch = op.add(kernel.shader,
+                              {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n,
+                               shape.k, MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m),
+                               unit_invocations(op.units(), shape), op.units().wide() ? 1U : 0U},
+                              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
   return dispatch;

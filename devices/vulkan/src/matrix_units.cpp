@@ -18,17 +18,14 @@ MatrixUnits::Tiling MatrixUnits::tiling(Shape shape, std::int64_t rows, std::int
   const std::uint32_t parts_m = parts(shape.m);
   const std::uint32_t parts_n = parts(shape.n);
   const Tiling small = {parts_m, parts_n, rows <= parts_m * shape.m ? 1U : 2U, columns <= parts_n * shape.n ? 1U : 2U};
-  // Each number read is multiplied twice as often as with small ones. An invocation has 64 sums, which is what cards
-  // with wide subgroups have registers for.
+  // Each number read is multiplied twice as often as with small ones.
   constexpr std::uint32_t kSide = 128;
-  constexpr std::uint32_t kSums = 64;
-  constexpr std::uint32_t kWide = 32;
+  constexpr std::uint32_t kSums = 64;   // of an invocation
   constexpr std::int64_t kEnough = 64;  // workgroups for a card's processors
   constexpr double kMostWaste = 1.2;
   constexpr std::uint32_t kOwnRows = kSide / 2;
   const std::uint32_t own_columns = kSums * subgroup_size / kOwnRows;
-  if (subgroup_size < kWide || kOwnRows % shape.m != 0 || own_columns % shape.n != 0 || kSide % own_columns != 0)
-    return small;
+  if (!wide() || kOwnRows % shape.m != 0 || own_columns % shape.n != 0 || kSide % own_columns != 0) return small;
   const Tiling large = {kSide / kOwnRows, kSide / own_columns, kOwnRows / shape.m, own_columns / shape.n};
   const bool worthwhile = parts_of(rows, kSide) * parts_of(columns, kSide) >= kEnough &&
                           computed(rows, columns, kSide, kSide) <=

@@ -42,6 +42,8 @@ struct MatrixUnits {
   std::uint32_t invocations = 0;
 
   bool there() const { return api != Api::kNone; }
+  /// Cards with wide subgroups have the registers for many sums of an invocation, or for much that is under way.
+  bool wide() const { return subgroup_size >= 32; }
   bool fits(Shape shape, Tiling tiling) const {
     return tiling.shared_bytes(shape) <= shared_bytes && tiling.parts_m * tiling.parts_n * subgroup_size <= invocations;
   }
