@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rondo/base/utf8.h"
+
 namespace rondo::apps {
 namespace {
 
@@ -117,15 +119,18 @@ std::string format_count(double count) {
 
 std::string one_line(std::string_view text) {
   std::string line;
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
+    const std::size_t length = utf8_length(text, at);
     if (c == '\n' || c == '\r' || c == '\t') {
       if (!line.empty() && line.back() != ' ') line += ' ';
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (length == 0 || byte < 0x20 || byte == 0x7f) {
       line += fmt::format("\\x{:02x}", byte);
     } else {
-      line += c;
+      line += text.substr(at, length);
     }
+    at += std::max<std::size_t>(length, 1);
   }
   while (!line.empty() && line.back() == ' ') line.pop_back();
   return line;

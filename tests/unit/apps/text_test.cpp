@@ -82,6 +82,10 @@ TEST(OneLine, LineBreaksAndControls_AreTaken) {
   EXPECT_EQ(one_line("\n\n"), "");
 }
 
+TEST(OneLine, BytesThatAreNoUtf8_AreSpelt) {
+  EXPECT_EQ(one_line("gr\xC3\xBC\xDF: '\xFF'"), "gr\xC3\xBC\\xdf: '\\xff'");
+}
+
 TEST(StripEscapes, Sequences_Vanish) {
   EXPECT_EQ(strip_escapes("\x1b[32mgreen\x1b[0m\r\x1b[K."), "green\r.");
   EXPECT_EQ(strip_escapes("\x1b[3"), "");

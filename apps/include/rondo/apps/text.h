@@ -15,7 +15,7 @@ std::string format_duration(double seconds);
 /// "950", "12.3 k", "134.5 M", "1.24 G": counts with a decimal prefix.
 std::string format_count(double count);
 
-/// Line breaks become spaces, other control characters are escaped.
+/// Line breaks become spaces, other control characters and bytes that are no UTF-8 are escaped.
 std::string one_line(std::string_view text);
 
 /// Without terminal escape sequences (ESC [ ... letter).
