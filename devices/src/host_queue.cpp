@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rondo/base/status.h"
@@ -185,8 +187,70 @@ class HostQueue::Impl {
     while (count_ == 0 && !stopping_) filled_.wait(mutex_);
     return count_ == 0 ? nullptr : &ring_[head_];
   }
+  /// The entry behind it, if there is one.
+  const Entry* second() {
+    const MutexLock lock(mutex_);
+    return count_ < 2 ? nullptr : &ring_[(head_ + 1) % kRing];
+  }
+
+  /// Of work that the backend has begun.
+  struct Begun {
+    absl::StatusOr<std::uint64_t> ticket = 0;
+    Moment moment;
+    absl::Status before;  // of the work that it was begun behind and waits for
+  };
 
   absl::Status process(const Entry& entry) {
+    if (begun_) return finish(entry, *std::exchange(begun_, std::nullopt));
+    RONDO_ASSIGN_OR_RETURN(const Moment ready, make_ready(entry));
+    Begun begun{backend_.begin(entry.work), std::chrono::steady_clock::now(), {}};
+    if (!begun.ticket.ok() || *begun.ticket > 0) return finish(entry, begun);
+    absl::StatusOr<HostSpan> span = backend_.execute(entry.work, ready);
+    if (!span.ok()) return span.status();
+    conclude(entry, *span);
+    return absl::OkStatus();
+  }
+
+  /// Begins the next piece where nothing keeps it, then waits for this one's end.
+  absl::Status finish(const Entry& entry, const Begun& begun) {
+    RONDO_RETURN_IF_ERROR(begun.ticket.status());
+    bool waits = false;
+    if (const Entry* next = second(); next != nullptr && can_follow(*next, entry, waits)) {
+      begun_ = Begun{backend_.begin(next->work), std::chrono::steady_clock::now(), {}};
+      if (begun_->ticket.ok() && *begun_->ticket == 0) begun_.reset();
+    }
+    absl::Status status = backend_.finish(entry.work, *begun.ticket);
+    status.Update(begun.before);
+    if (begun_ && waits) begun_->before = status;
+    if (status.ok()) conclude(entry, {std::max(begun.moment, last_end_), std::chrono::steady_clock::now()});
+    return status;
+  }
+
+  /// Whether `next` can be begun while `entry` is under way: what it waits for is reached, or is this entry's end.
+  static bool can_follow(const Entry& next, const Entry& entry, bool& waits) {
+    if (next.work.kind != HostWork::Kind::kRun || is_poisoned(next.signal)) return false;
+    for (std::size_t i = 0; i < next.wait_count; ++i) {
+      const Point& point = next.waits[i];
+      if (point.timeline == nullptr || point.timeline->completed() >= point.value) continue;
+      if (point.timeline != entry.signal.timeline || point.value > entry.signal.value) return false;
+      waits = true;
+    }
+    return true;
+  }
+
+  static bool is_poisoned(const Point& point) {
+    const auto* own = dynamic_cast<HostTimeline*>(point.timeline);
+    return own != nullptr && own->poisoned();
+  }
+
+  void conclude(const Entry& entry, const HostSpan& span) {
+    last_end_ = span.end;
+    if (entry.observer != nullptr) entry.observer->on_work(entry.work.role, entry.work.tag, span.begin, span.end);
+    signal(entry.signal, span.end);
+  }
+
+  /// Waits for what the entry waits for; gives the moment from which on it could have begun.
+  absl::StatusOr<Moment> make_ready(const Entry& entry) {
     Moment ready = std::max(entry.enqueued, last_end_);
     for (std::size_t i = 0; i < entry.wait_count; ++i) {
       RONDO_ASSIGN_OR_RETURN(const Moment reached, await(entry.waits[i]));
@@ -197,15 +261,8 @@ class HostQueue::Impl {
                             entry.work.to.size);
     }
     // An attempt that has failed is dropped whole: nothing could see what this piece would do.
-    if (const auto* own = dynamic_cast<HostTimeline*>(entry.signal.timeline); own != nullptr && own->poisoned()) {
-      return absl::CancelledError("the attempt had failed before");
-    }
-    absl::StatusOr<HostSpan> span = backend_.execute(entry.work, ready);
-    if (!span.ok()) return span.status();
-    last_end_ = span->end;
-    if (entry.observer != nullptr) entry.observer->on_work(entry.work.role, entry.work.tag, span->begin, span->end);
-    signal(entry.signal, span->end);
-    return absl::OkStatus();
+    if (is_poisoned(entry.signal)) return absl::CancelledError("the attempt had failed before");
+    return ready;
   }
 
   static absl::StatusOr<Moment> await(const Point& point) {
@@ -233,8 +290,9 @@ class HostQueue::Impl {
   std::size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   WorkObserver* observer_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  Moment last_end_{};   // of the queue's thread
-  std::thread thread_;  // last: it uses everything above
+  Moment last_end_{};           // this and the next: the queue's thread's
+  std::optional<Begun> begun_;  // the entry at the head
+  std::thread thread_;          // last: it uses everything above
 };
 
 HostQueue::HostQueue(HostBackend& backend) : impl_(std::make_unique<Impl>(backend)) {}

@@ -72,8 +72,13 @@ class OnCard {
     return on_card;
   }
 
-  absl::Status run() {
-    device_->queue(QueueRole::kCompute).run(*program_, bindings_, {}, next(), {"bench"});
+  absl::Status run() { return run_in_turn(1); }
+  /// As often as `times`, each when the one before has ended.
+  absl::Status run_in_turn(std::int64_t times) {
+    for (std::int64_t i = 0; i < times; ++i) {
+      const Point before{timeline_.get(), value_};
+      device_->queue(QueueRole::kCompute).run(*program_, bindings_, {&before, 1}, next(), {"bench"});
+    }
     return wait();
   }
 
@@ -117,17 +122,32 @@ void time_plain_loops(benchmark::State& state, const OpCase& op_case, std::size_
   if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
 }
 
-/// `count` additions of 64 elements one after the other: what a dispatch costs when it has nothing to do.
-void time_small_dispatches(benchmark::State& state) {
+/// `count` additions of 64 elements one after the other.
+OpList additions(std::int64_t count) {
   OpList list;
   list.tokens = 1;
   list.tensors.push_back({"x", {1, 64}, DType::kFloat32, TensorRole::kInput, 0});
-  for (std::int64_t i = 0; i < state.range(0); ++i) {
-    const bool last = i + 1 == state.range(0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool last = i + 1 == count;
     list.tensors.push_back({"y", {1, 64}, DType::kFloat32, last ? TensorRole::kOutput : TensorRole::kScratch, 0});
     list.ops.push_back({OpKind::kAdd, NoAttributes{}, {static_cast<TensorId>(i), 0}, {static_cast<TensorId>(i + 1)}});
   }
-  time_list(state, list, nullptr);
+  return list;
+}
+
+/// What a dispatch costs when it has nothing to do.
+void time_small_dispatches(benchmark::State& state) { time_list(state, additions(state.range(0)), nullptr); }
+
+/// And what programs cost that wait for each other, as those of a stage's layers do.
+void time_programs_in_turn(benchmark::State& state) {
+  constexpr std::int64_t kPrograms = 64;
+  auto on_card = OnCard::make(card(), additions(state.range(0)), nullptr);
+  if (!on_card.ok()) return state.SkipWithError(std::string(on_card.status().message()).c_str());
+  absl::Status status = (*on_card)->run();
+  for (auto _ : state) status.Update((*on_card)->run_in_turn(kPrograms));
+  if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
+  state.counters["program"] = benchmark::Counter(static_cast<double>(kPrograms * state.iterations()),
+                                                 benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 struct Spent {
@@ -330,6 +350,7 @@ const int registered_on_card = [] {
       ->ArgsProduct({{64, 256, 1024, 16384}, {0, 1}})
       ->UseManualTime();
   benchmark::RegisterBenchmark("VulkanDispatches", time_small_dispatches)->Arg(1)->Arg(64)->UseRealTime();
+  benchmark::RegisterBenchmark("VulkanPrograms", time_programs_in_turn)->Arg(1)->Arg(16)->UseRealTime();
   return 0;
 }();
 

@@ -128,6 +128,15 @@ absl::Status HardwareQueue::run(std::span<const VkCommandBuffer> commands) {
   return wait(value);
 }
 
+absl::Status HardwareQueue::settle() {
+  std::uint64_t value = 0;
+  {
+    const MutexLock lock(mutex_);
+    value = submitted_;
+  }
+  return wait(value);
+}
+
 absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, Kind kind) {
   Block block;
   block.context_ = std::move(context);

@@ -36,6 +36,8 @@ class HardwareQueue {
   absl::Status wait(std::uint64_t value);
   /// Both.
   absl::Status run(std::span<const VkCommandBuffer> commands);
+  /// Waits for all that was submitted.
+  absl::Status settle();
   std::uint32_t family() const { return family_; }
   VkSemaphore semaphore() const { return semaphore_; }
   std::uint64_t completed() const { return completed_.load(std::memory_order_acquire); }

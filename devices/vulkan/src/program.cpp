@@ -64,10 +64,14 @@ absl::Status VulkanProgram::prepare() {
   RONDO_RETURN_IF_ERROR(place_constants(lowering));
   const Bytes table =
       (kFirstTensorSlot + list_.tensors.size() + pieces_.size() + constants_at_.size()) * sizeof(std::uint64_t);
-  RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, kReport + table, Block::Kind::kStaging));
-  RONDO_ASSIGN_OR_RETURN(table_, Block::make(context_, table, Block::Kind::kDevice));
-  std::memset(staging_.host(), 0, staging_.size());
-  return record(lowering);
+  const std::vector<Dispatch> dispatches = by_levels(list_, layout_, lowering.dispatches(), style_.backwards);
+  for (Replay& replay : replays_) {
+    RONDO_ASSIGN_OR_RETURN(replay.staging, Block::make(context_, kReport + table, Block::Kind::kStaging));
+    RONDO_ASSIGN_OR_RETURN(replay.table, Block::make(context_, table, Block::Kind::kDevice));
+    std::memset(replay.staging.host(), 0, replay.staging.size());
+    RONDO_RETURN_IF_ERROR(record(dispatches, replay));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
@@ -82,30 +86,30 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
   return lane->copy_blocks(source, 0, constants_, 0, bytes);
 }
 
-absl::Status VulkanProgram::record(const Lowering& lowering) {
-  const std::vector<Dispatch> dispatches = by_levels(list_, layout_, lowering.dispatches(), style_.backwards);
+absl::Status VulkanProgram::record(std::span<const Dispatch> dispatches, Replay& replay) {
   std::span<const Dispatch> left = dispatches;
   for (const std::size_t count : submissions_of(left, style_.most_work)) {
-    RONDO_RETURN_IF_ERROR(record_submission(left.first(count)));
+    RONDO_RETURN_IF_ERROR(record_submission(left.first(count), replay));
     left = left.subspan(count);
   }
   return absl::OkStatus();
 }
 
 /// The first begins with the table.
-absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatches) {
+absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatches, Replay& replay) {
   constexpr const char* kWhat = "recording a program";
   const DeviceFunctions& vk = context_->functions();
-  const bool begins = recorded_.empty();
-  recorded_.push_back(std::make_unique<Commands>());
-  RONDO_RETURN_IF_ERROR(recorded_.back()->make(context_, context_->compute().family(), Commands::Use::kOften));
-  RONDO_RETURN_IF_ERROR(recorded_.back()->begin(kWhat));
-  const VkCommandBuffer commands = recorded_.back()->get();
-  submitted_.push_back(commands);
+  const bool begins = replay.recorded.empty();
+  replay.recorded.push_back(std::make_unique<Commands>());
+  Commands& recorded = *replay.recorded.back();
+  RONDO_RETURN_IF_ERROR(recorded.make(context_, context_->compute().family(), Commands::Use::kOften));
+  RONDO_RETURN_IF_ERROR(recorded.begin(kWhat));
+  const VkCommandBuffer commands = recorded.get();
+  replay.submitted.push_back(commands);
   if (begins) {
-    const VkBufferCopy region{staging_.begin() + kReport, table_.begin(),
-                              std::min(staging_.size() - kReport, table_.size())};
-    vk.CmdCopyBuffer(commands, staging_.buffer(), table_.buffer(), 1, &region);
+    const VkBufferCopy region{replay.staging.begin() + kReport, replay.table.begin(),
+                              std::min(replay.staging.size() - kReport, replay.table.size())};
+    vk.CmdCopyBuffer(commands, replay.staging.buffer(), replay.table.buffer(), 1, &region);
   }
   begin_barrier(vk, commands);
   pipelines_->bind_panel(commands);
@@ -118,14 +122,14 @@ absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatch
     if (pipeline != bound) vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     bound = pipeline;
     Push push = dispatch.push;
-    push.table = table_.address();
+    push.table = replay.table.address();
     push.fetched = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->first_fetched();
     for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
     vk.CmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
     vk.CmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
   }
   end_barrier(vk, commands);
-  return recorded_.back()->end(kWhat);
+  return recorded.end(kWhat);
 }
 
 /// Where kernels find a tensor; 0 when they do not.
@@ -136,7 +140,7 @@ VkDeviceAddress VulkanProgram::address_of(const TensorDesc& tensor, const Buffer
   return imported == nullptr || !imported->for_kernels() ? 0 : imported->address_of(view.host());
 }
 
-absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress workspace) const {
+absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress workspace, const Replay& replay) const {
   if (bindings.tensors.size() < list_.tensors.size()) {
     return internal_error("{} tensors bound, the program has {}", bindings.tensors.size(), list_.tensors.size());
   }
@@ -145,9 +149,9 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
     return internal_error("the scratch is bound to {} bytes, not {} of this card's memory", bindings.scratch.size,
                           layout_.size);
   }
-  auto* table = reinterpret_cast<std::uint64_t*>(staging_.host() + kReport);
+  auto* table = reinterpret_cast<std::uint64_t*>(replay.staging.host() + kReport);
   table[0] = bindings.layer;
-  table[1] = staging_.address();
+  table[1] = replay.staging.address();
   table[kPanelSlot] = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->address();
   for (const TensorId id : used_) {
     const TensorDesc& tensor = list_.tensors[id];
@@ -175,14 +179,21 @@ absl::Status VulkanProgram::bind(const Bindings& bindings, VkDeviceAddress works
   return absl::OkStatus();
 }
 
-absl::Status VulkanProgram::run(const Bindings& bindings, VkDeviceAddress workspace) const {
-  RONDO_RETURN_IF_ERROR(bind(bindings, workspace));
-  RONDO_RETURN_IF_ERROR(context_->compute().run(submitted_));
-  return report();
+absl::StatusOr<std::uint64_t> VulkanProgram::begin(const Bindings& bindings, VkDeviceAddress workspace) const {
+  Replay& replay = replays_[next_];
+  RONDO_RETURN_IF_ERROR(bind(bindings, workspace, replay));
+  RONDO_ASSIGN_OR_RETURN(replay.value, context_->compute().submit(replay.submitted));
+  next_ = (next_ + 1) % replays_.size();
+  return replay.value;
 }
 
-absl::Status VulkanProgram::report() const {
-  auto* words = reinterpret_cast<volatile std::int32_t*>(staging_.host());
+absl::Status VulkanProgram::finish(std::uint64_t begun) const {
+  RONDO_RETURN_IF_ERROR(context_->compute().wait(begun));
+  return report(replays_[replays_[0].value == begun ? 0 : 1]);
+}
+
+absl::Status VulkanProgram::report(const Replay& replay) {
+  auto* words = reinterpret_cast<volatile std::int32_t*>(replay.staging.host());
   const auto fault = static_cast<Fault>(words[0]);
   if (fault == Fault::kNone) return absl::OkStatus();
   const std::int32_t token = words[1];

@@ -1,8 +1,9 @@
 // A compiled OpList: command buffers recorded once, replayed with other addresses in its table.
 //
-// Thread rule: run() is called by one thread at a time, the device sees to it.
+// Thread rule: begin() and finish() are called by one thread, the device sees to it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,9 +35,12 @@ class VulkanProgram final : public Program {
   Bytes workspace_bytes() const { return workspace_bytes_; }
   /// Of the panel, from its beginning.
   Bytes panel_bytes() const { return panel_bytes_; }
-  /// Blocks until the card is through. Does not allocate. Errors: Internal naming the tensor that is not bound, or the
-  /// token whose id, target or position is out of range; Unavailable when the card is lost.
-  absl::Status run(const Bindings& bindings, VkDeviceAddress workspace) const;
+  /// Submits, and gives what finish() takes. Two runs of a program at most are under way at a time. Does not allocate.
+  /// Errors: Internal naming the tensor that is not bound; Unavailable when the card is lost.
+  absl::StatusOr<std::uint64_t> begin(const Bindings& bindings, VkDeviceAddress workspace) const;
+  /// Blocks until the card is through. Does not allocate. Errors: Internal naming the token whose id, target or
+  /// position is out of range; Unavailable when the card is lost.
+  absl::Status finish(std::uint64_t begun) const;
 
  private:
   VulkanProgram(std::shared_ptr<Context> context, std::shared_ptr<Pipelines> pipelines, const OpList& list,
@@ -44,11 +48,19 @@ class VulkanProgram final : public Program {
       : context_(std::move(context)), pipelines_(std::move(pipelines)), list_(list), layout_(layout), style_(style) {}
   absl::Status prepare();
   absl::Status place_constants(const Lowering& lowering);
-  absl::Status record(const Lowering& lowering);
-  absl::Status record_submission(std::span<const Dispatch> dispatches);
-  absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace) const;
+  /// What a run has to itself while it is under way.
+  struct Replay {
+    Block staging;  // the report, then the table as the host writes it
+    Block table;    // the table as kernels read it
+    std::vector<std::unique_ptr<Commands>> recorded;
+    std::vector<VkCommandBuffer> submitted;  // the same
+    std::uint64_t value = 0;                 // of the run that was last submitted
+  };
+  absl::Status record(std::span<const Dispatch> dispatches, Replay& replay);
+  absl::Status record_submission(std::span<const Dispatch> dispatches, Replay& replay);
+  absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace, const Replay& replay) const;
   VkDeviceAddress address_of(const TensorDesc& tensor, const BufferView& view) const;
-  absl::Status report() const;
+  static absl::Status report(const Replay& replay);
 
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Pipelines> pipelines_;
@@ -62,11 +74,9 @@ class VulkanProgram final : public Program {
   Bytes workspace_bytes_ = 0;
   Bytes panel_bytes_ = 0;
   std::size_t dispatches_ = 0;
-  Block staging_;    // the report, then the table as the host writes it
-  Block table_;      // the table as kernels read it
-  Block constants_;  // empty when no op has any
-  std::vector<std::unique_ptr<Commands>> recorded_;
-  std::vector<VkCommandBuffer> submitted_;  // the same
+  Block constants_;                        // empty when no op has any
+  mutable std::array<Replay, 2> replays_;  // used in turn
+  mutable std::size_t next_ = 0;
 };
 
 }  // namespace rondo::devices::vulkan

@@ -28,7 +28,7 @@ namespace {
 /// What programs work in beyond their arenas is not known when a card is opened.
 constexpr Bytes kReserve = 512_MiB;
 /// Changes when kernels sum in another order.
-constexpr int kKernelSet = 5;
+constexpr int kKernelSet = 6;
 
 /// What the card may give: its free memory less a reserve, and on cards that live in the host's memory half of what the
 /// host has.
@@ -78,7 +78,10 @@ class VulkanDevice final : public Device, private HostBackend {
   VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options);
   absl::Status open();
   absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) override;
-  absl::Status perform(const HostWork& work);
+  absl::StatusOr<std::uint64_t> begin(const HostWork& work) override;
+  absl::Status finish(const HostWork& work, std::uint64_t begun) override;
+  absl::StatusOr<std::uint64_t> submit(const HostWork& work);
+  absl::Status in_words(const absl::Status& status, const HostWork& work) const;
 
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Pipelines> pipelines_;
@@ -87,8 +90,8 @@ class VulkanDevice final : public Device, private HostBackend {
   bool separate_blocks_ = false;
   const VulkanProgram::Style style_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // by role
-  Mutex running_;                               // held while a program runs
-  Block workspace_ ABSL_GUARDED_BY(running_);
+  Mutex submitting_;                            // held while a program is submitted
+  Block workspace_ ABSL_GUARDED_BY(submitting_);
   std::array<std::unique_ptr<HostQueue>, 3> queues_;  // last: their threads use everything above
 };
 
@@ -179,38 +182,52 @@ absl::StatusOr<std::unique_ptr<Program>> VulkanDevice::compile(const OpList& lis
   absl::StatusOr<std::unique_ptr<VulkanProgram>> program =
       VulkanProgram::make(context_, pipelines_, list, layout, style_);
   if (!program.ok()) return with_context(program.status(), caps_.name);
-  const MutexLock lock(running_);
+  const MutexLock lock(submitting_);
   if (Panel* panel = pipelines_->panel(); panel != nullptr) panel->hold((*program)->panel_bytes());
   if ((*program)->workspace_bytes() > workspace_.size()) {
+    RONDO_RETURN_IF_ERROR(context_->compute().settle());
     workspace_ = Block();  // first: the two need not fit side by side
     RONDO_ASSIGN_OR_RETURN(workspace_, Block::make(context_, (*program)->workspace_bytes(), Block::Kind::kDevice));
   }
   return std::unique_ptr<Program>(*std::move(program));
 }
 
+absl::Status VulkanDevice::in_words(const absl::Status& status, const HostWork& work) const {
+  return status.ok() ? status : with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
+}
+
 absl::StatusOr<HostSpan> VulkanDevice::execute(const HostWork& work, Moment /*ready*/) {
   const Moment begin = std::chrono::steady_clock::now();
-  const absl::Status status = perform(work);
-  if (!status.ok()) return with_context(status, fmt::format("{}: '{}'", caps_.name, work.tag.name));
+  Lane& lane = *lanes_[static_cast<std::size_t>(work.role)];
+  const bool copies = work.kind == HostWork::Kind::kCopy;
+  RONDO_RETURN_IF_ERROR(in_words(copies ? lane.copy(work.from, work.to) : lane.clear(work.to), work));
   return span_since(begin);
 }
 
-absl::Status VulkanDevice::perform(const HostWork& work) {
-  Lane& lane = *lanes_[static_cast<std::size_t>(work.role)];
-  if (work.kind == HostWork::Kind::kCopy) return lane.copy(work.from, work.to);
-  if (work.kind == HostWork::Kind::kClear) return lane.clear(work.to);
+absl::StatusOr<std::uint64_t> VulkanDevice::begin(const HostWork& work) {
+  if (work.kind != HostWork::Kind::kRun) return 0;
+  const absl::StatusOr<std::uint64_t> submitted = submit(work);
+  RONDO_RETURN_IF_ERROR(in_words(submitted.status(), work));
+  return *submitted;
+}
+
+absl::Status VulkanDevice::finish(const HostWork& work, std::uint64_t begun) {
+  return in_words(dynamic_cast<const VulkanProgram&>(*work.program).finish(begun), work);
+}
+
+absl::StatusOr<std::uint64_t> VulkanDevice::submit(const HostWork& work) {
   const auto* program = dynamic_cast<const VulkanProgram*>(work.program);
   if (program == nullptr || program->owner() != context_.get()) {
     return internal_error("the program was compiled by another device");
   }
-  const MutexLock lock(running_);
+  const MutexLock lock(submitting_);
   if (workspace_.size() < program->workspace_bytes()) {
     return internal_error(
         "the workspace of {} bytes is too small, {} needed: it could not grow when a program was "
         "compiled",
         workspace_.size(), program->workspace_bytes());
   }
-  return program->run(*work.bindings, workspace_.address());
+  return program->begin(*work.bindings, workspace_.address());
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -191,6 +193,113 @@ TEST(HostQueue, DestroyedWithWorkInFlight_FinishesIt) {
     for (std::uint64_t i = 1; i <= 3; ++i) queue.role(QueueRole::kCompute).clear({}, {}, {&done, i}, {"slow"});
   }
   EXPECT_EQ(done.completed(), 3U);
+}
+
+class NoProgram : public Program {
+ public:
+  const OpList& ops() const override { return list_; }
+
+ private:
+  const OpList list_;
+};
+
+/// Notes what it began and finished; work named "fail" fails at its end, work named "refused" cannot be begun.
+class Starter : public Recorder {
+ public:
+  absl::StatusOr<std::uint64_t> begin(const HostWork& work) override {
+    if (work.kind != HostWork::Kind::kRun) return 0;
+    note("begin", work);
+    if (std::string_view(work.tag.name) == "refused") return internal_error("told to refuse");
+    return ++begun_;
+  }
+  absl::Status finish(const HostWork& work, std::uint64_t begun) override {
+    EXPECT_EQ(begun, ++finished_);
+    note("finish", work);
+    return std::string_view(work.tag.name) == "fail" ? internal_error("told to fail") : absl::OkStatus();
+  }
+  /// "begin a, begin b, finish a, ..."
+  std::string events() {
+    const MutexLock lock(events_mutex_);
+    return events_;
+  }
+
+ private:
+  void note(const char* what, const HostWork& work) {
+    const MutexLock lock(events_mutex_);
+    if (!events_.empty()) events_ += ", ";
+    events_ += what + std::string(" ") + work.tag.name;
+  }
+  std::uint64_t begun_ = 0;
+  std::uint64_t finished_ = 0;
+  Mutex events_mutex_;
+  std::string events_ ABSL_GUARDED_BY(events_mutex_);
+};
+
+/// Work is enqueued while the first piece waits for the gate, so that the queue sees all of it.
+class HostQueueThatBegins : public testing::Test {
+ protected:
+  void run(const char* name, std::vector<Point> waits, Point signal) {
+    queue_.role(QueueRole::kCompute).run(program_, bindings_, waits, signal, {name});
+  }
+  const NoProgram program_;
+  const Bindings bindings_;
+  Starter backend_;
+  HostTimeline gate_;
+  HostTimeline done_;
+  HostTimeline other_;
+  HostQueue queue_{backend_};
+};
+
+TEST_F(HostQueueThatBegins, WhatWaitsForTheWorkBefore_IsBegunBehindIt) {
+  run("a", {{&gate_, 1}}, {&done_, 1});
+  run("b", {{&done_, 1}, {&gate_, 1}}, {&done_, 2});
+  run("c", {{&done_, 2}}, {&done_, 3});
+  gate_.signal(1);
+  ASSERT_TRUE(done_.wait(3, soon()).ok());
+  EXPECT_EQ(backend_.events(), "begin a, begin b, finish a, begin c, finish b, finish c");
+}
+
+TEST_F(HostQueueThatBegins, WhatWaitsForSomethingElse_IsNotBegunBefore) {
+  run("a", {{&gate_, 1}}, {&done_, 1});
+  run("b", {{&other_, 1}}, {&done_, 2});
+  gate_.signal(1);
+  ASSERT_TRUE(done_.wait(1, soon()).ok());
+  EXPECT_EQ(backend_.events(), "begin a, finish a");
+  other_.signal(1);
+  ASSERT_TRUE(done_.wait(2, soon()).ok());
+  EXPECT_EQ(backend_.events(), "begin a, finish a, begin b, finish b");
+}
+
+TEST_F(HostQueueThatBegins, WorkOfOtherKinds_ComesInItsTurn) {
+  run("a", {{&gate_, 1}}, {&done_, 1});
+  queue_.role(QueueRole::kUp).clear({}, {}, {&done_, 2}, {"clear"});
+  run("b", {}, {&done_, 3});
+  gate_.signal(1);
+  ASSERT_TRUE(done_.wait(3, soon()).ok());
+  EXPECT_EQ(backend_.events(), "begin a, finish a, begin b, finish b");
+  EXPECT_THAT(backend_.names(), testing::ElementsAre("clear"));
+}
+
+TEST_F(HostQueueThatBegins, BehindFailedWork_OnlyWhatWaitsForItFails) {
+  HostTimeline dependent;
+  run("fail", {{&gate_, 1}}, {&done_, 1});
+  run("b", {{&done_, 1}}, {&dependent, 1});
+  run("fail", {{&gate_, 1}}, {&done_, 2});
+  run("c", {}, {&other_, 1});
+  gate_.signal(1);
+  EXPECT_TRUE(other_.wait(1, soon()).ok());
+  EXPECT_EQ(dependent.wait(1, soon()).message(), "told to fail");
+  EXPECT_EQ(done_.wait(2, soon()).message(), "told to fail");
+}
+
+TEST_F(HostQueueThatBegins, WorkThatCannotBeBegun_FailsInItsTurn) {
+  run("a", {{&gate_, 1}}, {&done_, 1});
+  run("refused", {}, {&other_, 1});
+  run("c", {}, {&done_, 2});
+  gate_.signal(1);
+  ASSERT_TRUE(done_.wait(2, soon()).ok());
+  EXPECT_EQ(other_.wait(1, soon()).message(), "told to refuse");
+  EXPECT_EQ(backend_.events(), "begin a, begin refused, finish a, begin c, finish c");
 }
 
 class Witness : public WorkObserver {

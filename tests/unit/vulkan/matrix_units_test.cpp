@@ -315,10 +315,10 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   MatrixUnits units = large_card();
   const std::vector<Dispatch> all = attention(DType::kFloat16, 64, units);
   ASSERT_EQ(all.size(), 4U);
-  // 64 queries, 32 queries and 32 keys a workgroup, two subgroups across and two down.
-  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128}));
+  // 64 queries, 32 queries and 32 keys a workgroup, two subgroups across and two down; reads ahead.
+  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128, 1}));
   EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{2, 4, 1}));
-  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128}));
+  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128, 1}));
   EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{3, 4, 1}));
   EXPECT_EQ(all[3].groups, (std::array<std::uint32_t, 3>{3, 2, 1}));  // heads of keys
   // A gradient holds the rows of two tensors.
@@ -327,12 +327,12 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   std::vector<Shader> forward_alone = kAttentionByTiles;
   forward_alone[0] = Shader::kAttentionUnits;
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 128, units), forward_alone);
-  // Four small tiles make 32 columns.
+  // Four small tiles make 32 columns; narrow subgroups have no registers for what is under way.
   units = large_card();
   units.float16 = {8, 8, 16};
   units.subgroup_size = 8;
   EXPECT_EQ(attention(DType::kFloat16, 64, units)[0].constants,
-            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64}));
+            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64, 0}));
   units.invocations = 32;
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByTiles);
 }

@@ -87,6 +87,12 @@ class HostBackend {
   /// reached and the work before it was done. Returns when it ran (`end` not later than now), or an error. Does not
   /// allocate. With several queues it is called from several threads at once.
   virtual absl::StatusOr<HostSpan> execute(const HostWork& work, Moment ready) = 0;
+
+  /// Begins work whose end finish() waits for, so that the queue can begin what comes next meanwhile; 0: execute() is
+  /// for this work. What is begun next sees all that this work writes. Two pieces at most are under way at a time.
+  virtual absl::StatusOr<std::uint64_t> begin(const HostWork& /*work*/) { return 0; }
+  /// `begun`: what begin() gave. Called in the order of beginning, on the queue's thread.
+  virtual absl::Status finish(const HostWork& /*work*/, std::uint64_t /*begun*/) { return absl::OkStatus(); }
 };
 
 /// For backends that take their own time: the span from `begin` to now.
