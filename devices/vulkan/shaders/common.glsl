@@ -109,8 +109,7 @@ uvec4 load_raw(uint64_t tensor, uint dtype, uint step, uint i) {
   if (dtype == kFloat32) return uvec4(Pairs(tensor).v[i / 2], Pairs(tensor).v[i / 2 + 1]);
   return uvec4(Pairs(tensor).v[i / 4], 0, 0);
 }
-/// An element at an address, four from there on, and eight of 16 bits.
-uint one_at(uint64_t place, uint dtype) { return dtype == kFloat32 ? Uints(place).v[0] : uint(Narrow(place).v[0]); }
+/// Four elements from an address on, and eight of 16 bits.
 uvec4 four_at(uint64_t place, uint dtype) { return dtype == kFloat32 ? Quad(place).v : uvec4(Pairs(place).v[0], 0, 0); }
 uvec4 eight_at(uint64_t place) { return Quad(place).v; }
 vec4 widened_raw(uint dtype, uint step, uvec4 raw) {

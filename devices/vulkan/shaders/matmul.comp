@@ -50,21 +50,36 @@ uvec2 place_of(uint i, bool along, uint tile, uint step) {
 uvec2 place_of_a(uint i) { return place_of(i, !kTransposedA, kTileRows, kStepA); }
 uvec2 place_of_b(uint i) { return place_of(i, kTransposedB, kTileColumns, kStepB); }
 
-uint find_in_a(uint i, uint first_m, uint rows) {
-  const uvec2 place = place_of_a(i);
-  return behind_begin_of_a(first_m, min(place.y, rows - first_m - (kTransposedA ? kStepA : 1)),
-                           min(place.x, min(push.sizes[2], kDepth) - (kTransposedA ? 1 : kStepA)));
-}
-uint find_in_b(Turn turn, uint i, uint first_n) {
-  const uvec2 place = place_of_b(i);
-  return behind_begin_of_b(turn, min(place.x, min(push.sizes[2], kDepth) - (kTransposedB ? kStepB : 1)),
-                           min(place.y, push.sizes[1] - first_n - (kTransposedB ? 1 : kStepB)));
-}
+/// Where of an operand's `held` elements along K, or `left` across, an invocation reads, `step` of them: those that are
+/// not there, or not in the tile, are taken for the last.
+uint inside_k(uint place, uint held, uint step) { return min(place, min(held, kDepth) - step); }
+uint inside(uint place, uint left, uint step) { return min(place, left - step); }
+
 void find_places_of_a(uint first_m, uint rows) {
-  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) place_a[i] = find_in_a(i, first_m, rows);
+  [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) {
+    const uvec2 place = place_of_a(i);
+    place_a[i] = behind_begin_of_a(first_m, inside(place.y, rows - first_m, kTransposedA ? 4 : 1),
+                                   inside_k(place.x, push.sizes[2], kTransposedA ? 1 : 4));
+  }
 }
 void find_places_of_b(Turn turn, uint first_n) {
-  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) place_b[i] = find_in_b(turn, i, first_n);
+  [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) {
+    const uvec2 place = place_of_b(i);
+    place_b[i] = behind_begin_of_b(turn, inside_k(place.x, push.sizes[2], kTransposedB ? 4 : 1),
+                                   inside(place.y, push.sizes[1] - first_n, kTransposedB ? 1 : 4));
+  }
+}
+
+/// The i-th element where no fours lie together.
+uint single_of_a(Turn turn, uint64_t a, uint i, uint first_m, uint rows) {
+  const uvec2 place = place_of_a(i);
+  const uint m = first_m + inside(place.y, rows - first_m, 1);
+  return load_raw(a, kTypeA, 1, place_in_a(m, turn.first_k + inside_k(place.x, turn.end, 1))).x;
+}
+uint single_of_b(Turn turn, uint64_t b, uint i, uint first_n) {
+  const uvec2 place = place_of_b(i);
+  const uint n = first_n + inside(place.y, push.sizes[1] - first_n, 1);
+  return load_raw(b, kTypeB, 1, place_in_b(turn.first_k + inside_k(place.x, turn.end, 1), n)).x;
 }
 
 void write_a(uint i, uvec4 raw) {
@@ -92,11 +107,11 @@ void read_ahead(Turn turn) {
   [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) next_b[i] = four_at(turn.b + place_b[i], kTypeB);
 }
 
-void write_tiles(Turn turn, uint first_m, uint first_n, uint rows) {
+void write_tiles(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n, uint rows) {
   [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) write_a(i, next_a[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsA && kStepA == 1; i += kTogether) {
     uint raw[kTogether];
-    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.a + find_in_a(i + j, first_m, rows), kTypeA);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = single_of_a(turn, a, i + j, first_m, rows);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
       if (i + j < kReadsA) write_a(i + j, uvec4(raw[j]));
     }
@@ -104,7 +119,7 @@ void write_tiles(Turn turn, uint first_m, uint first_n, uint rows) {
   [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) write_b(i, next_b[i]);
   [[dont_unroll]] for (uint i = 0; i < kReadsB && kStepB == 1; i += kTogether) {
     uint raw[kTogether];
-    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = one_at(turn.b + find_in_b(turn, i + j, first_n), kTypeB);
+    [[unroll]] for (uint j = 0; j < kTogether; ++j) raw[j] = single_of_b(turn, b, i + j, first_n);
     [[unroll]] for (uint j = 0; j < kTogether; ++j) {
       if (i + j < kReadsB) write_b(i + j, uvec4(raw[j]));
     }
@@ -174,7 +189,7 @@ void main() {
     read_ahead(first);
     for (uint k = begin; k <= last_k; k += kDepth) {
       const Turn turn = turn_at(a, b, first_m, first_n, k, depth, kDepth);
-      write_tiles(turn, first_m, first_n, rows);
+      write_tiles(turn, a, b, first_m, first_n, rows);
       barrier();
       const Turn next = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
       if (kListed == 3) find_places_of_b(next, first_n);
