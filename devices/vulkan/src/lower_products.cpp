@@ -17,6 +17,7 @@ struct Product {
   float alpha = 1.0F;
   bool narrows_a = false;   // A may be rounded to B's type
   bool accumulate = false;  // in chunks of kTokenChunk of the depth
+  bool onto = false;        // what lies in out is added, too
   bool has_bias = false, has_addend = false;
   std::uint32_t bias = 0, addend = 0;
   std::uint32_t type_bias = 0, type_addend = 0;
@@ -124,7 +125,7 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t tile = panel_columns(p);
   const std::int64_t fours = parts_of(end - begin, 4);
   const bool whole_texels = op.fetches_all() && p.columns % 4 == 0;
-  const bool four_out = whole_texels && p.accumulate && p.type_out == kFloat32Storage;
+  const bool four_out = whole_texels && (p.accumulate || p.onto) && p.type_out == kFloat32Storage;
   const bool four_addend = whole_texels && p.has_addend && p.type_addend == kFloat32Storage;
   if (fetched.a) op.fetch(p.a);
   if (fetched.b) op.fetch(p.b);
@@ -135,7 +136,7 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t last_row = std::min(at.rows + share.rows, p.rows);
   Dispatch& dispatch = op.add(Shader::kMatMulPanels,
                               {flag(fetched.a), flag(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0,
-                               flag(p.has_bias), flag(p.has_addend), flag(p.accumulate),
+                               flag(p.has_bias), flag(p.has_addend), flag(p.accumulate || p.onto),
                                static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
                                p.columns % 2 == 0 ? 2U : 1U, flag(op.fetches_all()), flag(four_out), flag(four_addend)},
                               {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
@@ -183,7 +184,9 @@ bool add_narrow(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 8;
   constexpr std::int64_t kRows = 32;
   if (!op.fetches_all() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.columns > kNarrow) return false;
-  if (p.type_a != kFloat32Storage || p.type_b != kFloat32Storage || p.transposed_a || p.accumulate) return false;
+  if (p.type_a != kFloat32Storage || p.type_b != kFloat32Storage || p.transposed_a || p.accumulate || p.onto) {
+    return false;
+  }
   if (!p.transposed_b && p.columns != kNarrow) return false;
   if (p.depth == 0 || p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
   if (p.listed == Product::Listed::kA || p.listed == Product::Listed::kB) return false;
@@ -243,7 +246,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                flag(p.transposed_b),
                                flag(p.has_bias),
                                flag(p.has_addend),
-                               flag(p.accumulate),
+                               flag(p.accumulate || p.onto),
                                static_cast<std::uint32_t>(p.listed),
                                shape.m,
                                shape.n,
@@ -278,7 +281,7 @@ void add_product(OpLowering& op, const Product& p) {
   Dispatch& dispatch =
       op.add(Shader::kMatMul,
              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
-              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.accumulate ? 1U : 0U,
+              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.accumulate || p.onto ? 1U : 0U,
               static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(in_fours_a(p), rows_each),
               step(in_fours_b(p), columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
@@ -303,9 +306,7 @@ Product product_of(OpLowering& op) {
   return p;
 }
 
-}  // namespace
-
-void lower_matmul(OpLowering& op) {
+Product matmul_of(OpLowering& op) {
   const auto& attributes = op.attributes<MatMulAttributes>();
   const bool forward = op.op().kind == OpKind::kMatMul;
   Product p = product_of(op);
@@ -326,7 +327,30 @@ void lower_matmul(OpLowering& op) {
     p.addend = op.read(op.reads() - 1);
     p.type_addend = storage_of(op.in(op.reads() - 1));
   }
-  add_product(op, p);
+  return p;
+}
+
+}  // namespace
+
+void lower_matmul(OpLowering& op) { add_product(op, matmul_of(op)); }
+
+void lower_product_pair(OpLowering& narrow, OpLowering& wide, bool narrow_first) {
+  Product small = matmul_of(narrow);
+  Product large = matmul_of(wide);
+  if (narrow_first) {  // what the second adds is the first; what that adds is left
+    small.out = large.out;
+    small.type_out = large.type_out;
+    large.has_addend = small.has_addend;
+    large.addend = small.addend;
+    large.type_addend = small.type_addend;
+  } else {
+    large.out = small.out;
+    large.type_out = small.type_out;
+  }
+  small.has_addend = false;
+  large.onto = true;
+  add_product(narrow, small);
+  add_product(wide, large);
 }
 
 void lower_weight_gradient(OpLowering& op) {

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "panel_size.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/product_pairs.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -131,20 +134,41 @@ std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, do
   return counts;
 }
 
+double Lowering::work_of(const Op& op) const {
+  const OpCost cost = cost_of(list_, op, list_.tokens);
+  return cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
+}
+
 absl::Status Lowering::lower_all() {
+  std::map<std::size_t, ProductPair> pairs;  // by their second
+  std::set<std::size_t> firsts;
+  for (const ProductPair& pair : product_pairs(list_)) {
+    pairs[pair.second] = pair;
+    firsts.insert(pair.first);
+  }
   for (std::size_t place = 0; place < list_.ops.size(); ++place) {
     const Op& op = list_.ops[place];
     RONDO_RETURN_IF_ERROR(check(op));
+    if (firsts.contains(place)) continue;
     const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
-    lower(one);
-    const OpCost cost = cost_of(list_, op, list_.tokens);
-    const double work = cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
+    double work = work_of(op);
+    bool shares = false;
+    if (const auto found = pairs.find(place); found != pairs.end()) {
+      OpLowering other(*this, list_.ops[found->second.first]);
+      const bool narrow_first = found->second.narrow_first;
+      lower_product_pair(narrow_first ? other : one, narrow_first ? one : other, narrow_first);
+      work += work_of(other.op());
+      shares = other.shares();
+    } else {
+      lower(one);
+    }
+    shares = shares || one.shares();
     const auto added = static_cast<double>(dispatches_.size() - first);
     for (std::size_t i = first; i < dispatches_.size(); ++i) {
       dispatches_[i].work = work / added;
       dispatches_[i].op = place;
-      dispatches_[i].shares = one.shares();
+      dispatches_[i].shares = shares;
     }
   }
   return absl::OkStatus();

@@ -79,6 +79,7 @@ class Lowering {
  private:
   friend class OpLowering;
   absl::Status check(const Op& op) const;
+  double work_of(const Op& op) const;
 
   const OpList& list_;
   const Means means_;
@@ -162,6 +163,9 @@ void lower_column_scale_backward(OpLowering& op);
 void lower_expand(OpLowering& op);
 void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);
+/// Both products of a pair (product_pairs.h). The narrow one comes first and the wide one is added to it before that is
+/// rounded: a result that was rounded before would swallow what an adapter adds, as long as that is small.
+void lower_product_pair(OpLowering& narrow, OpLowering& wide, bool narrow_first);
 void lower_weight_gradient(OpLowering& op);
 void lower_vocabulary(OpLowering& op);
 void lower_attention(OpLowering& op);

@@ -2,7 +2,10 @@
 #include "order.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "rondo/devices/product_pairs.h"
 #include "rondo/devices/touch.h"
 
 namespace rondo::devices::vulkan {
@@ -31,6 +34,11 @@ std::vector<Dispatch> by_levels(const OpList& list, const ArenaLayout& layout, s
                                 bool backwards) {
   std::vector<std::vector<Touch>> touches;
   for (const Op& op : list.ops) touches.push_back(touches_of(list, layout, op));
+  for (const ProductPair& pair :
+       product_pairs(list)) {  // both are lowered in the second's place, nothing in the first's
+    std::ranges::copy_if(std::exchange(touches[pair.first], {}), std::back_inserter(touches[pair.second]),
+                         [](const Touch& touch) { return !touch.writes; });
+  }
   const auto apart = [&](std::size_t before, std::size_t behind) {
     const Dispatch& a = dispatches[before];
     const Dispatch& b = dispatches[behind];
