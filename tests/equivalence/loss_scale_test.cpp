@@ -123,7 +123,7 @@ TEST_P(LossScale, StepThatOverflows_IsSkippedAndHalvesTheScale) {
 
 TEST_P(LossScale, OnVulkan_StepThatOverflowsIsSkippedAndHalvesTheScale) {
   const std::string card = first_card();
-  if (card.empty()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (card.empty()) GTEST_SKIP() << test::kNoVulkanCard;
   ASSERT_NO_FATAL_FAILURE(expect_skipped(card));
 }
 

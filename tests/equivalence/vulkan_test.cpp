@@ -27,7 +27,7 @@ class VulkanPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
     const auto card = test::usable_vulkan_card();
-    if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    if (!card) GTEST_SKIP() << test::kNoVulkanCard;
     index_ = card->index;
     card_ = "vulkan:" + std::to_string(index_);
     matrix_units_ = card->matrix_units;

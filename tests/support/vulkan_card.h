@@ -17,4 +17,7 @@ inline std::optional<devices::vulkan::CardInfo> usable_vulkan_card() {
   return std::nullopt;
 }
 
+/// Why a test that needs one is left out.
+inline constexpr const char* kNoVulkanCard = "no Vulkan card on this machine, or no Vulkan in this build";
+
 }  // namespace rondo::test

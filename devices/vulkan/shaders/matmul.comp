@@ -50,22 +50,17 @@ uvec2 place_of(uint i, bool along, uint tile, uint step) {
 uvec2 place_of_a(uint i) { return place_of(i, !kTransposedA, kTileRows, kStepA); }
 uvec2 place_of_b(uint i) { return place_of(i, kTransposedB, kTileColumns, kStepB); }
 
-/// Where of an operand's `held` elements along K, or `left` across, an invocation reads, `step` of them: those that are
-/// not there, or not in the tile, are taken for the last.
-uint inside_k(uint place, uint held, uint step) { return min(place, min(held, kDepth) - step); }
-uint inside(uint place, uint left, uint step) { return min(place, left - step); }
-
 void find_places_of_a(uint first_m, uint rows) {
   [[unroll]] for (uint i = 0; i < kReadsA && kStepA == 4; ++i) {
     const uvec2 place = place_of_a(i);
     place_a[i] = behind_begin_of_a(first_m, inside(place.y, rows - first_m, kTransposedA ? 4 : 1),
-                                   inside_k(place.x, push.sizes[2], kTransposedA ? 1 : 4));
+                                   inside(place.x, min(push.sizes[2], kDepth), kTransposedA ? 1 : 4));
   }
 }
 void find_places_of_b(Turn turn, uint first_n) {
   [[unroll]] for (uint i = 0; i < kReadsB && kStepB == 4; ++i) {
     const uvec2 place = place_of_b(i);
-    place_b[i] = behind_begin_of_b(turn, inside_k(place.x, push.sizes[2], kTransposedB ? 4 : 1),
+    place_b[i] = behind_begin_of_b(turn, inside(place.x, min(push.sizes[2], kDepth), kTransposedB ? 4 : 1),
                                    inside(place.y, push.sizes[1] - first_n, kTransposedB ? 1 : 4));
   }
 }
@@ -74,12 +69,12 @@ void find_places_of_b(Turn turn, uint first_n) {
 uint single_of_a(Turn turn, uint64_t a, uint i, uint first_m, uint rows) {
   const uvec2 place = place_of_a(i);
   const uint m = first_m + inside(place.y, rows - first_m, 1);
-  return load_raw(a, kTypeA, 1, place_in_a(m, turn.first_k + inside_k(place.x, turn.end, 1))).x;
+  return load_raw(a, kTypeA, 1, place_in_a(m, turn.first_k + inside(place.x, min(turn.end, kDepth), 1))).x;
 }
 uint single_of_b(Turn turn, uint64_t b, uint i, uint first_n) {
   const uvec2 place = place_of_b(i);
   const uint n = first_n + inside(place.y, push.sizes[1] - first_n, 1);
-  return load_raw(b, kTypeB, 1, place_in_b(turn.first_k + inside_k(place.x, turn.end, 1), n)).x;
+  return load_raw(b, kTypeB, 1, place_in_b(turn.first_k + inside(place.x, min(turn.end, kDepth), 1), n)).x;
 }
 
 void write_a(uint i, uvec4 raw) {

@@ -45,6 +45,8 @@ Turn turn_at(uint64_t a, uint64_t b, uint m, uint n, uint k, uint depth, uint ti
   const uint64_t place_b = kTransposedB ? n * uint64_t(push.sizes[4]) + from : inner * push.sizes[4] + n;
   return Turn(a + place_a * size_of(kTypeA), b + place_b * size_of(kTypeB), from, k - from, depth - from);
 }
+/// Where an invocation reads, `step` elements of `extent`: those that are not there are taken for the last.
+uint inside(uint place, uint extent, uint step) { return min(place, extent - step); }
 bool counts(Turn turn, uint k) { return k >= turn.begin && k < turn.end; }
 bool all_count(Turn turn, uint tile) { return turn.begin == 0 && turn.end >= tile; }
 

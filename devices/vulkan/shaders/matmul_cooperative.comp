@@ -68,9 +68,9 @@ uvec2 place_of(uint i, bool along, uint extent) {
   return along ? uvec2(n % kEights * 8, n / kEights) : uvec2(n / fours * 2, n % fours * 4);
 }
 
-/// Where it is read. Tiles that are more than the operand has, or than there are eights, read its last once more.
+/// Where it is read.
 uvec2 inside(uvec2 place, bool along, uint across) {
-  return uvec2(min(place.x, min(push.sizes[2], kDepth) - (along ? 8 : 2)), min(place.y, across - (along ? 1 : 4)));
+  return uvec2(inside(place.x, min(push.sizes[2], kDepth), along ? 8 : 2), inside(place.y, across, along ? 1 : 4));
 }
 /// Bytes from a tile's beginning to an invocation's i-th eight, of B `more` inner elements further on.
 uint find_in_a(uint i, uint first_m, uint rows) {

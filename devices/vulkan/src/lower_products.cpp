@@ -17,7 +17,7 @@ struct Product {
   float alpha = 1.0F;
   bool narrows_a = false;   // A may be rounded to B's type
   bool accumulate = false;  // in chunks of kTokenChunk of the depth
-  bool onto = false;        // what lies in out is added, too
+  bool onto = false;        // once, and what lies in out is added, too
   bool has_bias = false, has_addend = false;
   std::uint32_t bias = 0, addend = 0;
   std::uint32_t type_bias = 0, type_addend = 0;
@@ -26,6 +26,9 @@ struct Product {
   std::uint32_t list = 0;
   std::int64_t first_listed = 0, most_listed = 0;
   std::int64_t list_tokens = 0;  // of whom some are in the list
+
+  /// To what lies in out.
+  bool adds() const { return accumulate || onto; }
 };
 /// Elements of an operand whose rows are listed, of up to four bytes.
 constexpr std::int64_t kMostListed = (std::int64_t{1} << 30) - 1;
@@ -125,7 +128,7 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t tile = panel_columns(p);
   const std::int64_t fours = parts_of(end - begin, 4);
   const bool whole_texels = op.fetches_all() && p.columns % 4 == 0;
-  const bool four_out = whole_texels && (p.accumulate || p.onto) && p.type_out == kFloat32Storage;
+  const bool four_out = whole_texels && p.adds() && p.type_out == kFloat32Storage;
   const bool four_addend = whole_texels && p.has_addend && p.type_addend == kFloat32Storage;
   if (fetched.a) op.fetch(p.a);
   if (fetched.b) op.fetch(p.b);
@@ -134,16 +137,16 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t place_a = fetched.a ? begin * p.stride_a / 4 : 0;
   const std::int64_t place_b = fetched.b ? begin * p.stride_b / 4 : fetched.a ? 0 : share.rows * fours;
   const std::int64_t last_row = std::min(at.rows + share.rows, p.rows);
-  Dispatch& dispatch = op.add(Shader::kMatMulPanels,
-                              {flag(fetched.a), flag(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0,
-                               flag(p.has_bias), flag(p.has_addend), flag(p.accumulate || p.onto),
-                               static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
-                               p.columns % 2 == 0 ? 2U : 1U, flag(op.fetches_all()), flag(four_out), flag(four_addend)},
-                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-                               p.listed == Product::Listed::kNone ? p.a : p.list},
-                              {last_row, p.columns, at.rows, at.columns, place_a, p.columns, fours, p.first_listed,
-                               p.most_listed, place_b, 0, p.stride_a / 4, p.stride_b / 4},
-                              1);
+  Dispatch& dispatch = op.add(
+      Shader::kMatMulPanels,
+      {flag(fetched.a), flag(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0, flag(p.has_bias),
+       flag(p.has_addend), flag(p.adds()), static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
+       p.columns % 2 == 0 ? 2U : 1U, flag(op.fetches_all()), flag(four_out), flag(four_addend)},
+      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+       p.listed == Product::Listed::kNone ? p.a : p.list},
+      {last_row, p.columns, at.rows, at.columns, place_a, p.columns, fours, p.first_listed, p.most_listed, place_b, 0,
+       p.stride_a / 4, p.stride_b / 4},
+      1);
   dispatch.push.factors[0] = p.alpha;
   const std::int64_t row_tiles = parts_of(last_row - at.rows, kPanelRows);
   const std::int64_t together = tiles_together(row_tiles, end - begin);
@@ -184,9 +187,7 @@ bool add_narrow(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 8;
   constexpr std::int64_t kRows = 32;
   if (!op.fetches_all() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.columns > kNarrow) return false;
-  if (p.type_a != kFloat32Storage || p.type_b != kFloat32Storage || p.transposed_a || p.accumulate || p.onto) {
-    return false;
-  }
+  if (p.type_a != kFloat32Storage || p.type_b != kFloat32Storage || p.transposed_a || p.adds()) return false;
   if (!p.transposed_b && p.columns != kNarrow) return false;
   if (p.depth == 0 || p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
   if (p.listed == Product::Listed::kA || p.listed == Product::Listed::kB) return false;
@@ -246,7 +247,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
                                flag(p.transposed_b),
                                flag(p.has_bias),
                                flag(p.has_addend),
-                               flag(p.accumulate || p.onto),
+                               flag(p.adds()),
                                static_cast<std::uint32_t>(p.listed),
                                shape.m,
                                shape.n,
@@ -281,7 +282,7 @@ void add_product(OpLowering& op, const Product& p) {
   Dispatch& dispatch =
       op.add(Shader::kMatMul,
              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
-              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.accumulate || p.onto ? 1U : 0U,
+              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.adds() ? 1U : 0U,
               static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(in_fours_a(p), rows_each),
               step(in_fours_b(p), columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
 
 #include "panel_size.h"
 #include "rondo/base/status.h"
@@ -140,24 +138,21 @@ double Lowering::work_of(const Op& op) const {
 }
 
 absl::Status Lowering::lower_all() {
-  std::map<std::size_t, ProductPair> pairs;  // by their second
-  std::set<std::size_t> firsts;
-  for (const ProductPair& pair : product_pairs(list_)) {
-    pairs[pair.second] = pair;
-    firsts.insert(pair.first);
-  }
+  const std::vector<ProductPair> pairs = product_pairs(list_);
+  std::vector<const ProductPair*> pair_of(list_.ops.size(), nullptr);
+  for (const ProductPair& pair : pairs) pair_of[pair.first] = pair_of[pair.second] = &pair;
   for (std::size_t place = 0; place < list_.ops.size(); ++place) {
     const Op& op = list_.ops[place];
     RONDO_RETURN_IF_ERROR(check(op));
-    if (firsts.contains(place)) continue;
+    const ProductPair* const pair = pair_of[place];
+    if (pair != nullptr && place == pair->first) continue;  // with the second
     const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
     double work = work_of(op);
     bool shares = false;
-    if (const auto found = pairs.find(place); found != pairs.end()) {
-      OpLowering other(*this, list_.ops[found->second.first]);
-      const bool narrow_first = found->second.narrow_first;
-      lower_product_pair(narrow_first ? other : one, narrow_first ? one : other, narrow_first);
+    if (pair != nullptr) {
+      OpLowering other(*this, list_.ops[pair->first]);
+      lower_product_pair(pair->narrow_first ? other : one, pair->narrow_first ? one : other, pair->narrow_first);
       work += work_of(other.op());
       shares = other.shares();
     } else {

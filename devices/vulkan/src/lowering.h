@@ -164,7 +164,8 @@ void lower_expand(OpLowering& op);
 void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);
 /// Both products of a pair (product_pairs.h). The narrow one comes first and the wide one is added to it before that is
-/// rounded: a result that was rounded before would swallow what an adapter adds, as long as that is small.
+/// rounded: a result that was rounded before would swallow what an adapter adds, as long as that is small. REQUIRES:
+/// the result lies where neither reads, as it does in the arena and at a layer's borders.
 void lower_product_pair(OpLowering& narrow, OpLowering& wide, bool narrow_first);
 void lower_weight_gradient(OpLowering& op);
 void lower_vocabulary(OpLowering& op);

@@ -34,8 +34,8 @@ std::vector<Dispatch> by_levels(const OpList& list, const ArenaLayout& layout, s
                                 bool backwards) {
   std::vector<std::vector<Touch>> touches;
   for (const Op& op : list.ops) touches.push_back(touches_of(list, layout, op));
-  for (const ProductPair& pair :
-       product_pairs(list)) {  // both are lowered in the second's place, nothing in the first's
+  // Pairs are lowered in the second's place, nothing in the first's.
+  for (const ProductPair& pair : product_pairs(list)) {
     std::ranges::copy_if(std::exchange(touches[pair.first], {}), std::back_inserter(touches[pair.second]),
                          [](const Touch& touch) { return !touch.writes; });
   }

@@ -113,7 +113,7 @@ TEST(CudaPool, WorkersOnOneCard_AreGivenNoMoreThanItHas) {
 /// What both drivers show is one memory.
 TEST(CudaPool, CardThatVulkanShowsToo_IsSharedOut) {
   const auto vulkan = test::usable_vulkan_card();
-  if (!vulkan) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!vulkan) GTEST_SKIP() << test::kNoVulkanCard;
   devices::cuda::testing::FakeScript script;
   devices::ThreadPool threads(1);
   const std::string both = "cuda:0,vulkan:" + std::to_string(vulkan->index);

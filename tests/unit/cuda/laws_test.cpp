@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "cuda_card.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -19,10 +20,7 @@ using partition::Keep;
 class CudaLaws : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const auto cards = devices::cuda::list_cards();
-    if (!cards.ok() || cards->empty()) {
-      GTEST_SKIP() << "no card: " << (cards.ok() ? "the driver shows none" : std::string(cards.status().message()));
-    }
+    if (const std::string why = test::no_cuda_card(); !why.empty()) GTEST_SKIP() << why;
     if (GetParam().fp8 == Fp8Format::kNone) return;
     const auto card = devices::cuda::open_cuda({});
     ASSERT_EQ(card.status(), absl::OkStatus());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rondo/devices/cuda/cuda_device.h"
+#include "cuda_card.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 #include "variant.h"
@@ -22,10 +22,7 @@ constexpr const char* kCpu = "cpu:0";  // "cpu" alone stands for the card that t
 class CudaInMixedPools : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const auto cards = devices::cuda::list_cards();
-    if (!cards.ok() || cards->empty()) {
-      GTEST_SKIP() << "no card: " << (cards.ok() ? "the driver shows none" : std::string(cards.status().message()));
-    }
+    if (const std::string why = test::no_cuda_card(); !why.empty()) GTEST_SKIP() << why;
     pools_ = {std::string("cuda:0,") + kCpu};
     const auto vulkan = test::usable_vulkan_card();
     if (!vulkan) return;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comparison.h"
+#include "cuda_card.h"
 #include "fake_card.h"
 #include "fake_driver.h"
 #include "fp8_case.h"
@@ -302,10 +303,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
 class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto cards = cuda::list_cards();
-    if (!cards.ok() || cards->empty()) {
-      GTEST_SKIP() << "no card: " << (cards.ok() ? "the driver shows none" : std::string(cards.status().message()));
-    }
+    if (const std::string why = test::no_cuda_card(); !why.empty()) GTEST_SKIP() << why;
     auto opened = cuda::open_cuda({});
     ASSERT_EQ(opened.status(), absl::OkStatus());
     device_ = *std::move(opened);

@@ -134,7 +134,7 @@ TEST_F(Calibration, OtherLengths_AreMeasuredToo) {
 /// Of a device that has updates, when it is alone; where moments are codes it is not asked for.
 TEST_F(Calibration, UpdateOnTheCard_HasARate) {
   const auto card = test::usable_vulkan_card();
-  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!card) GTEST_SKIP() << test::kNoVulkanCard;
   const std::string name = "vulkan:" + std::to_string(card->index);
   const Machine machine = calibrated(name);
   const PlannedRun run = plan(machine);

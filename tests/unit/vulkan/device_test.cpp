@@ -22,7 +22,7 @@ class VulkanDevice : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto card = test::usable_vulkan_card();
-    if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    if (!card) GTEST_SKIP() << test::kNoVulkanCard;
     auto device = open_card(*card, true);
     ASSERT_EQ(device.status(), absl::OkStatus());
     device_ = *std::move(device);
@@ -205,7 +205,7 @@ TEST_F(VulkanDevice, MemoryThatOutlivesItsDevice_IsFreedAfterIt) {
 /// Mesa's rasteriser has nothing to say and leaves no file; asking is to do no harm.
 TEST(VulkanStatistics, AskedFor_AreALineForEachPipelineWhereTheDriverHasThem) {
   const auto card = test::usable_vulkan_card();
-  if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!card) GTEST_SKIP() << test::kNoVulkanCard;
   const std::string path = ::testing::TempDir() + "vulkan_statistics";
   setenv("RONDO_VULKAN_STATISTICS", path.c_str(), 1);
   const auto device = open_card(*card, true);

@@ -97,7 +97,7 @@ void expect_reference(const BothOrders& card, const OpCase& op_case, bool narrow
 class EveryOp : public OpTest {
  protected:
   void SetUp() override {
-    if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   }
 };
 
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 class OnMatrixUnits : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
     const auto card = SharedDevice::get(true);
     ASSERT_EQ(card.status(), absl::OkStatus());
     card_ = *card;
@@ -215,7 +215,7 @@ void expect_products_of_whole_tiles(const BothOrders& card) {
 }
 
 TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
-  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto card = SharedDevice::get();
   ASSERT_EQ(card.status(), absl::OkStatus());
   expect_products_of_whole_tiles(**card);
@@ -223,7 +223,7 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
 
 /// Nine tiles of rows are dealt to two groups; sums that grow would show a tile that two groups take.
 TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
-  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto card = SharedDevice::get();
   ASSERT_EQ(card.status(), absl::OkStatus());
   CaseBuilder b(DType::kFloat32, 260);
@@ -237,7 +237,7 @@ TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
 
 /// As on cards whose memory no view of texels reaches whole.
 TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
-  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto card = open_both({.separate_blocks = true});
   ASSERT_EQ(card.status(), absl::OkStatus());
   expect_products_of_whole_tiles(*card);
@@ -245,7 +245,7 @@ TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
 
 /// Many groups of scales, and the short last block of odd sizes.
 TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
-  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto card = SharedDevice::get();
   ASSERT_EQ(card.status(), absl::OkStatus());
   std::size_t cases = 0;
@@ -288,7 +288,7 @@ TEST(Memory, OfTheRasteriser_EndsWhereNothingMayBeRead) {
   if (loaded == nullptr || std::string_view(loaded).find("rondo_guarded_memory") == std::string_view::npos) {
     GTEST_SKIP() << "LD_PRELOAD does not name it";
   }
-  if (!test::usable_vulkan_card()) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto last_guard = reinterpret_cast<const std::byte* (*)()>(::dlsym(RTLD_DEFAULT, "rondo_last_guard"));
   ASSERT_NE(last_guard, nullptr);
   const auto card = SharedDevice::get();

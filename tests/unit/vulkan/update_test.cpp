@@ -21,7 +21,7 @@ class Update : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
     const auto card = test::usable_vulkan_card();
-    if (!card) GTEST_SKIP() << "no Vulkan card on this machine, or no Vulkan in this build";
+    if (!card) GTEST_SKIP() << test::kNoVulkanCard;
     for (const bool no_doubles : {false, true}) {
       auto opened = open_card(*card, true, {.no_doubles = no_doubles});
       ASSERT_EQ(opened.status(), absl::OkStatus());
