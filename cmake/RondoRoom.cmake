@@ -3,7 +3,8 @@
 # Declares the library rondo_<room> with the alias rondo::<room>. Headers live in include/ below the calling folder, sources
 # in src/. DEPENDS are the only edges between rooms; PACKAGES are outside libraries that only this room's sources see.
 add_library(rondo_options INTERFACE)
-target_compile_options(rondo_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
+target_compile_options(rondo_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
+  -Woverloaded-virtual)
 if(RONDO_WARNINGS_AS_ERRORS)
   target_compile_options(rondo_options INTERFACE -Werror)
 endif()

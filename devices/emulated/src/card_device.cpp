@@ -76,7 +76,7 @@ class CardDevice final : public Device, private HostBackend {
   absl::StatusOr<Moment> copy(const HostWork& work, Moment ready, bool corrupt);
   absl::StatusOr<Moment> clear(const HostWork& work, Moment ready, bool corrupt);
   /// Sleeps until `ready` + `seconds`; the end is later when the host needed longer.
-  Moment finish(Moment ready, double seconds) const;
+  Moment wait_out(Moment ready, double seconds) const;
   /// 1 on emulated cards; on timed ones about 1, within the profile's jitter.
   double jitter(QueueRole role);
 
@@ -197,7 +197,7 @@ absl::StatusOr<Moment> CardDevice::run(const HostWork& work, Moment ready, bool 
     RONDO_RETURN_IF_ERROR(executor_->execute(*program->inner(), *work.bindings));
     if (corrupt) spoil(work.bindings->tensors[program->first_written()]);
   }
-  return finish(ready, seconds);
+  return wait_out(ready, seconds);
 }
 
 /// Flips the lowest bit of every sixteenth word: wrong, but ids and bounds stay near what they were.
@@ -217,7 +217,7 @@ absl::StatusOr<Moment> CardDevice::copy(const HostWork& work, Moment ready, bool
     if (corrupt) flip_bits(work.to);
   }
   const auto bytes = static_cast<double>(work.to.size) * jitter(work.role);
-  if (from_here && to_here) return finish(ready, 2 * bytes / options_.profile.memory_bandwidth);
+  if (from_here && to_here) return wait_out(ready, 2 * bytes / options_.profile.memory_bandwidth);
   const Moment begin = ready + duration_of(options_.profile.link_latency_seconds);
   const Moment moved = steady_clock::now();
   const Moment end = to_here ? root_->up.transfer(bytes, options_.profile.link_up, begin)
@@ -229,10 +229,10 @@ absl::StatusOr<Moment> CardDevice::clear(const HostWork& work, Moment ready, boo
   if (!is_own(work.to, this)) return internal_error("what is to be cleared is not memory of this card");
   if (!timed()) std::memset(work.to.host(), 0, work.to.size);
   if (!timed() && corrupt) spoil(work.to);
-  return finish(ready, static_cast<double>(work.to.size) / options_.profile.memory_bandwidth);
+  return wait_out(ready, static_cast<double>(work.to.size) / options_.profile.memory_bandwidth);
 }
 
-Moment CardDevice::finish(Moment ready, double seconds) const {
+Moment CardDevice::wait_out(Moment ready, double seconds) const {
   const Moment end = ready + duration_of(seconds);
   const Moment now = steady_clock::now();
   if (now < end) {
