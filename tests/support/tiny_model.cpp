@@ -118,7 +118,9 @@ void fill_weights(const model::Architecture& model, std::uint64_t seed, offload:
     const bool norm = parameter.kind == model::WeightKind::kNorm || parameter.kind == model::WeightKind::kMagnitude;
     const bool bias = parameter.kind == model::WeightKind::kBias;
     const float scale = norm || bias ? 0.2F : 1.5F / std::sqrt(static_cast<float>(parameter.shape.back()));
-    for (float& value : values) value = (norm ? 1.0F : 0.0F) + scale * draw.symmetric();
+    // What an adapter adds is small beside what its layer gives, as it is in training.
+    const float share = parameter.kind == model::WeightKind::kLoraB ? 0.0625F : 1.0F;
+    for (float& value : values) value = (norm ? 1.0F : 0.0F) + share * scale * draw.symmetric();
     if (parameter.encoding != devices::Encoding::kPlain) {
       devices::BlockEncoder encoder(parameter.encoding, static_cast<std::int64_t>(values.size()),
                                     {store.published(id).host(), store.published(id).size});

@@ -33,8 +33,8 @@ bool wants_fp8_scales() {
   return scales == nullptr || std::string_view(scales) != "own";
 }
 
-/// Changes with every change of a kernel that changes bits.
-constexpr int kKernelSet = 4;
+/// Changes with every change of kernels or of their order that changes bits.
+constexpr int kKernelSet = 5;
 
 class CardDevice final : public Device, private StreamWork {
  public:

@@ -159,7 +159,7 @@ double weight_of(const OpList& list, const Op& op) {
 
 absl::Status Lowering::same_dtype(const TensorDesc& a, const TensorDesc& b) const {
   if (a.dtype == b.dtype) return absl::OkStatus();
-  return unimplemented("op {} reads '{}' in {} and '{}' in {}; on CUDA it takes one dtype only", name_of(op_.kind),
+  return unimplemented("op {} reads '{}' in {} and '{}' in {}; on CUDA it takes one dtype only", name_of(op_->kind),
                        a.name, name_of(a.dtype), b.name, name_of(b.dtype));
 }
 
@@ -181,7 +181,7 @@ absl::StatusOr<bool> Lowering::by_library(Product product) {
   // Tensors themselves are looked at when they are bound.
   for (const Place* place : {&product.a, &product.b, &product.bias, &product.addend, &product.c}) {
     if (place->offset % kTensorAlignment == 0) continue;
-    return internal_error("op {}: a part of '{}' begins at byte {}, no multiple of {}", name_of(op_.kind),
+    return internal_error("op {}: a part of '{}' begins at byte {}, no multiple of {}", name_of(op_->kind),
                           list_.tensors[place->tensor].name, place->offset, kTensorAlignment);
   }
   steps_.steps.emplace_back(ProductStep{*plan,
@@ -240,19 +240,31 @@ void Lowering::place_product_workspace() {
   }
 }
 
-void Lowering::end(std::size_t op) {
+void Lowering::end(std::size_t op, std::optional<std::size_t> first) {
   if (begin_ == steps_.steps.size()) return;
   place_product_workspace();
-  steps_.ops.push_back({op, begin_, steps_.steps.size(), 0, taken_, may_fault_, weight_of(list_, op_)});
+  const double weight = weight_of(list_, list_.ops[op]) + (first ? weight_of(list_, list_.ops[*first]) : 0);
+  steps_.ops.push_back({op, first, begin_, steps_.steps.size(), 0, taken_, may_fault_, weight});
   steps_.may_fault = steps_.may_fault || may_fault_;
 }
 
 absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   Steps steps;
+  std::vector<ProductPair> pairs = product_pairs(list);
+  std::erase_if(pairs, [&](const ProductPair& pair) { return !can_pair(list, pair); });
+  std::vector<const ProductPair*> pair_of(list.ops.size(), nullptr);
+  for (const ProductPair& pair : pairs) pair_of[pair.first] = pair_of[pair.second] = &pair;
   for (std::size_t i = 0; i < list.ops.size(); ++i) {
+    const ProductPair* const pair = pair_of[i];
+    if (pair != nullptr && i == pair->first) continue;  // with the second
     Lowering lowering(list, list.ops[i], options, steps);
-    RONDO_RETURN_IF_ERROR(lower_op(lowering));
-    lowering.end(i);
+    if (pair == nullptr) {
+      RONDO_RETURN_IF_ERROR(lower_op(lowering));
+      lowering.end(i, std::nullopt);
+    } else {
+      RONDO_RETURN_IF_ERROR(lower_product_pair(lowering, list.ops[pair->narrow()], list.ops[pair->wide()]));
+      lowering.end(i, pair->first);
+    }
   }
   place_workspace(steps);
   if (steps.may_fault) {

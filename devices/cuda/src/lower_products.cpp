@@ -102,10 +102,8 @@ absl::Status lower_fp8(Lowering& op, const Lowering::Product& product) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status lower_product(Lowering& op) {
-  if (op.op().kind == OpKind::kMatMulWeightGradient) return lower_weight_gradient(op);
+/// Of op(x) w or its gradient; what it is added to included.
+absl::StatusOr<Lowering::Product> product_of(const Lowering& op) {
   RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(0), op.in(1)));
   const auto& attributes = op.attributes<MatMulAttributes>();
   const bool forward = op.op().kind == OpKind::kMatMul;
@@ -129,7 +127,53 @@ absl::Status lower_product(Lowering& op) {
     product.addend = op.read(op.op().reads.size() - 1);
     product.addend_storage = Lowering::storage_of(op.in(op.op().reads.size() - 1));
   }
-  return attributes.fp8 != Fp8Format::kNone ? lower_fp8(op, product) : op.product(product);
+  return product;
+}
+
+absl::Status multiply(Lowering& op, const Lowering::Product& product) {
+  const bool coded = op.attributes<MatMulAttributes>().fp8 != Fp8Format::kNone;
+  return coded ? lower_fp8(op, product) : op.product(product);
+}
+
+}  // namespace
+
+absl::Status lower_product(Lowering& op) {
+  if (op.op().kind == OpKind::kMatMulWeightGradient) return lower_weight_gradient(op);
+  RONDO_ASSIGN_OR_RETURN(const Lowering::Product product, product_of(op));
+  return multiply(op, product);
+}
+
+bool can_pair(const OpList& list, const ProductPair& pair) {
+  const Op& first = list.ops[pair.first];
+  // A gradient that an adapter's part is missing from is as good as any other of its roundings; the passes over results
+  // that this would take are spared.
+  if (first.kind != OpKind::kMatMul || list.ops[pair.second].kind != OpKind::kMatMul) return false;
+  const DType result = list.tensors[list.ops[pair.second].writes[0]].dtype;
+  // Of fp32 nothing is lost that counts.
+  if (result == DType::kFloat32 || list.tensors[first.writes[0]].dtype != result) return false;
+  const bool adds = std::get<MatMulAttributes>(first.attributes).has_addend;
+  return !adds || list.tensors[first.reads.back()].dtype == result;
+}
+
+absl::Status lower_product_pair(Lowering& op, const Op& narrow, const Op& wide) {
+  const Op& second = op.op();
+  const Place result = op.write(0);
+  const std::int64_t elements = op.out(0).elements();
+  const Storage storage = Lowering::storage_of(op.out(0));
+  Place addend;  // of the first, none
+  const auto make = [&](const Op& one, const Place& onto) -> absl::Status {
+    op.turn_to(one);
+    RONDO_ASSIGN_OR_RETURN(Lowering::Product product, product_of(op));
+    if (&one != &second) addend = product.addend;
+    product.c = result;
+    product.addend = onto;
+    product.addend_storage = storage;
+    return multiply(op, product);
+  };
+  RONDO_RETURN_IF_ERROR(make(narrow, {}));
+  RONDO_RETURN_IF_ERROR(make(wide, result));
+  if (addend.kind != Place::Kind::kNull) add_elements(op, storage, elements, result, addend, result);
+  return absl::OkStatus();
 }
 
 }  // namespace rondo::devices::cuda

@@ -162,16 +162,25 @@ absl::Status lower_magnitude(Lowering& op) {
   return absl::OkStatus();
 }
 
+void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b,
+                  const Place& y) {
+  Arguments<ElementwiseParams> arguments;
+  arguments.params.elements = elements;
+  arguments.at(&ElementwiseParams::a, a).at(&ElementwiseParams::b, b).at(&ElementwiseParams::y, y);
+  op.launch(of_storage(KernelId::k_add_fp32, storage), over_elements(elements), arguments);
+}
+
 absl::Status lower_elementwise(Lowering& op) {
+  if (op.op().kind == OpKind::kAdd) {
+    add_elements(op, Lowering::storage_of(op.in(0)), op.in(0).elements(), op.read(0), op.read(1), op.write(0));
+    return absl::OkStatus();
+  }
   Arguments<ElementwiseParams> arguments;
   arguments.params.elements = op.in(0).elements();
   arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::b, op.read(1));
   arguments.at(&ElementwiseParams::y, op.write(0));
-  KernelId kernel = KernelId::k_add_fp32;
-  if (op.op().kind != OpKind::kAdd) {
-    arguments.params.activation = static_cast<std::int32_t>(op.attributes<GatedActivationAttributes>().activation);
-    kernel = KernelId::k_gated_fp32;
-  }
+  arguments.params.activation = static_cast<std::int32_t>(op.attributes<GatedActivationAttributes>().activation);
+  KernelId kernel = KernelId::k_gated_fp32;
   if (op.op().kind == OpKind::kGatedActivationBackward) {
     arguments.at(&ElementwiseParams::c, op.read(2)).at(&ElementwiseParams::z, op.write(1));
     kernel = KernelId::k_gated_backward_fp32;

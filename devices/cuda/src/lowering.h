@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "kernels/params.h"
 #include "lower.h"
 #include "rondo/base/status.h"
+#include "rondo/devices/product_pairs.h"
 
 namespace rondo::devices::cuda {
 
@@ -41,22 +43,25 @@ struct Grid {
   int shared = 0;
 };
 
-/// One op being lowered. Its places of the workspace count from the op's own part.
+/// One op being lowered, or several whose steps come one after the other. Places of the workspace count from their own
+/// part.
 class Lowering {
  public:
   Lowering(const OpList& list, const Op& op, const LowerOptions& options, Steps& steps)
-      : list_(list), op_(op), options_(options), steps_(steps), begin_(steps.steps.size()) {}
+      : list_(list), op_(&op), options_(options), steps_(steps), begin_(steps.steps.size()) {}
 
-  const Op& op() const { return op_; }
+  /// What follows is of another op of the list.
+  void turn_to(const Op& op) { op_ = &op; }
+  const Op& op() const { return *op_; }
   const LowerOptions& options() const { return options_; }
-  const TensorDesc& in(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
-  const TensorDesc& out(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
-  Place read(std::size_t i) const { return {Place::Kind::kTensor, op_.reads[i], 0}; }
-  Place write(std::size_t i) const { return {Place::Kind::kTensor, op_.writes[i], 0}; }
+  const TensorDesc& in(std::size_t i) const { return list_.tensors[op_->reads[i]]; }
+  const TensorDesc& out(std::size_t i) const { return list_.tensors[op_->writes[i]]; }
+  Place read(std::size_t i) const { return {Place::Kind::kTensor, op_->reads[i], 0}; }
+  Place write(std::size_t i) const { return {Place::Kind::kTensor, op_->writes[i], 0}; }
   std::int64_t tokens() const { return list_.tokens; }
   template <typename Attributes>
   const Attributes& attributes() const {
-    return std::get<Attributes>(op_.attributes);
+    return std::get<Attributes>(op_->attributes);
   }
   /// REQUIRES: a floating dtype.
   static Storage storage_of(const TensorDesc& tensor) {
@@ -111,8 +116,8 @@ class Lowering {
   absl::Status product(Product product);
   /// False where there is no library, or it has no such product.
   absl::StatusOr<bool> by_library(Product product);
-  /// The op, number `op` of the list, has all its steps.
-  void end(std::size_t op);
+  /// Op number `op` of the list has all its steps, and so has number `first`, which is left to it.
+  void end(std::size_t op, std::optional<std::size_t> first);
 
   /// Unimplemented: the two tensors are of different dtypes.
   absl::Status same_dtype(const TensorDesc& a, const TensorDesc& b) const;
@@ -122,7 +127,7 @@ class Lowering {
   void place_product_workspace();
 
   const OpList& list_;
-  const Op& op_;
+  const Op* op_;
   const LowerOptions& options_;
   Steps& steps_;
   const std::size_t begin_;  // the op's first step
@@ -132,6 +137,8 @@ class Lowering {
 
 inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
+/// y = a + b, each of which y may be.
+void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b, const Place& y);
 absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
 absl::Status lower_dropout(Lowering& op);
 absl::Status lower_magnitude(Lowering& op);
@@ -144,5 +151,12 @@ absl::Status lower_product(Lowering& op);     // the three products of a linear 
 absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
 absl::Status lower_update(Lowering& op);      // rows added to a table, sums of squares, AdamW
 absl::Status lower_attention(Lowering& op);   // forward, backward, cached
+
+/// Whether a pair's products are lowered together.
+bool can_pair(const OpList& list, const ProductPair& pair);
+/// Both, in the second one's place: the narrow one comes first and the wide one is added to it before that is rounded,
+/// so that what the narrow one adds is not lost however small it is. REQUIRES: the result lies where neither reads, as
+/// it does in the arena and at a layer's borders.
+absl::Status lower_product_pair(Lowering& op, const Op& narrow, const Op& wide);
 
 }  // namespace rondo::devices::cuda

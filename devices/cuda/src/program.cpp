@@ -106,15 +106,20 @@ class CardProgram::Run {
 
 /// By addresses, since tensors that a run is bound to may lie over each other.
 Piece CardProgram::Run::piece_of(const OpSteps& steps) const {
-  const Op& op = program_.list_.ops[steps.op];
+  const OpList& list = program_.list_;
   Piece piece;
   piece.weight = steps.weight;
   const auto touch = [&](const Place& place, Bytes size, bool writes) {
     if (size > 0) piece.touches.push_back({resolve(place), size, writes});
   };
-  for_touched(program_.list_, op, [&](TensorId id, bool writes) {
-    touch({Place::Kind::kTensor, id, 0}, program_.list_.tensors[id].bytes(), writes);
+  for_touched(list, list.ops[steps.op], [&](TensorId id, bool writes) {
+    touch({Place::Kind::kTensor, id, 0}, list.tensors[id].bytes(), writes);
   });
+  if (steps.first) {  // its result is not written
+    for (const TensorId id : list.ops[*steps.first].reads) {
+      touch({Place::Kind::kTensor, id, 0}, list.tensors[id].bytes(), false);
+    }
+  }
   touch({Place::Kind::kWorkspace, 0, steps.workspace_begin}, steps.workspace_end - steps.workspace_begin, true);
   if (steps.may_fault) touch({Place::Kind::kFault, 0, 0}, sizeof(Fault), true);
   return piece;

@@ -94,7 +94,8 @@ inline constexpr std::size_t kMostParams = 2048;
 
 /// The steps of an op: they come one after the other.
 struct OpSteps {
-  std::size_t op = 0;  // in OpList::ops
+  std::size_t op = 0;                // in OpList::ops
+  std::optional<std::size_t> first;  // there, too: the product that these steps make beside the op's
   std::size_t begin = 0;
   std::size_t end = 0;
   Bytes workspace_begin = 0;  // what of the workspace is this op's

@@ -36,7 +36,9 @@ class CudaInMixedPools : public testing::TestWithParam<Variant> {
 
 TEST_P(CudaInMixedPools, EveryMemberComputes_AndLossesAreTheCpus) {
   // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
-  const double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;
+  // An adapter amplifies that: over 24 fills the CPU's third loss in bf16 was 1e-3 from that in fp32, in quadratic mean.
+  const double narrow = GetParam().lora ? 4e-3 : 2e-3;
+  const double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : narrow;
   const model::Architecture model = model_of(GetParam());
   Job job;
   job.steps = steps_of(random_samples(61, 5, 32, 24), {5, 5, 3});
@@ -60,12 +62,11 @@ TEST_P(CudaInMixedPools, EveryMemberComputes_AndLossesAreTheCpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, CudaInMixedPools,
-                         // Not LoRA in bf16: a CUDA card rounds a base product before what its adapter adds, which
-                         // then is lost as long as it is small.
                          testing::Values(Variant{"full_fp32_tied", false, DType::kFloat32, true},
                                          Variant{"full_bf16", false, DType::kBfloat16},
                                          Variant{"full_fp16", false, DType::kFloat16},
-                                         Variant{"lora_fp32", true, DType::kFloat32}),
+                                         Variant{"lora_fp32", true, DType::kFloat32},
+                                         Variant{"lora_bf16", true, DType::kBfloat16}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
