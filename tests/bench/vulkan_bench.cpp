@@ -213,7 +213,7 @@ void time_paired_product(benchmark::State& state) {
   time_in_turns(state, product(state, DType::kFloat32), nullptr, card(), processor(), "of_cpu_speed");
 }
 
-/// The card with and without its matrix units, in a type that they multiply.
+/// The card with and without its matrix units, and a type that they multiply.
 struct UnitsAndNone {
   std::unique_ptr<Device> with;
   std::unique_ptr<Device> without;
@@ -235,11 +235,11 @@ std::optional<UnitsAndNone> units_and_none(benchmark::State& state) {
   return UnitsAndNone{*std::move(with), *std::move(without), dtype};
 }
 
-void time_paired_matrix_units(benchmark::State& state) {
+/// bf16 on units for fp16, too: scaled.
+void time_paired_matrix_units(benchmark::State& state, DType dtype) {
   const auto cards = units_and_none(state);
   if (!cards) return;
-  time_in_turns(state, product(state, cards->dtype), nullptr, cards->with.get(), cards->without.get(),
-                "of_speed_without");
+  time_in_turns(state, product(state, dtype), nullptr, cards->with.get(), cards->without.get(), "of_speed_without");
 }
 
 /// Attention of one sequence, the benchmark's tokens and channels of a head: forward (0) or its gradient (1).
@@ -335,10 +335,13 @@ const int registered_on_card = [] {
       ->Args({1024, 2048, 2048})
       ->Args({512, 576, 16})
       ->UseManualTime();
-  benchmark::RegisterBenchmark("PairedMatrixUnits", time_paired_matrix_units)
-      ->Args({2048, 576, 1536})
-      ->Args({2048, 4096, 4096})
-      ->UseManualTime();
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat16}) {
+    benchmark::RegisterBenchmark(fmt::format("PairedMatrixUnits/{}", name_of(dtype)).c_str(), time_paired_matrix_units,
+                                 dtype)
+        ->Args({2048, 576, 1536})
+        ->Args({2048, 4096, 4096})
+        ->UseManualTime();
+  }
   benchmark::RegisterBenchmark("PairedMatrixUnits_Attention", time_paired_attention)
       ->Args({512, 64, 0})
       ->Args({512, 64, 1})

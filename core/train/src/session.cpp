@@ -452,19 +452,19 @@ void advise_state(const Config& config, const Machine& machine, PlannedRun& run)
       machine.pool.front().device->caps().name, other->predicted.step_seconds, now));
 }
 
-/// Says so where devices have matrix units that bf16 leaves idle.
+/// Says so where devices have matrix units that do not multiply bf16 as it is.
 void advise_dtype(const model::Architecture& model, const Machine& machine, PlannedRun& run) {
   if (model.method().dtype != devices::DType::kBfloat16) return;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < machine.pool.size(); ++i) {
     const devices::DeviceCaps& caps = machine.pool[i].device->caps();
-    const bool idle =
+    const bool slower =
         caps.multiplies_by_units(devices::DType::kFloat16) && !caps.multiplies_by_units(devices::DType::kBfloat16);
     const bool used = std::ranges::any_of(run.plan.slots, [i](const auto& slot) { return slot.device == i; });
-    if (idle && used) names.push_back(caps.name);
+    if (slower && used) names.push_back(caps.name);
   }
   if (names.empty()) return;
-  run.advice.push_back(fmt::format("with dtype: fp16 the matrix units of {} would be used, which do not multiply bf16",
+  run.advice.push_back(fmt::format("with dtype: fp16 {} would be quicker: the matrix units there do not multiply bf16",
                                    fmt::join(names, ", ")));
 }
 

@@ -8,7 +8,12 @@
 // Operands are read eight elements at a time where fours lie together, the next turn's while this one's are multiplied,
 // for the reasons in matmul.comp.
 //
-// Slots, sizes, factors and the constants 0 to 10: matmul.glsl.
+// Cards whose units multiply fp16 alone multiply bf16 too (kScaled). It has fewer digits and reaches further: times the
+// power of two that brings an operand's largest number to 2^14 or more and less than 2^15, fp16 holds exactly what is
+// at least 2^-28 of that, and no unit of an fp32 sum depends on what is less.
+//
+// Slots, sizes, factors and the constants 0 to 10: matmul.glsl. With kScaled slots 6 and 7: what matmul_largest.comp
+// found of A and B; sizes 9 and 10: how many numbers these are.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -29,6 +34,7 @@ layout(constant_id = 17) const uint kReadsB = 0;
 layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result that are written at once: 1 or 4
 layout(constant_id = 20) const uint kPartsM = 2;
 layout(constant_id = 21) const uint kPartsN = 2;
+layout(constant_id = 22) const bool kScaled = false;
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
@@ -55,6 +61,44 @@ uvec4 next_b[kMostAhead];
 uint place_a[kMostAhead];
 uint place_b[kMostAhead];
 uint more_of_b[kMostAhead];  // the second four of a list's
+
+// Powers of two that operands are multiplied by, as exponents and as numbers.
+ivec2 exponents = ivec2(0);
+float scale_a = 1.0;
+float scale_b = 1.0;
+
+uint largest_of(uint slot, uint count) {
+  uint largest = 0;
+  for (uint i = invocation(); i < count; i += gl_WorkGroupSize.x) largest = max(largest, Uints(address(slot)).v[i]);
+  return largest;
+}
+/// In the place of tiles, of which there are none yet.
+void find_scales() {
+  if (invocation() == 0) tiles[0] = uvec4(0);
+  barrier();
+  atomicMax(tiles[0].x, largest_of(6, push.sizes[9]));
+  atomicMax(tiles[0].y, largest_of(7, push.sizes[10]));
+  barrier();
+  exponents = clamp(127 + 14 - ivec2(tiles[0].xy >> 23), -112, 126);
+  scale_a = power_of_two(exponents.x);
+  scale_b = power_of_two(exponents.y);
+  barrier();
+}
+uint scaled_pair(uint pair, float scale) { return packHalf2x16(widened_pair(kTypeB, pair) * scale); }
+uvec4 scaled(uvec4 eight, float scale) {
+  if (!kScaled) return eight;
+  return uvec4(scaled_pair(eight.x, scale), scaled_pair(eight.y, scale), scaled_pair(eight.z, scale),
+               scaled_pair(eight.w, scale));
+}
+/// Of sums of products of both operands. In two steps, neither of which is more than fp32 holds.
+float unscaled(float sum) {
+  if (!kScaled) return sum;
+  const int all = -exponents.x - exponents.y;
+  const int first = all / 2;
+  precise float value = sum * power_of_two(first);
+  value = value * power_of_two(all - first);
+  return value;
+}
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
@@ -137,6 +181,7 @@ void write_eight_of_a(Turn turn, uint i, uint from) {
   uvec4 eight = next_a[from];
   if (kTypeA == kFloat32) eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
   if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, !kTransposedA);
+  eight = scaled(eight, scale_a);
   if (kTransposedA) {
     const uvec4 words = turned(eight);
     [[unroll]] for (uint j = 0; j < 4; ++j) tiles[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
@@ -149,6 +194,7 @@ void write_eight_of_b(Turn turn, uint i, uint from) {
   if (place.x >= kDepth || place.y >= kColumns) return;
   uvec4 eight = next_b[from];
   if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, kTransposedB);
+  eight = scaled(eight, scale_b);
   if (kTransposedB) {
     tiles[kTileB + place.y * kStride + place.x / 8] = eight;
   } else {
@@ -183,7 +229,8 @@ void load_elements(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n
       if (first_m + m >= rows || !counts(turn, 2 * pair + j)) continue;
       words[j] = word_in_a(a, place_in_a(first_m + m, turn.first_k + 2 * pair + j));
     }
-    tiles[m * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
+    const uint both = words[0] | (words[1] << 16);
+    tiles[m * kStride + pair / 4][pair % 4] = kScaled ? scaled_pair(both, scale_a) : both;
   }
   for (uint i = invocation(); kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
@@ -193,7 +240,8 @@ void load_elements(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n
       if (first_n + n >= push.sizes[1] || !counts(turn, 2 * pair + j)) continue;
       words[j] = word_at(b, place_in_b(turn.first_k + 2 * pair + j, first_n + n));
     }
-    tiles[kTileB + n * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
+    const uint both = words[0] | (words[1] << 16);
+    tiles[kTileB + n * kStride + pair / 4][pair % 4] = kScaled ? scaled_pair(both, scale_b) : both;
   }
 }
 
@@ -231,9 +279,10 @@ void store_sums(Sums sums[kSums], uint first_m, uint first_n, uint rows) {
       const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
       const uint n = first_n + at % kColumns;
       if (kStepOut == 4) {
-        put_four(results, m, n, rows, uintBitsToFloat(tiles[at / 4]));
+        const vec4 four = uintBitsToFloat(tiles[at / 4]);
+        put_four(results, m, n, rows, vec4(unscaled(four.x), unscaled(four.y), unscaled(four.z), unscaled(four.w)));
       } else {
-        put(results, m, n, rows, uintBitsToFloat(tiles[at / 4][at % 4]));
+        put(results, m, n, rows, unscaled(uintBitsToFloat(tiles[at / 4][at % 4])));
       }
     }
     barrier();
@@ -249,6 +298,7 @@ void main() {
   if (first_m >= rows || depth == 0) return;
   const uint64_t a = address(0);
   const uint64_t b = address(1);
+  if (kScaled) find_scales();
   for (uint begin = 0; begin < depth; begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
     const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
     Sums sums[kSums];

@@ -7,6 +7,12 @@
 namespace rondo::devices::vulkan {
 namespace {
 
+/// What matmul_largest.comp found of an operand: `count` numbers, none so far.
+struct Largest {
+  std::uint32_t slot = 0;
+  std::int64_t count = 0;
+};
+
 /// What matmul.comp is told, see there.
 struct Product {
   std::uint32_t a = 0, b = 0, out = 0;  // slots
@@ -26,6 +32,9 @@ struct Product {
   std::uint32_t list = 0;
   std::int64_t first_listed = 0, most_listed = 0;
   std::int64_t list_tokens = 0;  // of whom some are in the list
+  // Of operands that several products have, for matrix units that have to scale them.
+  Largest* largest_a = nullptr;
+  Largest* largest_b = nullptr;
 
   /// To what lies in out.
   bool adds() const { return accumulate || onto; }
@@ -220,14 +229,44 @@ bool in_eights(const Product& p, bool fours, bool along) {
   return fours && (p.depth >= MatrixUnits::kDepth || p.depth % (along ? 8 : 2) == 0);
 }
 
+/// The largest numbers of an operand, unless they are known; REQUIRES: what is known is of this operand.
+Largest find_largest(OpLowering& op, const Product& p, bool of_b, Largest* known) {
+  if (known != nullptr && known->count > 0) return *known;
+  constexpr std::int64_t kInvocations = 256;
+  constexpr std::int64_t kEach = 32;
+  constexpr std::int64_t kMost = 256;  // workgroups: as many numbers are read by every workgroup of the product
+  const std::uint32_t type = of_b ? p.type_b : p.type_a;
+  const bool listed = p.listed == (of_b ? Product::Listed::kB : Product::Listed::kA);
+  // Where rows of another are listed, this one's end with the list; w has no rows of tokens.
+  const bool ends = !of_b && (p.listed == Product::Listed::kOut || p.listed == Product::Listed::kB);
+  const std::int64_t own_rows = of_b ? (p.transposed_b ? p.columns : p.depth) : (p.transposed_a ? p.depth : p.rows);
+  const std::int64_t rows = listed ? p.list_tokens : own_rows;
+  const std::int64_t columns = of_b ? p.stride_b : p.stride_a;
+  const bool eights = columns % (type == kFloat32Storage ? 4 : 8) == 0;
+  const std::int64_t count = std::clamp<std::int64_t>(parts_of(rows * columns, kInvocations * kEach), 1, kMost);
+  const Largest found{op.workspace(count), count};
+  Dispatch& dispatch = op.add(Shader::kMatMulLargest, {type, ends ? 1U : 0U, eights ? 1U : 0U},
+                              {of_b ? p.b : p.a, found.slot, ends ? p.list : p.a},
+                              {rows, columns, p.first_listed, p.most_listed}, count);
+  dispatch.beside = of_b;  // A's comes first
+  if (known != nullptr) *known = found;
+  return found;
+}
+
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
 /// not go that way.
 bool add_cooperative(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 16;
   const MatrixUnits& units = op.units();
   if (p.type_b == kFloat32Storage || (p.type_a != p.type_b && !p.narrows_a)) return false;
-  const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage ? units.bfloat16 : units.float16;
+  const bool scaled = p.type_b == kBfloat16Storage && !units.bfloat16.there();
+  const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage && !scaled ? units.bfloat16 : units.float16;
   if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
+  // Reading operands twice has to pay.
+  constexpr std::int64_t kWorthScaling = 64;
+  if (scaled && std::min({p.rows, p.columns, p.depth}) < kWorthScaling) return false;
+  const Largest largest_a = scaled ? find_largest(op, p, false, p.largest_a) : Largest{p.a};
+  const Largest largest_b = scaled ? find_largest(op, p, true, p.largest_b) : Largest{p.b};
   const auto flag = [](bool on) { return on ? 1U : 0U; };
   const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
   const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
@@ -237,34 +276,36 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   const auto reads = [invocations](bool eights, std::uint32_t extent) {
     return eights ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
   };
-  Dispatch& dispatch = op.add(Shader::kMatMulCooperative,
-                              {p.type_a,
-                               p.type_b,
-                               p.type_out,
-                               p.type_bias,
-                               p.type_addend,
-                               flag(p.transposed_a),
-                               flag(p.transposed_b),
-                               flag(p.has_bias),
-                               flag(p.has_addend),
-                               flag(p.adds()),
-                               static_cast<std::uint32_t>(p.listed),
-                               shape.m,
-                               shape.n,
-                               shape.k,
-                               tiling.tiles_m,
-                               tiling.tiles_n,
-                               reads(in_eights(p, in_fours_a(p), !p.transposed_a), rows),
-                               reads(in_eights(p, in_fours_b(p), p.transposed_b), columns),
-                               invocations,
-                               p.columns % 4 == 0 ? 4U : 1U,
-                               tiling.parts_m,
-                               tiling.parts_n},
-                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-                               p.listed == Product::Listed::kNone ? p.a : p.list},
-                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
-                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
-                              1);
+  Dispatch& dispatch =
+      op.add(Shader::kMatMulCooperative,
+             {p.type_a,
+              p.type_b,
+              p.type_out,
+              p.type_bias,
+              p.type_addend,
+              flag(p.transposed_a),
+              flag(p.transposed_b),
+              flag(p.has_bias),
+              flag(p.has_addend),
+              flag(p.adds()),
+              static_cast<std::uint32_t>(p.listed),
+              shape.m,
+              shape.n,
+              shape.k,
+              tiling.tiles_m,
+              tiling.tiles_n,
+              reads(in_eights(p, in_fours_a(p), !p.transposed_a), rows),
+              reads(in_eights(p, in_fours_b(p), p.transposed_b), columns),
+              invocations,
+              p.columns % 4 == 0 ? 4U : 1U,
+              tiling.parts_m,
+              tiling.parts_n,
+              flag(scaled)},
+             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+              p.listed == Product::Listed::kNone ? p.a : p.list, largest_a.slot, largest_b.slot},
+             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
+              p.first_listed, p.most_listed, largest_a.count, largest_b.count},
+             1);
   dispatch.push.factors[0] = p.alpha;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)),
                      static_cast<std::uint32_t>(parts_of(p.rows, rows)), 1};
@@ -387,6 +428,7 @@ class Vocabulary {
     list_ = op_.workspace(1 + tokens_);
     losses_ = op_.workspace(tokens_);
     place_statistics();
+    largest_w_.resize(attributes_.parts);
     for (std::uint32_t part = 0; part < attributes_.parts; ++part) {
       logits_.push_back(op_.workspace(chunk_ * rows_of(op_.in(2 + part))));
     }
@@ -450,6 +492,7 @@ class Vocabulary {
       p.columns = rows_of(op_.in(2 + part));
       p.depth = p.stride_a = width_;
       p.transposed_b = true;
+      p.largest_a = &largest_x_;
       add_product(op_, p);
       if (gives_loss_ || gives_statistics_) add_rows(is_last(part) ? 1 : 0, part, first);
     }
@@ -479,6 +522,7 @@ class Vocabulary {
     p.listed = Product::Listed::kB;
     p.b = op_.read(0);
     p.type_b = storage_of(op_.in(0));
+    p.largest_b = &largest_x_;
     p.out = op_.write(op_.writes() - attributes_.parts + part);
     p.columns = width_;
     p.depth = chunk_;
@@ -489,7 +533,7 @@ class Vocabulary {
   /// For matrix units, as the CPU does. A gradient that is scaled by 65536 may be more than fp16 holds.
   bool narrows_gradients() const { return op_.in(0).dtype == DType::kBfloat16 || !attributes_.has_loss_scale; }
 
-  Product product(std::uint32_t part, std::int64_t first) const {
+  Product product(std::uint32_t part, std::int64_t first) {
     Product p;
     p.list = list_;
     p.first_listed = first;
@@ -499,6 +543,7 @@ class Vocabulary {
     p.b = op_.read(2 + part);
     p.type_b = storage_of(op_.in(2 + part));
     p.stride_b = width_;
+    p.largest_b = &largest_w_[part];
     return p;
   }
 
@@ -512,6 +557,8 @@ class Vocabulary {
   const bool gives_statistics_;
   std::uint32_t list_ = 0, losses_ = 0, statistics_ = 0, normalisers_ = 0, dx_ = 0;
   std::vector<std::uint32_t> logits_;  // by part
+  std::vector<Largest> largest_w_;     // by part
+  Largest largest_x_;
 };
 
 }  // namespace

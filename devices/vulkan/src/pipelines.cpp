@@ -91,8 +91,10 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   std::span<const std::uint32_t> code = code_of(shader);
   std::vector<std::uint32_t> translated;
   if (uses_matrix_units(shader) && units.api == MatrixUnits::Api::kKhr) {
-    const std::uint32_t operands = constants[shader == Shader::kMatMulCooperative ? 1 : 0];
-    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, operands == kBfloat16Storage));
+    const bool product = shader == Shader::kMatMulCooperative;
+    const bool bfloat16 =
+        constants[product ? kTypeOfRight : 0] == kBfloat16Storage && !(product && constants[kScaled] != 0);
+    RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, bfloat16));
     code = translated;
   }
   VkShaderModuleCreateInfo module_info{};

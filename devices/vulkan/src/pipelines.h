@@ -33,6 +33,7 @@ enum class Shader : std::uint8_t {
   kSelectLast,
   kMatMul,
   kMatMulCooperative,
+  kMatMulLargest,
   kMatMulPanels,
   kMatMulNarrow,
   kPanel,
@@ -65,6 +66,9 @@ enum class Shader : std::uint8_t {
 };
 const char* name_of(Shader shader);
 std::span<const std::uint32_t> code_of(Shader shader);
+/// matmul_cooperative.comp's constants that say whether operands are bf16 and whether they are made fp16 there.
+inline constexpr std::size_t kTypeOfRight = 1;
+inline constexpr std::size_t kScaled = 22;
 /// Whether a kernel multiplies cooperative matrices: it is compiled for NV's extension and needs subgroups of one size.
 bool uses_matrix_units(Shader shader);
 

@@ -22,6 +22,7 @@ namespace {
   X(select_last)                \
   X(matmul)                     \
   X(matmul_cooperative)         \
+  X(matmul_largest)             \
   X(matmul_panels)              \
   X(matmul_narrow)              \
   X(panel)                      \

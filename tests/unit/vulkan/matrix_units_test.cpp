@@ -212,6 +212,42 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMulCooperative);
 }
 
+/// The largest number of each operand is found first, of both at once.
+TEST(MatrixUnitsLowering, ProductsOfBf16OnUnitsForFp16_AreScaled) {
+  MatrixUnits units;
+  units.api = MatrixUnits::Api::kKhr;
+  units.float16 = {16, 16, 16};
+  units.subgroup_size = 32;
+  OpList list;
+  list.tokens = 100;
+  list.tensors = {{"x", {100, 4096}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"w", {70, 4096}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"y", {100, 70}, DType::kBfloat16, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}}};
+  Lowering lowering(list, {.units = units});
+  ASSERT_TRUE(lowering.lower_all().ok());
+  const std::vector<Dispatch>& all = lowering.dispatches();
+  ASSERT_EQ(all.size(), 3U);
+  for (std::size_t operand = 0; operand < 2; ++operand) {
+    EXPECT_EQ(all[operand].shader, Shader::kMatMulLargest);
+    EXPECT_EQ(all[operand].push.slots[0], OpLowering::slot(static_cast<TensorId>(operand)));
+    EXPECT_EQ(all[operand].push.sizes[0], operand == 0 ? 100U : 70U);
+    EXPECT_EQ(all[operand].groups[0], operand == 0 ? 50U : 35U);
+    EXPECT_EQ(all[2].push.slots[6 + operand], all[operand].push.slots[1]);
+    EXPECT_EQ(all[2].push.sizes[9 + operand], all[operand].groups[0]);
+  }
+  EXPECT_NE(all[0].push.slots[1], all[1].push.slots[1]);
+  EXPECT_TRUE(all[1].beside);
+  EXPECT_FALSE(all[0].beside);
+  EXPECT_EQ(all[2].shader, Shader::kMatMulCooperative);
+  EXPECT_EQ(all[2].constants[kScaled], 1U);
+  units.bfloat16 = {16, 16, 16};
+  Lowering with(list, {.units = units});
+  ASSERT_TRUE(with.lower_all().ok());
+  ASSERT_EQ(with.dispatches().size(), 1U);
+  EXPECT_EQ(with.dispatches()[0].constants[kScaled], 0U);
+}
+
 /// An adapter's product and its layer's: nothing is rounded that the smaller one would be lost in.
 TEST(ProductLowering, OfAPair_AddsTheWideOneToTheNarrowOne) {
   constexpr std::size_t kAddend = 8;

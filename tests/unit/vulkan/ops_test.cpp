@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -66,14 +69,16 @@ class SharedDevice : public ::testing::Environment {
 const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
 
 /// Every op of the case against the reference, each on the reference's own inputs, in both orders. `narrow`: products
-/// are of operands of 16 bits, see Compared.
-void expect_reference(const BothOrders& card, const OpCase& op_case, bool narrow = false) {
+/// are of operands of 16 bits, see Compared. `change`: what to do with the inputs first.
+void expect_reference(const BothOrders& card, const OpCase& op_case, bool narrow = false,
+                      const std::function<void(CaseMemory&)>& change = nullptr) {
   absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
   absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
   absl::StatusOr<CaseMemory> again = CaseMemory::make(op_case, 2);
   ASSERT_EQ(want.status(), absl::OkStatus());
   ASSERT_EQ(got.status(), absl::OkStatus());
   ASSERT_EQ(again.status(), absl::OkStatus());
+  if (change) change(*want);
   for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
     const OpList list = single_op(op_case.list, place);
     got->copy_from(*want);
@@ -175,6 +180,29 @@ TEST_F(ProductsByMatrixUnits, OfLargeTiles_AgreeWithTheReference) {
     b.result().reduction = 1030;
     expect_reference(*card_, b.result(), true);
   }
+}
+
+/// Operands that fp16 does not hold as they are, of rows that differ much. Results are near one.
+TEST_F(ProductsByMatrixUnits, OfNumbersFarFromOne_AgreeWithTheReference) {
+  constexpr int kUp = 90;
+  constexpr int kDown = -70;
+  CaseBuilder b(DType::kBfloat16, 96);
+  const TensorId x = b.input("x", {96, 136}), w = b.weight("w", {80, 136}), y = b.output("y", {96, 80});
+  b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{std::ldexp(1.0F, -kUp - kDown)});
+  const auto scale = [](CaseMemory& memory, TensorId id, std::size_t rows, std::size_t columns, int exponent) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t i = 0; i < columns; ++i) {
+        auto* const bits = reinterpret_cast<std::uint16_t*>(memory.data(id)) + row * columns + i;
+        const float value = std::bit_cast<float>(static_cast<std::uint32_t>(*bits) << 16U);
+        const float scaled = std::ldexp(value, exponent - (row % 3 == 0 ? 12 : 0));
+        *bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(scaled) >> 16U);
+      }
+    }
+  };
+  expect_reference(*card_, b.result(), true, [&](CaseMemory& memory) {
+    scale(memory, x, 96, 136, kUp);
+    scale(memory, w, 80, 136, kDown);
+  });
 }
 
 TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
