@@ -6,6 +6,8 @@
 #extension GL_GOOGLE_include_directive : require
 #define OPERANDS 2
 #define WEIGHTS 2
+#define TENSORS 4
+#define SCALES 9
 #include "attention_units.glsl"
 
 shared vec2 known[kPassing];  // lse and delta of the queries that pass
@@ -25,8 +27,11 @@ void main() {
     write_zeros(address(8), first_key, key_head, key_heads);
     return;
   }
-  stage(rows_of(address(1), first_key, last_key, key_head, key_heads), kRows, 0);
-  stage(rows_of(address(2), first_key, last_key, key_head, key_heads), kRows, kRows);
+  find_scales();
+  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
+  const float slope_scale = kScaled ? power_of_two(-kSlopeBits) : push.factors[0];
+  stage(rows_of(address(1), first_key, last_key, key_head, key_heads), kRows, 0, exponents.y);
+  stage(rows_of(address(2), first_key, last_key, key_head, key_heads), kRows, kRows, exponents.z);
   int last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
   if (window != 0) last_token = min(last_token, last_key + window - 1);
   const uint row = own_row();
@@ -50,11 +55,13 @@ void main() {
     fetch_passing(rows_of(outputs, first_key, last_token, head, heads), held_outputs);
     for (int first = first_key; first <= last_token; first += int(kPassing)) {
       barrier();
-      put_passing(rows_of(queries, first, last_token, head, heads), held_queries, kFirstPassing);
-      put_passing(rows_of(outputs, first, last_token, head, heads), held_outputs, kFirstPassing + kPassing);
+      put_passing(rows_of(queries, first, last_token, head, heads), held_queries, kFirstPassing, exponents.x);
+      put_passing(rows_of(outputs, first, last_token, head, heads), held_outputs, kFirstPassing + kPassing,
+                  exponents.w);
       for (uint n = invocation(); n < kPassing; n += gl_WorkGroupSize.x) {
         const uint query = uint(min(first + int(n), last_token)) * heads + head;
-        known[n] = vec2(Floats(all_lse).v[query], Floats(all_delta).v[query]);
+        const float delta = Floats(all_delta).v[query];
+        known[n] = vec2(Floats(all_lse).v[query], kScaled ? times_power(delta, exponents.z + exponents.w) : delta);
       }
       barrier();
       const int next = min(first + int(kPassing), last_token);
@@ -72,9 +79,9 @@ void main() {
           const uint column = first_column() + 8 * eight + c;
           const int token = first + int(column);
           const bool seen = token >= key && token <= last_seer;
-          const float weight = seen ? exp(weights_of_key[c] * push.factors[0] - known[column].x) : 0.0;
+          const float weight = seen ? exp(weights_of_key[c] * scale - known[column].x) : 0.0;
           weights_of_key[c] = weight;
-          slopes[c] = seen ? weight * (slopes[c] - known[column].y) * push.factors[0] : 0.0;
+          slopes[c] = seen ? weight * (slopes[c] - known[column].y) * slope_scale : 0.0;
         }
         put_weights(0, row, eight, weights_of_key);
         put_weights(1, row, eight, slopes);
@@ -85,6 +92,11 @@ void main() {
     }
   }
   for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
-  write_rows(key_sums, address(7), first_key, key_head, key_heads);
-  write_rows(value_sums, address(8), first_key, key_head, key_heads);
+  write_rows(value_sums, address(8), first_key, key_head, key_heads, -exponents.w);
+  barrier();
+  for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) {
+    by_row[row] = kScaled ? push.factors[0] : 1.0;
+  }
+  write_rows(key_sums, address(7), first_key, key_head, key_heads,
+             kSlopeBits - exponents.x - exponents.z - exponents.w);
 }

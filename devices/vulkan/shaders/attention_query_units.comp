@@ -6,6 +6,8 @@
 #extension GL_GOOGLE_include_directive : require
 #define OPERANDS 2
 #define WEIGHTS 1
+#define TENSORS 4
+#define SCALES 8
 #include "attention_units.glsl"
 
 void main() {
@@ -22,16 +24,20 @@ void main() {
     write_zeros(address(7), first_token, head, heads);
     return;
   }
+  find_scales();
+  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
+  const float slope_scale = kScaled ? power_of_two(-kSlopeBits) : push.factors[0];
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
-  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0);
-  stage(rows_of(address(4), first_token, last_token, head, heads), kRows, kRows);
+  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0, exponents.x);
+  stage(rows_of(address(4), first_token, last_token, head, heads), kRows, kRows, exponents.w);
   const uint row = own_row();
   const int token = first_token + int(row);
   const int seen_from = first_seen(bounds, token, window);
   const uint query = uint(min(token, last_token)) * heads + head;
   const float lse = Floats(address(3)).v[query];
-  const float delta = Floats(address(6)).v[query];
+  const float own_delta = Floats(address(6)).v[query];
+  const float delta = kScaled ? times_power(own_delta, exponents.z + exponents.w) : own_delta;
   Sums sums[kSums];
   [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
   int first = first_seen(bounds, first_token, window);
@@ -41,8 +47,9 @@ void main() {
   fetch_passing(rows_of(values, first, last_token, key_head, key_heads), held_values);
   for (; first <= last_token; first += int(kPassing)) {
     barrier();
-    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held_keys, kFirstPassing);
-    put_passing(rows_of(values, first, last_token, key_head, key_heads), held_values, kFirstPassing + kPassing);
+    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held_keys, kFirstPassing, exponents.y);
+    put_passing(rows_of(values, first, last_token, key_head, key_heads), held_values, kFirstPassing + kPassing,
+                exponents.z);
     barrier();
     const int next = min(first + int(kPassing), last_token);
     fetch_passing(rows_of(keys, next, last_token, key_head, key_heads), held_keys);
@@ -57,14 +64,16 @@ void main() {
       get_scores(1, row, eight, dp);
       [[unroll]] for (uint c = 0; c < 8; ++c) {
         const int key = first + int(first_column() + 8 * eight + c);
-        const float weight = exp(slopes[c] * push.factors[0] - lse);
-        slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * push.factors[0] : 0.0;
+        const float weight = exp(slopes[c] * scale - lse);
+        slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * slope_scale : 0.0;
       }
       put_weights(0, row, eight, slopes);
     }
     barrier();
     add_weighted(sums, 0, kFirstPassing);
   }
-  for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) by_row[row] = 1.0;
-  write_rows(sums, address(7), first_token, head, heads);
+  for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) {
+    by_row[row] = kScaled ? push.factors[0] : 1.0;
+  }
+  write_rows(sums, address(7), first_token, head, heads, kSlopeBits - exponents.y - exponents.z - exponents.w);
 }

@@ -8,6 +8,8 @@
 #extension GL_GOOGLE_include_directive : require
 #define OPERANDS 1
 #define WEIGHTS 1
+#define TENSORS 3
+#define SCALES 6
 #include "attention_units.glsl"
 
 const float kLowest = -1.0e30;
@@ -34,9 +36,11 @@ void main() {
     }
     return;
   }
+  find_scales();
+  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
-  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0);
+  stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0, exponents.x);
   const uint row = own_row();
   const bool has_row = row < kRows;
   const int token = first_token + int(row);
@@ -51,14 +55,14 @@ void main() {
   fetch_passing(rows_of(keys, first, last_token, key_head, key_heads), held);
   for (; first <= last_token; first += int(kPassing)) {
     barrier();
-    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held, kFirstPassing);
+    put_passing(rows_of(keys, first, last_token, key_head, key_heads), held, kFirstPassing, exponents.y);
     if (invocation() == 0) grown = 0;
     barrier();
     const Rows passing = rows_of(values, first, last_token, key_head, key_heads);
     fetch_passing(passing, held);
     make_scores(0, kFirstPassing, 0);
     barrier();
-    put_passing(passing, held, kFirstPassing);
+    put_passing(passing, held, kFirstPassing, exponents.z);
     fetch_passing(rows_of(keys, min(first + int(kPassing), last_token), last_token, key_head, key_heads), held);
     if (has_row) {
       float highest = kLowest;
@@ -67,7 +71,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          highest = max(highest, key >= seen_from && key <= token ? own[c] * push.factors[0] : kLowest);
+          highest = max(highest, key >= seen_from && key <= token ? own[c] * scale : kLowest);
         }
       }
       highest = largest_of_row(highest);
@@ -85,7 +89,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          own[c] = key >= seen_from && key <= token ? exp(own[c] * push.factors[0] - maximum) : 0.0;
+          own[c] = key >= seen_from && key <= token ? exp(own[c] * scale - maximum) : 0.0;
           total += own[c];
         }
         rounded += put_weights(0, row, eight, own);
@@ -105,5 +109,5 @@ void main() {
       }
     }
   }
-  write_rows(sums, address(4), first_token, head, heads);
+  write_rows(sums, address(4), first_token, head, heads, -exponents.z);
 }

@@ -5,13 +5,16 @@
 // fp32, of which a subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
 //
 // Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only
-// loaded, multiplied and stored here and words of 16 bits only moved.
+// loaded, multiplied and stored here and words of 16 bits only moved. With kScaled operands are made fp16, see
+// scaled.glsl: what largest.comp found of the TENSORS q, k, v and do is in slot
+// SCALES, sizes[4] numbers of each.
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_NV_cooperative_matrix : require
 #pragma use_vulkan_memory_model
 #include "common.glsl"
+#include "scaled.glsl"
 #include "sequences.glsl"
 
 layout(local_size_x_id = 8) in;  // 2 kParts subgroups
@@ -24,6 +27,8 @@ layout(constant_id = 5) const uint kK = 16;
 layout(constant_id = 6) const uint kParts = 2;
 layout(constant_id = 7) const uint kTiles = 1;  // of own rows, of a subgroup
 layout(constant_id = 9) const bool kReadsAhead = true;
+layout(constant_id = 10) const bool kScaled = false;
+const uint kUnitType = kScaled ? kFloat16 : kType;  // of what is multiplied
 
 const uint kRows = 2 * kTiles * kM;
 const uint kSlice = kParts * kN;  // one tile of each part: rows that pass, or channels
@@ -72,6 +77,24 @@ shared uvec4 weights[WEIGHTS * kRows * kWeightPitch];
 shared float by_row[kRows];
 const uint kFirstPassing = OPERANDS * kRows;
 
+// Exponents of the powers of two that q, k, v and do are multiplied by.
+ivec4 exponents = ivec4(0);
+shared uint largest[4];
+void find_scales() {
+  if (!kScaled) return;
+  const uint64_t found = address(SCALES);
+  uint own[TENSORS];
+  [[unroll]] for (uint i = 0; i < TENSORS; ++i) own[i] = own_largest(found + 4 * kLargestGroups * i, push.sizes[4]);
+  if (invocation() < 4) largest[invocation()] = 0;
+  barrier();
+  [[unroll]] for (uint i = 0; i < TENSORS; ++i) atomicMax(largest[i], own[i]);
+  barrier();
+  exponents =
+      ivec4(exponent_for(largest[0]), exponent_for(largest[1]), exponent_for(largest[2]), exponent_for(largest[3]));
+}
+// Slopes, weight (dp - delta), come to 2 kWidth 2^30 of scaled numbers at most: times 2^-kSlopeBits they are fp16's.
+const int kSlopeBits = 16 + (kWidth <= 64 ? 6 : kWidth <= 128 ? 7 : 8);
+
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
 
 /// Rows of one head of a tensor [tokens, heads, kWidth] in memory, from token `first` on. Those past `last` are its row
@@ -99,19 +122,20 @@ void fetch(Rows rows, uint begin, uint count, out uvec4 held[kReads]) {
     held[i] = eight_at(rows.begin + (min(n / kPieces, rows.last) * rows.pitch + 16 * piece));
   }
 }
-void put(uvec4 held[kReads], uint begin, uint count, uint to) {
+void put(uvec4 held[kReads], uint begin, uint count, uint to, int exponent) {
   [[unroll]] for (uint i = 0; i < kHeld(count); ++i) {
     const uint n = eight_of(begin, i, count);
-    tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? held[i] : uvec4(0);
+    const uvec4 eight = kScaled ? scaled_eight(held[i], power_of_two(exponent)) : held[i];
+    tiles[(to + n / kPieces) * kPitch + n % kPieces] = n % kPieces < kWidth / 8 ? eight : uvec4(0);
   }
 }
 
-/// Copies `count` rows.
-void stage(Rows rows, uint count, uint to) {
+/// Copies `count` rows of a tensor with this exponent.
+void stage(Rows rows, uint count, uint to, int exponent) {
   for (uint begin = 0; begin < count * kPieces; begin += kReads * gl_WorkGroupSize.x) {
     uvec4 held[kReads];
     fetch(rows, begin, count, held);
-    put(held, begin, count, to);
+    put(held, begin, count, to, exponent);
   }
 }
 
@@ -122,11 +146,11 @@ void fetch_passing(Rows rows, out uvec4 held[kReads]) {
   if (kAhead) fetch(rows, 0, kPassing, held);
 }
 /// The `rows` that were fetched.
-void put_passing(Rows rows, uvec4 held[kReads], uint to) {
+void put_passing(Rows rows, uvec4 held[kReads], uint to, int exponent) {
   if (kAhead) {
-    put(held, 0, kPassing, to);
+    put(held, 0, kPassing, to, exponent);
   } else {
-    stage(rows, kPassing, to);
+    stage(rows, kPassing, to, exponent);
   }
 }
 
@@ -162,10 +186,10 @@ void get_scores(uint at, uint row, uint eight, out float values[8]) {
 
 /// Eight weights in their place; gives the sum of what they are rounded to.
 float put_weights(uint at, uint row, uint eight, float values[8]) {
-  const uvec2 low = narrowed_raw(kType, vec4(values[0], values[1], values[2], values[3]));
-  const uvec2 high = narrowed_raw(kType, vec4(values[4], values[5], values[6], values[7]));
+  const uvec2 low = narrowed_raw(kUnitType, vec4(values[0], values[1], values[2], values[3]));
+  const uvec2 high = narrowed_raw(kUnitType, vec4(values[4], values[5], values[6], values[7]));
   weights[(at * kRows + row) * kWeightPitch + first_column() / 8 + eight] = uvec4(low, high);
-  const vec4 sums = widened_raw(kType, 4, uvec4(low, 0, 0)) + widened_raw(kType, 4, uvec4(high, 0, 0));
+  const vec4 sums = widened_raw(kUnitType, 4, uvec4(low, 0, 0)) + widened_raw(kUnitType, 4, uvec4(high, 0, 0));
   return sums.x + sums.y + (sums.z + sums.w);
 }
 
@@ -216,7 +240,8 @@ void write_four(uint64_t to, int token, uint head, uint heads, uint channel, vec
   if (channel >= kWidth || token >= int(push.sizes[0])) return;
   store_raw(to, kType, (uint(token) * heads + head) * kWidth + channel, value);
 }
-void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads) {
+/// Each times its number in `by_row`, and all times 2^exponent.
+void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads, int exponent) {
   [[unroll]] for (uint j = 0; j < kWide; ++j) {
     barrier();
     put_slice(sums, j);
@@ -225,7 +250,8 @@ void write_rows(Sums sums[kSums], uint64_t to, int first, uint head, uint heads)
       const uint row = n / kSlice;
       const uint part = n % kSlice / kN;
       const vec4 value = by_row[row] * vec4(scores[n], scores[n + 1], scores[n + 2], scores[n + 3]);
-      write_four(to, first + int(row), head, heads, part * kWide * kN + j * kN + n % kN, value);
+      write_four(to, first + int(row), head, heads, part * kWide * kN + j * kN + n % kN,
+                 kScaled ? times_power(value, exponent) : value);
     }
   }
 }

@@ -8,12 +8,8 @@
 // Operands are read eight elements at a time where fours lie together, the next turn's while this one's are multiplied,
 // for the reasons in matmul.comp.
 //
-// Cards whose units multiply fp16 alone multiply bf16 too (kScaled). It has fewer digits and reaches further: times the
-// power of two that brings an operand's largest number to 2^14 or more and less than 2^15, fp16 holds exactly what is
-// at least 2^-28 of that, and no unit of an fp32 sum depends on what is less.
-//
-// Slots, sizes, factors and the constants 0 to 10: matmul.glsl. With kScaled slots 6 and 7: what matmul_largest.comp
-// found of A and B; sizes 9 and 10: how many numbers these are.
+// Slots, sizes, factors and the constants 0 to 10: matmul.glsl. With kScaled, see scaled.glsl, slots 6 and 7: what
+// largest.comp found, of A and B; sizes 9 and 10: how many numbers these are, 11 and 12: which is the first.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -22,6 +18,7 @@
 #pragma use_vulkan_memory_model
 #include "common.glsl"
 #include "matmul.glsl"
+#include "scaled.glsl"
 
 layout(local_size_x_id = 18) in;
 layout(constant_id = 11) const uint kM = 16;
@@ -67,38 +64,23 @@ ivec2 exponents = ivec2(0);
 float scale_a = 1.0;
 float scale_b = 1.0;
 
-uint largest_of(uint slot, uint count) {
-  uint largest = 0;
-  for (uint i = invocation(); i < count; i += gl_WorkGroupSize.x) largest = max(largest, Uints(address(slot)).v[i]);
-  return largest;
-}
 /// In the place of tiles, of which there are none yet.
 void find_scales() {
+  const uint own_a = own_largest(address(6) + 4 * push.sizes[11], push.sizes[9]);
+  const uint own_b = own_largest(address(7) + 4 * push.sizes[12], push.sizes[10]);
   if (invocation() == 0) tiles[0] = uvec4(0);
   barrier();
-  atomicMax(tiles[0].x, largest_of(6, push.sizes[9]));
-  atomicMax(tiles[0].y, largest_of(7, push.sizes[10]));
+  atomicMax(tiles[0].x, own_a);
+  atomicMax(tiles[0].y, own_b);
   barrier();
-  exponents = clamp(127 + 14 - ivec2(tiles[0].xy >> 23), -112, 126);
+  exponents = ivec2(exponent_for(tiles[0].x), exponent_for(tiles[0].y));
   scale_a = power_of_two(exponents.x);
   scale_b = power_of_two(exponents.y);
   barrier();
 }
-uint scaled_pair(uint pair, float scale) { return packHalf2x16(widened_pair(kTypeB, pair) * scale); }
-uvec4 scaled(uvec4 eight, float scale) {
-  if (!kScaled) return eight;
-  return uvec4(scaled_pair(eight.x, scale), scaled_pair(eight.y, scale), scaled_pair(eight.z, scale),
-               scaled_pair(eight.w, scale));
-}
-/// Of sums of products of both operands. In two steps, neither of which is more than fp32 holds.
-float unscaled(float sum) {
-  if (!kScaled) return sum;
-  const int all = -exponents.x - exponents.y;
-  const int first = all / 2;
-  precise float value = sum * power_of_two(first);
-  value = value * power_of_two(all - first);
-  return value;
-}
+uvec4 scaled(uvec4 eight, float scale) { return kScaled ? scaled_eight(eight, scale) : eight; }
+/// Of sums of products of both operands.
+vec4 unscaled(vec4 sums) { return kScaled ? times_power(sums, -exponents.x - exponents.y) : sums; }
 
 uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
 /// Of A, which may be fp32: then it is rounded to B's type.
@@ -279,10 +261,9 @@ void store_sums(Sums sums[kSums], uint first_m, uint first_n, uint rows) {
       const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
       const uint n = first_n + at % kColumns;
       if (kStepOut == 4) {
-        const vec4 four = uintBitsToFloat(tiles[at / 4]);
-        put_four(results, m, n, rows, vec4(unscaled(four.x), unscaled(four.y), unscaled(four.z), unscaled(four.w)));
+        put_four(results, m, n, rows, unscaled(uintBitsToFloat(tiles[at / 4])));
       } else {
-        put(results, m, n, rows, unscaled(uintBitsToFloat(tiles[at / 4][at % 4])));
+        put(results, m, n, rows, unscaled(vec4(uintBitsToFloat(tiles[at / 4][at % 4]))).x);
       }
     }
     barrier();

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
+#include "largest.h"
 #include "lowering.h"
 #include "panel_size.h"
 
@@ -122,7 +124,7 @@ std::uint32_t unit_invocations(const MatrixUnits& units, const MatrixUnits::Shap
 std::int64_t shared_bytes(const UnitKernel& kernel, const UnitTiles& tiles, std::int64_t channels) {
   const std::int64_t own = tiles.own;
   const std::int64_t passing = tiles.passing;
-  const std::int64_t known = passing * 8 + 16;  // numbers of passing rows
+  const std::int64_t known = passing * 8 + 32;  // numbers of passing rows, and largest ones
   return 16 * kernel.operands * (own + passing) * (channels / 8 + 1) + 4 * kernel.operands * own * passing +
          16 * kernel.weights * own * (passing / 8 + 1) + 4 * own + known;
 }
@@ -147,26 +149,41 @@ UnitTiles unit_tiles(const MatrixUnits& units, const MatrixUnits::Shape& shape, 
   return found;
 }
 
+/// Whether operands are made fp16 for the units, see shaders/scaled.glsl.
+bool scales(const OpLowering& op) { return op.in(0).dtype == DType::kBfloat16 && !op.units().bfloat16.there(); }
+
 /// The card's shape for the op's operands, if it can attend by matrix units.
-MatrixUnits::Shape attention_shape(OpLowering& op) {
+MatrixUnits::Shape attention_shape(const OpLowering& op) {
   const TensorDesc& q = op.in(0);
-  const MatrixUnits::Shape shape = q.dtype == DType::kBfloat16  ? op.units().bfloat16
-                                   : q.dtype == DType::kFloat16 ? op.units().float16
-                                                                : MatrixUnits::Shape{};
+  if (q.dtype == DType::kFloat32) return {};
+  const bool bfloat16 = q.dtype == DType::kBfloat16 && !scales(op);
+  const MatrixUnits::Shape shape = bfloat16 ? op.units().bfloat16 : op.units().float16;
   const bool suits = std::has_single_bit(shape.m) && std::has_single_bit(shape.n) && std::has_single_bit(shape.k) &&
                      shape.n >= 8 && q.shape[2] % 8 == 0 && q.elements() > 0;
   return suits && unit_invocations(op.units(), shape) <= op.units().invocations ? shape : MatrixUnits::Shape{};
 }
 
+/// Of q, k, v and do, as far as the op has them; nothing where they are not scaled.
+Largest find_largest(OpLowering& op) {
+  if (!scales(op)) return {op.read(0)};
+  std::vector<Searched> tensors;
+  for (std::size_t i = 0; i < (op.op().kind == OpKind::kAttention ? 3U : 4U); ++i) {
+    const std::size_t operand = i == 3 ? 5 : i;
+    const TensorDesc& tensor = op.in(operand);
+    tensors.push_back({op.read(operand), storage_of(tensor), rows_of(tensor), columns_of(tensor)});
+  }
+  return find_largest(op, tensors)[0];
+}
+
 Dispatch& add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits::Shape& shape, const UnitTiles& tiles,
-                    std::int64_t heads, std::initializer_list<std::uint32_t> slots) {
+                    std::int64_t heads, const Largest& largest, std::initializer_list<std::uint32_t> slots) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
   Dispatch& dispatch = op.add(kernel.shader,
                               {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n,
                                shape.k, MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m),
-                               unit_invocations(op.units(), shape), op.units().wide() ? 1U : 0U},
-                              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window}, 1);
+                               unit_invocations(op.units(), shape), op.units().wide() ? 1U : 0U, scales(op) ? 1U : 0U},
+                              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, largest.count}, 1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
   return dispatch;
@@ -177,8 +194,9 @@ bool attend_by_units(OpLowering& op) {
   if (!shape.there()) return false;
   const UnitTiles tiles = unit_tiles(op.units(), shape, kForwardUnits, op.in(0).shape[2]);
   if (tiles.own == 0) return false;
-  add_units(op, kForwardUnits, shape, tiles, op.in(0).shape[1],
-            {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)});
+  const Largest largest = find_largest(op);
+  add_units(op, kForwardUnits, shape, tiles, op.in(0).shape[1], largest,
+            {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1), largest.slot});
   return true;
 }
 
@@ -200,10 +218,12 @@ bool gradients_by_units(OpLowering& op) {
   const UnitTiles keys = unit_tiles(op.units(), shape, kKeyUnits, op.in(0).shape[2]);
   if (queries.own == 0 || keys.own == 0) return false;
   const std::uint32_t delta = add_delta(op);
-  add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1],
-            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
-  add_units(op, kKeyUnits, shape, keys, op.in(1).shape[1],
-            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2)})
+  const Largest largest = find_largest(op);
+  add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1], largest,
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0), largest.slot});
+  add_units(op, kKeyUnits, shape, keys, op.in(1).shape[1], largest,
+            {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(1), op.write(2),
+             largest.slot})
       .beside = true;
   return true;
 }

@@ -1,17 +1,13 @@
 // Matrix products, and cross-entropy over the vocabulary, which is made of them.
 #include <algorithm>
+#include <array>
 
+#include "largest.h"
 #include "lowering.h"
 #include "panel_size.h"
 
 namespace rondo::devices::vulkan {
 namespace {
-
-/// What matmul_largest.comp found of an operand: `count` numbers, none so far.
-struct Largest {
-  std::uint32_t slot = 0;
-  std::int64_t count = 0;
-};
 
 /// What matmul.comp is told, see there.
 struct Product {
@@ -229,27 +225,31 @@ bool in_eights(const Product& p, bool fours, bool along) {
   return fours && (p.depth >= MatrixUnits::kDepth || p.depth % (along ? 8 : 2) == 0);
 }
 
-/// The largest numbers of an operand, unless they are known; REQUIRES: what is known is of this operand.
-Largest find_largest(OpLowering& op, const Product& p, bool of_b, Largest* known) {
-  if (known != nullptr && known->count > 0) return *known;
-  constexpr std::int64_t kInvocations = 256;
-  constexpr std::int64_t kEach = 32;
-  constexpr std::int64_t kMost = 256;  // workgroups: as many numbers are read by every workgroup of the product
-  const std::uint32_t type = of_b ? p.type_b : p.type_a;
-  const bool listed = p.listed == (of_b ? Product::Listed::kB : Product::Listed::kA);
-  // Where rows of another are listed, this one's end with the list; w has no rows of tokens.
-  const bool ends = !of_b && (p.listed == Product::Listed::kOut || p.listed == Product::Listed::kB);
-  const std::int64_t own_rows = of_b ? (p.transposed_b ? p.columns : p.depth) : (p.transposed_a ? p.depth : p.rows);
-  const std::int64_t rows = listed ? p.list_tokens : own_rows;
-  const std::int64_t columns = of_b ? p.stride_b : p.stride_a;
-  const bool eights = columns % (type == kFloat32Storage ? 4 : 8) == 0;
-  const std::int64_t count = std::clamp<std::int64_t>(parts_of(rows * columns, kInvocations * kEach), 1, kMost);
-  const Largest found{op.workspace(count), count};
-  Dispatch& dispatch = op.add(Shader::kMatMulLargest, {type, ends ? 1U : 0U, eights ? 1U : 0U},
-                              {of_b ? p.b : p.a, found.slot, ends ? p.list : p.a},
-                              {rows, columns, p.first_listed, p.most_listed}, count);
-  dispatch.beside = of_b;  // A's comes first
-  if (known != nullptr) *known = found;
+/// What is searched of an operand. Where rows of another are listed, A's end with the list.
+Searched searched_a(const Product& p) {
+  const std::int64_t rows = p.listed == Product::Listed::kA ? p.list_tokens : p.transposed_a ? p.depth : p.rows;
+  const bool ends = p.listed == Product::Listed::kOut || p.listed == Product::Listed::kB;
+  return {p.a, p.type_a, rows, p.stride_a, ends, p.list, p.first_listed, p.most_listed};
+}
+Searched searched_b(const Product& p) {
+  const std::int64_t rows = p.listed == Product::Listed::kB ? p.list_tokens : p.transposed_b ? p.columns : p.depth;
+  return {p.b, p.type_b, rows, p.stride_b};
+}
+
+/// Of A and B, as far as that is not known.
+std::array<Largest, 2> largest_of(OpLowering& op, const Product& p) {
+  std::array<Largest, 2> found = {p.largest_a != nullptr ? *p.largest_a : Largest{},
+                                  p.largest_b != nullptr ? *p.largest_b : Largest{}};
+  if (found[0].count == 0 && found[1].count == 0) {
+    const auto both = find_largest(op, std::array{searched_a(p), searched_b(p)});
+    found = {both[0], both[1]};
+  } else if (found[0].count == 0) {
+    found[0] = find_largest(op, std::array{searched_a(p)})[0];
+  } else if (found[1].count == 0) {
+    found[1] = find_largest(op, std::array{searched_b(p)})[0];
+  }
+  if (p.largest_a != nullptr) *p.largest_a = found[0];
+  if (p.largest_b != nullptr) *p.largest_b = found[1];
   return found;
 }
 
@@ -265,8 +265,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   // Reading operands twice has to pay.
   constexpr std::int64_t kWorthScaling = 64;
   if (scaled && std::min({p.rows, p.columns, p.depth}) < kWorthScaling) return false;
-  const Largest largest_a = scaled ? find_largest(op, p, false, p.largest_a) : Largest{p.a};
-  const Largest largest_b = scaled ? find_largest(op, p, true, p.largest_b) : Largest{p.b};
+  const std::array<Largest, 2> largest = scaled ? largest_of(op, p) : std::array{Largest{p.a}, Largest{p.b}};
   const auto flag = [](bool on) { return on ? 1U : 0U; };
   const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
   const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
@@ -302,9 +301,9 @@ bool add_cooperative(OpLowering& op, const Product& p) {
               tiling.parts_n,
               flag(scaled)},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-              p.listed == Product::Listed::kNone ? p.a : p.list, largest_a.slot, largest_b.slot},
+              p.listed == Product::Listed::kNone ? p.a : p.list, largest[0].slot, largest[1].slot},
              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
-              p.first_listed, p.most_listed, largest_a.count, largest_b.count},
+              p.first_listed, p.most_listed, largest[0].count, largest[1].count, largest[0].first, largest[1].first},
              1);
   dispatch.push.factors[0] = p.alpha;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)),

@@ -91,9 +91,8 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   std::span<const std::uint32_t> code = code_of(shader);
   std::vector<std::uint32_t> translated;
   if (uses_matrix_units(shader) && units.api == MatrixUnits::Api::kKhr) {
-    const bool product = shader == Shader::kMatMulCooperative;
-    const bool bfloat16 =
-        constants[product ? kTypeOfRight : 0] == kBfloat16Storage && !(product && constants[kScaled] != 0);
+    const UnitConstants& at = shader == Shader::kMatMulCooperative ? kProductConstants : kAttentionConstants;
+    const bool bfloat16 = constants[at.type] == kBfloat16Storage && constants[at.scaled] == 0;
     RONDO_ASSIGN_OR_RETURN(translated, khr_cooperative_code(code, bfloat16));
     code = translated;
   }

@@ -33,7 +33,6 @@ enum class Shader : std::uint8_t {
   kSelectLast,
   kMatMul,
   kMatMulCooperative,
-  kMatMulLargest,
   kMatMulPanels,
   kMatMulNarrow,
   kPanel,
@@ -52,6 +51,7 @@ enum class Shader : std::uint8_t {
   kCacheStore,
   kTargets,
   kLossSum,
+  kLargest,
   kExpand,
   kHadamardEncode,
   kHadamardExpand,
@@ -66,9 +66,13 @@ enum class Shader : std::uint8_t {
 };
 const char* name_of(Shader shader);
 std::span<const std::uint32_t> code_of(Shader shader);
-/// matmul_cooperative.comp's constants that say whether operands are bf16 and whether they are made fp16 there.
-inline constexpr std::size_t kTypeOfRight = 1;
-inline constexpr std::size_t kScaled = 22;
+/// Constants of the kernels that multiply cooperative matrices.
+struct UnitConstants {
+  std::size_t type = 0;    // how operands are stored
+  std::size_t scaled = 0;  // 1: as fp16, see shaders/scaled.glsl
+};
+inline constexpr UnitConstants kProductConstants = {1, 22};
+inline constexpr UnitConstants kAttentionConstants = {0, 10};
 /// Whether a kernel multiplies cooperative matrices: it is compiled for NV's extension and needs subgroups of one size.
 bool uses_matrix_units(Shader shader);
 

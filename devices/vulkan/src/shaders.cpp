@@ -22,7 +22,6 @@ namespace {
   X(select_last)                \
   X(matmul)                     \
   X(matmul_cooperative)         \
-  X(matmul_largest)             \
   X(matmul_panels)              \
   X(matmul_narrow)              \
   X(panel)                      \
@@ -41,6 +40,7 @@ namespace {
   X(cache_store)                \
   X(targets)                    \
   X(loss_sum)                   \
+  X(largest)                    \
   X(expand)                     \
   X(hadamard_encode)            \
   X(hadamard_expand)            \

@@ -36,7 +36,8 @@ class CudaInMixedPools : public testing::TestWithParam<Variant> {
 
 TEST_P(CudaInMixedPools, EveryMemberComputes_AndLossesAreTheCpus) {
   // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
-  // An adapter amplifies that: over 24 fills the CPU's third loss in bf16 was 1e-3 from that in fp32, in quadratic mean.
+  // An adapter amplifies that: over 24 fills the CPU's third loss in bf16 was 1e-3 from that in fp32, in quadratic
+  // mean.
   const double narrow = GetParam().lora ? 4e-3 : 2e-3;
   const double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : narrow;
   const model::Architecture model = model_of(GetParam());

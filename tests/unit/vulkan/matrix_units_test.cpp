@@ -212,7 +212,7 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMulCooperative);
 }
 
-/// The largest number of each operand is found first, of both at once.
+/// The largest numbers of both operands are found first.
 TEST(MatrixUnitsLowering, ProductsOfBf16OnUnitsForFp16_AreScaled) {
   MatrixUnits units;
   units.api = MatrixUnits::Api::kKhr;
@@ -227,25 +227,24 @@ TEST(MatrixUnitsLowering, ProductsOfBf16OnUnitsForFp16_AreScaled) {
   Lowering lowering(list, {.units = units});
   ASSERT_TRUE(lowering.lower_all().ok());
   const std::vector<Dispatch>& all = lowering.dispatches();
-  ASSERT_EQ(all.size(), 3U);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].shader, Shader::kLargest);
+  EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{50, 2, 1}));
+  EXPECT_EQ(all[1].shader, Shader::kMatMulCooperative);
+  EXPECT_EQ(all[1].constants[kProductConstants.scaled], 1U);
   for (std::size_t operand = 0; operand < 2; ++operand) {
-    EXPECT_EQ(all[operand].shader, Shader::kMatMulLargest);
-    EXPECT_EQ(all[operand].push.slots[0], OpLowering::slot(static_cast<TensorId>(operand)));
-    EXPECT_EQ(all[operand].push.sizes[0], operand == 0 ? 100U : 70U);
-    EXPECT_EQ(all[operand].groups[0], operand == 0 ? 50U : 35U);
-    EXPECT_EQ(all[2].push.slots[6 + operand], all[operand].push.slots[1]);
-    EXPECT_EQ(all[2].push.sizes[9 + operand], all[operand].groups[0]);
+    EXPECT_EQ(all[0].push.slots[operand], OpLowering::slot(static_cast<TensorId>(operand)));
+    EXPECT_EQ(all[0].push.sizes[operand], operand == 0 ? 100U : 70U);
+    EXPECT_EQ(all[0].push.sizes[4 + operand], 4096U);
+    EXPECT_EQ(all[1].push.slots[6 + operand], all[0].push.slots[4]);
+    EXPECT_EQ(all[1].push.sizes[9 + operand], 50U);
   }
-  EXPECT_NE(all[0].push.slots[1], all[1].push.slots[1]);
-  EXPECT_TRUE(all[1].beside);
-  EXPECT_FALSE(all[0].beside);
-  EXPECT_EQ(all[2].shader, Shader::kMatMulCooperative);
-  EXPECT_EQ(all[2].constants[kScaled], 1U);
+  EXPECT_EQ(all[1].push.sizes[12] - all[1].push.sizes[11], 128U);
   units.bfloat16 = {16, 16, 16};
   Lowering with(list, {.units = units});
   ASSERT_TRUE(with.lower_all().ok());
   ASSERT_EQ(with.dispatches().size(), 1U);
-  EXPECT_EQ(with.dispatches()[0].constants[kScaled], 0U);
+  EXPECT_EQ(with.dispatches()[0].constants[kProductConstants.scaled], 0U);
 }
 
 /// An adapter's product and its layer's: nothing is rounded that the smaller one would be lost in.
@@ -373,8 +372,29 @@ TEST(MatrixUnitsLowering, AttentionOfTheirTypes_GoesThere) {
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 128, units), kAttentionByUnits);
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, {}), kAttentionByTiles);
   EXPECT_EQ(shaders_of_attention(DType::kFloat32, 64, units), kAttentionByTiles);
-  EXPECT_EQ(shaders_of_attention(DType::kBfloat16, 64, units), kAttentionByTiles);
+  EXPECT_EQ(shaders_of_attention(DType::kBfloat16, 64, {}), kAttentionByTiles);
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 60, units), kAttentionByTiles);  // no eights
+}
+
+/// What its tensors are scaled by is found once forward and once for both gradients.
+TEST(MatrixUnitsLowering, AttentionOfBf16OnUnitsForFp16_IsScaled) {
+  const std::vector<Dispatch> all = attention(DType::kBfloat16, 64, large_card());
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[0].shader, Shader::kLargest);
+  EXPECT_EQ(all[0].groups[1], 3U);
+  EXPECT_EQ(all[1].shader, Shader::kAttentionUnits);
+  EXPECT_EQ(all[1].push.slots[6], all[0].push.slots[4]);
+  EXPECT_EQ(all[3].shader, Shader::kLargest);
+  EXPECT_EQ(all[3].groups[1], 4U);
+  EXPECT_EQ(all[4].shader, Shader::kAttentionQueryUnits);
+  EXPECT_EQ(all[4].push.slots[8], all[3].push.slots[4]);
+  EXPECT_EQ(all[5].shader, Shader::kAttentionKeyUnits);
+  EXPECT_EQ(all[5].push.slots[9], all[3].push.slots[4]);
+  EXPECT_TRUE(all[5].beside);
+  for (const std::size_t place : {1U, 4U, 5U}) {
+    EXPECT_EQ(all[place].constants[kAttentionConstants.scaled], 1U);
+    EXPECT_EQ(all[place].push.sizes[4], all[place == 1 ? 0 : 3].groups[0]);
+  }
 }
 
 TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
@@ -382,9 +402,9 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   const std::vector<Dispatch> all = attention(DType::kFloat16, 64, units);
   ASSERT_EQ(all.size(), 4U);
   // 64 queries, 32 queries and 32 keys a workgroup, two subgroups across and two down; reads ahead.
-  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128, 1}));
+  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128, 1, 0}));
   EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{2, 4, 1}));
-  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128, 1}));
+  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128, 1, 0}));
   EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{3, 4, 1}));
   EXPECT_EQ(all[3].groups, (std::array<std::uint32_t, 3>{3, 2, 1}));  // heads of keys
   // A gradient holds the rows of two tensors.
@@ -398,7 +418,7 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   units.float16 = {8, 8, 16};
   units.subgroup_size = 8;
   EXPECT_EQ(attention(DType::kFloat16, 64, units)[0].constants,
-            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64, 0}));
+            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64, 0, 0}));
   units.invocations = 32;
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByTiles);
 }

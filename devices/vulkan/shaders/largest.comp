@@ -1,0 +1,59 @@
+// The largest magnitudes of up to four tensors, as bits of fp32, one a workgroup: for matrix units that multiply fp16
+// alone, see scaled.glsl. Bits of magnitudes are in the numbers' order; infinity comes behind all of them, then NaN.
+//
+// slots: the tensors, 4: kLargestGroups numbers of each, 5: the list of kernel targets.comp. sizes: rows of each
+// tensor, 4: columns of each, 8: first of the list, most of it. Workgroups: up to kLargestGroups, tensors.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "scaled.glsl"
+
+layout(constant_id = 0) const uint kFirstType = 0;  // of the first tensor
+layout(constant_id = 1) const uint kType = 0;       // of the others
+layout(constant_id = 2) const bool kEnds = false;   // the first tensor's rows end with the list
+layout(constant_id = 3) const uint kEights = 0;     // a bit for each tensor whose rows are whole pieces of 16 bytes
+
+const uint kThreads = 256;
+layout(local_size_x = kThreads) in;
+shared uint largest;
+
+uint magnitude(uint bits) { return bits & 0x7FFFFFFFu; }
+uint largest_of_word(uint type, uint word) {
+  if (type == kFloat32) return magnitude(word);
+  const vec2 pair = widened_pair(type, word);
+  return max(magnitude(floatBitsToUint(pair.x)), magnitude(floatBitsToUint(pair.y)));
+}
+
+/// Of what is the workgroup's of the tensor.
+uint largest_of(uint tensor, uint type) {
+  uint rows = push.sizes[tensor];
+  if (kEnds && tensor == 0) {
+    const uint all = uint(Ints(address(5)).v[0]);
+    rows = all > push.sizes[8] ? min(all - push.sizes[8], push.sizes[9]) : 0;
+  }
+  const uint elements = rows * push.sizes[4 + tensor];
+  const uint64_t x = address(tensor);
+  const bool eights = (kEights >> tensor & 1u) != 0;
+  const uint step = eights ? 16 / size_of(type) : 1;
+  uint found = 0;
+  for (uint i = (workgroup().x * kThreads + invocation()) * step; i < elements;
+       i += gl_NumWorkGroups.x * kThreads * step) {
+    if (eights) {
+      const uvec4 words = eight_at(x + uint64_t(i) * size_of(type));
+      found = max(found, max(max(largest_of_word(type, words.x), largest_of_word(type, words.y)),
+                             max(largest_of_word(type, words.z), largest_of_word(type, words.w))));
+    } else {
+      found = max(found, magnitude(floatBitsToUint(load(x, type, i))));
+    }
+  }
+  return found;
+}
+
+void main() {
+  const uint tensor = workgroup().y;
+  if (invocation() == 0) largest = 0;
+  barrier();
+  atomicMax(largest, tensor == 0 ? largest_of(0, kFirstType) : largest_of(tensor, kType));
+  barrier();
+  if (invocation() == 0) Uints(address(4)).v[tensor * kLargestGroups + workgroup().x] = largest;
+}
