@@ -219,8 +219,8 @@ struct UnitsAndNone {
   std::unique_ptr<Device> without;
   DType dtype = DType::kFloat16;
 };
-std::optional<UnitsAndNone> units_and_none(benchmark::State& state) {
-  auto with = open_card({.matrix_units = vulkan::Use::kAlways});
+std::optional<UnitsAndNone> units_and_none(benchmark::State& state, bool no_bfloat16_units = false) {
+  auto with = open_card({.no_bfloat16_units = no_bfloat16_units, .matrix_units = vulkan::Use::kAlways});
   auto without = open_card({.matrix_units = vulkan::Use::kNever});
   if (!with.ok() || !without.ok()) {
     state.SkipWithError("no card");
@@ -235,9 +235,9 @@ std::optional<UnitsAndNone> units_and_none(benchmark::State& state) {
   return UnitsAndNone{*std::move(with), *std::move(without), dtype};
 }
 
-/// bf16 on units for fp16, too: scaled.
-void time_paired_matrix_units(benchmark::State& state, DType dtype) {
-  const auto cards = units_and_none(state);
+/// `scaled`: bf16 on units for fp16.
+void time_paired_matrix_units(benchmark::State& state, DType dtype, bool scaled) {
+  const auto cards = units_and_none(state, scaled);
   if (!cards) return;
   time_in_turns(state, product(state, dtype), nullptr, cards->with.get(), cards->without.get(), "of_speed_without");
 }
@@ -335,13 +335,15 @@ const int registered_on_card = [] {
       ->Args({1024, 2048, 2048})
       ->Args({512, 576, 16})
       ->UseManualTime();
-  for (const DType dtype : {DType::kBfloat16, DType::kFloat16}) {
-    benchmark::RegisterBenchmark(fmt::format("PairedMatrixUnits/{}", name_of(dtype)).c_str(), time_paired_matrix_units,
-                                 dtype)
+  const auto time_units = [](const char* name, DType dtype, bool scaled) {
+    benchmark::RegisterBenchmark(name, time_paired_matrix_units, dtype, scaled)
         ->Args({2048, 576, 1536})
         ->Args({2048, 4096, 4096})
         ->UseManualTime();
-  }
+  };
+  time_units("PairedMatrixUnits/bf16", DType::kBfloat16, false);
+  time_units("PairedMatrixUnits/bf16_scaled", DType::kBfloat16, true);
+  time_units("PairedMatrixUnits/fp16", DType::kFloat16, false);
   benchmark::RegisterBenchmark("PairedMatrixUnits_Attention", time_paired_attention)
       ->Args({512, 64, 0})
       ->Args({512, 64, 1})

@@ -120,8 +120,11 @@ VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions
   caps_.weights_in_place = wanted(options.weights_in_place, "RONDO_VULKAN_WEIGHTS_IN_PLACE", card.info.integrated) &&
                            Imported::kernels_reach(context_);
   separate_blocks_ = options.separate_blocks || caps_.weights_in_place;
-  caps_.numerics_class =
-      fmt::format("vulkan{}{}-{}", kKernelSet, caps_.matrix_dtypes.empty() ? "" : "-matrix", card.numerics_name);
+  caps_.numerics_class = fmt::format("vulkan{}{}-{}", kKernelSet,
+                                     caps_.matrix_dtypes.empty()                   ? ""
+                                     : caps_.multiplies_by_units(DType::kBfloat16) ? "-matrix"
+                                                                                   : "-matrix-fp16",
+                                     card.numerics_name);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& options) {
@@ -138,6 +141,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
   }
   if (!wanted(options.matrix_units, "RONDO_VULKAN_MATRIX_UNITS", !card.info.software)) card.matrix_units = {};
   if (options.no_doubles) card.has_doubles = false;
+  if (options.no_bfloat16_units && card.matrix_units.float16.there()) card.matrix_units.bfloat16 = {};
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
                          Context::make(std::move(instance), std::move(card), options.name,
                                        {options.host_reaches, options.card_copies_from}));

@@ -42,28 +42,30 @@ absl::StatusOr<BothOrders> open_both(vulkan::VulkanOptions options) {
   return both;
 }
 
+/// Which matrix units a device uses; whether it has any, its capabilities say.
+enum class Units : std::uint8_t { kNone, kAll, kForFp16 };
+
 /// One for all cases: the layer takes longer to start than most of them. Closed while its driver is still there.
 class SharedDevice : public ::testing::Environment {
  public:
-  /// `matrix_units`: one whose products use them; whether it has any, its capabilities say.
-  static absl::StatusOr<const BothOrders*> get(bool matrix_units = false) {
-    absl::StatusOr<BothOrders>& both = opened(matrix_units);
+  static absl::StatusOr<const BothOrders*> get(Units units = Units::kNone) {
+    absl::StatusOr<BothOrders>& both = opened(units);
     if (both.ok() && both->forwards == nullptr) {
       using vulkan::Use;
-      both = open_both({.matrix_units = matrix_units ? Use::kAlways : Use::kNever});
+      both = open_both({.no_bfloat16_units = units == Units::kForFp16,
+                        .matrix_units = units == Units::kNone ? Use::kNever : Use::kAlways});
     }
     if (!both.ok()) return both.status();
     return &*both;
   }
   void TearDown() override {
-    opened(false) = BothOrders{};
-    opened(true) = BothOrders{};
+    for (const Units units : {Units::kNone, Units::kAll, Units::kForFp16}) opened(units) = BothOrders{};
   }
 
  private:
-  static absl::StatusOr<BothOrders>& opened(bool matrix_units) {
-    static std::array<absl::StatusOr<BothOrders>, 2> opened = {BothOrders{}, BothOrders{}};
-    return opened[matrix_units ? 1 : 0];
+  static absl::StatusOr<BothOrders>& opened(Units units) {
+    static std::array<absl::StatusOr<BothOrders>, 3> opened = {BothOrders{}, BothOrders{}, BothOrders{}};
+    return opened[static_cast<std::size_t>(units)];
   }
 };
 const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
@@ -119,13 +121,28 @@ class OnMatrixUnits : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-    const auto card = SharedDevice::get(true);
+    const auto card = SharedDevice::get(Units::kAll);
     ASSERT_EQ(card.status(), absl::OkStatus());
     card_ = *card;
-    if (card_->forwards->caps().matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
+    const DeviceCaps& caps = card_->forwards->caps();
+    if (caps.matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
+    if (!caps.multiplies_by_units(DType::kBfloat16) || !caps.multiplies_by_units(DType::kFloat16)) return;
+    const auto scaling = SharedDevice::get(Units::kForFp16);
+    ASSERT_EQ(scaling.status(), absl::OkStatus());
+    scaling_ = *scaling;
   }
 
+  /// bf16 on units for bf16, where there are such, and on those for fp16.
+  void expect(const OpCase& op_case, const std::function<void(CaseMemory&)>& change = nullptr) const {
+    expect_reference(*card_, op_case, true, change);
+    if (scaling_ == nullptr || op_case.list.tensors[0].dtype != DType::kBfloat16) return;
+    SCOPED_TRACE("on units for fp16");
+    expect_reference(*scaling_, op_case, true, change);
+  }
+
+ private:
   const BothOrders* card_ = nullptr;
+  const BothOrders* scaling_ = nullptr;  // null: the card has no other units than one of the two
 };
 
 class ProductsByMatrixUnits : public OnMatrixUnits {};
@@ -147,7 +164,7 @@ class EveryOpByMatrixUnits : public OnMatrixUnits, public ::testing::WithParamIn
 
 TEST_P(EveryOpByMatrixUnits, AgreesWithTheReference) {
   const auto& [description, storage] = GetParam();
-  expect_reference(*card_, op_descriptions()[description].make(storage, Scale::kOdd), true);
+  expect(op_descriptions()[description].make(storage, Scale::kOdd));
 }
 INSTANTIATE_TEST_SUITE_P(, EveryOpByMatrixUnits,
                          ::testing::Combine(::testing::ValuesIn(with_products()),
@@ -160,7 +177,7 @@ TEST_F(ProductsByMatrixUnits, OfWholeTiles_AgreeWithTheReference) {
     if (std::string_view(description.name) != "MatMul_LowRankOut") continue;  // others are large
     for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(name_of(storage));
-      expect_reference(*card_, description.make(storage, Scale::kModel), true);
+      expect(description.make(storage, Scale::kModel));
     }
   }
 }
@@ -178,7 +195,7 @@ TEST_F(ProductsByMatrixUnits, OfLargeTiles_AgreeWithTheReference) {
     b.op(OpKind::kMatMulInputGradient, {dy, v}, {dx}, MatMulAttributes{});
     b.op(OpKind::kMatMulWeightGradient, {residual, wide}, {gradient}, MatMulAttributes{});
     b.result().reduction = 1030;
-    expect_reference(*card_, b.result(), true);
+    expect(b.result());
   }
 }
 
@@ -199,7 +216,7 @@ TEST_F(ProductsByMatrixUnits, OfNumbersFarFromOne_AgreeWithTheReference) {
       }
     }
   };
-  expect_reference(*card_, b.result(), true, [&](CaseMemory& memory) {
+  expect(b.result(), [&](CaseMemory& memory) {
     scale(memory, x, 96, 136, kUp);
     scale(memory, w, 80, 136, kDown);
   });
@@ -215,7 +232,7 @@ TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
   for (const HeadsCase& heads_case : cases) {
     for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
-      expect_reference(*card_, case_of(heads_case, storage), true);
+      expect(case_of(heads_case, storage));
     }
   }
 }
@@ -225,7 +242,7 @@ TEST_F(AttentionByMatrixUnits, OfSharpWeights_AgreesWithTheReference) {
   for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
     for (const std::size_t sharp : {std::size_t{0}, std::size_t{8}}) {
       SCOPED_TRACE(std::string(heads_cases()[sharp].name) + " " + name_of(storage));
-      expect_reference(*card_, case_of(heads_cases()[sharp], storage, 4), true);
+      expect(case_of(heads_cases()[sharp], storage, 4));
     }
   }
 }
