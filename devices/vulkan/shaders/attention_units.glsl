@@ -6,8 +6,8 @@
 //
 // Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only
 // loaded, multiplied and stored here and words of 16 bits only moved. With kScaled operands are made fp16, see
-// scaled.glsl: what largest.comp found of the TENSORS q, k, v and do is in slot
-// SCALES, sizes[4] numbers of each.
+// scaled.glsl: what largest.comp found of the first TENSORS of q, k, v and do is in slot SCALES, sizes[4] numbers of
+// each.
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

@@ -8,8 +8,8 @@ namespace rondo::devices::vulkan {
 std::array<Largest, kMostSearched> find_largest(OpLowering& op, std::span<const Searched> tensors) {
   constexpr std::int64_t kInvocations = 256;
   constexpr std::int64_t kEach = 32;  // elements of an invocation that are worth a workgroup more
-  constexpr std::int64_t kMost =
-      128;  // workgroups, as in shaders/scaled.glsl: their numbers are read by each of what asks
+  // Workgroups, as in shaders/scaled.glsl: each workgroup of what asks reads the numbers of all.
+  constexpr std::int64_t kMost = 128;
   std::int64_t elements = 0;
   std::uint32_t eights = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
