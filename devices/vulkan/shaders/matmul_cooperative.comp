@@ -59,7 +59,8 @@ uint place_a[kMostAhead];
 uint place_b[kMostAhead];
 uint more_of_b[kMostAhead];  // the second four of a list's
 
-// Powers of two that operands are multiplied by, as exponents and as numbers.
+// Powers of two that operands are multiplied by, as exponents and as numbers. B needs none where it is fp16.
+const bool kScaledB = kScaled && kTypeB == kBfloat16;
 ivec2 exponents = ivec2(0);
 float scale_a = 1.0;
 float scale_b = 1.0;
@@ -67,24 +68,28 @@ float scale_b = 1.0;
 /// In the place of tiles, of which there are none yet.
 void find_scales() {
   const uint own_a = own_largest(address(6) + 4 * push.sizes[11], push.sizes[9]);
-  const uint own_b = own_largest(address(7) + 4 * push.sizes[12], push.sizes[10]);
+  const uint own_b = kScaledB ? own_largest(address(7) + 4 * push.sizes[12], push.sizes[10]) : 0;
   if (invocation() == 0) tiles[0] = uvec4(0);
   barrier();
   atomicMax(tiles[0].x, own_a);
   atomicMax(tiles[0].y, own_b);
   barrier();
-  exponents = ivec2(exponent_for(tiles[0].x), exponent_for(tiles[0].y));
+  exponents = ivec2(exponent_for(tiles[0].x), kScaledB ? exponent_for(tiles[0].y) : 0);
   scale_a = power_of_two(exponents.x);
   scale_b = power_of_two(exponents.y);
   barrier();
 }
-uvec4 scaled(uvec4 eight, float scale) { return kScaled ? scaled_eight(eight, scale) : eight; }
 /// Of sums of products of both operands.
 vec4 unscaled(vec4 sums) { return kScaled ? times_power(sums, -exponents.x - exponents.y) : sums; }
 
-uint word_at(uint64_t tensor, uint i) { return uint(Narrow(tensor).v[i]); }
-/// Of A, which may be fp32: then it is rounded to B's type.
-uint word_in_a(uint64_t a, uint i) { return kTypeA == kFloat32 ? narrowed(kTypeB, Floats(a).v[i]) : word_at(a, i); }
+/// Element i as it is multiplied. A may be fp32: then it is rounded to B's type, or to fp16.
+uint word_in_a(uint64_t a, uint i) {
+  if (kScaled) return narrowed_half(load(a, kTypeA, i) * scale_a);
+  return kTypeA == kFloat32 ? narrowed(kTypeB, Floats(a).v[i]) : uint(Narrow(a).v[i]);
+}
+uint word_in_b(uint64_t b, uint i) {
+  return kScaledB ? narrowed_half(load(b, kTypeB, i) * scale_b) : uint(Narrow(b).v[i]);
+}
 
 /// Where an invocation's i-th eight lies in its tile: .x along K, .y across. `along`: eight along K, the second four
 /// behind the first; otherwise four across, and the same four one further along K.
@@ -146,7 +151,9 @@ void read_ahead(Turn turn) {
   [[unroll]] for (uint i = 0; i < kReadsB && kAheadB; ++i) read_eight_of_b(turn, i, place_b[i], more_of_b[i]);
 }
 
-uvec2 narrowed_four(uvec4 raw) { return narrowed_raw(kTypeB, uintBitsToFloat(raw)); }
+uvec2 narrowed_four(uvec4 raw) {
+  return narrowed_raw(kScaled ? kFloat16 : kTypeB, uintBitsToFloat(raw) * (kScaled ? scale_a : 1.0));
+}
 /// The word of 16 bits of every row, from those at k and those at k + 1.
 uvec4 turned(uvec4 eight) {
   return uvec4((eight.x & 0xFFFFu) | (eight.z << 16), (eight.x >> 16) | (eight.z & 0xFFFF0000u),
@@ -161,9 +168,12 @@ void write_eight_of_a(Turn turn, uint i, uint from) {
   const uvec2 place = place_of(i, !kTransposedA, kRows);
   if (place.x >= kDepth || place.y >= kRows) return;  // more invocations than eights
   uvec4 eight = next_a[from];
-  if (kTypeA == kFloat32) eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
+  if (kTypeA == kFloat32) {
+    eight = uvec4(narrowed_four(eight), narrowed_four(more_a[from]));
+  } else if (kScaled) {
+    eight = scaled_eight(eight, scale_a);
+  }
   if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, !kTransposedA);
-  eight = scaled(eight, scale_a);
   if (kTransposedA) {
     const uvec4 words = turned(eight);
     [[unroll]] for (uint j = 0; j < 4; ++j) tiles[(place.y + j) * kStride + place.x / 8][place.x / 2 % 4] = words[j];
@@ -175,8 +185,8 @@ void write_eight_of_b(Turn turn, uint i, uint from) {
   const uvec2 place = place_of(i, kTransposedB, kColumns);
   if (place.x >= kDepth || place.y >= kColumns) return;
   uvec4 eight = next_b[from];
+  if (kScaledB) eight = scaled_eight(eight, scale_b);
   if (!all_count(turn, kDepth)) eight = counted(turn, eight, place.x, kTransposedB);
-  eight = scaled(eight, scale_b);
   if (kTransposedB) {
     tiles[kTileB + place.y * kStride + place.x / 8] = eight;
   } else {
@@ -211,8 +221,7 @@ void load_elements(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n
       if (first_m + m >= rows || !counts(turn, 2 * pair + j)) continue;
       words[j] = word_in_a(a, place_in_a(first_m + m, turn.first_k + 2 * pair + j));
     }
-    const uint both = words[0] | (words[1] << 16);
-    tiles[m * kStride + pair / 4][pair % 4] = kScaled ? scaled_pair(both, scale_a) : both;
+    tiles[m * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
   }
   for (uint i = invocation(); kReadsB == 0 && i < kColumns * kPairs; i += gl_WorkGroupSize.x) {
     const uint n = kTransposedB ? i / kPairs : i % kColumns;
@@ -220,10 +229,9 @@ void load_elements(Turn turn, uint64_t a, uint64_t b, uint first_m, uint first_n
     uint words[2] = uint[](0, 0);
     [[unroll]] for (uint j = 0; j < 2; ++j) {
       if (first_n + n >= push.sizes[1] || !counts(turn, 2 * pair + j)) continue;
-      words[j] = word_at(b, place_in_b(turn.first_k + 2 * pair + j, first_n + n));
+      words[j] = word_in_b(b, place_in_b(turn.first_k + 2 * pair + j, first_n + n));
     }
-    const uint both = words[0] | (words[1] << 16);
-    tiles[kTileB + n * kStride + pair / 4][pair % 4] = kScaled ? scaled_pair(both, scale_b) : both;
+    tiles[kTileB + n * kStride + pair / 4][pair % 4] = words[0] | (words[1] << 16);
   }
 }
 

@@ -17,7 +17,8 @@ struct Product {
   std::int64_t stride_a = 0, stride_b = 0;
   bool transposed_a = false, transposed_b = false;
   float alpha = 1.0F;
-  bool narrows_a = false;   // A may be rounded to B's type
+  bool narrows_a = false;   // A, fp32, may be rounded to B's type
+  bool large_a = false;     // and may be more than fp16 holds
   bool accumulate = false;  // in chunks of kTokenChunk of the depth
   bool onto = false;        // once, and what lies in out is added, too
   bool has_bias = false, has_addend = false;
@@ -236,16 +237,18 @@ Searched searched_b(const Product& p) {
   return {p.b, p.type_b, rows, p.stride_b};
 }
 
-/// Of A and B, as far as that is not known.
+/// Of A and B, as far as that is not known. B's is not asked for where it is fp16 as it is.
 std::array<Largest, 2> largest_of(OpLowering& op, const Product& p) {
   std::array<Largest, 2> found = {p.largest_a != nullptr ? *p.largest_a : Largest{},
                                   p.largest_b != nullptr ? *p.largest_b : Largest{}};
-  if (found[0].count == 0 && found[1].count == 0) {
+  const bool finds_a = found[0].count == 0;
+  const bool finds_b = found[1].count == 0 && p.type_b != kFloat16Storage;
+  if (finds_a && finds_b) {
     const auto both = find_largest(op, std::array{searched_a(p), searched_b(p)});
     found = {both[0], both[1]};
-  } else if (found[0].count == 0) {
+  } else if (finds_a) {
     found[0] = find_largest(op, std::array{searched_a(p)})[0];
-  } else if (found[1].count == 0) {
+  } else if (finds_b) {
     found[1] = find_largest(op, std::array{searched_b(p)})[0];
   }
   if (p.largest_a != nullptr) *p.largest_a = found[0];
@@ -259,7 +262,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthwhile = 16;
   const MatrixUnits& units = op.units();
   if (p.type_b == kFloat32Storage || (p.type_a != p.type_b && !p.narrows_a)) return false;
-  const bool scaled = p.type_b == kBfloat16Storage && !units.bfloat16.there();
+  const bool scaled = p.type_b == kBfloat16Storage ? !units.bfloat16.there() : p.large_a;
   const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage && !scaled ? units.bfloat16 : units.float16;
   if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
   // Reading operands twice has to pay.
@@ -502,9 +505,11 @@ class Vocabulary {
   }
 
   void add_gradients(std::uint32_t part, std::int64_t first) {
+    Largest largest;
     Product p = product(part, first);  // dx += gradient w
     p.a = logits_[part];
-    p.narrows_a = narrows_gradients();
+    p.largest_a = &largest;
+    narrow_gradient(p);
     p.stride_a = p.depth = rows_of(op_.in(2 + part));
     p.columns = width_;
     p.listed = Product::Listed::kOut;
@@ -515,7 +520,8 @@ class Vocabulary {
     if (!attributes_.has_weight_gradient) return;
     p = product(part, first);  // dw += gradient^T x
     p.a = logits_[part];
-    p.narrows_a = narrows_gradients();
+    p.largest_a = &largest;
+    narrow_gradient(p);
     p.stride_a = p.rows = rows_of(op_.in(2 + part));
     p.transposed_a = true;
     p.listed = Product::Listed::kB;
@@ -530,7 +536,10 @@ class Vocabulary {
   }
 
   /// For matrix units, as the CPU does. A gradient that is scaled by 65536 may be more than fp16 holds.
-  bool narrows_gradients() const { return op_.in(0).dtype == DType::kBfloat16 || !attributes_.has_loss_scale; }
+  void narrow_gradient(Product& p) const {
+    p.narrows_a = true;
+    p.large_a = attributes_.has_loss_scale;
+  }
 
   Product product(std::uint32_t part, std::int64_t first) {
     Product p;

@@ -179,6 +179,16 @@ TEST(CooperativeCode, ThatIsMalformed_IsRefused) {
   EXPECT_THAT(std::string(result.status().message()), ::testing::HasSubstr("a layout is no constant"));
 }
 
+MatrixUnits large_card() {
+  MatrixUnits units;
+  units.api = MatrixUnits::Api::kKhr;
+  units.float16 = {16, 16, 16};
+  units.subgroup_size = 32;
+  units.shared_bytes = 65536;
+  units.invocations = 1024;
+  return units;
+}
+
 /// One product of `storage`, lowered.
 Dispatch lowered(DType storage, std::int64_t rows, std::int64_t columns, const MatrixUnits& units) {
   OpList list;
@@ -214,10 +224,7 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
 
 /// The largest numbers of both operands are found first.
 TEST(MatrixUnitsLowering, ProductsOfBf16OnUnitsForFp16_AreScaled) {
-  MatrixUnits units;
-  units.api = MatrixUnits::Api::kKhr;
-  units.float16 = {16, 16, 16};
-  units.subgroup_size = 32;
+  MatrixUnits units = large_card();
   OpList list;
   list.tokens = 100;
   list.tensors = {{"x", {100, 4096}, DType::kBfloat16, TensorRole::kInput, 0},
@@ -245,6 +252,48 @@ TEST(MatrixUnitsLowering, ProductsOfBf16OnUnitsForFp16_AreScaled) {
   ASSERT_TRUE(with.lower_all().ok());
   ASSERT_EQ(with.dispatches().size(), 1U);
   EXPECT_EQ(with.dispatches()[0].constants[kProductConstants.scaled], 0U);
+}
+
+/// The gradient of logits ends with the list of tokens that have a target, behind which anything may lie. What is known
+/// of a tensor is not looked for again.
+TEST(MatrixUnitsLowering, GradientsOfLogits_AreScaledByWhatIsListed) {
+  const auto dispatches = [](DType storage) {
+    testing::CaseBuilder b(storage, 512);
+    const TensorId x = b.input("x", {512, 72}), w = b.weight("w", {128, 72}),
+                   targets = b.integers("targets", BatchTensor::kTargets, std::vector<std::int32_t>(512, 3));
+    const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss), dx = b.output("dx", {512, 72}),
+                   dw = b.gradient("dw", {128, 72});
+    b.op(OpKind::kVocabularyLoss, {x, targets, w, b.loss_scale(65536)}, {loss, dx, dw},
+         VocabularyAttributes{128, 0, 1, true, true, true});
+    const testing::OpCase op_case = b.result();
+    Lowering lowering(op_case.list, {.units = large_card()});
+    EXPECT_TRUE(lowering.lower_all().ok());
+    std::vector<Dispatch> found;
+    std::ranges::copy_if(lowering.dispatches(), std::back_inserter(found), [](const Dispatch& dispatch) {
+      return dispatch.shader == Shader::kLargest || dispatch.shader == Shader::kMatMulCooperative;
+    });
+    return found;
+  };
+  const auto is_search = [](const Dispatch& dispatch, std::uint32_t tensors, bool ends) {
+    return dispatch.shader == Shader::kLargest && dispatch.groups[1] == tensors && (dispatch.constants[2] != 0) == ends;
+  };
+  const auto is_product = [](const Dispatch& dispatch, bool scaled) {
+    return dispatch.shader == Shader::kMatMulCooperative &&
+           (dispatch.constants[kProductConstants.scaled] != 0) == scaled;
+  };
+  const std::vector<Dispatch> wide = dispatches(DType::kBfloat16);
+  ASSERT_EQ(wide.size(), 5U);
+  EXPECT_TRUE(is_search(wide[0], 2, false));  // x and w
+  EXPECT_TRUE(is_product(wide[1], true));
+  EXPECT_TRUE(is_search(wide[2], 1, true));
+  EXPECT_TRUE(is_product(wide[3], true));
+  EXPECT_TRUE(is_product(wide[4], true));
+  const std::vector<Dispatch> half = dispatches(DType::kFloat16);
+  ASSERT_EQ(half.size(), 4U);
+  EXPECT_TRUE(is_product(half[0], false));
+  EXPECT_TRUE(is_search(half[1], 1, true));
+  EXPECT_TRUE(is_product(half[2], true));
+  EXPECT_TRUE(is_product(half[3], true));
 }
 
 /// An adapter's product and its layer's: nothing is rounded that the smaller one would be lost in.
@@ -335,16 +384,6 @@ TEST(MatrixUnitsLowering, GradientsOfLogits_AreRoundedWhereTheTypeHoldsThem) {
   EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kBfloat16), 3);
   EXPECT_EQ(products_on_units("CrossEntropy_Scaled", DType::kFloat16), 1);
   EXPECT_EQ(products_on_units("CrossEntropy", DType::kFloat32), 0);
-}
-
-MatrixUnits large_card() {
-  MatrixUnits units;
-  units.api = MatrixUnits::Api::kKhr;
-  units.float16 = {16, 16, 16};
-  units.subgroup_size = 32;
-  units.shared_bytes = 65536;
-  units.invocations = 1024;
-  return units;
 }
 
 /// Attention and its gradient, lowered.

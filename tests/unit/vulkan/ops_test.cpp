@@ -199,6 +199,37 @@ TEST_F(ProductsByMatrixUnits, OfLargeTiles_AgreeWithTheReference) {
   }
 }
 
+/// The loss over two parts of a vocabulary, large enough to be scaled; every fifth token has no target. All rows of the
+/// gradients are sums of as many large terms.
+OpCase scaled_loss(DType storage, std::uint32_t tokens, double loss_scale) {
+  std::vector<std::int32_t> ids;
+  for (std::uint32_t t = 0; t < tokens; ++t) ids.push_back(t % 5 == 2 ? -100 : static_cast<std::int32_t>(t % 128));
+  CaseBuilder b(storage, tokens);
+  const TensorId x = b.input("x", {tokens, 72}), targets = b.integers("targets", BatchTensor::kTargets, ids);
+  const TensorId low = b.weight("low", {64, 72}, 0.05), high = b.weight("high", {64, 72}, 0.05);
+  const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss), dx = b.output("dx", {tokens, 72});
+  const TensorId dlow = b.gradient("dlow", {64, 72}), dhigh = b.gradient("dhigh", {64, 72});
+  std::vector<TensorId> reads = {x, targets, low, high};
+  if (loss_scale > 0) reads.push_back(b.loss_scale(loss_scale));
+  b.op(OpKind::kVocabularyLoss, reads, {loss, dx, dlow, dhigh},
+       VocabularyAttributes{128, 0, 2, true, true, loss_scale > 0});
+  b.result().reduction = tokens;
+  return b.result();
+}
+
+/// Of rows that are those of a list: one chunk that is not full, and three. With the last scale gradients are more than
+/// fp16 holds.
+TEST_F(ProductsByMatrixUnits, OfTheLoss_AgreeWithTheReference) {
+  for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+    for (const std::uint32_t tokens : {500U, 1664U}) {
+      for (const double loss_scale : {0.0, 131072.0}) {
+        SCOPED_TRACE(fmt::format("{}, {} tokens, loss scale {}", name_of(storage), tokens, loss_scale));
+        expect(scaled_loss(storage, tokens, loss_scale));
+      }
+    }
+  }
+}
+
 /// Operands that fp16 does not hold as they are, of rows that differ much. Results are near one.
 TEST_F(ProductsByMatrixUnits, OfNumbersFarFromOne_AgreeWithTheReference) {
   constexpr int kUp = 90;
