@@ -51,7 +51,7 @@ TEST(ExactMatch, TextWithoutQuestions_IsRefused) {
 }
 
 /// Cards whose matrix units take one type of 16 bits and not the other.
-TEST(MatrixUnits, ThatBf16LeavesIdle_AreNamed) {
+TEST(MatrixUnits, ThatDoNotMultiplyBf16_AreNamed) {
   const Workspace workspace;
   const std::string rest =
       "memory_bytes: 1e10, memory_bandwidth: 1e12, link_up: 1e10, link_down: 1e10, link_latency: 1e-5}\n";
@@ -62,7 +62,7 @@ TEST(MatrixUnits, ThatBf16LeavesIdle_AreNamed) {
                                              std::string("--dtype=") + dtype, "--json"}));
     return plan["advice"].dump();
   };
-  EXPECT_THAT(says("half", "bf16"), HasSubstr("with dtype: fp16 the matrix units of timed:half:0 would be used"));
+  EXPECT_THAT(says("half", "bf16"), HasSubstr("with dtype: fp16 timed:half:0 would be quicker"));
   EXPECT_THAT(says("half", "fp16"), testing::Not(HasSubstr("matrix units")));
   EXPECT_THAT(says("both", "bf16"), testing::Not(HasSubstr("matrix units")));
   const Json listed = json_of(workspace.run({"devices", "--devices=timed:cards.yaml#half", "--json"}));

@@ -1,6 +1,6 @@
 // bf16 for matrix units that multiply fp16 alone. bf16 has fewer digits and reaches further: times the power of two
 // that brings a tensor's largest number to 2^14 or more and less than 2^15, fp16 holds exactly what is at least 2^-28
-// of that, and no unit of an fp32 sum depends on what is less.
+// of that; what is less may be lost.
 
 const uint kLargestGroups = 128;  // of kernel largest.comp at most, for each tensor
 
