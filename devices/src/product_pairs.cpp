@@ -1,8 +1,6 @@
 // See product_pairs.h.
 #include "rondo/devices/product_pairs.h"
 
-#include <optional>
-
 namespace rondo::devices {
 namespace {
 
@@ -61,6 +59,15 @@ std::vector<ProductPair> product_pairs(const OpList& list) {
     pairs.push_back(pair);
   }
   return pairs;
+}
+
+std::vector<std::optional<ProductPair>> pairs_by_op(const OpList& list,
+                                                    const std::function<bool(const ProductPair&)>& takes) {
+  std::vector<std::optional<ProductPair>> by_op(list.ops.size());
+  for (const ProductPair& pair : product_pairs(list)) {
+    if (takes == nullptr || takes(pair)) by_op[pair.first] = by_op[pair.second] = pair;
+  }
+  return by_op;
 }
 
 }  // namespace rondo::devices

@@ -152,16 +152,12 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
 absl::Status CpuProgram::prepare() {
   RONDO_RETURN_IF_ERROR(validate(list_));
   const Engines engines{&wide_, narrow_.get()};
-  std::vector<const ProductPair*> pair_of(list_.ops.size(), nullptr);
-  const std::vector<ProductPair> pairs = product_pairs(list_);
-  for (const ProductPair& pair : pairs) {
-    if (can_pair(list_, pair, engines)) pair_of[pair.first] = pair_of[pair.second] = &pair;
-  }
+  const std::vector<std::optional<ProductPair>> pair_of =
+      pairs_by_op(list_, [&](const ProductPair& pair) { return can_pair(list_, pair, engines); });
   for (std::size_t i = 0; i < list_.ops.size(); ++i) {
-    const ProductPair* pair = pair_of[i];
-    if (pair != nullptr && i == pair->first) continue;
-    RONDO_ASSIGN_OR_RETURN(auto prepared,
-                           pair != nullptr ? prepare_pair(*pair, engines) : prepare_op(list_.ops[i], engines));
+    const std::optional<ProductPair>& pair = pair_of[i];
+    if (pair && i == pair->first) continue;
+    RONDO_ASSIGN_OR_RETURN(auto prepared, pair ? prepare_pair(*pair, engines) : prepare_op(list_.ops[i], engines));
     prepared_.push_back(std::move(prepared));
   }
   return absl::OkStatus();

@@ -250,21 +250,15 @@ void Lowering::end(std::size_t op, std::optional<std::size_t> first) {
 
 absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
   Steps steps;
-  std::vector<ProductPair> pairs = product_pairs(list);
-  std::erase_if(pairs, [&](const ProductPair& pair) { return !can_pair(list, pair); });
-  std::vector<const ProductPair*> pair_of(list.ops.size(), nullptr);
-  for (const ProductPair& pair : pairs) pair_of[pair.first] = pair_of[pair.second] = &pair;
+  const std::vector<std::optional<ProductPair>> pair_of =
+      pairs_by_op(list, [&](const ProductPair& pair) { return can_pair(list, pair); });
   for (std::size_t i = 0; i < list.ops.size(); ++i) {
-    const ProductPair* const pair = pair_of[i];
-    if (pair != nullptr && i == pair->first) continue;  // with the second
+    const std::optional<ProductPair>& pair = pair_of[i];
+    if (pair && i == pair->first) continue;  // with the second
     Lowering lowering(list, list.ops[i], options, steps);
-    if (pair == nullptr) {
-      RONDO_RETURN_IF_ERROR(lower_op(lowering));
-      lowering.end(i, std::nullopt);
-    } else {
-      RONDO_RETURN_IF_ERROR(lower_product_pair(lowering, list.ops[pair->narrow()], list.ops[pair->wide()]));
-      lowering.end(i, pair->first);
-    }
+    RONDO_RETURN_IF_ERROR(pair ? lower_product_pair(lowering, list.ops[pair->narrow()], list.ops[pair->wide()])
+                               : lower_op(lowering));
+    lowering.end(i, pair ? std::optional(pair->first) : std::nullopt);
   }
   place_workspace(steps);
   if (steps.may_fault) {

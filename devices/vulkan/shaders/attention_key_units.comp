@@ -28,8 +28,8 @@ void main() {
     return;
   }
   find_scales();
-  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
-  const float slope_scale = kScaled ? power_of_two(-kSlopeBits) : push.factors[0];
+  const float scores_by = score_scale();
+  const float slopes_by = slope_scale();
   stage(rows_of(address(1), first_key, last_key, key_head, key_heads), kRows, 0, exponents.y);
   stage(rows_of(address(2), first_key, last_key, key_head, key_heads), kRows, kRows, exponents.z);
   int last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
@@ -60,8 +60,7 @@ void main() {
                   exponents.w);
       for (uint n = invocation(); n < kPassing; n += gl_WorkGroupSize.x) {
         const uint query = uint(min(first + int(n), last_token)) * heads + head;
-        const float delta = Floats(all_delta).v[query];
-        known[n] = vec2(Floats(all_lse).v[query], kScaled ? times_power(delta, exponents.z + exponents.w) : delta);
+        known[n] = vec2(Floats(all_lse).v[query], scaled_delta(Floats(all_delta).v[query]));
       }
       barrier();
       const int next = min(first + int(kPassing), last_token);
@@ -79,9 +78,9 @@ void main() {
           const uint column = first_column() + 8 * eight + c;
           const int token = first + int(column);
           const bool seen = token >= key && token <= last_seer;
-          const float weight = seen ? exp(weights_of_key[c] * scale - known[column].x) : 0.0;
+          const float weight = seen ? exp(weights_of_key[c] * scores_by - known[column].x) : 0.0;
           weights_of_key[c] = weight;
-          slopes[c] = seen ? weight * (slopes[c] - known[column].y) * slope_scale : 0.0;
+          slopes[c] = seen ? weight * (slopes[c] - known[column].y) * slopes_by : 0.0;
         }
         put_weights(0, row, eight, weights_of_key);
         put_weights(1, row, eight, slopes);
@@ -95,7 +94,7 @@ void main() {
   write_rows(value_sums, address(8), first_key, key_head, key_heads, -exponents.w);
   barrier();
   for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) {
-    by_row[row] = kScaled ? push.factors[0] : 1.0;
+    by_row[row] = slope_sum_scale();
   }
   write_rows(key_sums, address(7), first_key, key_head, key_heads,
              kSlopeBits - exponents.x - exponents.z - exponents.w);

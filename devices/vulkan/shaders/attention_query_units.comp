@@ -25,8 +25,8 @@ void main() {
     return;
   }
   find_scales();
-  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
-  const float slope_scale = kScaled ? power_of_two(-kSlopeBits) : push.factors[0];
+  const float scores_by = score_scale();
+  const float slopes_by = slope_scale();
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
   stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0, exponents.x);
@@ -36,8 +36,7 @@ void main() {
   const int seen_from = first_seen(bounds, token, window);
   const uint query = uint(min(token, last_token)) * heads + head;
   const float lse = Floats(address(3)).v[query];
-  const float own_delta = Floats(address(6)).v[query];
-  const float delta = kScaled ? times_power(own_delta, exponents.z + exponents.w) : own_delta;
+  const float delta = scaled_delta(Floats(address(6)).v[query]);
   Sums sums[kSums];
   [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
   int first = first_seen(bounds, first_token, window);
@@ -64,8 +63,8 @@ void main() {
       get_scores(1, row, eight, dp);
       [[unroll]] for (uint c = 0; c < 8; ++c) {
         const int key = first + int(first_column() + 8 * eight + c);
-        const float weight = exp(slopes[c] * scale - lse);
-        slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * slope_scale : 0.0;
+        const float weight = exp(slopes[c] * scores_by - lse);
+        slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * slopes_by : 0.0;
       }
       put_weights(0, row, eight, slopes);
     }
@@ -73,7 +72,7 @@ void main() {
     add_weighted(sums, 0, kFirstPassing);
   }
   for (uint row = invocation(); row < kRows; row += gl_WorkGroupSize.x) {
-    by_row[row] = kScaled ? push.factors[0] : 1.0;
+    by_row[row] = slope_sum_scale();
   }
   write_rows(sums, address(7), first_token, head, heads, kSlopeBits - exponents.y - exponents.z - exponents.w);
 }

@@ -37,7 +37,7 @@ void main() {
     return;
   }
   find_scales();
-  const float scale = kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0];
+  const float scores_by = score_scale();
   const uint64_t keys = address(1);
   const uint64_t values = address(2);
   stage(rows_of(address(0), first_token, last_token, head, heads), kRows, 0, exponents.x);
@@ -71,7 +71,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          highest = max(highest, key >= seen_from && key <= token ? own[c] * scale : kLowest);
+          highest = max(highest, key >= seen_from && key <= token ? own[c] * scores_by : kLowest);
         }
       }
       highest = largest_of_row(highest);
@@ -89,7 +89,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          own[c] = key >= seen_from && key <= token ? exp(own[c] * scale - maximum) : 0.0;
+          own[c] = key >= seen_from && key <= token ? exp(own[c] * scores_by - maximum) : 0.0;
           total += own[c];
         }
         rounded += put_weights(0, row, eight, own);

@@ -95,6 +95,12 @@ void find_scales() {
 // Slopes, weight (dp - delta), come to 2 kWidth 2^30 of scaled numbers at most: times 2^-kSlopeBits they are fp16's.
 const int kSlopeBits = 16 + (kWidth <= 64 ? 6 : kWidth <= 128 ? 7 : 8);
 
+/// What sums of products of q and k are multiplied by, slopes, and what those add up to; do . o beside scaled numbers.
+float score_scale() { return kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0]; }
+float slope_scale() { return kScaled ? power_of_two(-kSlopeBits) : push.factors[0]; }
+float slope_sum_scale() { return kScaled ? push.factors[0] : 1.0; }
+float scaled_delta(float delta) { return kScaled ? times_power(delta, exponents.z + exponents.w) : delta; }
+
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
 
 /// Rows of one head of a tensor [tokens, heads, kWidth] in memory, from token `first` on. Those past `last` are its row

@@ -29,6 +29,12 @@ layout(push_constant, scalar) uniform PushConstants {
 }
 push;
 
+/// How many of a chunk's `most` rows there are, from number `first` of the list of kernel targets.comp on.
+uint present(uint64_t list, uint first, uint most) {
+  const uint all = uint(Ints(list).v[0]);
+  return all > first ? min(all - first, most) : 0;
+}
+
 // The table's first entries, see program.cpp.
 uint run_layer() { return uint(Words(push.table).v[0]); }
 uint64_t address(uint i) { return Words(push.table).v[push.slots[i]]; }

@@ -26,11 +26,8 @@ uint largest_of_word(uint type, uint word) {
 
 /// Of what is the workgroup's of the tensor.
 uint largest_of(uint tensor, uint type) {
-  uint rows = push.sizes[tensor];
-  if (kEnds && tensor == 0) {
-    const uint all = uint(Ints(address(5)).v[0]);
-    rows = all > push.sizes[8] ? min(all - push.sizes[8], push.sizes[9]) : 0;
-  }
+  const bool ends = kEnds && tensor == 0;
+  const uint rows = ends ? present(address(5), push.sizes[8], push.sizes[9]) : push.sizes[tensor];
   const uint elements = rows * push.sizes[4 + tensor];
   const uint64_t x = address(tensor);
   const bool eights = (kEights >> tensor & 1u) != 0;

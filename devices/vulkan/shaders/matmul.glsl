@@ -66,12 +66,11 @@ void find_extents(out uint rows, out uint depth) {
   rows = push.sizes[0];
   depth = push.sizes[2];
   if (kListed == 0) return;
-  const uint all = uint(Ints(address(5)).v[0]);
-  const uint present = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
+  const uint there = present(address(5), push.sizes[7], push.sizes[8]);
   if (kListed == 3) {
-    depth = present;
+    depth = there;
   } else {
-    rows = present;
+    rows = there;
   }
 }
 

@@ -72,10 +72,7 @@ void main() {
   const uint first_row = push.sizes[2] + row_tile * kRows;
   const uint first_column = push.sizes[3] + workgroup().y * kTile;
   uint end = row_tile < group_begin(workgroup().z + 1) ? push.sizes[0] : 0;
-  if (kListed == 1 || kListed == 2) {
-    const uint all = uint(Ints(address(5)).v[0]);
-    end = min(end, all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0);
-  }
+  if (kListed == 1 || kListed == 2) end = min(end, present(address(5), push.sizes[7], push.sizes[8]));
   const uint fours = first_row < end ? push.sizes[6] : 0;
   const uint zero = push.sizes[10];  // which the compiler does not know
   // The neighbour in the other half of the register: with a constant the compiler would cross the halves for each

@@ -119,10 +119,9 @@ void main() {
   uint end = push.sizes[1];
   uint outers = push.sizes[0];
   if (kOuterListed || kInnerEnds) {
-    const uint all = uint(list.v[0]);
-    const uint present = all > push.sizes[7] ? min(all - push.sizes[7], push.sizes[8]) : 0;
-    if (kInnerEnds) end = min(end, present);
-    if (kOuterListed) outers = present;
+    const uint there = present(address(2), push.sizes[7], push.sizes[8]);
+    if (kInnerEnds) end = min(end, there);
+    if (kOuterListed) outers = there;
   }
   const uint in_tile = texel % kOuters;
   const uint k = texel / kOuters % push.sizes[6] * 4;

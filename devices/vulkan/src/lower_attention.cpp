@@ -165,7 +165,7 @@ MatrixUnits::Shape attention_shape(const OpLowering& op) {
 
 /// Of q, k, v and do, as far as the op has them; nothing where they are not scaled.
 Largest find_largest(OpLowering& op) {
-  if (!scales(op)) return {op.read(0)};
+  if (!scales(op)) return {};
   std::vector<Searched> tensors;
   for (std::size_t i = 0; i < (op.op().kind == OpKind::kAttention ? 3U : 4U); ++i) {
     const std::size_t operand = i == 3 ? 5 : i;

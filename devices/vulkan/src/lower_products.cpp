@@ -268,7 +268,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   // Reading operands twice has to pay.
   constexpr std::int64_t kWorthScaling = 64;
   if (scaled && std::min({p.rows, p.columns, p.depth}) < kWorthScaling) return false;
-  const std::array<Largest, 2> largest = scaled ? largest_of(op, p) : std::array{Largest{p.a}, Largest{p.b}};
+  const std::array<Largest, 2> largest = scaled ? largest_of(op, p) : std::array<Largest, 2>{};
   const auto flag = [](bool on) { return on ? 1U : 0U; };
   const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
   const std::uint32_t rows = tiling.rows(shape);  // of a workgroup

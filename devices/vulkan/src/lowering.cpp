@@ -138,19 +138,17 @@ double Lowering::work_of(const Op& op) const {
 }
 
 absl::Status Lowering::lower_all() {
-  const std::vector<ProductPair> pairs = product_pairs(list_);
-  std::vector<const ProductPair*> pair_of(list_.ops.size(), nullptr);
-  for (const ProductPair& pair : pairs) pair_of[pair.first] = pair_of[pair.second] = &pair;
+  const std::vector<std::optional<ProductPair>> pair_of = pairs_by_op(list_);
   for (std::size_t place = 0; place < list_.ops.size(); ++place) {
     const Op& op = list_.ops[place];
     RONDO_RETURN_IF_ERROR(check(op));
-    const ProductPair* const pair = pair_of[place];
-    if (pair != nullptr && place == pair->first) continue;  // with the second
+    const std::optional<ProductPair>& pair = pair_of[place];
+    if (pair && place == pair->first) continue;  // with the second
     const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
     double work = work_of(op);
     bool shares = false;
-    if (pair != nullptr) {
+    if (pair) {
       OpLowering other(*this, list_.ops[pair->first]);
       lower_product_pair(pair->narrow_first ? other : one, pair->narrow_first ? one : other, pair->narrow_first);
       work += work_of(other.op());

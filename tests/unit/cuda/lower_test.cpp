@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "adapted_layer.h"
 #include "kernels/params.h"
 #include "rondo/devices/product_pairs.h"
 
@@ -212,43 +213,30 @@ TEST(CudaLower_Product, WithABiasOfAnotherDtype_IsMadeByOurKernel) {
 }
 
 /// What a run is known by: each tensor once, wherever in it the steps begin; all scratch by one address.
-/// y = x w^T + more, z = 2 low b^T + y: a layer of 320 inputs and its adapter of rank 8.
-OpList adapted(DType storage, Fp8Format format = Fp8Format::kNone) {
-  OpList list;
-  list.tokens = 32;
-  list.tensors = {{"x", {32, 320}, storage, TensorRole::kInput, 0},  {"w", {48, 320}, storage, TensorRole::kWeight, 0},
-                  {"low", {32, 8}, storage, TensorRole::kInput, 1},  {"b", {48, 8}, storage, TensorRole::kWeight, 1},
-                  {"y", {32, 48}, storage, TensorRole::kScratch, 0}, {"more", {32, 48}, storage, TensorRole::kInput, 2},
-                  {"z", {32, 48}, storage, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kMatMul, MatMulAttributes{1.0F, false, true, format}, {0, 1, 5}, {4}},
-              {OpKind::kMatMul, MatMulAttributes{2.0F, false, true}, {2, 3, 4}, {6}}};
-  return list;
-}
-
 Place tensor(TensorId id) { return {Place::Kind::kTensor, id, 0}; }
 
 TEST(CudaLower_ProductPair, AddsTheWideOneToTheNarrowOneAndThenWhatElseIsAdded) {
   FakeEngine engine;
-  const auto steps = lower(adapted(DType::kBfloat16), {&engine});
+  const auto steps = lower(test::adapted_layer(DType::kBfloat16), {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   ASSERT_EQ(steps->steps.size(), 3U);
   const auto& narrow = std::get<ProductStep>(steps->steps[0]);
   EXPECT_EQ(engine.shapes[narrow.plan].inner, 8);
   EXPECT_EQ(narrow.alpha, 2.0F);
-  EXPECT_EQ(narrow.a, tensor(2));
+  EXPECT_EQ(narrow.a, tensor(test::kLayerLow));
   EXPECT_EQ(narrow.addend.kind, Place::Kind::kNull);
-  EXPECT_EQ(narrow.c, tensor(6));
+  EXPECT_EQ(narrow.c, tensor(test::kLayerZ));
   const auto& wide = std::get<ProductStep>(steps->steps[1]);
   EXPECT_EQ(engine.shapes[wide.plan].inner, 320);
-  EXPECT_EQ(wide.a, tensor(0));
-  EXPECT_EQ(wide.addend, tensor(6));
-  EXPECT_EQ(wide.c, tensor(6));
+  EXPECT_EQ(wide.a, tensor(test::kLayerX));
+  EXPECT_EQ(wide.addend, tensor(test::kLayerZ));
+  EXPECT_EQ(wide.c, tensor(test::kLayerZ));
   const auto& sum = std::get<LaunchStep>(steps->steps[2]);
   EXPECT_EQ(sum.kernel, KernelId::k_add_bf16);
   ASSERT_EQ(sum.patches.size(), 3U);
-  EXPECT_EQ(sum.patches[0].place, tensor(6));
-  EXPECT_EQ(sum.patches[1].place, tensor(5));
-  EXPECT_EQ(sum.patches[2].place, tensor(6));
+  EXPECT_EQ(sum.patches[0].place, tensor(test::kLayerZ));
+  EXPECT_EQ(sum.patches[1].place, tensor(test::kLayerMore));
+  EXPECT_EQ(sum.patches[2].place, tensor(test::kLayerZ));
   ASSERT_EQ(steps->ops.size(), 1U);
   EXPECT_EQ(steps->ops[0].op, 1U);
   EXPECT_EQ(steps->ops[0].first, 0U);
@@ -256,34 +244,34 @@ TEST(CudaLower_ProductPair, AddsTheWideOneToTheNarrowOneAndThenWhatElseIsAdded) 
 
 TEST(CudaLower_ProductPair, WhoseWideOneIsInFp8_EncodesItAlone) {
   FakeEngine engine;
-  const auto steps =
-      lower(adapted(DType::kBfloat16, Fp8Format::kHybrid), {.engine = &engine, .fp8 = true, .fp8_scales = true});
+  const auto steps = lower(test::adapted_layer(DType::kBfloat16, Fp8Format::kHybrid),
+                           {.engine = &engine, .fp8 = true, .fp8_scales = true});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   ASSERT_EQ(steps->steps.size(), 5U);  // the narrow one, codes of both operands, the wide one, the sum
-  EXPECT_EQ(std::get<ProductStep>(steps->steps[0]).a, tensor(2));
+  EXPECT_EQ(std::get<ProductStep>(steps->steps[0]).a, tensor(test::kLayerLow));
   const auto& codes = std::get<LaunchStep>(steps->steps[1]);
-  EXPECT_EQ(codes.patches[0].place, tensor(0));
+  EXPECT_EQ(codes.patches[0].place, tensor(test::kLayerX));
   const auto& wide = std::get<ProductStep>(steps->steps[3]);
   EXPECT_TRUE(engine.shapes[wide.plan].has_scales);
-  EXPECT_EQ(wide.addend, tensor(6));
+  EXPECT_EQ(wide.addend, tensor(test::kLayerZ));
 }
 
 /// The adapter's product runs beside others then, and nothing goes over the result once more.
 TEST(CudaLower_ProductPair, InFp32_StaysTwoOps) {
   FakeEngine engine;
-  const auto steps = lower(adapted(DType::kFloat32), {&engine});
+  const auto steps = lower(test::adapted_layer(DType::kFloat32), {&engine});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   ASSERT_EQ(steps->steps.size(), 2U);
-  EXPECT_EQ(std::get<ProductStep>(steps->steps[0]).addend, tensor(5));
-  EXPECT_EQ(std::get<ProductStep>(steps->steps[1]).addend, tensor(4));
+  EXPECT_EQ(std::get<ProductStep>(steps->steps[0]).addend, tensor(test::kLayerMore));
+  EXPECT_EQ(std::get<ProductStep>(steps->steps[1]).addend, tensor(test::kLayerY));
   EXPECT_EQ(steps->ops.size(), 2U);
 }
 
 TEST(CudaLower_ProductPair, OfGradients_StaysTwoOps) {
   FakeEngine engine;
-  OpList list = adapted(DType::kBfloat16);
-  list.tensors[1].shape = {320, 48};
-  list.tensors[3].shape = {8, 48};
+  OpList list = test::adapted_layer(DType::kBfloat16);
+  list.tensors[test::kLayerW].shape = {320, 48};
+  list.tensors[test::kLayerB].shape = {8, 48};
   for (Op& op : list.ops) op.kind = OpKind::kMatMulInputGradient;
   ASSERT_EQ(product_pairs(list).size(), 1U);
   const auto steps = lower(list, {&engine});

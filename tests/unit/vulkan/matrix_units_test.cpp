@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "adapted_layer.h"
 #include "cooperative_code.h"
 #include "heads_case.h"
 #include "lowering.h"
@@ -300,27 +301,19 @@ TEST(MatrixUnitsLowering, GradientsOfLogits_AreScaledByWhatIsListed) {
 TEST(ProductLowering, OfAPair_AddsTheWideOneToTheNarrowOne) {
   constexpr std::size_t kAddend = 8;
   constexpr std::size_t kAccumulate = 9;
-  const DType storage = DType::kBfloat16;
-  OpList list;
-  list.tokens = 32;
-  list.tensors = {{"x", {32, 320}, storage, TensorRole::kInput, 0},  {"w", {48, 320}, storage, TensorRole::kWeight, 0},
-                  {"low", {32, 8}, storage, TensorRole::kInput, 1},  {"b", {48, 8}, storage, TensorRole::kWeight, 1},
-                  {"y", {32, 48}, storage, TensorRole::kScratch, 0}, {"more", {32, 48}, storage, TensorRole::kInput, 2},
-                  {"z", {32, 48}, storage, TensorRole::kOutput, 0}};
-  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{1.0F, false, true}, {0, 1, 5}, {4}});
-  list.ops.push_back({OpKind::kMatMul, MatMulAttributes{2.0F, false, true}, {2, 3, 4}, {6}});
+  const OpList list = test::adapted_layer(DType::kBfloat16);
   Lowering lowering(list, {});
   ASSERT_TRUE(lowering.lower_all().ok());
   const std::vector<Dispatch>& all = lowering.dispatches();
   ASSERT_EQ(all.size(), 2U);
   const auto slot = [](TensorId id) { return OpLowering::slot(id); };
-  EXPECT_EQ(all[0].push.slots[0], slot(2));
-  EXPECT_EQ(all[0].push.slots[2], slot(6));
+  EXPECT_EQ(all[0].push.slots[0], slot(test::kLayerLow));
+  EXPECT_EQ(all[0].push.slots[2], slot(test::kLayerZ));
   EXPECT_EQ(all[0].push.factors[0], 2.0F);
   EXPECT_EQ(all[0].constants[kAddend] + all[0].constants[kAccumulate], 0U);
-  EXPECT_EQ(all[1].push.slots[0], slot(0));
-  EXPECT_EQ(all[1].push.slots[2], slot(6));
-  EXPECT_EQ(all[1].push.slots[4], slot(5));
+  EXPECT_EQ(all[1].push.slots[0], slot(test::kLayerX));
+  EXPECT_EQ(all[1].push.slots[2], slot(test::kLayerZ));
+  EXPECT_EQ(all[1].push.slots[4], slot(test::kLayerMore));
   EXPECT_EQ(all[1].constants[kAddend], 1U);
   EXPECT_EQ(all[1].constants[kAccumulate], 1U);
   EXPECT_EQ(all[1].push.sizes[6], 320U);  // in one chunk

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "rondo/devices/op.h"
@@ -27,5 +29,8 @@ inline constexpr std::int64_t kNarrowInner = 256;
 
 /// In rising order of `second`. An op is in one pair at most.
 std::vector<ProductPair> product_pairs(const OpList& list);
+/// By op of the list: the pair that it is in, none where `takes` refuses that.
+std::vector<std::optional<ProductPair>> pairs_by_op(const OpList& list,
+                                                    const std::function<bool(const ProductPair&)>& takes = nullptr);
 
 }  // namespace rondo::devices
