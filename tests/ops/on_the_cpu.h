@@ -25,7 +25,6 @@ inline void expect_reference_on_the_cpu(const OpCase& op_case, DType storage,
   ASSERT_EQ(got.status(), absl::OkStatus());
   if (change) change(*want);
   const bool multiplies_bfloat16 = executor.numerics_class().find("-bf16") != std::string::npos;
-  const bool multiplies_in_tiles = executor.numerics_class().find("-amx") != std::string::npos;
   for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
     const OpList list = single_op(op_case.list, place);
     got->copy_from(*want);
@@ -34,8 +33,8 @@ inline void expect_reference_on_the_cpu(const OpCase& op_case, DType storage,
     ASSERT_EQ(executor.execute(**program, got->bindings()), absl::OkStatus());
     ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
     const Op& op = op_case.list.ops[place];
-    const bool narrow = storage == DType::kBfloat16;
-    const Compared compared{op_case, op, multiplies_bfloat16 && narrow, multiplies_in_tiles && narrow};
+    const bool narrow = multiplies_bfloat16 && storage == DType::kBfloat16;
+    const Compared compared{op_case, op, narrow, narrow};
     for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
     for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
       if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);

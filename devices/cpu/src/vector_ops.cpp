@@ -12,7 +12,8 @@ namespace {
 
 /// What attention multiplies with: null where it does so in vectors.
 const TileUnits* tile_units_for(Storage storage) {
-  return storage == Storage::kBfloat16 && multiplies_in_tiles() ? &amx_units() : nullptr;
+  if (storage != Storage::kBfloat16 || arithmetic_for_bfloat16() != TileArithmetic::kBfloat16) return nullptr;
+  return multiplies_in_tiles() ? &amx_units() : &dot_units();
 }
 
 AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {

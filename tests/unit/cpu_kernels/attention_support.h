@@ -151,7 +151,7 @@ inline void for_each_arithmetic(const std::function<void(Arithmetic)>& body) {
   for_each_target([&] {
     SCOPED_TRACE("tiles");
     body({Storage::kBfloat16, &tile_units_by_loops()});
-    if (has_tile_units()) body({Storage::kBfloat16, &amx_units()});
+    for (const TileUnits* units : units_of_the_processor()) body({Storage::kBfloat16, units});
   });
 }
 

@@ -132,8 +132,10 @@ AttentionCase attention_of(const benchmark::State& state) {
   const std::vector<std::int32_t> lengths(sequences, static_cast<std::int32_t>(kTokens / state.range(2)));
   return attention_case(lengths, kTokens, 9, 3, 64);
 }
-/// Range 0 of attention's: 2 is bf16 by matrix units.
-const TileUnits* units_of(const benchmark::State& state) { return state.range(0) == 2 ? &amx_units() : nullptr; }
+/// Range 0 of attention's: from 2 on bf16 by each of the processor's units.
+const TileUnits* units_of(const benchmark::State& state) {
+  return state.range(0) < 2 ? nullptr : units_of_the_processor()[static_cast<std::size_t>(state.range(0) - 2)];
+}
 double causal_flops(const benchmark::State& state, double products) {
   const double length = static_cast<double>(kTokens) / static_cast<double>(state.range(2));
   return products * 2 * 9 * 64 * static_cast<double>(kTokens) * (length + 1) / 2;
@@ -179,9 +181,10 @@ void attention_sizes(benchmark::internal::Benchmark* b) {
     b->Args({0, 1, sequences});
     b->Args({1, 1, sequences});
     b->Args({0, 2, sequences});
-    if (!has_tile_units()) continue;
-    b->Args({2, 1, sequences});
-    b->Args({2, 2, sequences});
+    for (std::size_t i = 0; i < units_of_the_processor().size(); ++i) {
+      b->Args({static_cast<std::int64_t>(i) + 2, 1, sequences});
+      b->Args({static_cast<std::int64_t>(i) + 2, 2, sequences});
+    }
   }
 }
 

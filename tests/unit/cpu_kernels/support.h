@@ -37,6 +37,14 @@ inline bool has_tile_units() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+/// What this processor multiplies small bf16 matrices with, of what Rondo knows.
+inline std::vector<const TileUnits*> units_of_the_processor() {
+  std::vector<const TileUnits*> units;
+  if (__builtin_cpu_supports("avx512bf16") != 0) units.push_back(&dot_units());
+  if (has_tile_units()) units.push_back(&amx_units());
+  return units;
+}
+
 /// The nearest bf16, ties to even, found by comparing distances rather than by the kernels' arithmetic on bits.
 inline std::uint16_t narrow(float x) {
   const auto low = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U);

@@ -64,7 +64,7 @@ struct AttentionLayout {
   std::int64_t rows;          // of a block of queries, in whole panels
 };
 
-/// By matrix units: whole tiles. What a block of queries needs of scratch stays in a second-level cache.
+/// By tile units: whole tiles. What a block of queries needs of scratch stays in a second-level cache.
 inline constexpr AttentionBlocks kTileForwardBlocks{
     .panel = kTile, .keys = 128, .rows = 512, .tokens = 512, .filled = kTile};
 inline constexpr AttentionBlocks kTileBackwardBlocks{

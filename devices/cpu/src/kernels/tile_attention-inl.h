@@ -1,4 +1,4 @@
-// Attention's forward pass in bf16 by matrix units: the work of attention-inl.h on one block of queries.
+// Attention's forward pass in bf16 by tile units: the work of attention-inl.h on one block of queries.
 //
 // Scores are sums in fp32 of exact products; softmax is rounded to bf16, to be multiplied with the values, its sum is
 // not. A panel of rows sees whole tiles of keys; what it may not see has weight zero.

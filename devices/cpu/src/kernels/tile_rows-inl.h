@@ -1,4 +1,4 @@
-// Rows of attention's tensors in bf16 brought to where matrix units read them: in whole tiles, or in pairs.
+// Rows of attention's tensors in bf16 brought to where tile units read them: in whole tiles, or in pairs.
 #if defined(RONDO_CPU_KERNELS_TILE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDO_CPU_KERNELS_TILE_ROWS_INL_H_
 #undef RONDO_CPU_KERNELS_TILE_ROWS_INL_H_

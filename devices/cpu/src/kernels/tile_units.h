@@ -1,5 +1,5 @@
-// Products of small bf16 matrices in scratch by the processor's matrix units: Intel's Advanced Matrix Extensions (AMX,
-// Software Developer's Manual, volume 1, chapter 18).
+// Products of small bf16 matrices in scratch by what the processor has for them: matrix units, Intel's Advanced Matrix
+// Extensions (AMX, Software Developer's Manual, volume 1, chapter 18), or dot products of pairs, AVX-512's VDPBF16PS.
 //
 // The right factor goes in pairs: word (p, column) holds the rows 2 p (low half) and 2 p + 1 of a column.
 #pragma once
@@ -35,6 +35,8 @@ struct TileUnits {
 
 /// REQUIRES: a processor with AMX for bf16 that the kernel lets this process use (arch_prctl's ARCH_REQ_XCOMP_PERM).
 const TileUnits& amx_units();
+/// REQUIRES: a processor with AVX512_BF16.
+const TileUnits& dot_units();
 /// The same in loops, on any processor: what tests of the kernels around it use. Sums are rounded otherwise.
 const TileUnits& tile_units_by_loops();
 
