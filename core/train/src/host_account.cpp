@@ -18,7 +18,7 @@ constexpr Bytes kThreadsAndCaches = 1920_KiB;
 /// oneDNN's code for fp32 products, on processors with AVX2; with AVX-512 DeviceCaps::library_bytes more.
 constexpr Bytes kFloatProducts = 768_KiB;
 /// Where the processor multiplies bf16 as it is, in place of both: what each device that computes keeps of the products
-/// that it has prepared for microbatches of one bucket and of each other one (seen: 0.3 to 0.9 MiB).
+/// that it has prepared for microbatches of one bucket and of each other one (seen: 0.3 to 0.9 MiB), beside their code.
 constexpr Bytes kPreparedProducts = 384_KiB;
 constexpr Bytes kPreparedMore = 704_KiB;
 
@@ -42,8 +42,10 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   partition::MemoryTable taken;
   const devices::DeviceCaps& caps = pool.front().device->caps();
   if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
-    libraries = 0;
-    taken.emplace_back(kBesideProgram, kPreparedProducts + kPreparedMore * (lengths.buckets.size() - 1));
+    const std::size_t more = lengths.buckets.size() - 1;
+    libraries = caps.product_code_bytes + caps.more_product_code_bytes * more;
+    if (!model.method().lora) libraries /= 2;  // fewer products; seen
+    taken.emplace_back(kBesideProgram, kPreparedProducts + kPreparedMore * more);
   }
   RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
   for (const auto& [purpose, bytes] : host_account(machine)) {

@@ -37,7 +37,11 @@ class CpuDevice final : public Device, private HostBackend {
     caps_.unified_memory = true;
     caps_.memory_in_process = true;
     caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
-    if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) caps_.matrix_dtypes = {DType::kBfloat16};
+    if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) {
+      caps_.matrix_dtypes = {DType::kBfloat16};
+      caps_.product_code_bytes = product_code_bytes();
+      caps_.more_product_code_bytes = more_product_code_bytes();
+    }
     caps_.fp8 = true;
     caps_.library_bytes = CpuExecutor::library_bytes();
     caps_.hardware_queues = options.single_queue ? 1 : 3;

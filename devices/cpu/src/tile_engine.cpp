@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "rondo/base/status.h"
@@ -48,25 +50,60 @@ bool has_slow_bfloat16_dots() {
          (edx & kAvx512Fp16) != 0;
 }
 
+/// Whether oneDNN uses these instructions: its names are sets of bits, of which later versions have more.
+bool multiplies_by(dnnl_cpu_isa_t instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+// What oneDNN 2 and 3 say otherwise: a product's description, and the factor of its sums. Version 3 reads that from
+// memory in each run, an argument of the name kFactor.
+#if DNNL_VERSION_MAJOR >= 3
+constexpr int kFactor = DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS;
+
+std::optional<dnnl::memory> put_factor(float factor, dnnl::primitive_attr& attributes, const dnnl::engine& engine) {
+  attributes.set_scales_mask(DNNL_ARG_WEIGHTS, 0);
+  dnnl::memory memory({{1}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a}, engine);
+  *static_cast<float*>(memory.get_data_handle()) = factor;
+  return memory;
+}
+
+dnnl::matmul::primitive_desc describe_product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                              const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes,
+                                              const dnnl::engine& engine) {
+  return {engine, a, b, c, attributes};
+}
+#else
+constexpr int kFactor = 0;
+
+std::optional<dnnl::memory> put_factor(float factor, dnnl::primitive_attr& attributes, const dnnl::engine&) {
+  attributes.set_output_scales(0, {factor});
+  return std::nullopt;
+}
+
+dnnl::matmul::primitive_desc describe_product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                              const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes,
+                                              const dnnl::engine& engine) {
+  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+}
+#endif
+
 }  // namespace
 
 TileArithmetic arithmetic_for_bfloat16() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_avx512_core_bf16:
-      return has_slow_bfloat16_dots() ? TileArithmetic::kFloat32 : TileArithmetic::kBfloat16;
-    case dnnl_cpu_isa_avx512_core_amx:
-      return TileArithmetic::kBfloat16;
-    default:
-      return TileArithmetic::kFloat32;
-  }
+  if (multiplies_in_tiles()) return TileArithmetic::kBfloat16;
+  return multiplies_by(dnnl_cpu_isa_avx512_core_bf16) && !has_slow_bfloat16_dots() ? TileArithmetic::kBfloat16
+                                                                                   : TileArithmetic::kFloat32;
 }
 
-bool multiplies_as_avx2() {
-  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  return isa == dnnl_cpu_isa_avx2 || isa == dnnl_cpu_isa_avx2_vnni;
-}
+bool multiplies_as_avx2() { return !multiplies_by(dnnl_cpu_isa_avx512_core); }
 
-bool multiplies_in_tiles() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx; }
+bool multiplies_in_tiles() { return multiplies_by(dnnl_cpu_isa_avx512_core_amx); }
+
+// Version 3 makes code for more cases of each product than version 2, of whose code devices' own share is the larger
+// part.
+Bytes product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 1600_KiB : 0; }
+Bytes more_product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 832_KiB : 0; }
 
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
@@ -109,9 +146,11 @@ class TileEngine::Primitives {
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, own.a.get()},
                                          {DNNL_ARG_WEIGHTS, own.b.get()},
                                          {DNNL_ARG_DST, own.c.get()},
-                                         {DNNL_ARG_SCRATCHPAD, own.scratch.get()}};
-    return check(dnnl_primitive_execute(prepared->primitive.get(), streams_[member].get(), 4, arguments),
-                 "running a product");
+                                         {DNNL_ARG_SCRATCHPAD, own.scratch.get()},
+                                         {kFactor, prepared->factor ? prepared->factor->get() : nullptr}};
+    return check(
+        dnnl_primitive_execute(prepared->primitive.get(), streams_[member].get(), prepared->factor ? 5 : 4, arguments),
+        "running a product");
   }
 
  private:
@@ -121,6 +160,7 @@ class TileEngine::Primitives {
   struct Prepared {
     TileShape shape;
     dnnl::matmul primitive;
+    std::optional<dnnl::memory> factor;  // null: it is 1, or the primitive knows it
     std::vector<PerMember> members;
   };
 
@@ -131,14 +171,15 @@ class TileEngine::Primitives {
     const auto c = describe(shape.rows, shape.columns, shape.ldc, dnnl::memory::data_type::f32);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (shape.alpha != 1.0F) attributes.set_output_scales(0, {shape.alpha});
+    std::optional<dnnl::memory> factor;
+    if (shape.alpha != 1.0F) factor = put_factor(shape.alpha, attributes, engine_);
     if (shape.accumulate) {
       dnnl::post_ops sum;
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine_);
-    Prepared prepared{shape, dnnl::matmul(description), {}};
+    const dnnl::matmul::primitive_desc description = describe_product(a, b, c, attributes, engine_);
+    Prepared prepared{shape, dnnl::matmul(description), std::move(factor), {}};
     for (std::uint32_t i = 0; i < members_; ++i) {
       prepared.members.push_back({dnnl::memory(a, engine_, nullptr), dnnl::memory(b, engine_, nullptr),
                                   dnnl::memory(c, engine_, nullptr),

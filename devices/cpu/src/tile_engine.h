@@ -45,6 +45,10 @@ bool multiplies_in_tiles();
 /// Whether oneDNN's code is that for AVX2, on a processor with nothing wider or as DNNL_MAX_CPU_ISA says.
 bool multiplies_as_avx2();
 
+/// DeviceCaps::product_code_bytes and more_product_code_bytes, where the arithmetic for bf16 is kBfloat16.
+Bytes product_code_bytes();
+Bytes more_product_code_bytes();
+
 /// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
 class TileEngine {
  public:

@@ -190,6 +190,10 @@ struct DeviceCaps {
   double first_use_seconds = 0;
   /// Of host memory, more than other backends' libraries come to hold: code, copies of operands.
   Bytes library_bytes = 0;
+  /// Of host memory, what a library comes to hold of code for the products of microbatches of one bucket in a dtype of
+  /// `matrix_dtypes`, adapters' among them, and for those of each other bucket; whatever the number of devices.
+  Bytes product_code_bytes = 0;
+  Bytes more_product_code_bytes = 0;
   /// Devices of one class give the same bits: backend, kernel set, architecture, library version.
   std::string numerics_class;
 };

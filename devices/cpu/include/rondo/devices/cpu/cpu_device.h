@@ -32,7 +32,7 @@ class CpuExecutor {
   /// Memory beyond the arenas that ops work in, shared by all programs compiled so far; in the host's account as "cpu
   /// scratch".
   Bytes scratch_bytes() const;
-  /// "cpu2-avx2-onednn2.6.3": the kernels' number, the instruction set, what multiplies
+  /// "cpu3-avx2-onednn2.6.3": the kernels' number, the instruction set, what multiplies
   std::string numerics_class() const;
   /// DeviceCaps::library_bytes.
   static Bytes library_bytes();
