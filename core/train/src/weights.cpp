@@ -177,11 +177,9 @@ absl::Status read_rounded(offload::ParameterStore& store, model::ParameterId id,
     const devices::BufferView weights = store.published(id);
     return sink({weights.host(), weights.size});
   }
-  std::vector<float> values;
   std::vector<std::byte> rounded;
   return read_pieces(store, id, offload::StateArray::kMaster, [&](std::span<const std::byte> piece) {
-    values.resize(piece.size() / sizeof(float));
-    std::memcpy(values.data(), piece.data(), piece.size());
+    const std::span values(reinterpret_cast<const float*>(piece.data()), piece.size() / sizeof(float));
     rounded.resize(values.size() * 2);
     model::store_float32(values, type, rounded);
     return sink(rounded);
@@ -232,7 +230,7 @@ absl::Status for_pieces(const model::TensorView& tensor,
 
 absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
                          const model::TensorSink& sink) {
-  constexpr Bytes kPiece = 4_MiB;
+  constexpr Bytes kPiece = 1_MiB;  // not announced by the plan: what threads and caches scatter by
   const Bytes size =
       which == offload::StateArray::kMaster ? store.specs()[id].elements * sizeof(float) : store.moment_size(id, which);
   std::vector<std::byte> piece;
