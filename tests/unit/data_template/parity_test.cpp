@@ -49,7 +49,8 @@ std::string difference(const absl::StatusOr<std::string>& actual, const Json& ex
     const auto text = expected["text"].get<std::string>();
     return found == text ? "" : "expected:\n" + text + "\nfound:\n" + found;
   }
-  const bool same = found.size() == expected["bytes"].get<std::size_t>() && fnv1a(found) == expected["hash"];
+  const bool same =
+      found.size() == expected["bytes"].get<std::size_t>() && fnv1a(found) == expected["hash"].get<std::string>();
   return same ? "" : "the hash differs, found:\n" + found;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "helpers.h"
 
@@ -41,7 +42,7 @@ TensorFiles file_of(const std::vector<ParameterSpec>& parameters) {
   return *std::move(files);
 }
 
-const ParameterSpec& named(const std::vector<ParameterSpec>& parameters, const std::string& name) {
+const ParameterSpec& named(const std::vector<ParameterSpec>& parameters, std::string_view name) {
   const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; });
   EXPECT_NE(found, parameters.end()) << name;
   return found == parameters.end() ? parameters.front() : *found;

@@ -70,9 +70,10 @@ absl::StatusOr<MergeTable> load_merges(const Fields& part, const TokenTable& voc
 }
 
 absl::Status refuse_unless_empty(const Fields& part, const char* key) {
-  const Json& value = part.member(key).value();
+  const Fields affix = part.member(key);
+  const Json& value = affix.value();
   if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) return absl::OkStatus();
-  return part.member(key).error("only null and the empty string are supported");
+  return affix.error("only null and the empty string are supported");
 }
 
 absl::StatusOr<BpeOptions> load_options(const Fields& part, bool byte_symbols) {
@@ -84,9 +85,10 @@ absl::StatusOr<BpeOptions> load_options(const Fields& part, bool byte_symbols) {
   if (!part.member("unk_token").value().is_null()) {
     RONDO_ASSIGN_OR_RETURN(options.unknown_token, part.text("unk_token"));
   }
-  const Json& dropout = part.member("dropout").value();
-  if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0)) {
-    return part.member("dropout").error("random merges are not supported; set it to null");
+  const Fields dropout = part.member("dropout");
+  const Json& share = dropout.value();
+  if (!share.is_null() && !(share.is_number() && share.get<double>() == 0.0)) {
+    return dropout.error("random merges are not supported; set it to null");
   }
   RONDO_RETURN_IF_ERROR(refuse_unless_empty(part, "continuing_subword_prefix"));
   RONDO_RETURN_IF_ERROR(refuse_unless_empty(part, "end_of_word_suffix"));
