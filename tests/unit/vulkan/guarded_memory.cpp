@@ -65,6 +65,8 @@ void give_back(std::uintptr_t block) {
   auto* const head = reinterpret_cast<std::byte*>(block / kPage * kPage - 2 * kPage);
   std::size_t pages = 0;
   std::memcpy(&pages, head, sizeof(pages));
+  const void* guard = head + 2 * kPage + pages;
+  last_guard.compare_exchange_strong(guard, nullptr);
   madvise(head, pages + 2 * kPage, MADV_DONTNEED);
   mprotect(head, pages + 2 * kPage, PROT_NONE);
 }
@@ -75,7 +77,7 @@ extern "C" {
 
 void __libc_free(void* memory);  // NOLINT(bugprone-reserved-identifier): glibc's own name of its free()
 
-/// What lies behind the block that was given out last; null before the first.
+/// What lies behind the block that was given out last; null before the first and when that has been given back.
 const void* rondo_last_guard() { return last_guard; }
 
 int posix_memalign(void** out, std::size_t alignment, std::size_t size) noexcept {
