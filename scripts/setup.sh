@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that Rondo is built from.
+# Installs the packages that Rondo is built from: those of Debian 12, which Debian 13 has under the same names.
 #
 #   scripts/setup.sh [--ci]
 #
@@ -27,7 +27,7 @@ packages=(
   # only scripts/fetch_smollm2.py and scripts/bench.sh run Python
   python3 python3-venv
 )
-ci_packages=(clang clang-tidy clang-format libclang-rt-14-dev libomp-dev)
+ci_packages=(clang clang-tidy clang-format libclang-rt-dev libomp-dev)
 
 case "${1:-}" in
   "") ;;
