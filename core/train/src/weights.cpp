@@ -230,7 +230,7 @@ absl::Status for_pieces(const model::TensorView& tensor,
 
 absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
                          const model::TensorSink& sink) {
-  constexpr Bytes kPiece = 1_MiB;  // not announced by the plan: what threads and caches scatter by
+  constexpr Bytes kPiece = 1_MiB;  // the plan leaves it out: no more than what threads and caches vary by
   const Bytes size =
       which == offload::StateArray::kMaster ? store.specs()[id].elements * sizeof(float) : store.moment_size(id, which);
   std::vector<std::byte> piece;

@@ -100,8 +100,7 @@ bool multiplies_as_avx2() { return !multiplies_by(dnnl_cpu_isa_avx512_core); }
 
 bool multiplies_in_tiles() { return multiplies_by(dnnl_cpu_isa_avx512_core_amx); }
 
-// Version 3 makes code for more cases of each product than version 2, of whose code devices' own share is the larger
-// part.
+// Version 3 makes code for more cases of each product. Version 2's is counted with what devices keep of them.
 Bytes product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 1600_KiB : 0; }
 Bytes more_product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 832_KiB : 0; }
 
