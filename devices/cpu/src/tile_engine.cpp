@@ -100,9 +100,11 @@ bool multiplies_as_avx2() { return !multiplies_by(dnnl_cpu_isa_avx512_core); }
 
 bool multiplies_in_tiles() { return multiplies_by(dnnl_cpu_isa_avx512_core_amx); }
 
-// Version 3 makes code for more cases of each product. Version 2's is counted with what devices keep of them.
-Bytes product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 1600_KiB : 0; }
-Bytes more_product_code_bytes() { return DNNL_VERSION_MAJOR >= 3 ? 832_KiB : 0; }
+// Version 3.7 makes code for more cases of each product than 2.6 and 3.1, whose code is counted with what devices keep
+// of products; those between have not been seen.
+constexpr bool kMuchCode = DNNL_VERSION_MAJOR > 3 || (DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR > 1);
+Bytes product_code_bytes() { return kMuchCode ? 1600_KiB : 0; }
+Bytes more_product_code_bytes() { return kMuchCode ? 832_KiB : 0; }
 
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
