@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages that Rondo is built from: those of Debian 12, which Debian 13 has under the same names.
+# Installs the packages that Rondo is built from: those of Debian 12, which Debian 13 and Ubuntu 24.04 have
+# under the same names.
 #
 #   scripts/setup.sh [--ci]
 #
