@@ -56,37 +56,36 @@ bool multiplies_by(dnnl_cpu_isa_t instructions) {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// What oneDNN 2 and 3 say otherwise: a product's description, and the factor of its sums. Version 3 reads that from
-// memory in each run, an argument of the name kFactor.
+/// The argument by which oneDNN 3 reads a product's factor from memory in each run; version 2 knows it beforehand.
 #if DNNL_VERSION_MAJOR >= 3
 constexpr int kFactor = DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS;
+#else
+constexpr int kFactor = 0;
+#endif
 
-std::optional<dnnl::memory> put_factor(float factor, dnnl::primitive_attr& attributes, const dnnl::engine& engine) {
+/// Has sums multiplied by a factor; where that is read from memory, the memory.
+std::optional<dnnl::memory> put_factor(float factor, dnnl::primitive_attr& attributes,
+                                       [[maybe_unused]] const dnnl::engine& engine) {
+#if DNNL_VERSION_MAJOR >= 3
   attributes.set_scales_mask(DNNL_ARG_WEIGHTS, 0);
   dnnl::memory memory({{1}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a}, engine);
   *static_cast<float*>(memory.get_data_handle()) = factor;
   return memory;
-}
-
-dnnl::matmul::primitive_desc describe_product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                                              const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes,
-                                              const dnnl::engine& engine) {
-  return {engine, a, b, c, attributes};
-}
 #else
-constexpr int kFactor = 0;
-
-std::optional<dnnl::memory> put_factor(float factor, dnnl::primitive_attr& attributes, const dnnl::engine&) {
   attributes.set_output_scales(0, {factor});
   return std::nullopt;
+#endif
 }
 
 dnnl::matmul::primitive_desc describe_product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                               const dnnl::memory::desc& c, const dnnl::primitive_attr& attributes,
                                               const dnnl::engine& engine) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, a, b, c, attributes};
+#else
   return {dnnl::matmul::desc(a, b, c), attributes, engine};
-}
 #endif
+}
 
 }  // namespace
 

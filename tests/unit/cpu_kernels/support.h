@@ -38,11 +38,14 @@ inline bool has_tile_units() {
 }
 
 /// What this processor multiplies small bf16 matrices with, of what Rondo knows.
-inline std::vector<const TileUnits*> units_of_the_processor() {
-  std::vector<const TileUnits*> units;
-  if (__builtin_cpu_supports("avx512bf16") != 0) units.push_back(&dot_units());
-  if (has_tile_units()) units.push_back(&amx_units());
-  return units;
+inline const std::vector<const TileUnits*>& units_of_the_processor() {
+  static const std::vector<const TileUnits*> all = [] {
+    std::vector<const TileUnits*> units;
+    if (__builtin_cpu_supports("avx512bf16") != 0) units.push_back(&dot_units());
+    if (has_tile_units()) units.push_back(&amx_units());
+    return units;
+  }();
+  return all;
 }
 
 /// The nearest bf16, ties to even, found by comparing distances rather than by the kernels' arithmetic on bits.

@@ -67,7 +67,7 @@ void check_all(const TileUnits& units) {
 TEST(TileUnits, InLoops_GiveExactSums) { check_all(tile_units_by_loops()); }
 
 TEST(TileUnits, OfTheProcessor_GiveExactSums) {
-  const std::vector<const TileUnits*> all = units_of_the_processor();
+  const std::vector<const TileUnits*>& all = units_of_the_processor();
   if (all.empty()) GTEST_SKIP() << "the processor has neither AVX512_BF16 nor an AMX that the kernel lets it use";
   for (const TileUnits* units : all) check_all(*units);
 }

@@ -212,7 +212,6 @@ TEST(CudaLower_Product, WithABiasOfAnotherDtype_IsMadeByOurKernel) {
   EXPECT_TRUE(engine.shapes[0].has_bias);
 }
 
-/// What a run is known by: each tensor once, wherever in it the steps begin; all scratch by one address.
 Place tensor(TensorId id) { return {Place::Kind::kTensor, id, 0}; }
 
 TEST(CudaLower_ProductPair, AddsTheWideOneToTheNarrowOneAndThenWhatElseIsAdded) {
@@ -279,6 +278,7 @@ TEST(CudaLower_ProductPair, OfGradients_StaysTwoOps) {
   EXPECT_EQ(steps->ops.size(), 2U);
 }
 
+/// What a run is known by: each tensor once, wherever in it the steps begin; all scratch by one address.
 TEST(CudaLower_Roots, OfAProgram_NameEveryPlaceOnce) {
   FakeEngine engine;
   OpList list = weight_gradient(1100, DType::kBfloat16);
