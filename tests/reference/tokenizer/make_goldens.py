@@ -279,6 +279,21 @@ def definitions(texts):
         post=bos_template("<s>", 1),
         decoder=llama_decoder,
     )
+    # The normalizer leaves no blank to cut at; runs of blanks and line ends are tokens of their own.
+    out["gemma"] = definition(
+        bpe(pieces, byte_fallback=True, fuse_unk=True, unk_token="<unk>"),
+        [dict(token) for token in llama_names]
+        + [added("<start_of_turn>"), added("\n\n", special=False), added(SPACE * 2, special=False)],
+        normalizer={"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
+        pre=split(" ", "MergedWithPrevious", kind="String"),
+        post=bos_template("<s>", 1),
+        decoder=sequence(
+            "decoders",
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ),
+    )
     tekken_names = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "<pad>"]
     tekken = {name: i for i, name in enumerate(tekken_names)}
     tekken |= {token: i + len(tekken_names) for token, i in with_words(full, UNREACHABLE)[0].items()}

@@ -99,7 +99,7 @@ TEST_P(Golden, TenThousandStrings_AreTheLibrarys) {
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,
                          testing::Values("gpt2", "llama3", "llama4", "qwen", "smollm2", "deepseek", "llama2",
-                                         "mistral_v3", "tekken", "folding", "unknowns", "rewriting"),
+                                         "mistral_v3", "gemma", "tekken", "folding", "unknowns", "rewriting"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
