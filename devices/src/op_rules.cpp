@@ -9,7 +9,7 @@ namespace rondo::devices {
 namespace {
 
 void check_embedding(Checker& c) {
-  if (!c.counts(2, 1)) return;
+  if (c.attributes<EmbeddingAttributes>() == nullptr || !c.counts(2, 1)) return;
   c.tokens_of(c.in(0), DType::kInt32);
   c.rank(c.in(1), 2);
   c.floating(c.in(1));
@@ -19,7 +19,7 @@ void check_embedding(Checker& c) {
 }
 
 void check_embedding_backward(Checker& c) {
-  if (!c.counts(3, 2)) return;
+  if (c.attributes<EmbeddingAttributes>() == nullptr || !c.counts(3, 2)) return;
   c.tokens_of(c.in(0), DType::kInt32);
   c.bounds(c.in(1));
   c.rank(c.in(2), 2);
@@ -32,22 +32,28 @@ void check_embedding_backward(Checker& c) {
   c.dtype(c.out(1), DType::kFloat32);
 }
 
-void check_rms_norm(Checker& c) {
-  if (c.attributes<NormAttributes>() == nullptr || !c.counts(2, 1)) return;
-  if (c.in(0).shape.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
+/// A norm's x and weight: of one number for each place in x's last dimension, or in its last two together.
+void check_norm_operands(Checker& c) {
+  const Shape& x = c.in(0).shape;
+  if (x.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
   c.floating(c.in(0));
   c.floating(c.in(1));
-  c.shape(c.in(1), {c.in(0).shape.back()});
+  const bool joint = x.size() > 2 && c.in(1).shape == Shape{x[x.size() - 2] * x.back()};
+  if (!joint) c.shape(c.in(1), {x.back()});
+}
+
+void check_rms_norm(Checker& c) {
+  if (c.attributes<NormAttributes>() == nullptr || !c.counts(2, 1)) return;
+  check_norm_operands(c);
+  if (!c.good()) return;
   c.alike(c.out(0), c.in(0));
 }
 
 void check_rms_norm_backward(Checker& c) {
   const auto* norm = c.attributes<NormAttributes>();
   if (norm == nullptr || !c.counts(norm->has_addend ? 4 : 3, norm->has_weight_gradient ? 2 : 1)) return;
-  if (c.in(0).shape.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
-  c.floating(c.in(0));
-  c.floating(c.in(1));
-  c.shape(c.in(1), {c.in(0).shape.back()});
+  check_norm_operands(c);
+  if (!c.good()) return;
   c.alike(c.in(2), c.in(0));
   if (norm->has_addend) c.alike(c.in(3), c.in(0));
   c.alike(c.out(0), c.in(0));
@@ -172,6 +178,8 @@ void check_elementwise(Checker& c, std::size_t reads, std::size_t writes) {
   for (std::size_t i = 1; i < reads; ++i) c.alike(c.in(i), c.in(0));
   for (std::size_t i = 0; i < writes; ++i) c.alike(c.out(i), c.in(0));
 }
+
+void check_add(Checker& c) { check_elementwise(c, c.reads() == 1 ? 1 : 2, 1); }
 
 void check_gated_activation(Checker& c, std::size_t reads, std::size_t writes) {
   if (c.attributes<GatedActivationAttributes>() != nullptr) check_elementwise(c, reads, writes);
@@ -413,7 +421,7 @@ void check(Checker& c) {
     case OpKind::kGatedActivationBackward:
       return check_gated_activation(c, 3, 2);
     case OpKind::kAdd:
-      return check_elementwise(c, 2, 1);
+      return check_add(c);
     case OpKind::kDropout:
       return check_dropout(c);
     case OpKind::kMagnitudeScale:

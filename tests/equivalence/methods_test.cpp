@@ -19,7 +19,8 @@ struct Method {
   model::MethodSpec spec;
   offload::OptimizerSettings optimizer;
   bool tied = false;
-  bool wide = false;  // matrices large enough for moments in 8 bits
+  bool wide = false;                              // matrices large enough for moments in 8 bits
+  void (*blocks)(model::ModelConfig&) = nullptr;  // makes the blocks another family's
 };
 void PrintTo(const Method& method, std::ostream* stream) { *stream << method.name; }
 
@@ -50,6 +51,32 @@ model::MethodSpec dora_of_codes() {
   return spec;
 }
 
+/// Norms on both sides that add one, windows with rotary settings of their own, scaled embeddings.
+void as_gemma3(model::ModelConfig& config) {
+  config.norm_place = model::NormPlace::kBoth;
+  config.qk_norm = model::QkNorm::kHead;
+  config.norms_add_one = true;
+  config.scales_embedding_by_width = true;
+  config.activation = model::Activation::kGeluTanh;
+  config.sliding_window = {4, 0, 4};
+  config.window_rope.emplace().theta = 300.0;
+  config.attention_bias = false;
+}
+
+/// Norms behind the halves and of all heads together, and a layer without rotary embedding.
+void as_olmo_and_smollm3(model::ModelConfig& config) {
+  config.norm_place = model::NormPlace::kOutput;
+  config.qk_norm = model::QkNorm::kAllHeads;
+  config.without_rope = {false, true, false};
+}
+
+void as_granite(model::ModelConfig& config) {
+  config.embedding_multiplier = 3.7;
+  config.residual_multiplier = 0.41;
+  config.logits_scaling = 1.3;
+  config.attention_scale = 0.2;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
@@ -58,12 +85,16 @@ std::vector<Method> methods() {
           {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)},
           {"dora", dora(0), optimizer(OptimizerKind::kAdamW)},
           {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
-          {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)}};
+          {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)},
+          {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
+          {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
+          {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite}};
 }
 
 model::ModelConfig config_of(const Method& method) {
   model::ModelConfig config = small_config(method.tied);
   if (method.wide) config.intermediate_size = 184;
+  if (method.blocks != nullptr) method.blocks(config);
   return config;
 }
 

@@ -1,50 +1,18 @@
 // The table of ops: for each, the shapes that are hard (odd, padded, several sequences) and those of a real model.
 #include <algorithm>
-#include <cmath>
 
+#include "case_sizes.h"
 #include "heads_case.h"
 #include "op_case.h"
 #include "rondo/devices/update.h"
 #include "update_descriptions.h"
+#include "vocabulary_descriptions.h"
 
 namespace rondo::devices::testing {
 namespace {
 
-constexpr std::uint32_t kOddTokens = 48;
-const std::vector<std::int32_t> kOddSequences = {19, 1, 23};  // 43 tokens and 5 of padding
-
-struct Sizes {
-  std::uint32_t tokens = kOddTokens;
-  std::int64_t hidden = 75;
-  std::int64_t inner = 101;
-  std::int64_t heads = 6;
-  std::int64_t kv_heads = 2;
-  std::int64_t head_dim = 20;
-  std::int64_t vocabulary = 131;
-};
-
-Sizes sizes_of(Scale scale) {
-  if (scale == Scale::kOdd) return {};
-  return {512, 576, 1536, 9, 3, 64, 49152};
-}
-
-void add_sequences(CaseBuilder& b, Scale scale) {
-  b.sequences(scale == Scale::kOdd ? kOddSequences : std::vector<std::int32_t>{200, 312});
-}
-
-std::vector<std::int32_t> some_ids(std::uint32_t tokens, std::int64_t vocabulary, bool with_negative) {
-  std::vector<std::int32_t> ids;
-  for (std::uint32_t t = 0; t < tokens; ++t) {
-    const auto id = static_cast<std::int32_t>((t * t * 7 + 3 * t) % static_cast<std::uint32_t>(vocabulary));
-    ids.push_back(with_negative && t % 5 == 2 ? -100 : id);  // squares: some ids come several times
-  }
-  return ids;
-}
-
-double inverse_root(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
-
 OpCase embedding_of(CaseBuilder b, DType storage, const Sizes& s, const std::vector<std::int32_t>& values,
-                    std::int64_t most) {
+                    std::int64_t most, float scale = 1.0F) {
   const TensorId ids = b.integers("ids", BatchTensor::kIds, values);
   const TensorId table = b.weight("table", {s.vocabulary, s.hidden});
   const TensorId x = b.output("x", {s.tokens, s.hidden});
@@ -52,22 +20,25 @@ OpCase embedding_of(CaseBuilder b, DType storage, const Sizes& s, const std::vec
   const TensorId row_ids = b.output("row ids", {s.tokens + 1}, DType::kInt32, TensorRole::kRows);
   const TensorId rows =
       b.output("rows", {s.tokens, s.hidden}, storage == DType::kFloat64 ? storage : DType::kFloat32, TensorRole::kRows);
-  b.op(OpKind::kEmbedding, {ids, table}, {x});
-  b.op(OpKind::kEmbeddingBackward, {ids, b.bounds(), dx}, {row_ids, rows});
+  b.op(OpKind::kEmbedding, {ids, table}, {x}, EmbeddingAttributes{scale});
+  b.op(OpKind::kEmbeddingBackward, {ids, b.bounds(), dx}, {row_ids, rows}, EmbeddingAttributes{scale});
   b.result().projections = {{x, dx}};
   b.result().gradients = {{table, row_ids}};
   b.result().reduction = most;
   return b.result();
 }
 
-OpCase embedding(DType storage, Scale scale) {
+OpCase embedding_times(DType storage, Scale scale, float factor) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   add_sequences(b, scale);
   std::vector<std::int32_t> values = some_ids(s.tokens, std::min<std::int64_t>(s.vocabulary, 40), false);
   if (scale == Scale::kOdd) std::fill(values.begin() + 43, values.end(), -1);
-  return embedding_of(std::move(b), storage, s, values, 4);
+  return embedding_of(std::move(b), storage, s, values, 4, factor);
 }
+OpCase embedding(DType storage, Scale scale) { return embedding_times(storage, scale, 1.0F); }
+/// By a factor that no dtype has exactly.
+OpCase embedding_scaled(DType storage, Scale scale) { return embedding_times(storage, scale, 5.1F); }
 
 /// As texts have them: some ids come again and again.
 OpCase embedding_of_few(DType storage, Scale scale) {
@@ -83,35 +54,58 @@ OpCase embedding_of_few(DType storage, Scale scale) {
   return embedding_of(std::move(b), storage, s, values, 254);
 }
 
-OpCase norm(DType storage, Scale scale, bool whole) {
+/// A sum, and a copy of it.
+OpCase sums(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   const TensorId x = b.input("x", {s.tokens, s.hidden});
-  const TensorId w = b.weight("w", {s.hidden});
-  const TensorId y = b.output("y", {s.tokens, s.hidden});
-  const TensorId dy = b.input("dy", {s.tokens, s.hidden});
-  const TensorId dx = b.output("dx", {s.tokens, s.hidden});
-  b.op(OpKind::kRmsNorm, {x, w}, {y}, NormAttributes{1e-5F});
+  const TensorId other = b.input("other", {s.tokens, s.hidden});
+  const TensorId sum = b.output("sum", {s.tokens, s.hidden});
+  b.op(OpKind::kAdd, {x, other}, {sum});
+  b.op(OpKind::kAdd, {sum}, {b.output("copy", {s.tokens, s.hidden})});
+  return b.result();
+}
+
+/// `heads`: 0 for a norm over a token's row, else for one over all its heads together.
+OpCase norm(DType storage, Scale scale, bool whole, std::int64_t heads, const NormAttributes& attributes) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = heads == 0 ? Shape{s.tokens, s.hidden} : Shape{s.tokens, heads, s.head_dim};
+  const std::int64_t width = heads == 0 ? s.hidden : heads * s.head_dim;
+  const TensorId x = b.input("x", shape);
+  const TensorId w = b.weight("w", {width});
+  const TensorId y = b.output("y", shape);
+  const TensorId dy = b.input("dy", shape);
+  const TensorId dx = b.output("dx", shape);
+  b.op(OpKind::kRmsNorm, {x, w}, {y}, attributes);
   b.result().projections = {{y, dy}};
-  b.result().reduction = s.hidden;
+  b.result().reduction = width;
   if (!whole) {
-    b.op(OpKind::kRmsNormBackward, {x, w, dy}, {dx}, NormAttributes{1e-5F});
+    b.op(OpKind::kRmsNormBackward, {x, w, dy}, {dx}, attributes);
     b.result().gradients = {{x, dx}};
     return b.result();
   }
   // The residual stream goes round the norm: z = x + addend of its own, whose gradient is added to dx.
-  const TensorId z = b.output("z", {s.tokens, s.hidden});
-  const TensorId residual = b.input("dz", {s.tokens, s.hidden});
-  const TensorId other = b.input("other", {s.tokens, s.hidden});
-  const TensorId dw = b.gradient("dw", {s.hidden});
+  const TensorId z = b.output("z", shape);
+  const TensorId residual = b.input("dz", shape);
+  const TensorId other = b.input("other", shape);
+  const TensorId dw = b.gradient("dw", {width});
   b.op(OpKind::kAdd, {x, other}, {z});
-  b.op(OpKind::kRmsNormBackward, {x, w, dy, residual}, {dx, dw}, NormAttributes{1e-5F, true, true});
+  NormAttributes backward = attributes;
+  backward.has_addend = true;
+  backward.has_weight_gradient = true;
+  b.op(OpKind::kRmsNormBackward, {x, w, dy, residual}, {dx, dw}, backward);
   b.result().projections.push_back({z, residual});
   b.result().gradients = {{x, dx}, {w, dw}};
   return b.result();
 }
-OpCase norm_plain(DType storage, Scale scale) { return norm(storage, scale, false); }
-OpCase norm_whole(DType storage, Scale scale) { return norm(storage, scale, true); }
+OpCase norm_plain(DType storage, Scale scale) { return norm(storage, scale, false, 0, {1e-5F}); }
+OpCase norm_whole(DType storage, Scale scale) { return norm(storage, scale, true, 0, {1e-5F}); }
+/// The weight is scaled and added to one.
+OpCase norm_with_offset(DType storage, Scale scale) {
+  return norm(storage, scale, true, 0, {1e-5F, false, false, 0.625F, 1.0F});
+}
+OpCase norm_of_heads(DType storage, Scale scale) { return norm(storage, scale, true, sizes_of(scale).heads, {1e-5F}); }
 
 struct ProductSizes {
   std::uint32_t tokens;
@@ -332,147 +326,6 @@ OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
 OpCase magnitude_plain(DType storage, Scale scale) { return magnitude(storage, scale, false, false); }
 OpCase magnitude_whole(DType storage, Scale scale) { return magnitude(storage, scale, true, true); }
 
-OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight_gradient, std::uint32_t tokens,
-                    bool scaled = false) {
-  Sizes s = sizes_of(scale);
-  if (tokens > 0) s.tokens = tokens;
-  CaseBuilder b(storage, s.tokens);
-  const TensorId x = b.input("x", {s.tokens, s.hidden});
-  const TensorId w = b.weight("w", {s.vocabulary, s.hidden}, 2 * inverse_root(s.hidden));
-  const TensorId targets =
-      b.integers("targets", BatchTensor::kTargets, some_ids(s.tokens, s.vocabulary, scale == Scale::kOdd));
-  std::vector<TensorId> writes = {b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss)};
-  if (input_gradient) {
-    writes.push_back(b.output("dx", {s.tokens, s.hidden}));
-    b.result().gradients.push_back({x, writes.back()});
-  }
-  if (weight_gradient) {
-    writes.push_back(b.gradient("dw", {s.vocabulary, s.hidden}));
-    b.result().gradients.push_back({w, writes.back()});
-  }
-  std::vector<TensorId> reads = {x, targets, w};
-  if (scaled) reads.push_back(b.loss_scale(0.5));
-  b.op(OpKind::kVocabularyLoss, reads, writes,
-       VocabularyAttributes{s.vocabulary, 0, 1, input_gradient, weight_gradient, scaled});
-  b.result().projections = {{writes[0], writes[0]}};  // the loss itself
-  b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
-  return b.result();
-}
-OpCase entropy_whole(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0); }
-OpCase entropy_frozen_head(DType storage, Scale scale) { return entropy_case(storage, scale, true, false, 0); }
-OpCase entropy_loss(DType storage, Scale scale) { return entropy_case(storage, scale, false, false, 0); }
-/// More targets than a chunk holds, the last chunk not full.
-OpCase entropy_chunks(DType storage, Scale scale) {
-  return entropy_case(storage, scale, true, true, scale == Scale::kOdd ? 832 : 2048);
-}
-
-/// Its finite differences are those of the loss without the scale, which the others have been held to.
-OpCase entropy_scaled(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0, true); }
-/// A vocabulary in three parts: the first by itself, the last two in one op, and the gradient of the first.
-OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::uint32_t tokens, bool scaled = false) {
-  Sizes s = sizes_of(scale);
-  if (tokens > 0) s.tokens = tokens;
-  CaseBuilder b(storage, s.tokens);
-  const std::int64_t rows[3] = {s.vocabulary / 2, s.vocabulary / 4, s.vocabulary - s.vocabulary / 2 - s.vocabulary / 4};
-  const Shape shape = {s.tokens, s.hidden};
-  const TensorId x = b.input("x", shape);
-  const TensorId targets =
-      b.integers("targets", BatchTensor::kTargets, some_ids(s.tokens, s.vocabulary, scale == Scale::kOdd));
-  std::vector<TensorId> w, dw;
-  for (const std::int64_t part : rows) {
-    w.push_back(b.weight("w", {part, s.hidden}, 2 * inverse_root(s.hidden)));
-    if (!weight_gradient) continue;
-    dw.push_back(b.gradient("dw", {part, s.hidden}));
-    b.result().gradients.push_back({w.back(), dw.back()});
-  }
-  const TensorId statistics = b.saved_wide("statistics", {s.tokens, 3}), passed = b.saved("passed", shape);
-  const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss);
-  const TensorId above = b.saved("dx of the parts above", shape);
-  const TensorId normalisers = b.saved_wide("normalisers", {s.tokens, 2});
-  const TensorId dx = b.output("dx", shape);
-  VocabularyAttributes attributes{s.vocabulary, 0, 1};
-  b.op(OpKind::kVocabularyStatistics, {x, targets, w[0]}, {statistics, passed}, attributes);
-  attributes = {s.vocabulary, rows[0], 2, true, weight_gradient, scaled};
-  std::vector<TensorId> reads = {passed, targets, w[1], w[2], statistics};
-  if (scaled) reads.push_back(b.loss_scale(0.5));
-  std::vector<TensorId> writes = {loss, above, normalisers};
-  if (weight_gradient) writes.insert(writes.end(), {dw[1], dw[2]});
-  b.op(OpKind::kVocabularyLoss, reads, writes, attributes);
-  attributes = {s.vocabulary, 0, 1, true, weight_gradient, scaled};
-  const TensorId last = reads.back();
-  reads = {passed, targets, w[0], normalisers, above};
-  if (scaled) reads.push_back(last);
-  writes = {dx};
-  if (weight_gradient) writes.push_back(dw[0]);
-  b.op(OpKind::kVocabularyGradient, reads, writes, attributes);
-  b.result().gradients.push_back({x, dx});
-  b.result().projections = {{loss, loss}};
-  b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
-  return b.result();
-}
-OpCase vocabulary_whole(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0); }
-OpCase vocabulary_frozen(DType storage, Scale scale) { return vocabulary_case(storage, scale, false, 0); }
-OpCase vocabulary_chunks(DType storage, Scale scale) {
-  return vocabulary_case(storage, scale, true, scale == Scale::kOdd ? 832 : 2048);
-}
-OpCase vocabulary_scaled(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0, true); }
-/// Each of three parts by itself.
-OpCase vocabulary_each(DType storage, Scale scale) {
-  const Sizes s = sizes_of(scale);
-  CaseBuilder b(storage, s.tokens);
-  const Shape shape = {s.tokens, s.hidden};
-  const std::int64_t third = s.vocabulary / 3;
-  const TensorId x = b.input("x", shape);
-  const TensorId targets =
-      b.integers("targets", BatchTensor::kTargets, some_ids(s.tokens, s.vocabulary, scale == Scale::kOdd));
-  std::vector<TensorId> w, dw, statistics, dx, normalisers;
-  for (std::int64_t part = 0; part < 3; ++part) {
-    const Shape rows = {part == 2 ? s.vocabulary - 2 * third : third, s.hidden};
-    w.push_back(b.weight("w", rows, 2 * inverse_root(s.hidden)));
-    dw.push_back(b.gradient("dw", rows));
-    dx.push_back(b.output("dx", shape));
-    normalisers.push_back(b.saved_wide("normalisers", {s.tokens, 2}));
-    statistics.push_back(b.saved_wide("statistics", {s.tokens, 3}));
-    b.result().gradients.push_back({w.back(), dw.back()});
-  }
-  const TensorId passed = b.saved("passed", shape), again = b.saved("passed again", shape);
-  const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss);
-  const auto of = [&](std::int64_t part, bool back) {
-    return VocabularyAttributes{s.vocabulary, part * third, 1, back, back};
-  };
-  b.op(OpKind::kVocabularyStatistics, {x, targets, w[0]}, {statistics[0], passed}, of(0, false));
-  b.op(OpKind::kVocabularyStatistics, {passed, targets, w[1], statistics[0]}, {statistics[1], again}, of(1, false));
-  b.op(OpKind::kVocabularyLoss, {again, targets, w[2], statistics[1]}, {loss, dx[2], normalisers[2], dw[2]},
-       of(2, true));
-  b.op(OpKind::kVocabularyGradient, {x, targets, w[1], normalisers[2], dx[2]}, {dx[1], normalisers[1], dw[1]},
-       of(1, true));
-  b.op(OpKind::kVocabularyGradient, {x, targets, w[0], normalisers[1], dx[1]}, {dx[0], dw[0]}, of(0, true));
-  b.result().gradients.push_back({x, dx[0]});
-  b.result().projections = {{loss, loss}};
-  b.result().reduction = s.vocabulary;
-  return b.result();
-}
-/// All parts at once, and the same without gradients.
-OpCase vocabulary_at_once(DType storage, Scale scale) {
-  const Sizes s = sizes_of(scale);
-  CaseBuilder b(storage, s.tokens);
-  const TensorId x = b.input("x", {s.tokens, s.hidden});
-  const TensorId targets =
-      b.integers("targets", BatchTensor::kTargets, some_ids(s.tokens, s.vocabulary, scale == Scale::kOdd));
-  const std::int64_t half = s.vocabulary / 2;
-  const TensorId low = b.weight("low", {half, s.hidden}, 2 * inverse_root(s.hidden));
-  const TensorId high = b.weight("high", {s.vocabulary - half, s.hidden}, 2 * inverse_root(s.hidden));
-  const TensorId loss = b.output("loss", {1}, DType::kFloat64, TensorRole::kLoss);
-  const TensorId alone = b.output("loss alone", {1}, DType::kFloat64, TensorRole::kLoss);
-  const TensorId dx = b.output("dx", {s.tokens, s.hidden});
-  b.op(OpKind::kVocabularyLoss, {x, targets, low, high}, {loss, dx}, VocabularyAttributes{s.vocabulary, 0, 2, true});
-  b.op(OpKind::kVocabularyLoss, {x, targets, low, high}, {alone}, VocabularyAttributes{s.vocabulary, 0, 2});
-  b.result().gradients = {{x, dx}};
-  b.result().projections = {{loss, loss}};
-  b.result().reduction = s.vocabulary;
-  return b.result();
-}
-
 OpCase select_last_case(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
@@ -530,8 +383,12 @@ const std::vector<OpDescription>& op_descriptions() {
   static const std::vector<OpDescription> descriptions = {
       {"Embedding", embedding, true},
       {"EmbeddingOfFew", embedding_of_few, true},
+      {"EmbeddingScaled", embedding_scaled, true},
       {"RmsNorm", norm_plain, true},
       {"RmsNorm_AddendAndWeightGradient", norm_whole, true},
+      {"RmsNorm_WeightOffset", norm_with_offset, true},
+      {"RmsNorm_AllHeads", norm_of_heads, true},
+      {"Add", sums, false},  // linear
       {"MatMul", matmul_plain, true},
       {"MatMul_AlphaBiasAddend", matmul_whole, true},
       {"MatMul_FewRows", matmul_few_rows, true},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -50,6 +51,13 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"rms_norm_eps", config.rms_norm_eps},
           {"activation", static_cast<int>(config.activation)},
           {"rope", to_json(config.rope)},
+          {"window_rope", config.window_rope ? to_json(*config.window_rope) : nlohmann::json(nullptr)},
+          {"without_rope", config.without_rope.empty() ? std::vector<bool>(config.num_layers) : config.without_rope},
+          {"attention_scale", static_cast<float>(config.attention_scale.value_or(1.0 / std::sqrt(config.head_dim)))},
+          {"embedding_scale", static_cast<float>(config.scales_embedding_by_width ? std::sqrt(config.hidden_size)
+                                                                                  : config.embedding_multiplier)},
+          {"residual_multiplier", config.residual_multiplier},
+          {"logits_scaling", config.logits_scaling},
           {"tie_word_embeddings", config.tie_word_embeddings},
           {"initializer_range", config.initializer_range},
           {"dtype", static_cast<int>(config.weight_type)},

@@ -27,15 +27,15 @@ constexpr Storage storage_of(DType dtype) {
 /// Name of the instruction set that the kernels run with: "AVX2", "AVX3" (AVX-512), ...
 std::string kernel_target();
 
-/// y = x / sqrt(mean(x^2) + epsilon) * w.  x, y: [rows, width], w: [width].
+/// As OpKind::kRmsNorm.  x, y: [rows, width], w: [width].
 void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-              std::int64_t width, float epsilon);
+              std::int64_t width, const NormAttributes& norm);
 
 /// dx (+ addend) and dw. addend and dw may be null. dw fp32 [width] is added to: rows in chunks of kTokenChunk, each
 /// chunk's sum added in rising order. scratch: rms_norm_backward_scratch(rows, width) bytes.
 void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
-                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
-                       std::byte* scratch);
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width,
+                       const NormAttributes& norm, std::byte* scratch);
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width);
 
 /// x, y: [tokens, heads, head_dim]; positions [tokens]; bounds as BatchTensor::kBounds (used by dynamic scaling).
@@ -91,6 +91,7 @@ enum class EightBits : std::uint8_t { kRowsE4m3, kRowsE5m2, kColumnsE4m3 };
 void round_to_eight_bits(ThreadPool& pool, Storage storage, const void* x, std::uint16_t* y, std::int64_t rows,
                          std::int64_t columns, EightBits format);
 
+/// y = a (+ b); b may be null.
 void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n);
 
 /// x, y: [tokens, width]; keys [tokens].

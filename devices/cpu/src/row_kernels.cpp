@@ -34,8 +34,10 @@ HWY_INLINE void store_any(Vector v, Array y, std::int64_t i, Extent extent) {
   }
 }
 
-void convert_any(ConstArray x, Array y, std::int64_t n) {
-  for_vectors(n, [=](std::int64_t i, auto extent) HWY_ATTR { store_any(load_any(x, i, extent), y, i, extent); });
+void convert_any(ConstArray x, Array y, std::int64_t n, float factor) {
+  const auto factors = splat(factor);
+  for_vectors(n, [=](std::int64_t i, auto extent)
+                     HWY_ATTR { store_any(hn::Mul(load_any(x, i, extent), factors), y, i, extent); });
 }
 
 template <typename T>
@@ -186,7 +188,9 @@ HWY_EXPORT(add_any);
 HWY_EXPORT(finish_any);
 HWY_EXPORT(dot_any);
 
-void convert_row(ConstArray x, Array y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(convert_any)(x, y, n); }
+void convert_row(ConstArray x, Array y, std::int64_t n, float factor) {
+  HWY_DYNAMIC_DISPATCH(convert_any)(x, y, n, factor);
+}
 void add_row(ConstArray x, float* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(add_any)(x, y, n); }
 
 void finish_tile(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,

@@ -66,8 +66,8 @@ void pack_column_blocks(ThreadPool& pool, ConstArray x, std::int64_t stride, std
 void pack_row_blocks(ThreadPool& pool, ConstArray x, std::int64_t rows, std::int64_t columns, std::int64_t width,
                      float* blocks);
 
-/// y = x in its own storage, n elements on the calling thread.
-void convert_row(ConstArray x, Array y, std::int64_t n);
+/// y = factor x in its own storage, n elements on the calling thread. x and y may be the same.
+void convert_row(ConstArray x, Array y, std::int64_t n, float factor = 1.0F);
 
 /// y += x, n elements on the calling thread.
 void add_row(ConstArray x, float* y, std::int64_t n);

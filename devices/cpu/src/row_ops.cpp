@@ -25,12 +25,13 @@ class Embedding final : public PreparedOp {
     }
     const ConstArray table = context.array(op_.reads[1]);
     const Array x = context.out(op_.writes[0]);
+    const float scale = std::get<EmbeddingAttributes>(op_.attributes).scale;
     const std::int64_t step = task_rows(width_);
     context.pool.parallel_for(divide_up(tokens_, step), [&](std::int64_t task, std::uint32_t) {
       for (std::int64_t t = task * step; t < std::min(tokens_, (task + 1) * step); ++t) {
         const Array row = x.at(t * width_);
         if (ids[t] >= 0) {
-          convert_row(table.at(ids[t] * width_), row, width_);
+          convert_row(table.at(ids[t] * width_), row, width_, scale);
         } else {
           std::memset(row.data, 0, static_cast<std::size_t>(width_ * size_of(row.storage)));
         }
@@ -87,6 +88,7 @@ class EmbeddingBackward final : public PreparedOp {
                 std::int64_t rows) const {
     const ConstArray dy = context.array(op_.reads[2]);
     auto* sums = context.as<float>(op_.writes[1]);
+    const float scale = std::get<EmbeddingAttributes>(op_.attributes).scale;
     const std::int64_t step = task_rows(width_);
     context.pool.parallel_for(divide_up(rows, step), [&](std::int64_t task, std::uint32_t) {
       for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
@@ -99,6 +101,7 @@ class EmbeddingBackward final : public PreparedOp {
             add_row(token, sum, width_);
           }
         }
+        if (scale != 1.0F) convert_row({sum}, {sum}, width_, scale);
       }
     });
   }

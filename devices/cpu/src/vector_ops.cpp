@@ -50,9 +50,9 @@ class RmsNorm final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    const std::int64_t width = read(0).shape.back();
+    const std::int64_t width = read(1).elements();
     rms_norm(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements() / width, width,
-             attributes<NormAttributes>().epsilon);
+             attributes<NormAttributes>());
     return absl::OkStatus();
   }
 };
@@ -65,13 +65,13 @@ class RmsNormBackward final : public VectorOp {
     const auto& norm = attributes<NormAttributes>();
     rms_norm_backward(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2),
                       norm.has_addend ? in(context, 3) : nullptr, out(context, 0),
-                      norm.has_weight_gradient ? out_floats(context, 1) : nullptr, rows(), width(), norm.epsilon,
+                      norm.has_weight_gradient ? out_floats(context, 1) : nullptr, rows(), width(), norm,
                       context.scratch);
     return absl::OkStatus();
   }
 
  private:
-  std::int64_t width() const { return read(0).shape.back(); }
+  std::int64_t width() const { return read(1).elements(); }
   std::int64_t rows() const { return read(0).elements() / width(); }
 };
 
@@ -181,7 +181,8 @@ class Add final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    add(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements());
+    add(context.pool, storage_, in(context, 0), op_.reads.size() > 1 ? in(context, 1) : nullptr, out(context, 0),
+        read(0).elements());
     return absl::OkStatus();
   }
 };

@@ -77,7 +77,7 @@ struct Add {
     for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
       constexpr int kCount = decltype(vector)::kNumbers;
       auto sum = load_vector<kCount>(static_cast<const T*>(p.a) + first);
-      add_vector(sum, load_vector<kCount>(static_cast<const T*>(p.b) + first));
+      if (p.b != nullptr) add_vector(sum, load_vector<kCount>(static_cast<const T*>(p.b) + first));
       store_vector<kCount>(static_cast<T*>(p.y) + first, sum);
     });
   }

@@ -24,7 +24,7 @@ struct Embedding {
       for (std::int64_t c = thread; c < p.width; c += block.threads()) {
         const float value =
             id < 0 || past ? 0.0F : load_any(p.table, p.table_storage, static_cast<std::int64_t>(id) * p.width + c);
-        store_any(p.x, p.x_storage, block.x() * p.width + c, value);
+        store_any(p.x, p.x_storage, block.x() * p.width + c, p.scale * value);
       }
     });
   }
@@ -117,8 +117,9 @@ struct EmbeddingPieces {
     if (within < 0 || within % kPieceTokens != 0) return;
     const std::int32_t count = p.count[place];
     const std::int32_t left = count - within < kPieceTokens ? count - within : kPieceTokens;
-    float* const to =
-        count <= kPieceTokens ? p.rows + p.row[place] * p.width : p.pieces + sum_of_piece(place, within == 0) * p.width;
+    const bool whole = count <= kPieceTokens;
+    float* const to = whole ? p.rows + p.row[place] * p.width : p.pieces + sum_of_piece(place, within == 0) * p.width;
+    const float scale = whole ? p.scale : 1.0F;
     block.local([&](int thread) {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
@@ -126,6 +127,7 @@ struct EmbeddingPieces {
         add_in_order<4>(sum, left, [&](std::int64_t i) {
           return load_any_vector<kCount>(p.dy, p.dy_storage, p.order[place + i] * p.width + d);
         });
+        scale_vector(sum, scale);
         store_vector<kCount>(to + d, sum);
       });
     });
@@ -148,6 +150,7 @@ struct EmbeddingRows {
           const auto place = start + static_cast<std::int32_t>(i) * kPieceTokens;
           return load_vector<kCount>(p.pieces + sum_of_piece(place, i == 0) * p.width + d);
         });
+        scale_vector(sum, p.scale);
         store_vector<kCount>(p.rows + block.x() * p.width + d, sum);
       });
     });

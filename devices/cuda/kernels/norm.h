@@ -37,6 +37,15 @@ RONDO_KERNEL void over_row(Block& block, const NormParams& p) {
   }
 }
 
+/// What a norm multiplies by: some of a row's weights, times their factor, and the offset.
+template <int kCount>
+RONDO_KERNEL Numbers<kCount> load_gain(const NormParams& p, std::int64_t d) {
+  Numbers<kCount> gain = load_any_vector<kCount>(p.w, p.weight_storage, d);
+  RONDO_UNROLL
+  for (int i = 0; i < kCount; ++i) gain[i] = gain[i] * p.weight_factor + p.weight_offset;
+  return gain;
+}
+
 template <typename T>
 struct Norm {
   template <typename Block>
@@ -54,7 +63,7 @@ struct Norm {
     block.local([&](int thread) {
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
         row[thread][k] = load_vector<kVector>(x + d);
-        weights[thread][k] = load_any_vector<kVector>(p.w, p.weight_storage, d);
+        weights[thread][k] = load_gain<kVector>(p, d);
       });
       float sum = 0;
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
@@ -94,7 +103,7 @@ struct Norm {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto some = load_vector<kCount>(x + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) some[i] = some[i] * scale * weights[i];
         store_vector<kCount>(y + d, some);
@@ -103,7 +112,7 @@ struct Norm {
   }
 };
 
-/// With n = x r: dx = r (w dy - n mean(n w dy)) + addend.
+/// With n = x r and the gain g: dx = r (g dy - n mean(n g dy)) + addend.
 template <typename T>
 struct NormBackward {
   template <typename Block>
@@ -116,7 +125,7 @@ struct NormBackward {
     const std::int64_t first = block.x() * p.width;
     const T* const addend = p.addend == nullptr ? nullptr : static_cast<const T*>(p.addend) + first;
     typename Block::template Own<HeldRow<kHeld>> row;
-    typename Block::template Own<HeldRow<kHeld>> gradients;  // w dy
+    typename Block::template Own<HeldRow<kHeld>> gradients;  // times the gain
     typename Block::template Own<HeldRow<kHeld>> more;
     typename Block::template Own<float> squares;
     typename Block::template Own<float> products;
@@ -125,7 +134,7 @@ struct NormBackward {
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
         row[thread][k] = load_vector<kVector>(static_cast<const T*>(p.x) + first + d);
         gradients[thread][k] = load_vector<kVector>(static_cast<const T*>(p.dy) + first + d);
-        weights[k] = load_any_vector<kVector>(p.w, p.weight_storage, d);
+        weights[k] = load_gain<kVector>(p, d);
         if (addend != nullptr) more[thread][k] = load_vector<kVector>(addend + d);
       });
       float square = 0;
@@ -172,7 +181,7 @@ struct NormBackward {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto some = load_vector<kCount>(x + d);
         auto gradients = load_vector<kCount>(dy + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) {
           square += some[i] * some[i];
@@ -188,7 +197,7 @@ struct NormBackward {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto some = load_vector<kCount>(x + d);
         auto gradients = load_vector<kCount>(dy + d);
-        auto weights = load_any_vector<kCount>(p.w, p.weight_storage, d);
+        auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) {
           some[i] = sums.scale * (weights[i] * gradients[i] - some[i] * sums.scale * sums.mean);
@@ -202,7 +211,7 @@ struct NormBackward {
   }
 
  private:
-  /// Of a row, from its sums of squares and of x w dy.
+  /// Of a row, from its sums of squares and of x g dy.
   struct Sums {
     float scale;
     float mean;
@@ -214,7 +223,7 @@ struct NormBackward {
     const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
     const float mean = scale * block.sum(products) / width;
     block.local([&](int thread) {
-      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale;
+      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale * p.weight_factor;
     });
     return {scale, mean};
   }

@@ -138,9 +138,11 @@ struct NormParams {  // a block a row
   const void* dy;      // backward
   const void* addend;  // backward, may be null
   void* y;             // forward: y, backward: dx
-  float* scales;       // backward, may be null: 1 / rms of each row
+  float* scales;       // backward, may be null: weight_factor / rms of each row
   std::int64_t width;
   float epsilon;
+  float weight_factor;
+  float weight_offset;
   Storage weight_storage;
 };
 
@@ -184,6 +186,7 @@ struct EmbeddingParams {  // a block a token
   Fault* fault;
   std::int64_t width;
   std::int32_t vocabulary;
+  float scale;
   Storage table_storage;
   Storage x_storage;
 };
@@ -202,6 +205,7 @@ struct EmbeddingRowsParams {  // the kernels of the embedding's gradient
   std::int32_t* start;   // [T] by row: its first place
   std::int64_t width;
   std::int32_t tokens;
+  float scale;
   Storage dy_storage;
 };
 

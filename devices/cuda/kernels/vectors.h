@@ -80,6 +80,12 @@ RONDO_KERNEL void add_vector(Array<float, kCount>& sum, Array<float, kCount> mor
   for (int i = 0; i < static_cast<int>(kCount); ++i) sum[i] += more[i];
 }
 
+template <std::size_t kCount>
+RONDO_KERNEL void scale_vector(Array<float, kCount>& x, float factor) {
+  RONDO_UNROLL
+  for (int i = 0; i < static_cast<int>(kCount); ++i) x[i] *= factor;
+}
+
 /// Adds read(0), read(1), ... read(count - 1) to a sum, in this order, kAtOnce of them being read at a time.
 template <int kAtOnce, std::size_t kCount, typename Read>
 RONDO_KERNEL void add_in_order(Array<float, kCount>& sum, std::int64_t count, Read read) {

@@ -45,6 +45,7 @@ absl::Status lower_embedding(Lowering& op) {
   Arguments<EmbeddingParams> arguments;
   arguments.params.width = op.in(1).shape[1];
   arguments.params.vocabulary = static_cast<std::int32_t>(op.in(1).shape[0]);
+  arguments.params.scale = op.attributes<EmbeddingAttributes>().scale;
   arguments.params.table_storage = Lowering::storage_of(op.in(1));
   arguments.params.x_storage = Lowering::storage_of(op.out(0));
   arguments.at(&EmbeddingParams::ids, op.read(0)).at(&EmbeddingParams::table, op.read(1));
@@ -57,6 +58,7 @@ absl::Status lower_embedding_backward(Lowering& op) {
   Arguments<EmbeddingRowsParams> arguments;
   arguments.params.width = op.in(2).shape[1];
   arguments.params.tokens = static_cast<std::int32_t>(op.tokens());
+  arguments.params.scale = op.attributes<EmbeddingAttributes>().scale;
   arguments.params.dy_storage = Lowering::storage_of(op.in(2));
   const std::int64_t width = arguments.params.width;
   const Bytes list = static_cast<Bytes>(op.tokens()) * sizeof(std::int32_t);
@@ -172,7 +174,8 @@ void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Pl
 
 absl::Status lower_elementwise(Lowering& op) {
   if (op.op().kind == OpKind::kAdd) {
-    add_elements(op, Lowering::storage_of(op.in(0)), op.in(0).elements(), op.read(0), op.read(1), op.write(0));
+    const Place more = op.op().reads.size() > 1 ? op.read(1) : Place();
+    add_elements(op, Lowering::storage_of(op.in(0)), op.in(0).elements(), op.read(0), more, op.write(0));
     return absl::OkStatus();
   }
   Arguments<ElementwiseParams> arguments;
@@ -250,7 +253,10 @@ absl::Status lower_norm(Lowering& op) {
   const std::int64_t width = op.in(1).elements();
   const std::int64_t rows = width == 0 ? 0 : op.in(0).elements() / width;
   arguments.params.width = width;
-  arguments.params.epsilon = op.attributes<NormAttributes>().epsilon;
+  const auto& attributes = op.attributes<NormAttributes>();
+  arguments.params.epsilon = attributes.epsilon;
+  arguments.params.weight_factor = attributes.weight_factor;
+  arguments.params.weight_offset = attributes.weight_offset;
   arguments.params.weight_storage = Lowering::storage_of(op.in(1));
   arguments.at(&NormParams::x, op.read(0)).at(&NormParams::w, op.read(1)).at(&NormParams::y, op.write(0));
   if (op.op().kind == OpKind::kRmsNormBackward) return lower_norm_backward(op, arguments, rows);

@@ -53,20 +53,26 @@ float frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t 
          static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
 }
 
+/// What a norm multiplies by.
+double gain(const NormAttributes& attributes, double w) {
+  return static_cast<double>(attributes.weight_factor) * w + static_cast<double>(attributes.weight_offset);
+}
+
 }  // namespace
 
 void rms_norm(const Call& call) {
+  const auto& attributes = call.attributes<NormAttributes>();
   const Values x = call.in(0);
   const Values w = call.in(1);
   Values y = call.out(0);
   const std::int64_t width = w.size();
   for (std::int64_t row = 0; row < x.size() / width; ++row) {
-    const double r = inverse_rms(x, row, width, call.attributes<NormAttributes>().epsilon);
-    for (std::int64_t d = 0; d < width; ++d) y.set(row * width + d, x[row * width + d] * r * w[d]);
+    const double r = inverse_rms(x, row, width, attributes.epsilon);
+    for (std::int64_t d = 0; d < width; ++d) y.set(row * width + d, x[row * width + d] * r * gain(attributes, w[d]));
   }
 }
 
-/// With n = x r: dx = r (w dy - n mean(n w dy)), dw = sum over rows of n dy.
+/// With n = x r, g = factor w + offset: dx = r (g dy - n mean(n g dy)), dw = factor times the sum over rows of n dy.
 void rms_norm_backward(const Call& call) {
   const auto& attributes = call.attributes<NormAttributes>();
   const Values x = call.in(0);
@@ -78,12 +84,13 @@ void rms_norm_backward(const Call& call) {
   for (std::int64_t row = 0; row < x.size() / width; ++row) {
     const double r = inverse_rms(x, row, width, attributes.epsilon);
     double mean = 0;
-    for (std::int64_t d = 0; d < width; ++d) mean += x[row * width + d] * r * w[d] * dy[row * width + d];
+    for (std::int64_t d = 0; d < width; ++d)
+      mean += x[row * width + d] * r * gain(attributes, w[d]) * dy[row * width + d];
     mean /= static_cast<double>(width);
     for (std::int64_t d = 0; d < width; ++d) {
       const std::int64_t i = row * width + d;
-      const double gradient = r * (w[d] * dy[i] - x[i] * r * mean);
-      dw[static_cast<std::size_t>(d)] += x[i] * r * dy[i];
+      const double gradient = r * (gain(attributes, w[d]) * dy[i] - x[i] * r * mean);
+      dw[static_cast<std::size_t>(d)] += static_cast<double>(attributes.weight_factor) * x[i] * r * dy[i];
       dx.set(i, gradient + (attributes.has_addend ? call.in(3)[i] : 0.0));
     }
   }
@@ -141,9 +148,9 @@ void gated_activation_backward(const Call& call) {
 
 void add(const Call& call) {
   const Values a = call.in(0);
-  const Values b = call.in(1);
+  const bool alone = call.op.reads.size() == 1;
   Values y = call.out(0);
-  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, a[i] + b[i]);
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, alone ? a[i] : a[i] + call.in(1)[i]);
 }
 
 void dropout(const Call& call) {

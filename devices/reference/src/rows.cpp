@@ -11,8 +11,9 @@ void embedding(const Call& call) {
   const Values table = call.in(1);
   Values x = call.out(0);
   const std::int64_t width = table.columns();
+  const double scale = call.attributes<EmbeddingAttributes>().scale;
   for (std::int64_t t = 0; t < x.rows(); ++t) {
-    for (std::int64_t c = 0; c < width; ++c) x.set(t * width + c, ids[t] < 0 ? 0.0 : table[ids[t] * width + c]);
+    for (std::int64_t c = 0; c < width; ++c) x.set(t * width + c, ids[t] < 0 ? 0.0 : scale * table[ids[t] * width + c]);
   }
 }
 
@@ -23,6 +24,7 @@ void embedding_backward(const Call& call) {
   std::int32_t* row_ids = call.out(0).integers();
   Values rows = call.out(1);
   const std::int64_t width = dy.columns();
+  const double scale = call.attributes<EmbeddingAttributes>().scale;
   std::map<std::int32_t, std::vector<double>> sums;  // rising ids
   for (std::int64_t t = 0; t < sequences.real_tokens(); ++t) {
     if (ids[t] < 0) continue;
@@ -33,7 +35,7 @@ void embedding_backward(const Call& call) {
   std::int64_t row = 0;
   for (const auto& [id, sum] : sums) {
     row_ids[row + 1] = id;
-    for (std::int64_t c = 0; c < width; ++c) rows.set(row * width + c, sum[static_cast<std::size_t>(c)]);
+    for (std::int64_t c = 0; c < width; ++c) rows.set(row * width + c, scale * sum[static_cast<std::size_t>(c)]);
     ++row;
   }
 }

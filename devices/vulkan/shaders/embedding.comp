@@ -1,6 +1,6 @@
-// Rows of a table by id; a padding token gives zeros.
+// Rows of a table by id, times a factor; a padding token gives zeros.
 //
-// slots: ids, table, x. sizes: elements, width, rows of the table.
+// slots: ids, table, x. sizes: elements, width, rows of the table. factors: that one.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -25,7 +25,7 @@ void main() {
     const bool known = id < int(push.sizes[2]);
     if (!known && i % width == 0) complain(1, token, id);
     vec2 values = vec2(0.0);
-    if (id >= 0 && known) values = load_some(table, kTableType, kStep, uint(id) * width + i % width);
+    if (id >= 0 && known) values = push.factors[0] * load_some(table, kTableType, kStep, uint(id) * width + i % width);
     store_some(x, kType, kStep, i, values);
   }
 }

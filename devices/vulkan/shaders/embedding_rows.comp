@@ -1,7 +1,8 @@
-// The rows of the sparse gradient: the sum of dy over the tokens with an id, in token order. A workgroup a token and 64
-// columns, which works where the token is the first with its id: nobody goes along the tokens of a frequent id twice.
+// The rows of the sparse gradient: a factor times the sum of dy over the tokens with an id, in token order. A workgroup
+// a token and 64 columns, which works where the token is the first with its id: nobody goes along the tokens of a
+// frequent id twice.
 //
-// slots: rank [T], next [T], dy, rows. sizes: tokens, width.
+// slots: rank [T], next [T], dy, rows. sizes: tokens, width. factors: that one.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -26,5 +27,5 @@ void main() {
     sum += load(address(2), kType, here * width + c);
     at = next.v[here];
   }
-  Floats(address(3)).v[uint(rank) * width + c] = sum;
+  Floats(address(3)).v[uint(rank) * width + c] = push.factors[0] * sum;
 }

@@ -1,16 +1,14 @@
-// y = x / sqrt(mean(x^2) + epsilon) * w, a workgroup kRows rows, for which a weight is read once.
+// y = x / sqrt(mean(x^2) + epsilon) * gain, a workgroup kRows rows, for which a weight is read once.
 //
 // slots: x, w, y. sizes: width, rows. factors: epsilon.
 #include "common.glsl"
 
 layout(local_size_x = kThreads) in;
-layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const uint kWeightType = 0;
-layout(constant_id = 2) const uint kStep = 1;  // 2: the width is even
 #include "reduce.glsl"
+#include "rms_norm_weights.glsl"
 
 #ifdef RONDO_ONE_SUBGROUP
-layout(constant_id = 3) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
+layout(constant_id = 5) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
 const uint kRowsHeld = 16;                     // of a workgroup then
 
 /// Reads a number once: those of a row wait in registers for its sum, weights for all rows.
@@ -21,7 +19,7 @@ void normalize_held(uint64_t x, uint64_t w, uint64_t y) {
   const float epsilon = push.factors[0];
   const uint begin = invocation() * 2;
   vec2 weights[kHeld + 1];  // one is room for none
-  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
+  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_gain(w, 2, begin + i * kThreads * 2);
   for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
     vec2 values[kHeld + 1];
     float sum = 0.0;
@@ -62,7 +60,7 @@ void main() {
     factors[r] = exact_inverse_root(sum_over_group(sum) / float(width) + push.factors[0]);
   }
   for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
-    const vec2 weight = load_some(w, kWeightType, kStep, d);
+    const vec2 weight = load_gain(w, kStep, d);
     vec2 values[kRows];
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
       values[r] = load_some(x, kType, kStep, begins[r] + d) * factors[r] * weight;

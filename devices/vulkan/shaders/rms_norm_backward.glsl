@@ -1,19 +1,17 @@
-// With n = x r: dx = r (w dy - n mean(n w dy)) (+ addend); r is kept for the gradient of w. A workgroup kRows rows, for
-// which a weight is read once.
+// With n = x r and the gain g: dx = r (g dy - n mean(n g dy)) (+ addend); r times the weights' factor is kept for the
+// gradient of w. A workgroup kRows rows, for which a weight is read once.
 //
-// slots: x, w, dy, dx, addend, r [rows]. sizes: width, rows. factors: epsilon.
+// slots: x, w, dy, dx, addend, what is kept [rows]. sizes: width, rows. factors: epsilon.
 #include "common.glsl"
 
 layout(local_size_x = kThreads) in;
-layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const uint kWeightType = 0;
-layout(constant_id = 2) const bool kAddend = false;
-layout(constant_id = 3) const bool kKeep = false;
-layout(constant_id = 4) const uint kStep = 1;  // 2: the width is even
+layout(constant_id = 5) const bool kAddend = false;
+layout(constant_id = 6) const bool kKeep = false;
 #include "reduce.glsl"
+#include "rms_norm_weights.glsl"
 
 #ifdef RONDO_ONE_SUBGROUP
-layout(constant_id = 5) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
+layout(constant_id = 7) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
 const uint kRowsHeld = 16;                     // of a workgroup then
 
 /// Reads a number once: those of a row wait in registers for its sums, weights for all rows.
@@ -30,7 +28,7 @@ void differentiate_held() {
   const float epsilon = push.factors[0];
   const uint begin = invocation() * 2;
   vec2 weights[kHeld + 1];  // one is room for none
-  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_some(w, kWeightType, 2, begin + i * kThreads * 2);
+  [[unroll]] for (uint i = 0; i < kHeld; ++i) weights[i] = load_gain(w, 2, begin + i * kThreads * 2);
   for (uint row = first; row < min(first + kRowsHeld, rows); ++row) {
     vec2 values[kHeld + 1];
     vec2 gradients[kHeld + 1];  // times the weight
@@ -52,7 +50,7 @@ void differentiate_held() {
       if (kAddend) gradient += load_some(addend, kType, 2, at);
       store_some(dx, kType, 2, at, gradient);
     }
-    if (kKeep && invocation() == 0) Floats(kept).v[row] = factor;
+    if (kKeep && invocation() == 0) Floats(kept).v[row] = factor * kWeightFactor;
   }
 }
 #endif
@@ -81,7 +79,7 @@ void main() {
     products[r] = 0.0;
   }
   for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
-    const vec2 weight = load_some(w, kWeightType, kStep, d);
+    const vec2 weight = load_gain(w, kStep, d);
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
       const vec2 value = load_some(x, kType, kStep, begins[r] + d);
       const vec2 product = value * weight * load_some(dy, kType, kStep, begins[r] + d);
@@ -96,7 +94,7 @@ void main() {
     means[r] = sum_over_group(products[r]) * factors[r] / float(width);
   }
   for (uint d = invocation() * kStep; d < width; d += kThreads * kStep) {
-    const vec2 weight = load_some(w, kWeightType, kStep, d);
+    const vec2 weight = load_gain(w, kStep, d);
     vec2 gradients[kRows];
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
       const uint i = begins[r] + d;
@@ -107,5 +105,5 @@ void main() {
     [[unroll]] for (uint r = 0; r < kRows; ++r) store_some(dx, kType, kStep, begins[r] + d, gradients[r]);
   }
   if (!kKeep || invocation() != 0) return;
-  [[unroll]] for (uint r = 0; r < kRows; ++r) Floats(address(5)).v[begins[r] / width] = factors[r];
+  [[unroll]] for (uint r = 0; r < kRows; ++r) Floats(address(5)).v[begins[r] / width] = factors[r] * kWeightFactor;
 }

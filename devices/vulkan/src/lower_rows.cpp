@@ -1,6 +1,7 @@
 // Ops on elements and on rows: additions, activations, norms, rotary embedding, look-up, sums over tokens, and encoded
 // weights back to numbers.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "lowering.h"
@@ -92,6 +93,22 @@ void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, co
   dispatch.push.factors[1] = hadamard_share(encoded.encoding);
 }
 
+/// A norm's kernel, forward or backward, with what both are compiled for and `more`.
+Dispatch& add_norm(OpLowering& op, Shader shader, Constants more, std::initializer_list<std::uint32_t> slots) {
+  const auto& norm = op.attributes<NormAttributes>();
+  const std::int64_t width = op.in(1).elements();
+  const std::int64_t rows = op.in(0).elements() / width;
+  Constants constants = {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width),
+                         std::bit_cast<std::uint32_t>(norm.weight_factor),
+                         std::bit_cast<std::uint32_t>(norm.weight_offset)};
+  constants.insert(constants.end(), more.begin(), more.end());
+  constants.push_back(held_of(width));
+  Dispatch& dispatch =
+      op.add(shader, std::move(constants), slots, {width, rows}, parts_of(rows, rows_of_group(op, width)));
+  dispatch.push.factors[0] = norm.epsilon;
+  return dispatch;
+}
+
 }  // namespace
 
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor) {
@@ -109,7 +126,11 @@ void lower_elementwise(OpLowering& op) {
   const std::uint32_t storage = storage_of(op.in(0));
   switch (op.op().kind) {
     case OpKind::kAdd:
-      add_elementwise(op, Mode::kAdd, storage, 0, {op.read(0), op.read(1), op.write(0)}, {n}, n);
+      if (op.op().reads.size() == 1) {
+        add_elementwise(op, Mode::kCopy, storage, 0, {op.read(0), op.write(0)}, {n}, n);
+      } else {
+        add_elementwise(op, Mode::kAdd, storage, 0, {op.read(0), op.read(1), op.write(0)}, {n}, n);
+      }
       return;
     case OpKind::kDropout: {
       const auto& dropout = op.attributes<DropoutAttributes>();
@@ -137,13 +158,7 @@ void lower_elementwise(OpLowering& op) {
 }
 
 void lower_rms_norm(OpLowering& op) {
-  const std::int64_t width = op.in(1).elements();
-  const std::int64_t rows = op.in(0).elements() / width;
-  Dispatch& dispatch =
-      op.add(op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm,
-             {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width), held_of(width)},
-             {op.read(0), op.read(1), op.write(0)}, {width, rows}, parts_of(rows, rows_of_group(op, width)));
-  dispatch.push.factors[0] = op.attributes<NormAttributes>().epsilon;
+  add_norm(op, op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm, {}, {op.read(0), op.read(1), op.write(0)});
 }
 
 void lower_rms_norm_backward(OpLowering& op) {
@@ -152,12 +167,9 @@ void lower_rms_norm_backward(OpLowering& op) {
   const std::int64_t rows = op.in(0).elements() / width;
   const std::uint32_t storage = storage_of(op.in(0));
   const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
-  Dispatch& dispatch = op.add(op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
-                              {storage, storage_of(op.in(1)), norm.has_addend ? 1U : 0U,
-                               norm.has_weight_gradient ? 1U : 0U, step_of(width), held_of(width)},
-                              {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept},
-                              {width, rows}, parts_of(rows, rows_of_group(op, width)));
-  dispatch.push.factors[0] = norm.epsilon;
+  add_norm(op, op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
+           {norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U},
+           {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept});
   if (!norm.has_weight_gradient || rows == 0) return;
   add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
                   std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
@@ -191,8 +203,10 @@ void lower_rope(OpLowering& op) {
 void lower_embedding(OpLowering& op) {
   const std::int64_t n = op.out(0).elements();
   const std::int64_t width = columns_of(op.in(1));
-  op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each_of(op), step_of(width)},
-         {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))}, groups_of(op, n, step_of(width)));
+  Dispatch& dispatch =
+      op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each_of(op), step_of(width)},
+             {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))}, groups_of(op, n, step_of(width)));
+  dispatch.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 
 void lower_embedding_backward(OpLowering& op) {
@@ -204,8 +218,9 @@ void lower_embedding_backward(OpLowering& op) {
   op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
   op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
   const std::int64_t width = columns_of(op.in(2));
-  op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)}, {tokens, width},
-         tokens * parts_of(width, kThreads));
+  Dispatch& sums = op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)},
+                          {tokens, width}, tokens * parts_of(width, kThreads));
+  sums.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 
 void lower_magnitude_scale(OpLowering& op) {

@@ -93,7 +93,7 @@ def initialised(folder, arch, options):
     assert model.generation_config.eos_token_id == [258, 256] and model.generation_config.pad_token_id == 259
     for name, parameter in model.named_parameters():
         if "norm" in name:
-            assert torch.all(parameter == 1), name
+            assert torch.all(parameter == (0 if arch.startswith("gemma") else 1)), name
         elif name.endswith("bias"):
             assert torch.all(parameter == 0), name
         else:
@@ -205,7 +205,7 @@ def main():
         (root / "case").mkdir()
         for case in json.loads(pathlib.Path(arguments.goldens, "config_goldens.json").read_text())["cases"]:
             check(f"golden {case['name']}", golden, case, root / "case")
-        for arch in ("llama", "mistral", "qwen2", "qwen3"):
+        for arch in ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3", "gemma", "gemma3_text"):
             for options in ([], ["dtype=bf16", "tie=1"], ["dtype=fp16", "head_dim=32", "num_key_value_heads=1"]):
                 folder = root / "models" / f"{arch}-{len(options)}-{'tie=1' in options}"
                 check(f"init {arch} {options}", initialised, folder, arch, ["seed=9", *options])

@@ -17,8 +17,15 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
-def rope_of(config):
+def ropes_of(config):
+    """Of the layers that see all and of those that slide, None where these have no settings of their own."""
     rope = config.rope_parameters
+    if "full_attention" not in rope:
+        return rope_of(config, rope), None
+    return rope_of(config, rope["full_attention"]), rope_of(config, rope["sliding_attention"])
+
+
+def rope_of(config, rope):
     kind = rope["rope_type"]
     stretched = kind in ("yarn", "llama3")
     original = rope.get("original_max_position_embeddings", 0) if stretched else 0
@@ -44,6 +51,10 @@ def windows_of(config, model):
     return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in model.model.layers]
 
 
+def in_fp32(number):
+    return torch.tensor(number, dtype=torch.float64).float().item()
+
+
 def expected(folder):
     """The configuration of `folder` as transformers loads it; shapes come from the model built on no memory."""
     config = AutoConfig.from_pretrained(folder)
@@ -52,14 +63,22 @@ def expected(folder):
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
     dtype = written.get("dtype") or written.get("torch_dtype")
-    act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(config.hidden_act, config.hidden_act)
+    act = getattr(config, "hidden_activation", None) or config.hidden_act
+    act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
+    rope, window_rope = ropes_of(config)
+    layers = model.model.layers
+    embedding_scale = getattr(model.model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size, "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
-        "head_dim": model.model.layers[0].self_attn.head_dim, "vocab_size": config.vocab_size,
+        "head_dim": layers[0].self_attn.head_dim, "vocab_size": config.vocab_size,
         "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,
-        "activation": ACTIVATIONS.index(act), "rope": rope_of(config),
+        "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
+        "without_rope": [not getattr(layer.self_attn, "use_rope", True) for layer in layers],
+        "attention_scale": in_fp32(layers[0].self_attn.scaling), "embedding_scale": in_fp32(embedding_scale),
+        "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
+        "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),
         "tie_word_embeddings": config.tie_word_embeddings, "initializer_range": config.initializer_range,
         "dtype": DTYPES[dtype], "sliding_window": windows_of(config, model), "bos": config.bos_token_id,
         "eos": as_list(config.eos_token_id), "pad": config.pad_token_id,

@@ -12,7 +12,8 @@ import tempfile
 import torch
 import transformers
 from expected_config import expected
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
+from transformers import Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
@@ -75,6 +76,42 @@ CASES = {
     "qwen3_yarn": written("qwen3", num_key_value_heads=2, max_position_embeddings=1024, rope_parameters=dict(
         rope_type="yarn", factor=None, original_max_position_embeddings=256, rope_theta=70000.0, beta_fast=16,
         beta_slow=2, attention_factor=1.25, mscale=0.7, mscale_all_dim=0.9, truncate=False)),
+    "saved_smollm3": saved(SmolLM3Config, pad_token_id=0, num_key_value_heads=2, no_rope_layer_interval=2),
+    "saved_smollm3_window": saved(SmolLM3Config, pad_token_id=None, use_sliding_window=True, sliding_window=16, no_rope_layers=[0, 1, 0],
+                                  attention_bias=True, mlp_bias=True, tie_word_embeddings=False),
+    "smollm3_bare": written("smollm3", num_hidden_layers=5, vocab_size=128256),
+    "smollm3_hub": written("smollm3", pad_token_id=256, num_key_value_heads=4, rope_theta=5000000.0, rope_scaling=None,
+                           no_rope_layers=[1, 1, 0], layer_types=["full_attention"] * 3, use_sliding_window=False,
+                           sliding_window=None, no_rope_layer_interval=4, torch_dtype="bfloat16"),
+    "saved_granite": saved(GraniteConfig, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0,
+                           attention_multiplier=0.0078125, tie_word_embeddings=True),
+    "granite_bare": written("granite"),
+    "granite_hub": written("granite", num_key_value_heads=2, attention_bias=False, mlp_bias=False, rope_theta=10000000,
+                           embedding_multiplier=12, residual_multiplier=0.22, logits_scaling=10,
+                           attention_multiplier=0.015625, eos_token_id=0, bos_token_id=0, pad_token_id=0),
+    "granite_biased": written("granite", attention_bias=True, mlp_bias=True, logits_scaling=3.0),
+    "saved_olmo2": saved(Olmo2Config, num_key_value_heads=2, attention_bias=True),
+    "olmo2_bare": written("olmo2"),
+    "olmo2_hub": written("olmo2", num_key_value_heads=4, rope_theta=500000, rms_norm_eps=1e-6, eos_token_id=257,
+                         pad_token_id=277, torch_dtype="float32"),
+    "saved_olmo3": saved(Olmo3Config, num_hidden_layers=5, num_key_value_heads=2, sliding_window=16),
+    "olmo3_bare": written("olmo3"),
+    "olmo3_hub": written("olmo3", rope_theta=500000, sliding_window=8, max_position_embeddings=1024, rope_scaling=dict(
+        rope_type="yarn", factor=8.0, attention_factor=1.2, beta_fast=32.0, beta_slow=1.0,
+        original_max_position_embeddings=128),
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "saved_gemma": saved(GemmaConfig, num_key_value_heads=1, head_dim=16),
+    "gemma_bare": written("gemma", num_attention_heads=16),
+    "gemma_hub": written("gemma", num_key_value_heads=1, head_dim=24, hidden_act="gelu", hidden_activation=None,
+                         rope_scaling=None, rope_theta=10000.0, attention_bias=False),
+    "saved_gemma3": saved(Gemma3TextConfig, num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=24,
+                          sliding_window=16),
+    "gemma3_bare": written("gemma3_text"),
+    "gemma3_hub": written("gemma3_text", num_key_value_heads=1, head_dim=64, query_pre_attn_scalar=168,
+                          attn_logit_softcapping=None, final_logit_softcapping=None, rope_local_base_freq=20000,
+                          rope_theta=1000000, rope_scaling=dict(factor=8.0, rope_type="linear"), sliding_window=512,
+                          sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh", torch_dtype="bfloat16",
+                          eos_token_id=[1, 106], cache_implementation="hybrid"),
 }
 
 

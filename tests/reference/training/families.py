@@ -1,14 +1,16 @@
 """The small random models on which training numerics are compared, one for each feature that changes the arithmetic.
 
 A case is a transformers configuration. Weights come from a seeded generator: matrices at the scale of a trained model
-(so that attention is neither uniform nor one-hot and the loss is not ln(vocabulary)), norm weights around 1, biases
+(so that attention is neither uniform nor one-hot and the loss is not ln(vocabulary)), norm weights around 1 (around 0 where the norm adds one), biases
 away from 0; a reference with norms of exactly 1 and biases of 0 would not notice that they are left out.
 """
 import zlib
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -63,6 +65,41 @@ CASES = {
         Qwen3Config, Qwen3ForCausalLM, hidden_size=48, intermediate_size=72, num_hidden_layers=2,
         num_attention_heads=3, num_key_value_heads=3, head_dim=20, vocab_size=203, rms_norm_eps=1e-6,
         tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # A layer with rotary embedding, one without, one without that slides.
+    "smollm3": _case(
+        SmolLM3Config, SmolLM3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=133, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        no_rope_layers=[1, 0, 0], use_sliding_window=True, sliding_window=6,
+        layer_types=["full_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=50000.0)),
+    "granite": _case(
+        GraniteConfig, GraniteForCausalLM, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        embedding_multiplier=2.7, residual_multiplier=0.83, logits_scaling=0.6, attention_multiplier=0.29,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "olmo2": _case(
+        Olmo2Config, Olmo2ForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=1, vocab_size=119, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
+    "olmo3": _case(
+        Olmo3Config, Olmo3ForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, vocab_size=131, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=20000.0),
+                             full_attention=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0,
+                                                 original_max_position_embeddings=32))),
+    "gemma": _case(
+        GemmaConfig, GemmaForCausalLM, hidden_size=44, intermediate_size=74, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=1, head_dim=22, vocab_size=143, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, hidden_act="gelu_pytorch_tanh",
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "gemma3": _case(
+        Gemma3TextConfig, Gemma3ForCausalLM, hidden_size=48, intermediate_size=78, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=149, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, query_pre_attn_scalar=13, sliding_window=6,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
+                             full_attention=dict(rope_type="linear", rope_theta=100000.0, factor=3.0))),
 }
 
 
@@ -74,15 +111,17 @@ def case_seed(name, seed):
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = model.config.hidden_size
+    adds_one = model.config.model_type.startswith("gemma")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if name.endswith("bias"):
                 parameter.copy_(0.3 * noise)
             elif parameter.dim() == 1:
-                parameter.copy_(1.0 + 0.25 * noise)
+                parameter.copy_((0.0 if adds_one else 1.0) + 0.25 * noise)
             elif "embed_tokens" in name or "lm_head" in name:
-                parameter.copy_(1.3 * hidden**-0.5 * noise)
+                # Where the model multiplies what it looks up, that would drown what its layers add.
+                parameter.copy_((0.5 if adds_one else 1.3) * hidden**-0.5 * noise)
             else:
                 parameter.copy_(0.9 * parameter.shape[1]**-0.5 * noise)
 

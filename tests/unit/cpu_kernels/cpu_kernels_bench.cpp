@@ -41,7 +41,7 @@ void RmsNorm(benchmark::State& state) {
   const Array w = random_array(storage_of(state), kWidth, 2);
   Array y(storage_of(state), x.size());
   for ([[maybe_unused]] auto _ : state) {
-    rms_norm(pool, storage_of(state), x.data(), w.data(), y.data(), kTokens, kWidth, 1e-5F);
+    rms_norm(pool, storage_of(state), x.data(), w.data(), y.data(), kTokens, kWidth, NormAttributes{1e-5F});
   }
   count(state, "GB/s", 2 * bytes_of(state) * static_cast<double>(x.size()));
 }
@@ -55,7 +55,7 @@ void RmsNormBackward(benchmark::State& state) {
   std::vector<std::byte> scratch(rms_norm_backward_scratch(kTokens, kWidth));
   for ([[maybe_unused]] auto _ : state) {
     rms_norm_backward(pool, storage_of(state), x.data(), w.data(), x.data(), x.data(), dx.data(), dw.data(), kTokens,
-                      kWidth, 1e-5F, scratch.data());
+                      kWidth, NormAttributes{1e-5F}, scratch.data());
   }
   count(state, "GB/s", 4 * bytes_of(state) * static_cast<double>(x.size()));
 }

@@ -12,22 +12,25 @@ struct NormReference {
 };
 
 NormReference reference(const Array& x, const Array& w, const Array& dy, const Array* addend, std::size_t rows,
-                        std::size_t width, double epsilon) {
+                        std::size_t width, const NormAttributes& norm) {
   NormReference r{std::vector<double>(rows * width), std::vector<double>(rows * width), std::vector<double>(width)};
+  const auto gain = [&](std::size_t i) {
+    return static_cast<double>(norm.weight_factor) * w[i] + static_cast<double>(norm.weight_offset);
+  };
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t at = row * width;
     double squares = 0;
     double product = 0;
     for (std::size_t i = 0; i < width; ++i) {
       squares += x[at + i] * x[at + i];
-      product += x[at + i] * w[i] * dy[at + i];
+      product += x[at + i] * gain(i) * dy[at + i];
     }
-    const double rms = std::sqrt(squares / static_cast<double>(width) + epsilon);
+    const double rms = std::sqrt(squares / static_cast<double>(width) + static_cast<double>(norm.epsilon));
     for (std::size_t i = 0; i < width; ++i) {
-      r.y[at + i] = x[at + i] / rms * w[i];
-      r.dx[at + i] = (w[i] * dy[at + i] - x[at + i] * product / (rms * rms * static_cast<double>(width))) / rms +
+      r.y[at + i] = x[at + i] / rms * gain(i);
+      r.dx[at + i] = (gain(i) * dy[at + i] - x[at + i] * product / (rms * rms * static_cast<double>(width))) / rms +
                      (addend == nullptr ? 0.0 : (*addend)[at + i]);
-      r.dw[i] += dy[at + i] * x[at + i] / rms;
+      r.dw[i] += static_cast<double>(norm.weight_factor) * dy[at + i] * x[at + i] / rms;
     }
   }
   return r;
@@ -36,6 +39,8 @@ NormReference reference(const Array& x, const Array& w, const Array& dy, const A
 struct NormCase {
   std::int64_t rows, width;
 };
+/// As Llama has it, and with a weight that is scaled and added to one.
+constexpr NormAttributes kNorms[] = {{1e-5F}, {1e-5F, false, false, 0.625F, 1.0F}};
 constexpr NormCase kNormCases[] = {{1, 1}, {3, 20}, {65, 64}, {700, 37}, {1100, 576}, {2, 20000}};
 
 /// A handful of roundings, and those of an fp32 sum over the row.
@@ -48,10 +53,13 @@ TEST(RmsNorm, Forward_AgreesWithDouble) {
       const Array w = random_array(storage, width, 2);
       Array y(storage, x.size());
       ThreadPool pool(2);
-      rms_norm(pool, storage, x.data(), w.data(), y.data(), rows, width, 1e-5F);
-      const auto want = reference(x, w, x, nullptr, static_cast<std::size_t>(rows), static_cast<std::size_t>(width),
-                                  static_cast<double>(1e-5F));
-      expect_close(y, want.y, storage, relative_error(width), 0, "y");
+      for (const NormAttributes& norm : kNorms) {
+        rms_norm(pool, storage, x.data(), w.data(), y.data(), rows, width, norm);
+        const auto want =
+            reference(x, w, x, nullptr, static_cast<std::size_t>(rows), static_cast<std::size_t>(width), norm);
+        // Relative to the gain's terms where they cancel.
+        expect_close(y, want.y, storage, relative_error(width), norm.weight_offset == 0.0F ? 0.0 : 1e-5, "y");
+      }
     }
   });
 }
@@ -65,19 +73,21 @@ TEST(RmsNormBackward, GradientsWithAddend_AgreeWithDouble) {
       const Array dy = random_array(storage, n, 3);
       const Array addend = random_array(storage, n, 4);
       Array dx(storage, x.size());
-      std::vector<float> dw(w.size(), 0.5F);
       std::vector<std::byte> scratch(rms_norm_backward_scratch(rows, width));
       ThreadPool pool(2);
-      rms_norm_backward(pool, storage, x.data(), w.data(), dy.data(), addend.data(), dx.data(), dw.data(), rows, width,
-                        1e-5F, scratch.data());
-      const auto want = reference(x, w, dy, &addend, static_cast<std::size_t>(rows), static_cast<std::size_t>(width),
-                                  static_cast<double>(1e-5F));
-      expect_close(dx, want.dx, storage, relative_error(width), 3e-6, "dx");
-      for (std::size_t i = 0; i < dw.size(); ++i) {
-        // An fp32 sum over rows of terms that are 10 at most, each with the relative error of its row's root mean
-        // square.
-        const double allowed = relative_error(width) * 10 + 2e-7 * static_cast<double>(rows);
-        ASSERT_NEAR(static_cast<double>(dw[i]), want.dw[i] + 0.5, allowed) << i;
+      for (const NormAttributes& norm : kNorms) {
+        std::vector<float> dw(w.size(), 0.5F);
+        rms_norm_backward(pool, storage, x.data(), w.data(), dy.data(), addend.data(), dx.data(), dw.data(), rows,
+                          width, norm, scratch.data());
+        const auto want =
+            reference(x, w, dy, &addend, static_cast<std::size_t>(rows), static_cast<std::size_t>(width), norm);
+        expect_close(dx, want.dx, storage, relative_error(width), 3e-6, "dx");
+        for (std::size_t i = 0; i < dw.size(); ++i) {
+          // An fp32 sum over rows of terms that are 10 at most, each with the relative error of its row's root mean
+          // square.
+          const double allowed = relative_error(width) * 10 + 2e-7 * static_cast<double>(rows);
+          ASSERT_NEAR(static_cast<double>(dw[i]), want.dw[i] + 0.5, allowed) << i;
+        }
       }
     }
   });
@@ -93,9 +103,9 @@ TEST(RmsNormBackward, WithoutAddendOrWeightGradient_GivesTheSameDx) {
   std::vector<std::byte> scratch(rms_norm_backward_scratch(100, 48));
   ThreadPool pool(2);
   rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), zeros.data(), with.data(), dw.data(), 100,
-                    48, 1e-6F, scratch.data());
+                    48, NormAttributes{1e-6F}, scratch.data());
   rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, without.data(), nullptr, 100, 48,
-                    1e-6F, scratch.data());
+                    NormAttributes{1e-6F}, scratch.data());
   EXPECT_TRUE(with.same_bits(without));
 }
 
@@ -109,7 +119,7 @@ TEST(RmsNormBackward, Threads_DoNotMatter) {
     Array dw(Storage::kFloat32, w.size());
     std::vector<std::byte> scratch(rms_norm_backward_scratch(kRows, kWidth));
     rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, dx.data(),
-                      static_cast<float*>(dw.data()), kRows, kWidth, 1e-6F, scratch.data());
+                      static_cast<float*>(dw.data()), kRows, kWidth, NormAttributes{1e-6F}, scratch.data());
     return dw;
   });
 }
@@ -127,10 +137,10 @@ TEST(RmsNormBackward, ChunksApart_GiveTheSameBits) {
   ThreadPool pool(2);
   const auto* from = static_cast<const float*>(x.data());
   rms_norm_backward(pool, Storage::kFloat32, from, w.data(), from, nullptr, dx.data(), together.data(), 2 * kTokenChunk,
-                    kWidth, 1e-6F, scratch.data());
+                    kWidth, NormAttributes{1e-6F}, scratch.data());
   for (const std::int64_t at : {std::int64_t{0}, kHalf}) {
     rms_norm_backward(pool, Storage::kFloat32, from + at, w.data(), from + at, nullptr, dx.data(), apart.data(),
-                      kTokenChunk, kWidth, 1e-6F, scratch.data());
+                      kTokenChunk, kWidth, NormAttributes{1e-6F}, scratch.data());
   }
   EXPECT_EQ(together, apart);
 }

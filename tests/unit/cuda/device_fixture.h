@@ -35,7 +35,7 @@ inline OpList look_up() {
   list.tensors = {{"ids", {kTokens}, DType::kInt32, TensorRole::kBatch, 0},
                   {"table", {7, kWidth}, DType::kFloat32, TensorRole::kWeight, 0},
                   {"x", {kTokens, kWidth}, DType::kFloat32, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kEmbedding, NoAttributes{}, {0, 1}, {2}}};
+  list.ops = {{OpKind::kEmbedding, EmbeddingAttributes{}, {0, 1}, {2}}};
   return list;
 }
 

@@ -299,7 +299,7 @@ TEST(CudaLower_Fault, OfAProgramThatMayMeetOne_IsClearedFirst) {
   list.tensors = {{"ids", {8}, DType::kInt32, TensorRole::kBatch, 0},
                   {"table", {7, 16}, DType::kFloat32, TensorRole::kWeight, 0},
                   {"x", {8, 16}, DType::kFloat32, TensorRole::kOutput, 0}};
-  list.ops = {{OpKind::kEmbedding, NoAttributes{}, {0, 1}, {2}}};
+  list.ops = {{OpKind::kEmbedding, EmbeddingAttributes{}, {0, 1}, {2}}};
   const auto steps = lower(list, {});
   ASSERT_EQ(steps.status(), absl::OkStatus());
   EXPECT_TRUE(steps->may_fault);

@@ -74,7 +74,7 @@ TEST(CostOf, Embedding_ReadsOnlyTheRowsItLooksUp) {
   const TensorId ids = tensor(list, "ids", {16}, DType::kInt32, TensorRole::kBatch, 0);
   const TensorId table = tensor(list, "table", {50000, 8}, DType::kBfloat16, TensorRole::kWeight);
   const TensorId x = tensor(list, "x", {16, 8}, DType::kBfloat16, TensorRole::kOutput);
-  list.ops.push_back({OpKind::kEmbedding, NoAttributes{}, {ids, table}, {x}});
+  list.ops.push_back({OpKind::kEmbedding, EmbeddingAttributes{}, {ids, table}, {x}});
   EXPECT_EQ(cost_of(list, 16).bytes, 16 * 4 + 2 * 16 * 8 * 2.0);
   EXPECT_EQ(cost_of(list, 16).flops, 0.0);
 }

@@ -23,12 +23,25 @@ struct Model {
   model::TensorFiles files;
 };
 
+/// So many that each kind of layer is there.
+std::uint32_t layers_of(const std::string& arch) {
+  if (arch == "gemma3_text") return 7;
+  return arch == "olmo3" || arch == "smollm3" ? 5 : 2;
+}
+
+std::string name_in_files(const std::string& arch) {
+  if (arch == "mistral") return "llama";
+  if (arch == "gemma3_text") return "gemma3";
+  return arch == "olmo3" ? "olmo2" : arch;
+}
+
 Model make_model(const std::string& arch, const fs::path& folder) {
   model::InitOptions options;
   options.arch = arch;
   options.hidden_size = 48;  // no multiple of 32
   options.intermediate_size = 64;
-  options.tie_word_embeddings = arch == "qwen2";
+  options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
+  options.num_hidden_layers = layers_of(arch);
   EXPECT_TRUE(model::init_model(options, folder / "model").ok());
   return {folder / "model", *model::load_config(folder / "model"), *model::TensorFiles::open_model(folder / "model")};
 }
@@ -53,7 +66,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
   const auto parameters = model::model_parameters(m.config);
   EXPECT_EQ(file.tensors.size(), parameters.size());
   for (const model::ParameterSpec& spec : parameters) {
-    const auto found = file.tensors.find(tensor_name(spec.name));
+    const auto found = file.tensors.find(tensor_name(m.config, spec.name));
     ASSERT_NE(found, file.tensors.end()) << spec.name;
     EXPECT_EQ(found->second.sizes, std::vector<std::uint64_t>(spec.shape.rbegin(), spec.shape.rend())) << spec.name;
     const std::vector<float> theirs = values_of(m.files, spec.name);
@@ -65,7 +78,8 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
       // Rows of 12 in a head: 0, 6, 1, 7, ...
       const std::uint64_t row = i / width;
       const std::uint64_t from = moves ? row / 12 * 12 + row % 12 / 2 + row % 2 * 6 : row;
-      ASSERT_EQ(ours[i], theirs[from * width + i % width]) << spec.name << " " << i;
+      ASSERT_EQ(ours[i], theirs[from * width + i % width] + stored_offset(m.config, spec.name))
+          << spec.name << " " << i;
     }
   }
 }
@@ -74,7 +88,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   const Model m = make_model(GetParam(), fresh_folder());
   ASSERT_TRUE(export_model(Documents(m.folder), m.config, m.files, "q8_0", m.folder / "m.gguf").ok());
   const ReadFile file = read_gguf(m.folder / "m.gguf");
-  const std::string arch = GetParam() == std::string("mistral") ? "llama" : GetParam();
+  const std::string arch = name_in_files(GetParam());
   const auto key = [&](const std::string& name) {
     const auto found = file.keys.find(name);
     return found == file.keys.end() ? nlohmann::json() : found->second;
@@ -88,6 +102,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".attention.head_count_kv"), 2);
   EXPECT_EQ(key(arch + ".attention.key_length"), 12);
   EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
+  const bool slides = GetParam() == std::string("olmo3") || GetParam() == std::string("gemma3_text");
+  EXPECT_EQ(key(arch + ".attention.sliding_window"), slides ? nlohmann::json(512) : nlohmann::json());
+  EXPECT_EQ(key(arch + ".logit_scale"), arch == "granite" ? nlohmann::json(1.0) : nlohmann::json());
   EXPECT_EQ(key("tokenizer.ggml.model"), "gpt2");
   EXPECT_EQ(key("tokenizer.ggml.pre"), "gpt-2");
   EXPECT_EQ(key("tokenizer.ggml.tokens").size(), m.config.vocab_size);
@@ -106,7 +123,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExportModel, testing::Values("llama", "mistral", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
+                         testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
+                                         "gemma", "gemma3_text"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -189,6 +208,31 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
   config.family = model::Family::kQwen3;
   config.attention_bias = true;
   expect_refused(check_expressible(config, "config.json"), {"attention_bias"});
+}
+
+TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
+  const fs::path folder = fresh_folder();
+  const auto refused = [&](const std::string& arch, const std::string& key,
+                           const std::function<void(model::ModelConfig&)>& change) {
+    model::ModelConfig config = make_model(arch, folder / (arch + key)).config;
+    EXPECT_TRUE(check_expressible(config, "config.json").ok()) << arch;
+    change(config);
+    expect_refused(check_expressible(config, "config.json"), {"config.json", key});
+  };
+  refused("smollm3", "no_rope_layers", [](auto& config) { config.without_rope[0] = true; });
+  refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
+  refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
+  refused("olmo2", "head_dim", [](auto& config) { config.head_dim = 8; });
+  refused("olmo2", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("olmo3", "layer_types", [](auto& config) { config.sliding_window[0] = 0; });
+  refused("olmo3", "rope_parameters", [](auto& config) { config.window_rope->theta = 3.0; });
+  refused("gemma", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = false; });
+  refused("gemma", "hidden_act", [](auto& config) { config.activation = model::Activation::kSilu; });
+  refused("gemma3_text", "query_pre_attn_scalar", [](auto& config) { config.attention_scale = 0.3; });
+  refused("gemma3_text", "rope_parameters", [](auto& config) {
+    config.window_rope->factor = 2.0;
+    config.window_rope->kind = model::RopeKind::kLinear;
+  });
 }
 
 TEST(FrequencyDivisors, Llama3_KeepsHighAndDividesLowFrequencies) {

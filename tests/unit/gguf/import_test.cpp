@@ -38,7 +38,9 @@ Model make_model(const std::string& arch, const fs::path& folder, const std::fun
   options.arch = arch;
   options.hidden_size = 64;
   options.intermediate_size = 96;
-  options.tie_word_embeddings = arch == "qwen2";
+  options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
+  // So many layers that each kind is there.
+  options.num_hidden_layers = arch == "gemma3_text" ? 7 : arch == "olmo3" || arch == "smollm3" ? 5 : 2;
   EXPECT_TRUE(model::init_model(options, folder).ok());
   if (edit) {
     Json config = Json::parse(*read_file(folder / "config.json"), nullptr, false);
@@ -107,7 +109,9 @@ TEST_P(ImportModel, Q8_IsNear) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ImportModel, testing::Values("llama", "mistral", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
+                         testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
+                                         "gemma", "gemma3_text"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -125,6 +129,33 @@ TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
   model::TensorFiles::read_as_bfloat16(view, ours);
   model::TensorFiles::read_as_bfloat16(*m.files.find(view.name), theirs);
   EXPECT_EQ(ours, theirs);
+}
+
+TEST(ImportConfig, GranitesFactors_ComeBack) {
+  const Model m = make_model("granite", fresh_folder() / "model", [](Json& config) {
+    config["embedding_multiplier"] = 12.5;
+    config["residual_multiplier"] = 0.22;
+    config["logits_scaling"] = 8.0;
+    config["attention_multiplier"] = 0.015625;
+  });
+  const auto documents = import_documents(exported(m, "f32"));
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig ours = *model::load_config(*documents);
+  EXPECT_EQ(ours.embedding_multiplier, 12.5);
+  EXPECT_EQ(ours.residual_multiplier, 0.22);
+  EXPECT_EQ(ours.logits_scaling, 8.0);
+  EXPECT_EQ(ours.attention_scale, 0.015625);
+}
+
+TEST(ImportTensors, NormsOfGemma_AreStoredWithTheOneThatTheyAdd) {
+  const Model m = make_model("gemma", fresh_folder() / "model");
+  const std::string name = "model.layers.1.input_layernorm.weight";
+  const auto file = *open_stored_file(exported(m, "f32"));
+  const StoredTensor& stored = file.tensors.at("blk.1.attn_norm.weight");
+  std::vector<float> values(64);
+  decode_stretch(*stored.coding, stored.data, 0, values);
+  EXPECT_THAT(values, testing::Each(1.0F));
+  EXPECT_THAT(values_of(m.files, name), testing::Each(0.0F));
 }
 
 TEST(ImportConfig, RotaryScaling_ComesBack) {
@@ -179,12 +210,16 @@ TEST(StoredRow, UndoesSourceRow) {
 }
 
 TEST(ModelTensorName, UndoesTensorName) {
-  model::ModelConfig config = make_model("qwen3", fresh_folder() / "model").config;
-  for (const model::ParameterSpec& spec : model::model_parameters(config)) {
-    EXPECT_EQ(model_tensor_name(tensor_name(spec.name)), spec.name);
+  const fs::path folder = fresh_folder();
+  for (const char* arch : {"qwen3", "olmo2", "gemma3_text"}) {
+    const model::ModelConfig config = make_model(arch, folder / arch).config;
+    for (const model::ParameterSpec& spec : model::model_parameters(config)) {
+      EXPECT_EQ(model_tensor_name(config, tensor_name(config, spec.name)), spec.name);
+    }
   }
+  const model::ModelConfig config;
   for (const char* other : {"blk.0.attn_sinks.weight", "blk.0", "nothing", "blk.attn_q.weight", ""}) {
-    EXPECT_FALSE(model_tensor_name(other)) << other;
+    EXPECT_FALSE(model_tensor_name(config, other)) << other;
   }
 }
 
@@ -237,6 +272,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("llama.rope.scaling.type", "longrope", "longrope");
   refused("llama.rope.freq_base", 0.0F, "expected 1 to");
   refused("llama.attention.scale", 0.5F, "scaled");
+  refused("llama.final_logit_softcapping", 30.0F, "scaled");
   refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
 }
 

@@ -75,7 +75,7 @@ void expect_same(const Tokenizer& ours, const Tokenizer& theirs, const std::stri
 
 TEST(ImportTokenizer, PublishedKinds_GiveTheSameIds) {
   const std::pair<const char*, std::optional<data::TokenId>> kKinds[] = {
-      {"smollm2", std::nullopt}, {"qwen", std::nullopt}, {"llama3", 703}, {"tekken", 1}, {"llama2", 1}};
+      {"smollm2", std::nullopt}, {"qwen", std::nullopt}, {"llama3", 703}, {"tekken", 1}, {"llama2", 1}, {"gemma", 1}};
   for (const auto& [name, bos] : kKinds) {
     model::ModelConfig config;
     config.vocab_size = 1000;

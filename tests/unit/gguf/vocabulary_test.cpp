@@ -46,6 +46,23 @@ TEST(Splitting, PublishedTokenizers_HaveNames) {
   }
 }
 
+TEST(Splitting, ThatOfLlama3ByMergesAlone_HasAnotherName) {
+  Json tokenizer = Json::parse(*read_file(folder_of("llama3") / "tokenizer.json"), nullptr, false);
+  tokenizer["model"]["ignore_merges"] = false;
+  const fs::path folder = test::fresh_folder();
+  test::put(folder / "tokenizer.json", tokenizer.dump());
+  absl::StatusOr<ReadFile> file = keys_of(folder);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->keys["tokenizer.ggml.pre"], "dbrx");
+}
+
+TEST(Splitting, CutAtBlanksThatAreNoMore_IsNone) {
+  absl::StatusOr<ReadFile> file = keys_of(folder_of("gemma"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->keys["tokenizer.ggml.model"], "llama");
+  EXPECT_EQ(file->keys["tokenizer.ggml.add_space_prefix"], false);
+}
+
 TEST(Splitting, UnnamedCut_IsRefused) {
   expect_refused(keys_of(folder_of("deepseek")).status(), {"tokenizer.json", "pre_tokenizer"});
   expect_refused(keys_of(folder_of("gpt2")).status(), {"tokenizer.json", "pre_tokenizer"});  // puts a blank first
@@ -90,11 +107,11 @@ std::vector<std::string> characters(const std::string& text) {
 }
 
 TEST(LlamaTokenizer, ScoresGiveTheSameTokensAsMerges) {
-  for (const char* name : {"llama2", "mistral_v3"}) {
+  for (const char* name : {"llama2", "mistral_v3", "gemma"}) {
     absl::StatusOr<ReadFile> file = keys_of(folder_of(name));
     ASSERT_TRUE(file.ok()) << name << file.status();
     EXPECT_EQ(file->keys["tokenizer.ggml.model"], "llama");
-    EXPECT_EQ(file->keys["tokenizer.ggml.add_space_prefix"], true);
+    EXPECT_EQ(file->keys["tokenizer.ggml.add_space_prefix"], name != std::string("gemma"));
     const Json& tokens = file->keys["tokenizer.ggml.tokens"];
     std::map<std::string, double> scores;
     std::map<int, int> kinds;

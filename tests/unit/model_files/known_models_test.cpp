@@ -59,7 +59,18 @@ TEST(KnownModels, Parameters_AreAsPublished) {
                                                           {"Qwen/Qwen3-4B", 4022468096},
                                                           {"Qwen/Qwen3-8B", 8190735360},
                                                           {"Qwen/Qwen3-14B", 14768307200},
-                                                          {"Qwen/Qwen3-32B", 32762123264}};
+                                                          {"Qwen/Qwen3-32B", 32762123264},
+                                                          {"HuggingFaceTB/SmolLM3-3B", 3075098624},
+                                                          {"ibm-granite/granite-3.3-2b-instruct", 2533539840},
+                                                          {"ibm-granite/granite-3.3-8b-instruct", 8170864640},
+                                                          {"allenai/OLMo-2-0425-1B", 1484916736},
+                                                          {"allenai/OLMo-2-1124-7B", 7298617344},
+                                                          {"allenai/OLMo-2-1124-13B", 13716198400},
+                                                          {"allenai/OLMo-2-0325-32B", 32234279936},
+                                                          {"google/gemma-2b", 2506172416},
+                                                          {"google/gemma-7b", 8537680896},
+                                                          {"google/gemma-3-270m", 268098176},
+                                                          {"google/gemma-3-1b-pt", 999885952}};
   for (const auto& [name, count] : published) {
     const auto config = known_model(name);
     ASSERT_TRUE(config) << name;
@@ -69,8 +80,9 @@ TEST(KnownModels, Parameters_AreAsPublished) {
 
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
-  for (const char* name : {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B-Base",
-                           "meta-llama/Llama-2-7b-chat-hf", "Llama-3.3-70B"}) {
+  for (const char* name :
+       {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B-Base",
+        "meta-llama/Llama-2-7b-chat-hf", "Llama-3.3-70B", "google/gemma-3-1b-it", "gemma-3-270m-it"}) {
     EXPECT_TRUE(known_model(name)) << name;
   }
 }
@@ -87,6 +99,9 @@ TEST(KnownModels, RotaryScalingAndWindows_AreRead) {
   EXPECT_EQ(known_model("Mistral-7B-v0.1")->sliding_window.at(0), 4096U);
   EXPECT_EQ(known_model("Mistral-7B-v0.3")->sliding_window.at(0), 0U);
   EXPECT_TRUE(known_model("Qwen2-7B")->attention_bias);
+  EXPECT_EQ(known_model("gemma-3-1b")->sliding_window.at(4), 512U);
+  EXPECT_EQ(known_model("gemma-3-1b")->sliding_window.at(5), 0U);
+  EXPECT_TRUE(known_model("SmolLM3-3B")->without_rope.at(3));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ ModelConfig small_qwen3() {
   config.head_dim = 6;
   config.vocab_size = 10;
   config.attention_bias = true;
-  config.qk_norm = true;
+  config.qk_norm = QkNorm::kHead;
   return config;
 }
 

@@ -49,7 +49,7 @@ class Halves : public testing::TestWithParam<Method> {
     ModelConfig config = tiny::small_config();
     config.hidden_size = 128;
     config.intermediate_size = 192;
-    config.qk_norm = GetParam().q_norms;
+    config.qk_norm = GetParam().q_norms ? QkNorm::kHead : QkNorm::kNone;
     auto made = Architecture::make(config, GetParam().spec);
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);

@@ -1,5 +1,6 @@
 // Writes the spelling of transformers 4 (rope_theta, rope_scaling, torch_dtype), which transformers 5 reads too.
 #include <algorithm>
+#include <cmath>
 
 #include "family.h"
 #include "json_reader.h"
@@ -31,22 +32,57 @@ OrderedJson rope_scaling(const RopeConfig& rope) {
   return scaling;
 }
 
+void add_layer_types(const std::vector<std::uint32_t>& windows, OrderedJson& out) {
+  OrderedJson types = OrderedJson::array();
+  for (const std::uint32_t window : windows) types.push_back(window != 0 ? "sliding_attention" : "full_attention");
+  out["layer_types"] = std::move(types);
+}
+
 void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   const auto& windows = config.sliding_window;
   const auto first = std::find_if(windows.begin(), windows.end(), [](std::uint32_t window) { return window != 0; });
   const bool any = first != windows.end();
-  if (config.family == Family::kMistral) out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
-  if (!traits.windows_by_layer) return;
-  out["use_sliding_window"] = any;
+  if (traits.windows == Windows::kNone) return;
   out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
+  if (traits.windows == Windows::kAll) return;
+  if (traits.windows == Windows::kPattern) return add_layer_types(windows, out);
+  out["use_sliding_window"] = any;
+  if (traits.windows == Windows::kUnrotated) {
+    if (any) add_layer_types(windows, out);
+    return;
+  }
   // Older versions know only the first sliding layer; where that says all, the list is left out.
   const bool contiguous = std::find(first, windows.end(), 0U) == windows.end();
   out["max_window_layers"] =
       any && contiguous ? static_cast<std::uint32_t>(first - windows.begin()) : config.num_layers;
-  if (!any || contiguous) return;
-  OrderedJson types = OrderedJson::array();
-  for (const std::uint32_t window : windows) types.push_back(window != 0 ? "sliding_attention" : "full_attention");
-  out["layer_types"] = std::move(types);
+  if (any && !contiguous) add_layer_types(windows, out);
+}
+
+/// Both spellings: older versions of transformers know no settings by kind of layer, newer ones read no theta of layers
+/// that slide outside of them.
+void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  out["rope_theta"] = config.rope.theta;
+  out["rope_scaling"] = rope_scaling(config.rope);
+  if (!config.window_rope) return;
+  if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
+  const auto set = [](const RopeConfig& rope) {
+    OrderedJson settings = rope.kind == RopeKind::kDefault ? OrderedJson{{"rope_type", "default"}} : rope_scaling(rope);
+    settings["rope_theta"] = rope.theta;
+    return settings;
+  };
+  out["rope_parameters"] = {{"full_attention", set(config.rope)}, {"sliding_attention", set(*config.window_rope)}};
+}
+
+void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (traits.scales_queries) {
+    const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+    out["query_pre_attn_scalar"] = std::lround(1.0 / (scale * scale));
+  }
+  if (!traits.reads_multipliers) return;
+  out["attention_multiplier"] = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  out["embedding_multiplier"] = config.embedding_multiplier;
+  out["residual_multiplier"] = config.residual_multiplier;
+  out["logits_scaling"] = config.logits_scaling;
 }
 
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
@@ -75,10 +111,15 @@ std::string format_config(const ModelConfig& config) {
   out["head_dim"] = config.head_dim;
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
-  out["hidden_act"] = activation_name(config.activation);
+  out[std::string(traits.activation_key)] = activation_name(config.activation);
   out["rms_norm_eps"] = config.rms_norm_eps;
-  out["rope_theta"] = config.rope.theta;
-  out["rope_scaling"] = rope_scaling(config.rope);
+  add_ropes(config, traits, out);
+  if (!config.without_rope.empty()) {
+    OrderedJson rotated = OrderedJson::array();
+    for (const bool without : config.without_rope) rotated.push_back(without ? 0 : 1);
+    out["no_rope_layers"] = std::move(rotated);
+  }
+  add_factors(config, traits, out);
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   out["attention_dropout"] = 0.0;

@@ -1,6 +1,8 @@
 // From the text of a config.json to a ModelConfig: defaults as in transformers 5.23, every value within limits that
 // keep the sizes of tensors far from overflow.
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "config_rope.h"
 #include "family.h"
@@ -45,7 +47,10 @@ void refuse_unsupported(Fields& fields) {
   if (fields.number("attention_dropout", {0.0, 1.0}, 0.0) != 0.0) {
     fields.refuse("attention_dropout", "dropout inside attention is not supported; expected 0.0");
   }
-  for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope"}) {
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (fields.has(key)) fields.refuse(key, "capped scores are not supported; expected null");
+  }
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope", "use_bidirectional_attention"}) {
     if (fields.flag(key, false)) fields.refuse(key, "is not supported; expected false");
   }
 }
@@ -63,7 +68,7 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   }
   const bool divides = config.hidden_size % config.num_heads == 0;
   const bool head_dim_given = fields.has("head_dim") || traits.head_dim != 0;
-  if (fields.status().ok() && !divides && (!head_dim_given || traits.family == Family::kLlama)) {
+  if (fields.status().ok() && !divides && (!head_dim_given || traits.divides_heads)) {
     fields.refuse("hidden_size", fmt::format("expected a multiple of num_attention_heads ({}), found {}",
                                              config.num_heads, config.hidden_size));
   }
@@ -88,20 +93,23 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary);
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
-  config.rms_norm_eps = fields.number("rms_norm_eps", {0.0, 1.0}, 1e-6);
+  config.rms_norm_eps = fields.number("rms_norm_eps", {0.0, 1.0}, traits.rms_norm_eps);
   config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, 0.02);
   parse_heads(fields, traits, config);
 }
 
-Activation parse_activation(Fields& fields) {
-  const std::string name = fields.word("hidden_act", "silu");
+Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
+  const std::string key(traits.activation_key);
+  const std::string name = fields.word(key, traits.is_gemma ? "gelu_pytorch_tanh" : "silu");
+  // The first Gemma's files say gelu and mean its approximation.
+  if (name == "gelu" && traits.family == Family::kGemma) return Activation::kGeluTanh;
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
   // gelu_new is the tanh approximation under an older name.
   if (name == "gelu_pytorch_tanh" || name == "gelu_python_tanh" || name == "gelu_new") return Activation::kGeluTanh;
-  fields.refuse("hidden_act", fmt::format("the activation {} is not supported; supported: silu, gelu, "
-                                          "gelu_pytorch_tanh",
-                                          quoted_name(name)));
+  fields.refuse(key, fmt::format("the activation {} is not supported; supported: silu, gelu, "
+                                 "gelu_pytorch_tanh",
+                                 quoted_name(name)));
   return Activation::kSilu;
 }
 
@@ -140,11 +148,51 @@ void check_layer_types(Fields& fields, const ModelConfig& config, const std::vec
   }
 }
 
+/// All layers slide but each so-many-th, unless `slides` says which.
+void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
+                          ModelConfig& config) {
+  const std::uint32_t pattern = traits.family == Family::kGemma3
+                                    ? fields.integer("sliding_window_pattern", 1, kMaxLayers, traits.window_pattern)
+                                    : traits.window_pattern;
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    if (slides.empty() ? (layer + 1) % pattern == 0 : !slides[layer]) continue;
+    if (fields.present("sliding_window") && !fields.has("sliding_window")) {
+      fields.refuse("sliding_window",
+                    fmt::format("layer {} is sliding_attention; expected an integer, found null", layer));
+      return;
+    }
+    config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, 4096);
+  }
+}
+
+/// Layers without rotary embedding: `no_rope_layers` has a 0 for each (and a 1 for the others).
+void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (traits.unrotated_interval == 0) return;
+  config.without_rope.assign(config.num_layers, false);
+  if (!fields.has("no_rope_layers")) {
+    const std::uint32_t interval = fields.integer("no_rope_layer_interval", 1, kMaxLayers, traits.unrotated_interval);
+    for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+      config.without_rope[layer] = (layer + 1) % interval == 0;
+    }
+    return;
+  }
+  const Json& list = fields.at("no_rope_layers");
+  const bool numbers = list.is_array() && list.size() == config.num_layers &&
+                       std::ranges::all_of(list, [](const Json& one) { return one == 0 || one == 1; });
+  if (!numbers) {
+    fields.expected("no_rope_layers",
+                    fmt::format("a list of num_hidden_layers ({}) numbers 0 or 1", config.num_layers));
+    return;
+  }
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) config.without_rope[layer] = list[layer] == 0;
+}
+
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
   const std::vector<bool> slides = parse_layer_types(fields, config);
-  if (!traits.windows_by_layer) {
-    if (traits.family == Family::kMistral) {
+  if (traits.windows == Windows::kPattern) return parse_window_pattern(fields, traits, slides, config);
+  if (traits.windows == Windows::kAll || traits.windows == Windows::kNone) {
+    if (traits.windows == Windows::kAll) {
       const std::uint32_t absent = fields.present("sliding_window") ? 0 : 4096;
       const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
       config.sliding_window.assign(config.num_layers, window);
@@ -152,12 +200,14 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     check_layer_types(fields, config, slides);
     return;
   }
+  const bool unrotated = traits.windows == Windows::kUnrotated;
   const bool used = fields.flag("use_sliding_window", false);
-  const bool null_window = fields.present("sliding_window") && !fields.has("sliding_window");
+  const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
   const std::uint32_t window = used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, 4096) : 0;
   const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, 28);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool here = slides.empty() ? layer >= first : slides[layer];
+    const bool by_default = unrotated ? config.without_rope[layer] : layer >= first;
+    const bool here = slides.empty() ? by_default : slides[layer];
     if (here && !slides.empty() && window == 0) {
       fields.refuse("layer_types", fmt::format("layer {} is sliding_attention, but use_sliding_window is false or "
                                                "sliding_window null",
@@ -165,6 +215,28 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
       return;
     }
     config.sliding_window[layer] = here ? window : 0;
+  }
+}
+
+/// Where the norms stand, and the factors that some families have.
+void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.norm_place = traits.norm_place;
+  config.qk_norm = traits.qk_norm;
+  config.norms_add_one = traits.is_gemma;
+  config.scales_embedding_by_width = traits.is_gemma;
+  constexpr Limits kFactors = {1e-6, 1e6};
+  if (traits.scales_queries)
+    config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
+  if (!traits.reads_multipliers) return;
+  config.attention_scale = fields.number("attention_multiplier", kFactors, 1.0);
+  config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);
+  config.residual_multiplier = fields.number("residual_multiplier", kFactors, 1.0);
+  config.logits_scaling = fields.number("logits_scaling", kFactors, 1.0);
+  for (const auto& [key, biased] :
+       {std::pair("attention_bias", config.attention_output_bias), std::pair("mlp_bias", config.mlp_bias)}) {
+    if (biased && config.residual_multiplier != 1.0) {
+      fields.refuse(key, "biases with a residual_multiplier are not supported; expected false");
+    }
   }
 }
 
@@ -200,19 +272,20 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_sizes(fields, *traits, config);
   // From here on the sizes are used to allocate and to divide.
   RONDO_RETURN_IF_ERROR(fields.status());
-  config.activation = parse_activation(fields);
-  config.rope = parse_rope(fields, config);
-  config.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
+  config.activation = parse_activation(fields, *traits);
+  parse_ropes(fields, *traits, config);
+  parse_unrotated(fields, *traits, config);
+  config.tie_word_embeddings = fields.flag("tie_word_embeddings", traits->ties);
   const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", false);
   config.attention_bias = bias || traits->qkv_bias_always;
   config.attention_output_bias = bias;
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
-  config.qk_norm = traits->family == Family::kQwen3;
+  parse_factors(fields, *traits, config);
   parse_windows(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);
   config.eos_token_ids = fields.token_ids("eos_token_id", traits->eos);
-  config.pad_token_id = single_token(fields, "pad_token_id", std::nullopt);
+  config.pad_token_id = single_token(fields, "pad_token_id", traits->pad);
   RONDO_RETURN_IF_ERROR(fields.status());
   return config;
 }

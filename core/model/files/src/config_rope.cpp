@@ -11,7 +11,6 @@
 namespace rondo::model {
 namespace {
 
-constexpr double kDefaultTheta = 10000.0;
 constexpr Limits kThetaLimits = {1.0, 1e18};
 constexpr Limits kFactorLimits = {1.0, 1e6};
 
@@ -105,34 +104,78 @@ void parse_kind_settings(Fields& fields, Fields& rope, const ModelConfig& config
   }
 }
 
-}  // namespace
-
-RopeConfig parse_rope(Fields& fields, const ModelConfig& config) {
-  RopeConfig out;
-  const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
+const Json& no_settings() {
   static const Json kEmpty = Json::object();
-  const Json& settings = fields.has(key) ? fields.at(key) : kEmpty;
-  if (!settings.is_object()) {
-    fields.expected(key, "an object or null");
-    return out;
-  }
-  for (const auto& [name, value] : settings.items()) {
-    if (!value.is_object()) continue;
-    fields.refuse(key, fmt::format("rotary settings by kind of layer ({}) are not supported; expected one set for all",
-                                   quoted_name(name)));
-    return out;
-  }
-  Fields rope(settings, fields.origin(), std::string(key) + ".");
+  return kEmpty;
+}
+
+/// One set. `theta`: what holds where the set has none.
+RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& path, double theta,
+                     const ModelConfig& config) {
+  RopeConfig out;
+  Fields rope(settings, fields.origin(), path + ".");
   for (Fields* holder : {&fields, &rope}) {
     if (holder->number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
       holder->refuse("partial_rotary_factor", "partial rotary embedding is not supported; expected 1.0");
     }
   }
-  out.theta = rope.number("rope_theta", kThetaLimits, fields.number("rope_theta", kThetaLimits, kDefaultTheta));
+  out.theta = rope.number("rope_theta", kThetaLimits, theta);
   out.kind = parse_kind(rope);
   parse_kind_settings(fields, rope, config, out);
   fields.adopt(rope.status());
   return out;
+}
+
+/// The object that `key` has, an empty one where there is none.
+const Json& settings_at(Fields& fields, const char* key) {
+  if (!fields.has(key)) return no_settings();
+  if (fields.at(key).is_object()) return fields.at(key);
+  fields.expected(key, "an object or null");
+  return no_settings();
+}
+
+/// Settings by kind of layer: in rope_parameters, or rope_scaling for layers that see all and no scaling for those that
+/// slide.
+void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  const Json& sets = settings_at(fields, "rope_parameters");
+  const Json& scaling = settings_at(fields, "rope_scaling");
+  for (const auto& [name, value] : sets.items()) {
+    const bool known = name == "full_attention" || name == "sliding_attention";
+    if (known && (value.is_object() || value.is_null())) continue;
+    fields.refuse(
+        "rope_parameters",
+        fmt::format("expected full_attention and sliding_attention with settings, found {}", quoted_name(name)));
+    return;
+  }
+  const auto set = [&](const char* name) -> const Json& {
+    const auto found = sets.find(name);
+    return found == sets.end() || found->is_null() ? no_settings() : *found;
+  };
+  Json full = set("full_attention");
+  full.update(scaling);
+  const double theta = fields.number("rope_theta", kThetaLimits, traits.theta);
+  config.rope =
+      parse_set(fields, full, scaling.empty() ? "rope_parameters.full_attention" : "rope_scaling", theta, config);
+  const double window_theta = traits.window_theta_key.empty() ? *traits.window_theta
+                                                              : fields.number(std::string(traits.window_theta_key),
+                                                                              kThetaLimits, traits.window_theta);
+  config.window_rope =
+      parse_set(fields, set("sliding_attention"), "rope_parameters.sliding_attention", window_theta, config);
+}
+
+}  // namespace
+
+void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (traits.window_theta) return parse_by_kind(fields, traits, config);
+  const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
+  const Json& settings = settings_at(fields, key);
+  for (const auto& [name, value] : settings.items()) {
+    if (!value.is_object()) continue;
+    fields.refuse(key, fmt::format("rotary settings by kind of layer ({}) are not supported; expected one set for all",
+                                   quoted_name(name)));
+    return;
+  }
+  config.rope = parse_set(fields, settings, key, fields.number("rope_theta", kThetaLimits, traits.theta), config);
 }
 
 }  // namespace rondo::model

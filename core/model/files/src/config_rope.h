@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "family.h"
 #include "json_fields.h"
 #include "rondo/model/config.h"
 
@@ -11,7 +12,8 @@ namespace rondo::model {
 /// The most positions that a config.json may speak of.
 inline constexpr std::uint32_t kMaxPositions = 0x7fffffffU;
 
-/// `config.max_positions` and `config.head_dim` must be set. Errors land in `fields`.
-RopeConfig parse_rope(Fields& fields, const ModelConfig& config);
+/// Sets `config.rope` and `config.window_rope`; `config.max_positions` and `config.head_dim` must be set. Errors land
+/// in `fields`.
+void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
 
 }  // namespace rondo::model

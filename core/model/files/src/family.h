@@ -11,19 +11,44 @@
 
 namespace rondo::model {
 
+/// How a family says which layers slide.
+enum class Windows {
+  kNone,       // none does
+  kAll,        // sliding_window, in all layers
+  kChosen,     // use_sliding_window, and layer_types or else max_window_layers
+  kUnrotated,  // use_sliding_window, and layer_types or else the layers without rotary embedding
+  kPattern,    // layer_types, or else all but each so-many-th layer
+};
+
 struct FamilyTraits {
   Family family;
   std::string_view model_type;
   std::string_view architecture;  // name of the class with the language-model head
-  std::uint32_t kv_heads;         // when the key is absent; 0: as many as query heads
-  std::uint32_t head_dim;         // when the key is absent; 0: hidden_size / num_attention_heads
+  std::uint32_t kv_heads = 0;     // when the key is absent; 0: as many as query heads
+  std::uint32_t head_dim = 0;     // when the key is absent; 0: hidden_size / num_attention_heads
   std::uint32_t max_positions;
-  std::optional<std::int32_t> bos;
-  std::optional<std::int32_t> eos;
-  bool qkv_bias_always;       // Qwen2's q, k and v have biases whatever the file says
-  bool reads_attention_bias;  // `attention_bias` means something to this family
-  bool reads_mlp_bias;
-  bool windows_by_layer;  // use_sliding_window, max_window_layers, layer_types
+  double rms_norm_eps = 1e-6;
+  double theta = 10000.0;
+  std::optional<std::int32_t> bos = std::nullopt;
+  std::optional<std::int32_t> eos = std::nullopt;
+  std::optional<std::int32_t> pad = std::nullopt;
+  bool ties = false;                  // when tie_word_embeddings is absent
+  bool divides_heads = false;         // hidden_size must be a multiple of the heads, whatever head_dim is
+  bool qkv_bias_always = false;       // Qwen2's q, k and v have biases whatever the file says
+  bool reads_attention_bias = false;  // `attention_bias` means something to this family
+  bool reads_mlp_bias = false;
+  Windows windows = Windows::kNone;
+  std::uint32_t window_pattern = 0;  // of Windows::kPattern: each so-many-th layer sees all
+  std::optional<double> window_theta =
+      std::nullopt;                        // layers that slide have rotary settings of their own, with this theta
+  std::string_view window_theta_key = {};  // where transformers 4 has it; empty: nowhere
+  std::uint32_t unrotated_interval = 0;    // each so-many-th layer has no rotary embedding; 0: all have it
+  bool reads_multipliers = false;          // Granite's four
+  NormPlace norm_place = NormPlace::kInput;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool is_gemma = false;        // 1 + weight in norms, embeddings times sqrt(hidden_size), GELU
+  bool scales_queries = false;  // query_pre_attn_scalar
+  std::string_view activation_key = "hidden_act";
 };
 
 std::span<const FamilyTraits> all_families();

@@ -20,9 +20,12 @@
 namespace rondo::model {
 namespace {
 
-ModelConfig plain_config(const InitOptions& options, Family family) {
+/// Windows of a family whose layers slide by a pattern are short here: a small model's sequences are, too.
+constexpr std::uint32_t kInitWindow = 512;
+
+ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits) {
   ModelConfig config;
-  config.family = family;
+  config.family = traits.family;
   config.model_type = options.arch;
   config.hidden_size = options.hidden_size;
   config.intermediate_size = options.intermediate_size != 0 ? options.intermediate_size : 3 * options.hidden_size;
@@ -35,6 +38,16 @@ ModelConfig plain_config(const InitOptions& options, Family family) {
   config.vocab_size = options.vocab_size;
   config.max_positions = options.max_position_embeddings;
   config.rope.theta = options.rope_theta;
+  if (traits.window_theta) {
+    const bool own = !traits.window_theta_key.empty();
+    config.window_rope.emplace().theta = own ? *traits.window_theta : options.rope_theta;
+  }
+  if (traits.windows == Windows::kPattern) {
+    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
+      config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
+    }
+  }
+  if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;
   config.weight_type = options.weight_type;
@@ -64,7 +77,7 @@ absl::StatusOr<ModelConfig> checked_config(const InitOptions& options) {
         "init: hidden_size: expected a multiple of num_attention_heads ({}), found {}; or set head_dim",
         options.num_attention_heads, options.hidden_size);
   }
-  return parse_config(format_config(plain_config(options, traits->family)), "init");
+  return parse_config(format_config(plain_config(options, *traits)), "init");
 }
 
 /// Calls fn(first, count) for parts of 0 ... elements - 1, a thread a part. A number depends on its place alone, so it
@@ -87,13 +100,14 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
   constexpr std::uint64_t kPiece = 1U << 23U;  // elements
   const std::uint64_t element = weight_type_size(config.weight_type);
+  const float norm = config.norms_add_one ? 0.0F : 1.0F;
   std::vector<float> values;
   std::vector<std::byte> stored;
   return write_sharded_safetensors(folder, tensors, [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
     const bool drawn = spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding;
     for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
-      values.assign(std::min(kPiece, spec.elements() - begin), spec.kind == ParameterKind::kNorm ? 1.0F : 0.0F);
+      values.assign(std::min(kPiece, spec.elements() - begin), spec.kind == ParameterKind::kNorm ? norm : 0.0F);
       stored.resize(values.size() * element);
       for_parts(values.size(), [&](std::uint64_t first, std::uint64_t count) {
         const std::span<float> part = std::span(values).subspan(first, count);

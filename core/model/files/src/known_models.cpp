@@ -1,5 +1,5 @@
-// From the config.json files that the models were published with. Token ids and initializer ranges are left to the
-// family's defaults: a plan does not need them.
+// From the config.json files that the models were published with. Token ids, initializer ranges and Granite's factors
+// are left to the family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -65,6 +65,17 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3-8B", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-14B", "qwen3", 5120, 17408, 40, 40, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-32B", "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, false, 40960, 1e6},
+    {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
+    {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
+    {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
+    {"allenai/OLMo-2-0425-1B", "olmo2", 2048, 8192, 16, 16, 16, 128, 100352, false, 4096, 5e5},
+    {"allenai/OLMo-2-1124-7B", "olmo2", 4096, 11008, 32, 32, 32, 128, 100352, false, 4096, 5e5},
+    {"allenai/OLMo-2-1124-13B", "olmo2", 5120, 13824, 40, 40, 40, 128, 100352, false, 4096, 5e5},
+    {"allenai/OLMo-2-0325-32B", "olmo2", 5120, 27648, 64, 40, 8, 128, 100352, false, 4096, 5e5},
+    {"google/gemma-2b", "gemma", 2048, 16384, 18, 8, 1, 256, 256000, true, 8192, 1e4},
+    {"google/gemma-7b", "gemma", 3072, 24576, 28, 16, 16, 256, 256000, true, 8192, 1e4},
+    {"google/gemma-3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
+    {"google/gemma-3-1b-pt", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
 };
 
 std::string lower(std::string_view text) {
@@ -78,7 +89,7 @@ std::string stem(std::string_view name) {
   std::string text = lower(name);
   for (bool shorter = true; shorter;) {
     shorter = false;
-    for (const std::string_view suffix : {"-instruct", "-base", "-chat", "-hf"}) {
+    for (const std::string_view suffix : {"-instruct", "-base", "-chat", "-hf", "-it", "-pt"}) {
       if (!text.ends_with(suffix)) continue;
       text.resize(text.size() - suffix.size());
       shorter = true;
@@ -92,17 +103,18 @@ std::string without_owner(const std::string& name) {
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
+bool has_large_epsilon(std::string_view type) { return type == "llama" || type == "mistral" || type == "granite"; }
+
 std::string config_text(const Row& row) {
-  std::string text = fmt::format(
-      R"({{"model_type": "{}", "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},)"
-      R"( "num_attention_heads": {}, "num_key_value_heads": {}, "head_dim": {}, "vocab_size": {},)"
-      R"( "max_position_embeddings": {}, "rms_norm_eps": {}, "rope_theta": {}, "tie_word_embeddings": {},)"
-      R"( "torch_dtype": "bfloat16", "hidden_act": "silu")",
-      row.type, row.hidden, row.intermediate, row.layers, row.heads, row.kv_heads, row.head_dim, row.vocabulary,
-      row.positions, std::string_view(row.type).starts_with("qwen") ? "1e-6" : "1e-5", row.theta, row.tied);
-  if (std::string_view(row.type) == "mistral") {
-    text += row.window > 0 ? fmt::format(R"(, "sliding_window": {})", row.window) : R"(, "sliding_window": null)";
-  }
+  std::string text =
+      fmt::format(R"({{"model_type": "{}", "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},)"
+                  R"( "num_attention_heads": {}, "num_key_value_heads": {}, "head_dim": {}, "vocab_size": {},)"
+                  R"( "max_position_embeddings": {}, "rms_norm_eps": {}, "rope_theta": {}, "tie_word_embeddings": {},)"
+                  R"( "torch_dtype": "bfloat16")",
+                  row.type, row.hidden, row.intermediate, row.layers, row.heads, row.kv_heads, row.head_dim,
+                  row.vocabulary, row.positions, has_large_epsilon(row.type) ? "1e-5" : "1e-6", row.theta, row.tied);
+  if (row.window > 0) text += fmt::format(R"(, "sliding_window": {})", row.window);
+  if (row.window == 0 && std::string_view(row.type) == "mistral") text += R"(, "sliding_window": null)";
   if (row.llama3_factor > 0) {
     text += fmt::format(R"(, "rope_scaling": {{"rope_type": "llama3", "factor": {:.1f}, "low_freq_factor": 1.0,)"
                         R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",

@@ -37,21 +37,40 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   const auto norm = [&](const char* name, std::uint64_t size) {
     out.push_back({prefix + name, {size}, ParameterKind::kNorm, layer});
   };
-  norm("input_layernorm.weight", config.hidden_size);
+  const NormNames norms = norm_names(config.norm_place);
+  const auto norm_if = [&](const char* name) {
+    if (name != nullptr) norm((std::string(name) + ".weight").c_str(), config.hidden_size);
+  };
+  norm_if(norms.attention_input);
   for (const LinearModule& linear : block_linears(config, layer)) {
     if (linear.name == "gate_proj") {
-      if (config.qk_norm) {
-        norm("self_attn.q_norm.weight", config.head_dim);
-        norm("self_attn.k_norm.weight", config.head_dim);
+      if (config.qk_norm != QkNorm::kNone) {
+        const bool all = config.qk_norm == QkNorm::kAllHeads;
+        norm("self_attn.q_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_heads : 1));
+        norm("self_attn.k_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_kv_heads : 1));
       }
-      norm("post_attention_layernorm.weight", config.hidden_size);
+      norm_if(norms.attention_output);
+      norm_if(norms.mlp_input);
     }
     out.push_back({linear.path + ".weight", {linear.out, linear.in}, ParameterKind::kMatrix, layer});
     if (linear.bias) out.push_back({linear.path + ".bias", {linear.out}, ParameterKind::kBias, layer});
   }
+  norm_if(norms.mlp_output);
 }
 
 }  // namespace
+
+NormNames norm_names(NormPlace place) {
+  switch (place) {
+    case NormPlace::kInput:
+      return {"input_layernorm", nullptr, "post_attention_layernorm", nullptr};
+    case NormPlace::kOutput:
+      return {nullptr, "post_attention_layernorm", nullptr, "post_feedforward_layernorm"};
+    case NormPlace::kBoth:
+      return {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
+  }
+  return {nullptr, nullptr, nullptr, nullptr};
+}
 
 std::uint64_t ParameterSpec::elements() const {
   std::uint64_t count = 1;

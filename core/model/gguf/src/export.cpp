@@ -19,6 +19,7 @@ struct Source {
   const model::TensorView* view = nullptr;  // null: `values`
   std::uint32_t heads = 0;                  // of the interleaving; 0: none
   std::vector<float> values;
+  float offset = 0;  // added to each number of a view
 };
 
 /// A file under construction.
@@ -74,9 +75,9 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
 }
 
 void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, std::uint32_t heads,
-                Draft& draft) {
+                float offset, Draft& draft) {
   draft.tensors.push_back({name, view.shape, type_for(type, view.shape)});
-  draft.sources.push_back({&view, heads, {}});
+  draft.sources.push_back({&view, heads, {}, offset});
 }
 
 absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<std::byte> out) {
@@ -92,6 +93,7 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
   std::vector<float> values(width);
   for (std::uint64_t r = 0; r < rows; ++r) {
     model::TensorFiles::read_as_float32(*source.view, source_row(r, rows, source.heads) * width, values);
+    for (float& value : values) value += source.offset;
     if (!put_row(values, tensor.type, out.subspan(r * to_bytes, to_bytes))) {
       return refuse(fmt::format("{}: tensor {}", source.view->file, source.view->name));
     }
@@ -156,11 +158,12 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
   RONDO_RETURN_IF_ERROR(add_tokenizer_keys(base, config, draft.keys));
   if (std::vector<float> divisors = frequency_divisors(config); !divisors.empty()) {
     draft.tensors.push_back({"rope_freqs.weight", {divisors.size()}, TensorType::kF32});
-    draft.sources.push_back({nullptr, 0, std::move(divisors)});
+    draft.sources.push_back({nullptr, 0, std::move(divisors), 0});
   }
   for (const model::ParameterSpec& spec : parameters) {
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, spec.name));
-    add_tensor(tensor_name(spec.name), *view, type, interleaved_heads(config, spec.name), draft);
+    add_tensor(tensor_name(config, spec.name), *view, type, interleaved_heads(config, spec.name),
+               stored_offset(config, spec.name), draft);
   }
   return write_draft(draft, files, output);
 }
@@ -183,8 +186,8 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* b,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'B')));
-    add_tensor(tensor_name(weight) + ".lora_a", *a, type, 0, draft);
-    add_tensor(tensor_name(weight) + ".lora_b", *b, type, interleaved_heads(config, weight), draft);
+    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, 0, 0, draft);
+    add_tensor(tensor_name(config, weight) + ".lora_b", *b, type, interleaved_heads(config, weight), 0, draft);
   }
   return write_draft(draft, files, output);
 }

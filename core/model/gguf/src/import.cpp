@@ -18,16 +18,21 @@
 namespace rondo::gguf {
 namespace {
 
-/// Rows of `width` numbers, `heads` of them interleaved (0: none).
+/// Rows of `width` numbers, `heads` of them interleaved (0: none; only then is there an offset).
 struct Rows {
   const Coding* coding;
   std::span<const std::byte> data;
   std::uint64_t rows;
   std::uint64_t width;
   std::uint32_t heads;
+  float offset;  // taken from each number
 
   void read(std::uint64_t first, std::span<float> out) const {
-    if (heads == 0) return decode_stretch(*coding, data, first, out);
+    if (heads == 0) {
+      decode_stretch(*coding, data, first, out);
+      for (float& value : out) value -= offset;
+      return;
+    }
     while (!out.empty()) {
       const std::uint64_t inside = first % width;
       const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(width - inside, out.size()));
@@ -71,7 +76,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   for (auto& [name, tensor] : file.tensors) {
     if (name == "rope_freqs.weight") continue;  // is in the configuration
     model::TensorView view;
-    view.name = model_tensor_name(name).value_or(name);
+    view.name = model_tensor_name(config, name).value_or(name);
     view.type = config.weight_type;
     view.data = tensor.data;
     view.file = file.origin();
@@ -82,8 +87,10 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
       return invalid_input("{}: tensor {}: expected rows in pairs for {} heads, found {}", view.file,
                            name_in_quotes(name), heads, rows);
     }
-    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, heads}](
-                      std::uint64_t first, std::span<float> out) { rows_of.read(first, out); };
+    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, heads,
+                                  stored_offset(config, view.name)}](std::uint64_t first, std::span<float> out) {
+      rows_of.read(first, out);
+    };
     views.push_back(std::move(view));
   }
   // The tokenizer's part need not stay in memory while the weights are read.

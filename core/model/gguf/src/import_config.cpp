@@ -31,8 +31,10 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   if (keys.integer(prefix + "expert_count", 0, kMaxSize, 0) != 0) {
     keys.refuse(prefix + "expert_count", "mixtures of experts are not supported; expected a dense model");
   }
-  for (const char* scale : {"attention.scale", "logit_scale", "embedding_scale", "residual_scale"}) {
-    if (keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
+  for (const char* scale :
+       {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
+    const bool known = prefix == "granite." && std::string_view(scale) != "final_logit_softcapping";
+    if (!known && keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
       keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
     }
   }
@@ -81,9 +83,45 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
   if (factor >= 1.0) rope.factor = factor;
 }
 
+/// Granite's factors; 0 counts as absent.
+void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (config.family != Family::kGranite) return;
+  const auto factor = [&](const char* name) { return keys.number(prefix + name, 0.0, 1e6, 0.0); };
+  if (const double scale = factor("attention.scale"); scale != 0.0) config.attention_scale = scale;
+  for (const auto& [name, value] :
+       {std::pair("embedding_scale", &config.embedding_multiplier),
+        std::pair("residual_scale", &config.residual_multiplier), std::pair("logit_scale", &config.logits_scaling)}) {
+    if (const double found = factor(name); found != 0.0) *value = found;
+  }
+}
+
+/// Layers of Gemma 3 and OLMo 3 slide in the pattern of the architecture, unless a list says which do.
+void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t window, model::ModelConfig& config) {
+  const std::string key = prefix + "attention.sliding_window_pattern";
+  const std::vector<bool> slides = keys.flags(key);
+  if (!slides.empty() && slides.size() != config.num_layers) {
+    keys.refuse(key, fmt::format("expected {}, one a layer, found {}", config.num_layers, slides.size()));
+    return;
+  }
+  const std::uint32_t pattern = window_pattern(config.family);
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool here = slides.empty() ? (layer + 1) % pattern != 0 : slides[layer];
+    config.sliding_window[layer] = here ? window : 0;
+  }
+  const double theta = config.family == Family::kGemma3 ? kGemma3WindowTheta : config.rope.theta;
+  config.window_rope.emplace().theta = keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, theta);
+}
+
 void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::string key = prefix + "attention.sliding_window";
   const std::uint32_t window = keys.integer(key, 0, kMaxPositions, 0);
+  if (window != 0 && config.family == Family::kOlmo2) config.family = Family::kOlmo3;
+  if (window_pattern(config.family) != 0) {
+    config.sliding_window.assign(config.num_layers, 0);
+    if (window != 0) return read_pattern(keys, prefix, window, config);
+    config.window_rope.emplace().theta = kGemma3WindowTheta;
+    return;
+  }
   config.sliding_window.assign(config.num_layers, window < config.max_positions ? window : 0);
   if (window == 0 || window >= config.max_positions) return;
   if (config.family != Family::kLlama) {
@@ -97,7 +135,9 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
 void read_features(const StoredFile& file, model::ModelConfig& config) {
   const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
   config.tie_word_embeddings = !has("output.weight");
-  if (config.family == Family::kLlama) {
+  config.activation = config.family == Family::kGemma || config.family == Family::kGemma3 ? model::Activation::kGeluTanh
+                                                                                          : model::Activation::kSilu;
+  if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
     config.mlp_bias = has("blk.0.ffn_gate.bias");
@@ -129,7 +169,8 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 std::optional<Family> family_of(const std::string& architecture) {
-  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3}) {
+  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kSmolLm3, Family::kGranite,
+                              Family::kOlmo2, Family::kGemma, Family::kGemma3}) {
     if (architecture == architecture_name(family)) return family;
   }
   return std::nullopt;
@@ -218,8 +259,10 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   RONDO_RETURN_IF_ERROR(keys.status());
   const std::optional<Family> family = family_of(architecture);
   if (!family) {
-    return invalid_input("{}: general.architecture: {} is not supported; supported: llama, qwen2, qwen3", file.origin(),
-                         name_in_quotes(architecture));
+    return invalid_input(
+        "{}: general.architecture: {} is not supported; supported: llama, qwen2, qwen3, smollm3, granite, "
+        "olmo2, gemma, gemma3",
+        file.origin(), name_in_quotes(architecture));
   }
   const std::string prefix = architecture + ".";
   refuse_unsupported(keys, prefix);
@@ -240,6 +283,8 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   RONDO_RETURN_IF_ERROR(keys.status());  // from here on the sizes are used to allocate and to divide
   read_scaling(keys, prefix, config);
   read_window(keys, prefix, config);
+  read_factors(keys, prefix, config);
+  if (!config.attention_scale) config.attention_scale = usual_attention_scale(config);
   if (config.family == Family::kLlama && config.hidden_size % config.num_heads != 0) config.family = Family::kMistral;
   read_features(file, config);
   read_tokens(keys, config);

@@ -139,4 +139,12 @@ std::vector<std::int32_t> KeyReader::integers(const std::string& key) {
   return out;
 }
 
+std::vector<bool> KeyReader::flags(const std::string& key) {
+  const Value* value =
+      find(key, true, "an array of true and false", [](ValueType type) { return type == ValueType::kBool; });
+  std::vector<bool> out(value == nullptr ? 0 : value->count);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = load_number<std::uint8_t>(value->bytes.data() + i) != 0;
+  return out;
+}
+
 }  // namespace rondo::gguf

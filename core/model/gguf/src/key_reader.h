@@ -30,6 +30,7 @@ class KeyReader {
   std::vector<std::string_view> texts(const std::string& key);
   std::vector<float> floats(const std::string& key);
   std::vector<std::int32_t> integers(const std::string& key);
+  std::vector<bool> flags(const std::string& key);
 
   /// The file, the key and what is wrong with it.
   void refuse(std::string_view key, std::string_view what);

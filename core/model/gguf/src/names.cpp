@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
 
 namespace rondo::gguf {
 namespace {
@@ -21,18 +22,36 @@ constexpr std::string_view kBlocks = "blk.";
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOutside = {
     {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kInBlocks = {
-    {{"input_layernorm", "attn_norm"},
-     {"self_attn.q_proj", "attn_q"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kInBlocks = {
+    {{"self_attn.q_proj", "attn_q"},
      {"self_attn.k_proj", "attn_k"},
      {"self_attn.v_proj", "attn_v"},
      {"self_attn.o_proj", "attn_output"},
      {"self_attn.q_norm", "attn_q_norm"},
      {"self_attn.k_norm", "attn_k_norm"},
-     {"post_attention_layernorm", "ffn_norm"},
      {"mlp.gate_proj", "ffn_gate"},
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
+
+/// Norms over the hidden size: their names follow from the place, not from the other name.
+std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const model::ModelConfig& config) {
+  const model::NormNames norms = model::norm_names(config.norm_place);
+  return {{{norms.attention_input, "attn_norm"},
+           {norms.attention_output, "post_attention_norm"},
+           {norms.mlp_input, "ffn_norm"},
+           {norms.mlp_output, "post_ffw_norm"}}};
+}
+
+/// Calls fn(theirs, ours) for what blocks have, until it says that it has found what it looks for.
+template <typename Fn>
+void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
+  for (const auto& [theirs, ours] : norms_in_blocks(config)) {
+    if (theirs != nullptr && fn(std::string_view(theirs), ours)) return;
+  }
+  for (const auto& [theirs, ours] : kInBlocks) {
+    if (fn(theirs, ours)) return;
+  }
+}
 
 /// Readers derive yarn's attention factor, its ramp and its rounding by themselves.
 bool has_default_yarn(const model::RopeConfig& rope) {
@@ -44,6 +63,7 @@ bool has_default_yarn(const model::RopeConfig& rope) {
 
 std::uint32_t context_length(const model::ModelConfig& config) {
   std::uint32_t length = config.max_positions;
+  if (window_pattern(config.family) != 0) return length;
   for (const std::uint32_t window : config.sliding_window) {
     if (window != 0) length = std::min(length, window);
   }
@@ -60,7 +80,59 @@ void add_scaling(const std::string& prefix, const model::ModelConfig& config, Ke
   }
 }
 
+/// A key of config.json and what is wrong with it.
+using Complaint = std::optional<std::pair<const char*, const char*>>;
+
+/// Layers that slide or do not rotate: readers know which from the architecture alone.
+Complaint complaint_of_layers(const model::ModelConfig& config) {
+  const std::uint32_t pattern = window_pattern(config.family);
+  const bool slides = std::ranges::any_of(config.sliding_window, [](std::uint32_t window) { return window != 0; });
+  for (std::uint32_t layer = 0; layer < config.num_layers && slides && pattern != 0; ++layer) {
+    if ((config.sliding_window[layer] == 0) == ((layer + 1) % pattern == 0)) continue;
+    return {{"layer_types", "layers slide in another pattern than that of GGUF's readers"}};
+  }
+  for (std::uint32_t layer = 0; layer < config.without_rope.size(); ++layer) {
+    if (config.without_rope[layer] == ((layer + 1) % kUnrotatedInterval == 0)) continue;
+    return {{"no_rope_layers", "expected each fourth layer, as GGUF's readers have it"}};
+  }
+  if (config.family == Family::kSmolLm3 && slides) {
+    return {{"use_sliding_window", "GGUF's readers slide no window in this model"}};
+  }
+  if (!config.window_rope || !slides) return std::nullopt;
+  const double theta = config.family == Family::kGemma3 ? kGemma3WindowTheta : config.rope.theta;
+  if (config.window_rope->kind == RopeKind::kDefault && config.window_rope->theta == theta) return std::nullopt;
+  return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
+}
+
+Complaint complaint_of_weights(const model::ModelConfig& config) {
+  const bool biased = config.attention_bias || config.attention_output_bias;
+  const bool olmo = config.family == Family::kOlmo2 || config.family == Family::kOlmo3;
+  const bool gemma = config.norms_add_one;
+  if (biased && (olmo || gemma || config.family == Family::kQwen3)) {
+    return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
+  }
+  if (olmo && config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
+  if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
+  if (olmo && config.head_dim * config.num_heads != config.hidden_size) {
+    return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
+  }
+  if (config.family != Family::kGranite && config.attention_scale &&
+      std::abs(*config.attention_scale / usual_attention_scale(config) - 1.0) > 1e-6) {
+    return {{"query_pre_attn_scalar", "GGUF's readers scale scores otherwise"}};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::uint32_t window_pattern(Family family) { return family == Family::kGemma3 ? 6 : family == Family::kOlmo3 ? 4 : 0; }
+
+double usual_attention_scale(const model::ModelConfig& config) {
+  constexpr std::uint32_t kLayersOfLargestGemma3 = 62;
+  const bool largest = config.family == Family::kGemma3 && config.num_layers == kLayersOfLargestGemma3;
+  const double width = largest ? static_cast<double>(config.hidden_size) / config.num_heads : config.head_dim;
+  return 1.0 / std::sqrt(width);
+}
 
 std::string architecture_name(Family family) {
   switch (family) {
@@ -71,14 +143,30 @@ std::string architecture_name(Family family) {
       return "qwen2";
     case Family::kQwen3:
       return "qwen3";
+    case Family::kSmolLm3:
+      return "smollm3";
+    case Family::kGranite:
+      return "granite";
+    case Family::kOlmo2:
+    case Family::kOlmo3:
+      return "olmo2";
+    case Family::kGemma:
+      return "gemma";
+    case Family::kGemma3:
+      return "gemma3";
   }
   return "";
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
-  if (config.activation != model::Activation::kSilu) {
-    return invalid_input("{}: hidden_act: GGUF's {} has no activation but silu; this model cannot be exported", origin,
-                         architecture_name(config.family));
+  const model::Activation activation = config.norms_add_one ? model::Activation::kGeluTanh : model::Activation::kSilu;
+  if (config.activation != activation) {
+    return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
+                         architecture_name(config.family), config.norms_add_one ? "gelu_pytorch_tanh" : "silu");
+  }
+  for (const Complaint& complaint : {complaint_of_layers(config), complaint_of_weights(config)}) {
+    if (!complaint) continue;
+    return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
   if (config.rope.kind == RopeKind::kDynamic) {
     return invalid_input(
@@ -89,9 +177,6 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
         "{}: rope_scaling: only yarn with its default attention factor, beta_fast 32 and beta_slow 1 "
         "has a counterpart in GGUF",
         origin);
-  }
-  if (config.family == Family::kQwen3 && (config.attention_bias || config.attention_output_bias)) {
-    return invalid_input("{}: attention_bias: GGUF's qwen3 has no biases; this model cannot be exported", origin);
   }
   return absl::OkStatus();
 }
@@ -110,10 +195,21 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "rope.dimension_count", config.head_dim);
   keys.add(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
   add_scaling(prefix, config, keys);
+  if (config.family == Family::kGranite) {
+    keys.add(prefix + "attention.scale",
+             static_cast<float>(config.attention_scale.value_or(usual_attention_scale(config))));
+    keys.add(prefix + "embedding_scale", static_cast<float>(config.embedding_multiplier));
+    keys.add(prefix + "residual_scale", static_cast<float>(config.residual_multiplier));
+    keys.add(prefix + "logit_scale", static_cast<float>(config.logits_scaling));
+  }
+  if (window_pattern(config.family) != 0) {
+    const auto window = std::ranges::max_element(config.sliding_window);
+    if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
+  }
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
 
-std::string tensor_name(const std::string& name) {
+std::string tensor_name(const model::ModelConfig& config, const std::string& name) {
   const std::size_t dot = name.rfind('.');
   const std::string_view module = std::string_view(name).substr(0, dot);
   const std::string ending = name.substr(dot);  // .weight, .bias
@@ -122,13 +218,16 @@ std::string tensor_name(const std::string& name) {
   }
   const std::string_view rest = module.substr(kLayers.size());
   const std::size_t end = rest.find('.');
-  for (const auto& [theirs, ours] : kInBlocks) {
-    if (rest.substr(end + 1) == theirs) return fmt::format("{}{}.{}{}", kBlocks, rest.substr(0, end), ours, ending);
-  }
-  return name;
+  std::string out = name;
+  for_names_in_blocks(config, [&](std::string_view theirs, std::string_view ours) {
+    if (rest.substr(end + 1) != theirs) return false;
+    out = fmt::format("{}{}.{}{}", kBlocks, rest.substr(0, end), ours, ending);
+    return true;
+  });
+  return out;
 }
 
-std::optional<std::string> model_tensor_name(const std::string& name) {
+std::optional<std::string> model_tensor_name(const model::ModelConfig& config, const std::string& name) {
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
   const std::string_view module = std::string_view(name).substr(0, dot);
@@ -140,14 +239,22 @@ std::optional<std::string> model_tensor_name(const std::string& name) {
   const std::string_view rest = module.substr(kBlocks.size());
   const std::size_t end = rest.find('.');
   if (end == std::string_view::npos) return std::nullopt;
-  for (const auto& [theirs, ours] : kInBlocks) {
-    if (rest.substr(end + 1) == ours) return fmt::format("{}{}.{}{}", kLayers, rest.substr(0, end), theirs, ending);
-  }
-  return std::nullopt;
+  std::optional<std::string> out;
+  for_names_in_blocks(config, [&](std::string_view theirs, std::string_view ours) {
+    if (rest.substr(end + 1) != ours) return false;
+    out = fmt::format("{}{}.{}{}", kLayers, rest.substr(0, end), theirs, ending);
+    return true;
+  });
+  return out;
+}
+
+float stored_offset(const model::ModelConfig& config, const std::string& name) {
+  return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;
 }
 
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
-  if (architecture_name(config.family) != "llama") return 0;
+  const std::string architecture = architecture_name(config.family);
+  if (architecture != "llama" && architecture != "smollm3" && architecture != "granite") return 0;
   if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
   if (name.find(".k_proj.") != std::string::npos) return config.num_kv_heads;
   return 0;

@@ -12,26 +12,40 @@
 
 namespace rondo::gguf {
 
-/// llama (also for Mistral), qwen2, qwen3.
+/// llama (also for Mistral), qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma, gemma3.
 std::string architecture_name(model::Family family);
 
-/// Errors: InvalidArgument naming the key of config.json that has no counterpart: activations other than SiLU, dynamic
-/// scaling, yarn with settings of its own, Qwen3 with biases.
+/// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
+std::uint32_t window_pattern(model::Family family);
+
+/// Of scores, as readers have it where no key says otherwise: the largest Gemma 3 differs from the others.
+double usual_attention_scale(const model::ModelConfig& config);
+
+/// What readers have for SmolLM3 (each fourth layer does not rotate) and for Gemma 3's layers that slide; no key says
+/// it.
+inline constexpr std::uint32_t kUnrotatedInterval = 4;
+inline constexpr double kGemma3WindowTheta = 10000.0;
+
+/// Errors: InvalidArgument naming the key of config.json that has no counterpart: activations that the architecture has
+/// not, dynamic scaling, yarn with settings of its own, biases, layers in another pattern, and the like.
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin);
 
-/// The architecture's keys. Readers attend to the whole context: where the model slides a window, the context is cut to
-/// it, within which both are the same.
+/// The architecture's keys. Readers attend to the whole context where window_pattern() is 0: where the model slides a
+/// window, the context is cut to it, within which both are the same.
 void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
 
 /// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters().
-std::string tensor_name(const std::string& name);
+std::string tensor_name(const model::ModelConfig& config, const std::string& name);
 
 /// The way back: "model.layers.3.self_attn.q_proj.weight" for "blk.3.attn_q.weight"; nothing for names that no weight
 /// of a model has.
-std::optional<std::string> model_tensor_name(const std::string& name);
+std::optional<std::string> model_tensor_name(const model::ModelConfig& config, const std::string& name);
 
-/// Heads whose rows are interleaved: llama's readers rotate neighbouring rows (2i, 2i + 1) where transformers rotates
-/// (i, i + head_dim / 2). 0: the rows of this tensor keep their order.
+/// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
+float stored_offset(const model::ModelConfig& config, const std::string& name);
+
+/// Heads whose rows are interleaved: llama's readers (smollm3's and granite's too) rotate neighbouring rows (2i, 2i +
+/// 1) where transformers rotates (i, i + head_dim / 2). 0: the rows of this tensor keep their order.
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);
 
 /// The row of a tensor that goes to place `row` when `heads` heads lie in `rows` rows.

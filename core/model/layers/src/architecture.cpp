@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 
 #include "block.h"
+#include "rondo/base/float16.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 #include "rope.h"
@@ -122,7 +124,8 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   Architecture model;
   model.config_ = config;
   model.method_ = method;
-  model.rope_ = rope_attributes(config);
+  model.rope_ = rope_attributes(config, config.rope);
+  if (config.window_rope) model.window_rope_ = rope_attributes(config, *config.window_rope);
   const std::int64_t hidden = config.hidden_size;
   if (config.tie_word_embeddings && method.lora && !method.lora->modules_to_save.empty()) {
     return invalid_input("modules_to_save: {} of a model whose head is its embedding are not supported; leave it out",
@@ -161,8 +164,9 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     for (const ParameterUse& use : layer.parameters) trained_below = trained_below || model.parameters_[use.id].trained;
     layer.has_backward = trained_below;
     const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
-    std::string key = fmt::format("{} {} {} {}", static_cast<int>(layer.kind), window, layer.gives_input_gradient,
-                                  layer.has_backward);
+    const bool rotates = layer.kind == LayerKind::kAttention && model.rope_of(layer.block) != nullptr;
+    std::string key = fmt::format("{} {} {} {} {}", static_cast<int>(layer.kind), window, rotates,
+                                  layer.gives_input_gradient, layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
     for (const ParameterUse& use : layer.parameters) {
       key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", use.first_row, use.rows);
@@ -192,6 +196,30 @@ Bytes Architecture::head_offset(std::uint32_t tokens) const {
   return round_up(Bytes{tokens} * config_.hidden_size * devices::size_of(method_.dtype), kAlignment);
 }
 
+const devices::RopeAttributes* Architecture::rope_of(std::uint32_t block) const {
+  if (!config_.without_rope.empty() && config_.without_rope[block]) return nullptr;
+  return window_rope_ && config_.sliding_window[block] != 0 ? &*window_rope_ : &rope_;
+}
+
+double Architecture::embedding_scale() const {
+  if (!config_.scales_embedding_by_width) return config_.embedding_multiplier;
+  const float scale = std::sqrt(static_cast<float>(config_.hidden_size));
+  switch (method_.dtype) {
+    case DType::kBfloat16:
+      return from_bfloat16(to_bfloat16(scale));
+    case DType::kFloat16:
+      return from_float16(to_float16(scale));
+    default:
+      return scale;
+  }
+}
+
+/// Dividing what the head multiplies divides its logits.
+TensorId Architecture::record_last_norm(Recorder& recorder, TensorId x, TensorId weight) const {
+  const double factor = 1.0 / config_.logits_scaling;
+  return recorder.rms_norm(x, weight, {config_.rms_norm_eps, factor, config_.norms_add_one ? factor : 0.0}, "normed");
+}
+
 Parameter Architecture::part_of(const ParameterUse& use) const {
   Parameter part = parameters_[use.id];
   part.shape[0] = use.rows;
@@ -215,7 +243,7 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
   const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kDecode;
   const devices::Encoding between = encoding_between(phase);
   if (layer.kind == LayerKind::kEmbedding) {
-    const TensorId sent = recorder.encoded(recorder.embedding(weight(0)), between);
+    const TensorId sent = recorder.encoded(recorder.embedding(weight(0), embedding_scale()), between);
     recorder.set_role(sent, TensorRole::kOutput, 0);
     if (with_gradients) recorder.backward(sent, {});
     return recorder.take();
@@ -224,10 +252,11 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
       recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0, between);
   const TensorId x = recorder.expanded(arrived);
   const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
-  const TensorId y = layer.kind == LayerKind::kAttention
-                         ? record_attention(recorder, x, attention_parts(config_, method_, layer.block), config_,
-                                            method_, rope_, layer.block, phase == Phase::kDecode ? capacity : 0)
-                         : record_mlp(recorder, x, mlp_parts(config_, method_, layer.block), config_, method_);
+  const TensorId y =
+      layer.kind == LayerKind::kAttention
+          ? record_attention(recorder, x, attention_parts(config_, method_, layer.block), config_, method_,
+                             rope_of(layer.block), layer.block, phase == Phase::kDecode ? capacity : 0)
+          : record_mlp(recorder, x, mlp_parts(config_, method_, layer.block), config_, method_);
   const TensorId sent = recorder.encoded(y, between);
   recorder.set_role(sent, TensorRole::kOutput, 0);
   if (with_gradients) recorder.backward(sent, input);
@@ -253,7 +282,7 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
   const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
                                            encoding_between(phase));
   TensorId x = recorder.expanded(arrived);
-  if (layer.part == 0) x = recorder.rms_norm(x, weight(index, 0, 0), config_.rms_norm_eps, "normed");
+  if (layer.part == 0) x = record_last_norm(recorder, x, weight(index, 0, 0));
   std::vector<TensorId> w = {weight(index, own - 1, own - 1)};
   for (LayerIndex of = index + 1; joint && of < layers_.size(); ++of) {
     w.push_back(weight(of, 0, own + of - index - 1));
@@ -281,7 +310,7 @@ Graph Architecture::record_logits(std::uint32_t tokens) const {
   };
   const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
   const TensorId last = recorder.select_last(x);
-  const TensorId normed = recorder.rms_norm(last, weight(0), config_.rms_norm_eps, "normed");
+  const TensorId normed = record_last_norm(recorder, last, weight(0));
   const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
   recorder.set_role(logits, TensorRole::kLogits, 0);
   recorder.set_dtype(logits, DType::kFloat32);
@@ -295,7 +324,7 @@ Graph Architecture::record_head_norm(std::uint32_t tokens) const {
   const Parameter& norm = parameters_[layer.parameters[0].id];
   const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
   const TensorId weight = recorder.weight(0, norm.name, norm.shape, norm.trained);
-  recorder.set_role(recorder.rms_norm(x, weight, config_.rms_norm_eps, "normed"), TensorRole::kOutput, 0);
+  recorder.set_role(record_last_norm(recorder, x, weight), TensorRole::kOutput, 0);
   return recorder.take();
 }
 

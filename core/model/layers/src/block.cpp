@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rondo/model/parameters.h"
+
 namespace rondo::model {
 namespace {
 
@@ -20,6 +22,10 @@ class PartsBuilder {
   }
   std::uint32_t norm(const std::string& module, std::int64_t width) {
     return add(module + ".weight", {width}, WeightKind::kNorm, trains_);
+  }
+  /// `name`: null for none.
+  std::optional<std::uint32_t> norm_if(const std::string& prefix, const char* name, std::int64_t width) {
+    return name == nullptr ? std::nullopt : std::optional(norm(prefix + "." + name, width));
   }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}, {}};
@@ -64,38 +70,47 @@ class WeightSource {
   const LayerParts& parts_;
 };
 
-/// y = x' W^T + m / |W + scale B A| * (W + scale B A) dropout(x) (+ b) (+ addend), x' being what dropping takes from x:
-/// PEFT drops out the input of all that the magnitude scales, beyond what the base gives unscaled.
+/// What becomes of a linear layer's product: it is multiplied by `factor` and added to `addend`.
+struct Residual {
+  std::optional<TensorId> addend;
+  double factor = 1.0;  // 1 where the layer has a bias
+};
+
+/// y = factor (x' W^T + m / |W + scale B A| * (W + scale B A) dropout(x)) (+ b) (+ addend), x' being what dropping
+/// takes from x: PEFT drops out the input of all that the magnitude scales, beyond what the base gives unscaled.
 TensorId record_dora(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
-                     TensorId x, std::optional<TensorId> addend, const devices::Shape& shape) {
+                     TensorId x, Residual residual, const devices::Shape& shape) {
   const std::string word = use.module.substr(use.module.rfind('.') + 1);
   const TensorId w = weights.get(*use.weight);
   std::optional<TensorId> bias;
   if (use.bias) bias = weights.get(*use.bias);
+  std::optional<TensorId> addend = residual.addend;
   TensorId input = x;
   if (method.train_lora && method.lora->dropout > 0.0) {
     input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
     const TensorId rest = recorder.dropout(x, method.lora->dropout, use.site, word + ".rest", true);
-    addend = recorder.matmul(rest, w, bias, addend, 1.0, shape, word + ".undropped", method.fp8);
+    addend = recorder.matmul(rest, w, bias, addend, residual.factor, shape, word + ".undropped", method.fp8);
     bias.reset();
   }
   const TensorId a = weights.get(*use.lora_a);
   const TensorId b = weights.get(*use.lora_b);
-  const TensorId base = recorder.matmul(input, w, {}, {}, 1.0, shape, word, method.fp8);
+  const TensorId base = recorder.matmul(input, w, {}, {}, residual.factor, shape, word, method.fp8);
   const TensorId low = recorder.matmul(input, a, {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
-  const TensorId direction = recorder.matmul(low, b, {}, base, use.scale, shape, word + ".adapted");
+  const TensorId direction = recorder.matmul(low, b, {}, base, residual.factor * use.scale, shape, word + ".adapted");
   const TensorId scale = recorder.magnitude_scale(weights.get(*use.magnitude), w, a, b, use.scale, word);
   return recorder.column_scale(direction, scale, bias, addend, word + ".scaled");
 }
 
-/// y = x W^T (+ b) (+ scale B A dropout(x)) (+ addend). PEFT: the adapter's input is dropped out, the base's is not.
+/// y = factor (x W^T (+ scale B A dropout(x))) (+ b) (+ addend). PEFT: the adapter's input is dropped out, the base's
+/// is not.
 TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
-                       TensorId x, std::optional<TensorId> addend, const devices::Shape& shape) {
-  if (use.magnitude) return record_dora(recorder, weights, method, use, x, addend, shape);
+                       TensorId x, Residual residual, const devices::Shape& shape) {
+  if (use.magnitude) return record_dora(recorder, weights, method, use, x, residual, shape);
   const std::string word = use.module.substr(use.module.rfind('.') + 1);
   std::optional<TensorId> bias;
   if (use.bias) bias = weights.get(*use.bias);
-  TensorId y = recorder.matmul(x, weights.get(*use.weight), bias, addend, 1.0, shape, word, method.fp8);
+  TensorId y =
+      recorder.matmul(x, weights.get(*use.weight), bias, residual.addend, residual.factor, shape, word, method.fp8);
   if (!use.lora_a) return y;
   TensorId input = x;
   if (method.train_lora && method.lora->dropout > 0.0) {
@@ -103,7 +118,28 @@ TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSp
   }
   const TensorId low =
       recorder.matmul(input, weights.get(*use.lora_a), {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
-  return recorder.matmul(low, weights.get(*use.lora_b), {}, y, use.scale, shape, word + ".adapted");
+  return recorder.matmul(low, weights.get(*use.lora_b), {}, y, residual.factor * use.scale, shape, word + ".adapted");
+}
+
+/// What the first linear layers of a half of a block read.
+TensorId record_input(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
+                      const ModelConfig& config) {
+  if (!parts.input_norm) return recorder.add(x, {}, "x_copied");
+  return record_norm(recorder, x, weights.get(*parts.input_norm), config, "normed");
+}
+
+/// The last linear layer of a half of a block, whose result goes to the residual stream `x`, normed first where the
+/// model does that.
+TensorId record_output(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LayerParts& parts,
+                       TensorId inner, TensorId x, const ModelConfig& config) {
+  const devices::Shape shape = {recorder.tokens(), config.hidden_size};
+  const LinearUse& use = parts.linears.back();
+  if (!parts.output_norm) {
+    return record_linear(recorder, weights, method, use, inner, {x, config.residual_multiplier}, shape);
+  }
+  const TensorId y = record_linear(recorder, weights, method, use, inner, {}, shape);
+  const TensorId normed = record_norm(recorder, y, weights.get(*parts.output_norm), config, "output_normed");
+  return recorder.add(x, normed, "sum");
 }
 
 }  // namespace
@@ -114,16 +150,19 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t q_width = static_cast<std::int64_t>(config.num_heads) * config.head_dim;
   const std::int64_t kv_width = static_cast<std::int64_t>(config.num_kv_heads) * config.head_dim;
+  const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
-  builder.parts().norm = builder.norm(prefix + ".input_layernorm", hidden);
+  builder.parts().input_norm = builder.norm_if(prefix, norms.attention_input, hidden);
   builder.linear(attention, "q_proj", q_width, hidden, config.attention_bias);
   builder.linear(attention, "k_proj", kv_width, hidden, config.attention_bias);
   builder.linear(attention, "v_proj", kv_width, hidden, config.attention_bias);
   builder.linear(attention, "o_proj", hidden, q_width, config.attention_output_bias);
-  if (config.qk_norm) {
-    builder.parts().q_norm = builder.norm(attention + ".q_norm", config.head_dim);
-    builder.parts().k_norm = builder.norm(attention + ".k_norm", config.head_dim);
+  if (config.qk_norm != QkNorm::kNone) {
+    const bool all = config.qk_norm == QkNorm::kAllHeads;
+    builder.parts().q_norm = builder.norm(attention + ".q_norm", all ? q_width : config.head_dim);
+    builder.parts().k_norm = builder.norm(attention + ".k_norm", all ? kv_width : config.head_dim);
   }
+  builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
   return std::move(builder.parts());
 }
 
@@ -131,48 +170,59 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   const std::string prefix = fmt::format("model.layers.{}", block);
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
+  const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
-  builder.parts().norm = builder.norm(prefix + ".post_attention_layernorm", hidden);
+  builder.parts().input_norm = builder.norm_if(prefix, norms.mlp_input, hidden);
   builder.linear(prefix + ".mlp", "gate_proj", inner, hidden, config.mlp_bias);
   builder.linear(prefix + ".mlp", "up_proj", inner, hidden, config.mlp_bias);
   builder.linear(prefix + ".mlp", "down_proj", hidden, inner, config.mlp_bias);
+  builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
   return std::move(builder.parts());
 }
 
+TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
+                     const std::string& name) {
+  return recorder.rms_norm(x, weight, {config.rms_norm_eps, 1.0, config.norms_add_one ? 1.0 : 0.0}, name);
+}
+
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
-                          const MethodSpec& method, const devices::RopeAttributes& rope, std::uint32_t block,
+                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity) {
   WeightSource weights(recorder, parts);
   const std::int64_t tokens = recorder.tokens();
   const devices::Shape q_shape = {tokens, config.num_heads, config.head_dim};
   const devices::Shape kv_shape = {tokens, config.num_kv_heads, config.head_dim};
-  const TensorId normed = recorder.rms_norm(x, weights.get(parts.norm), config.rms_norm_eps, "normed");
+  const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
+    return norm ? record_norm(recorder, of, weights.get(*norm), config, name) : of;
+  };
+  const TensorId normed = record_input(recorder, weights, parts, x, config);
   TensorId q = record_linear(recorder, weights, method, parts.linears[0], normed, {}, q_shape);
   TensorId k = record_linear(recorder, weights, method, parts.linears[1], normed, {}, kv_shape);
   const TensorId v = record_linear(recorder, weights, method, parts.linears[2], normed, {}, kv_shape);
-  if (parts.q_norm) q = recorder.rms_norm(q, weights.get(*parts.q_norm), config.rms_norm_eps, "q_normed");
-  if (parts.k_norm) k = recorder.rms_norm(k, weights.get(*parts.k_norm), config.rms_norm_eps, "k_normed");
-  q = recorder.rope(q, rope, "q_rotated");
-  k = recorder.rope(k, rope, "k_rotated");
-  const devices::AttentionAttributes attributes{
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim))), config.sliding_window[block]};
+  q = normed_if(q, parts.q_norm, "q_normed");
+  k = normed_if(k, parts.k_norm, "k_normed");
+  if (rope != nullptr) {
+    q = recorder.rope(q, *rope, "q_rotated");
+    k = recorder.rope(k, *rope, "k_rotated");
+  }
+  const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  const devices::AttentionAttributes attributes{static_cast<float>(scale), config.sliding_window[block]};
   const TensorId o =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
-  return record_linear(recorder, weights, method, parts.linears[3], o, x, {tokens, config.hidden_size});
+  return record_output(recorder, weights, method, parts, o, x, config);
 }
 
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method) {
   WeightSource weights(recorder, parts);
-  const std::int64_t tokens = recorder.tokens();
-  const devices::Shape inner = {tokens, config.intermediate_size};
-  const TensorId normed = recorder.rms_norm(x, weights.get(parts.norm), config.rms_norm_eps, "normed");
+  const devices::Shape inner = {recorder.tokens(), config.intermediate_size};
+  const TensorId normed = record_input(recorder, weights, parts, x, config);
   const TensorId gate = record_linear(recorder, weights, method, parts.linears[0], normed, {}, inner);
   const TensorId up = record_linear(recorder, weights, method, parts.linears[1], normed, {}, inner);
   const devices::ActivationKind kinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
                                            devices::ActivationKind::kGeluTanh};
   const TensorId activated = recorder.gated_activation(gate, up, kinds[static_cast<std::size_t>(config.activation)]);
-  return record_linear(recorder, weights, method, parts.linears[2], activated, x, {tokens, config.hidden_size});
+  return record_output(recorder, weights, method, parts, activated, x, config);
 }
 
 }  // namespace rondo::model

@@ -1,4 +1,4 @@
-// The layers of decoder-only models of the Llama kind (Llama, Mistral, Qwen2, Qwen3), written once.
+// The layers of decoder-only models of the Llama kind, written once.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,24 @@ struct LinearUse {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  std::vector<LinearUse> linears;               // attention: q, k, v, o; MLP: gate, up, down
-  std::uint32_t norm = 0;                       // index of the layer's norm weight
-  std::optional<std::uint32_t> q_norm, k_norm;  // Qwen3
+  std::vector<LinearUse> linears;                        // attention: q, k, v, o; MLP: gate, up, down
+  std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
+  std::optional<std::uint32_t> q_norm, k_norm;
 };
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 
-/// Records the attention half: y = x + o_proj(attention(rope(q), rope(k), v)), from the norm of x. capacity > 0: with a
-/// cache.
+/// A norm of the model with the family's gain.
+TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
+                     const std::string& name);
+
+/// Records the attention half: y = x + factor * norm(o_proj(attention(rope(q), rope(k), v))), from norm(x); each of the
+/// two norms where the model has it. `rope`: null for a layer without. capacity > 0: with a cache.
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
-                          const MethodSpec& method, const devices::RopeAttributes& rope, std::uint32_t block,
+                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity);
-/// Records the MLP half: y = x + down(activation(gate) * up), from the norm of x.
+/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), likewise.
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method);
 

@@ -35,8 +35,11 @@ class GradientPass {
   void mark_needed(std::optional<TensorId> input) {
     needed_.assign(graph_.tensors.size(), false);
     if (input) needed_[*input] = true;
+    copied_.resize(graph_.tensors.size());
+    for (TensorId id = 0; id < copied_.size(); ++id) copied_[id] = id;
     for (std::size_t i = 0; i < graph_.forward_ops; ++i) {
       const Op& op = graph_.ops[i];
+      if (op.kind == OpKind::kAdd && op.reads.size() == 1) copied_[op.writes[0]] = copied_[op.reads[0]];
       bool any = false;
       for (const TensorId id : op.reads) any = any || needed_[id] || recorder_.trained_[id];
       for (const TensorId id : op.writes) needed_[id] = needed_[id] || any;
@@ -45,8 +48,11 @@ class GradientPass {
 
   bool needs(TensorId id) const { return needed_[id]; }
   bool trains(TensorId id) const { return recorder_.trained_[id]; }
+  /// A copy has its gradient together with what it is a copy of.
+  TensorId original(TensorId id) const { return copied_[id]; }
+  void set(TensorId of, TensorId gradient) { gradient_[original(of)] = gradient; }
   std::optional<TensorId> known(TensorId id) const {
-    const auto found = gradient_.find(id);
+    const auto found = gradient_.find(original(id));
     return found == gradient_.end() ? std::nullopt : std::optional<TensorId>(found->second);
   }
   TensorId fresh(TensorId of) {
@@ -56,15 +62,12 @@ class GradientPass {
   /// Adds `contribution` to the gradient of `of` by an op of its own.
   void collect(TensorId of, TensorId contribution) {
     const auto sum_so_far = known(of);
-    if (!sum_so_far) {
-      gradient_[of] = contribution;
-      return;
-    }
+    if (!sum_so_far) return set(of, contribution);
     const TensorId sum = fresh(of);
     Op& op = recorder_.append(OpKind::kAdd);
     op.reads = {*sum_so_far, contribution};
     op.writes = {sum};
-    gradient_[of] = sum;
+    set(of, sum);
   }
 
   void differentiate(const Op& op) {
@@ -94,7 +97,7 @@ class GradientPass {
         return collect(op.reads[0], recorder_.expanded(*dy));
       case OpKind::kAdd:
         for (const TensorId id : op.reads) {
-          if (needs(id)) collect(id, *dy);
+          if (needs(id) && op.reads.size() > 1) collect(id, *dy);
         }
         return;
       default:
@@ -108,7 +111,7 @@ class GradientPass {
     const TensorId ids = recorder_.tensor("row_ids", {shape[0] + 1}, DType::kInt32, TensorRole::kRows, 0);
     const TensorId rows = recorder_.tensor("rows", shape, DType::kFloat32, TensorRole::kRows, 1);
     const TensorId bounds = recorder_.batch(devices::BatchTensor::kBounds);
-    Op& back = recorder_.append(OpKind::kEmbeddingBackward);
+    Op& back = recorder_.append(OpKind::kEmbeddingBackward, op.attributes);
     back.reads = {op.reads[0], bounds, dy};
     back.writes = {ids, rows};
   }
@@ -129,7 +132,7 @@ class GradientPass {
     if (addend) back.reads.push_back(*addend);
     back.writes = {dx};
     if (dw) back.writes.push_back(*dw);
-    if (needs(x)) gradient_[x] = dx;
+    if (needs(x)) set(x, dx);
   }
 
   void matmul(const Op& op, TensorId dy) {
@@ -161,7 +164,7 @@ class GradientPass {
     back.reads = {dy, numbers};
     if (addend) back.reads.push_back(*addend);
     back.writes = {dx};
-    gradient_[x] = dx;
+    set(x, dx);
   }
 
   void rope(const Op& op, TensorId dy) {
@@ -242,6 +245,7 @@ class GradientPass {
   Recorder& recorder_;
   Graph& graph_;
   std::vector<bool> needed_;               // by forward TensorId
+  std::vector<TensorId> copied_;           // by forward TensorId: what it is a copy of, or itself
   std::map<TensorId, TensorId> gradient_;  // of a forward tensor: its gradient so far
 };
 

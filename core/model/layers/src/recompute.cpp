@@ -18,6 +18,11 @@ bool is_cheap(OpKind kind) {
          kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand;
 }
 
+/// Of what there is anyway: the layer's input or a weight.
+bool is_of_given(const Op& op) {
+  return op.kind == OpKind::kExpand || (op.kind == OpKind::kAdd && op.reads.size() == 1);
+}
+
 /// Nothing but the sum of a weight's gradient comes of it, and all that it reads is there without it.
 bool is_deferrable(OpKind kind) { return kind == OpKind::kMatMulWeightGradient || kind == OpKind::kBiasGradient; }
 
@@ -35,7 +40,7 @@ class Slicer {
     }
     if (keep == Keep::kAll) {
       for (const TensorId id : needed_) {
-        if (graph.ops[producer_[id]].kind != OpKind::kExpand) saved_.insert(id);
+        if (!is_of_given(graph.ops[producer_[id]])) saved_.insert(id);
       }
     }
     if (keep == Keep::kSelective) {

@@ -55,19 +55,31 @@ TensorId Recorder::activation(std::string name, Shape shape) {
   return tensor(std::move(name), std::move(shape), dtype_, TensorRole::kScratch);
 }
 
-TensorId Recorder::embedding(TensorId table) {
+TensorId Recorder::embedding(TensorId table, double scale) {
   const TensorId ids = batch(devices::BatchTensor::kIds);
   const TensorId x = activation("embedded", {tokens(), graph_.tensors[table].shape[1]});
-  Op& op = append(OpKind::kEmbedding);
+  Op& op = append(OpKind::kEmbedding, devices::EmbeddingAttributes{static_cast<float>(scale)});
   op.reads = {ids, table};
   op.writes = {x};
   return x;
 }
 
-TensorId Recorder::rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name) {
+TensorId Recorder::rms_norm(TensorId x, TensorId weight, const NormSpec& norm, const std::string& name) {
   const TensorId y = activation(name, graph_.tensors[x].shape);
-  Op& op = append(OpKind::kRmsNorm, devices::NormAttributes{static_cast<float>(epsilon), false, false});
+  devices::NormAttributes attributes{static_cast<float>(norm.epsilon)};
+  attributes.weight_factor = static_cast<float>(norm.weight_factor);
+  attributes.weight_offset = static_cast<float>(norm.weight_offset);
+  Op& op = append(OpKind::kRmsNorm, attributes);
   op.reads = {x, weight};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::add(TensorId a, std::optional<TensorId> b, const std::string& name) {
+  const TensorId y = activation(name, graph_.tensors[a].shape);
+  Op& op = append(OpKind::kAdd);
+  op.reads = {a};
+  if (b) op.reads.push_back(*b);
   op.writes = {y};
   return y;
 }

@@ -67,8 +67,7 @@ double yarn_amplitude(const RopeConfig& rope) {
 
 }  // namespace
 
-devices::RopeAttributes rope_attributes(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
+devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope) {
   devices::RopeAttributes attributes;
   attributes.theta = rope.theta;
   attributes.factor = rope.factor;

@@ -6,7 +6,8 @@
 
 namespace rondo::model {
 
-/// Frequencies [head_dim / 2] and amplitude as transformers' modeling_rope_utils computes them for each kind.
-devices::RopeAttributes rope_attributes(const ModelConfig& config);
+/// Frequencies [head_dim / 2] and amplitude as transformers' modeling_rope_utils computes them for each kind. `rope`:
+/// the config's for all layers or for those with a window.
+devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope);
 
 }  // namespace rondo::model

@@ -101,6 +101,10 @@ HWY_INLINE void for_tasks(ThreadPool& pool, std::int64_t n, const Body& body) {
 template <typename T>
 void add_typed(ThreadPool& pool, const T* a, const T* b, T* y, std::int64_t n) {
   for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
+    if (b == nullptr) {
+      std::memcpy(y + begin, a + begin, static_cast<std::size_t>(count) * sizeof(T));
+      return;
+    }
     for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
       const std::int64_t at = begin + i;
       store(hn::Add(load(a + at, extent), load(b + at, extent)), y + at, extent);

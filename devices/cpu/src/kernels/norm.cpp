@@ -54,40 +54,48 @@ HWY_INLINE float inverse_rms(const T* x, std::int64_t width, float epsilon) {
   return 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
 }
 
+/// What a norm multiplies by: some of a row's weights, times their factor, and the offset.
+template <typename T, typename Extent>
+HWY_INLINE auto load_gain(const NormAttributes& norm, const T* w, Extent extent) {
+  return hn::MulAdd(load(w, extent), splat(norm.weight_factor), splat(norm.weight_offset));
+}
+
 template <typename T>
 void norm_forward(ThreadPool& pool, const T* x, const T* w, T* y, std::int64_t rows, std::int64_t width,
-                  float epsilon) {
+                  const NormAttributes& norm) {
   const std::int64_t step = task_rows(width);
   pool.parallel_for(divide_up(rows, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t end = HWY_MIN(rows, (task + 1) * step);
     for (std::int64_t row = task * step; row < end; ++row) {
       const T* from = x + row * width;
       T* to = y + row * width;
-      const auto factor = splat(inverse_rms(from, width, epsilon));
+      const auto factor = splat(inverse_rms(from, width, norm.epsilon));
       for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-        store(hn::Mul(hn::Mul(load(from + i, extent), factor), load(w + i, extent)), to + i, extent);
+        store(hn::Mul(hn::Mul(load(from + i, extent), factor), load_gain(norm, w + i, extent)), to + i, extent);
       });
     }
   });
 }
 
-/// One row of the backward pass: dx, and dy * x / rms added to `part` where there is one.
+/// One row of the backward pass: dx, and dy * x / rms times the weights' factor added to `part` where there is one.
 template <typename T>
 HWY_INLINE void norm_backward_row(const T* x, const T* w, const T* dy, const T* addend, T* dx, float* part,
-                                  std::int64_t width, float epsilon) {
-  const float inverse = inverse_rms(x, width, epsilon);
+                                  std::int64_t width, const NormAttributes& norm) {
+  const float inverse = inverse_rms(x, width, norm.epsilon);
   const float product = sum_over_row(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-    return hn::Mul(hn::Mul(load(w + i, extent), load(dy + i, extent)), load(x + i, extent));
+    return hn::Mul(hn::Mul(load_gain(norm, w + i, extent), load(dy + i, extent)), load(x + i, extent));
   });
   const auto factor = splat(inverse);
-  // dx = (w dy - x^ mean(w dy x^)) / rms with x^ = x / rms.
+  const auto weight_factor = splat(norm.weight_factor);
+  // dx = (g dy - x^ mean(g dy x^)) / rms with x^ = x / rms and the gain g.
   const auto mean = splat(product * inverse / static_cast<float>(width));
   for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
     const auto normal = hn::Mul(load(x + i, extent), factor);
     const auto slope = load(dy + i, extent);
-    auto result = hn::Mul(hn::NegMulAdd(normal, mean, hn::Mul(load(w + i, extent), slope)), factor);
+    auto result = hn::Mul(hn::NegMulAdd(normal, mean, hn::Mul(load_gain(norm, w + i, extent), slope)), factor);
     if (addend != nullptr) result = hn::Add(result, load(addend + i, extent));
-    if (part != nullptr) store(hn::MulAdd(slope, normal, load(part + i, extent)), part + i, extent);
+    if (part != nullptr)
+      store(hn::MulAdd(hn::Mul(slope, weight_factor), normal, load(part + i, extent)), part + i, extent);
     store(result, dx + i, extent);
   });
 }
@@ -116,14 +124,14 @@ void add_parts(ThreadPool& pool, const float* parts, float* total, std::int64_t 
 
 template <typename T>
 void norm_backward(ThreadPool& pool, const T* x, const T* w, const T* dy, const T* addend, T* dx, float* dw,
-                   std::int64_t rows, std::int64_t width, float epsilon, float* parts) {
+                   std::int64_t rows, std::int64_t width, const NormAttributes& norm, float* parts) {
   pool.parallel_for(divide_up(rows, kPartRows), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     float* part = dw == nullptr ? nullptr : parts + task * width;
     if (part != nullptr) std::memset(part, 0, static_cast<std::size_t>(width) * sizeof(float));
     const std::int64_t end = HWY_MIN(rows, (task + 1) * kPartRows);
     for (std::int64_t row = task * kPartRows; row < end; ++row) {
       const std::int64_t at = row * width;
-      norm_backward_row(x + at, w, dy + at, addend == nullptr ? nullptr : addend + at, dx + at, part, width, epsilon);
+      norm_backward_row(x + at, w, dy + at, addend == nullptr ? nullptr : addend + at, dx + at, part, width, norm);
     }
   });
   if (dw != nullptr) add_parts(pool, parts, dw, rows, width);
@@ -168,20 +176,20 @@ void column_scale_backward_typed(ThreadPool& pool, const T* x, const float* scal
 }
 
 void norm_forward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-                      std::int64_t width, float epsilon) {
+                      std::int64_t width, const NormAttributes& norm) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    norm_forward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), rows, width, epsilon);
+    norm_forward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), rows, width, norm);
   });
 }
 
 void norm_backward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
-                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
-                       float* parts) {
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width,
+                       const NormAttributes& norm, float* parts) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     norm_backward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(dy),
-                  static_cast<const T*>(addend), static_cast<T*>(dx), dw, rows, width, epsilon, parts);
+                  static_cast<const T*>(addend), static_cast<T*>(dx), dw, rows, width, norm, parts);
   });
 }
 
@@ -214,15 +222,15 @@ HWY_EXPORT(bias_any);
 HWY_EXPORT(column_scale_backward_any);
 
 void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-              std::int64_t width, float epsilon) {
-  HWY_DYNAMIC_DISPATCH(norm_forward_any)(pool, storage, x, w, y, rows, width, epsilon);
+              std::int64_t width, const NormAttributes& norm) {
+  HWY_DYNAMIC_DISPATCH(norm_forward_any)(pool, storage, x, w, y, rows, width, norm);
 }
 
 void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
-                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width, float epsilon,
-                       std::byte* scratch) {
+                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width,
+                       const NormAttributes& norm, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(norm_backward_any)
-  (pool, storage, x, w, dy, addend, dx, dw, rows, width, epsilon, reinterpret_cast<float*>(scratch));
+  (pool, storage, x, w, dy, addend, dx, dw, rows, width, norm, reinterpret_cast<float*>(scratch));
 }
 
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {

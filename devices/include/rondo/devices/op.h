@@ -23,13 +23,14 @@ namespace rondo::devices {
 inline constexpr std::int64_t kTokenChunk = 512;
 
 enum class OpKind : std::uint8_t {
-  // reads: ids [T], table [V, C]                      writes: x [T, C], a padding token (id < 0) gives zeros
+  // reads: ids [T], table [V, C]                      writes: x [T, C] = scale * row, of padding (id < 0) zeros
   kEmbedding,
   // reads: ids [T], bounds, dy [T, C]                 writes: row ids int32 [T + 1], rows fp32 [T, C]
-  // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: sum of dy
-  // over the tokens with that id, in token order.
+  // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: scale times the
+  // sum of dy over the tokens with that id, in token order.
   kEmbeddingBackward,
-  // reads: x [..., D], w [D]                          writes: y [..., D] = x / sqrt(mean(x^2) + epsilon) * w
+  // reads: x [..., D], w [D]. D may be x's last two dimensions together (all heads of a token as one vector)
+  // writes: y [..., D] = x / sqrt(mean(x^2) + epsilon) * (weight_factor * w + weight_offset)
   kRmsNorm,
   // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
   kRmsNormBackward,
@@ -58,7 +59,7 @@ enum class OpKind : std::uint8_t {
   kGatedActivation,
   // reads: gate, up, dy                               writes: dgate, dup
   kGatedActivationBackward,
-  // reads: a, b                                       writes: a + b
+  // reads: a, [b]                                     writes: a (+ b)
   kAdd,
   // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that
   // keep follows from (key, layer, site, channel)
@@ -130,10 +131,16 @@ enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh };
 enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
 
 struct NoAttributes {};
+/// Of the embedding and its gradient.
+struct EmbeddingAttributes {
+  float scale = 1.0F;
+};
 struct NormAttributes {
   float epsilon = 1e-6F;
   bool has_addend = false;           // backward only
   bool has_weight_gradient = false;  // backward only
+  float weight_factor = 1.0F;
+  float weight_offset = 0.0F;
 };
 struct MatMulAttributes {
   float alpha = 1.0F;
@@ -187,9 +194,9 @@ struct AddRowsAttributes {
   std::int64_t padding_row = -1;  // none
 };
 
-using OpAttributes = std::variant<NoAttributes, NormAttributes, MatMulAttributes, RopeAttributes, AttentionAttributes,
-                                  GatedActivationAttributes, DropoutAttributes, MagnitudeAttributes,
-                                  ColumnScaleAttributes, VocabularyAttributes, AddRowsAttributes>;
+using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
+                                  AttentionAttributes, GatedActivationAttributes, DropoutAttributes,
+                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, AddRowsAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;

@@ -13,9 +13,13 @@
 
 namespace rondo::model {
 
-enum class Family { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Family { kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kGranite, kOlmo2, kOlmo3, kGemma, kGemma3 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
+/// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
+enum class NormPlace { kInput, kOutput, kBoth };
+/// Norms of queries and keys: none, of each head, or of all heads as one vector.
+enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
 
 /// Bytes of one number.
@@ -54,11 +58,20 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   RopeConfig rope;
+  std::optional<RopeConfig> window_rope;  // of layers with a sliding window, where it differs: Gemma 3, OLMo 3
+  std::vector<bool> without_rope;         // [num_layers] no rotary embedding there; empty: everywhere has it. SmolLM3
   bool tie_word_embeddings = false;
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
-  bool qk_norm = false;                       // Qwen3
+  NormPlace norm_place = NormPlace::kInput;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool norms_add_one = false;                 // Gemma: norms multiply by 1 + weight
+  bool scales_embedding_by_width = false;     // Gemma: by sqrt(hidden_size), rounded to the dtype
+  double embedding_multiplier = 1.0;          // Granite
+  double residual_multiplier = 1.0;           // Granite: of what a half of a block adds
+  double logits_scaling = 1.0;                // Granite: logits are divided by it
+  std::optional<double> attention_scale;      // of scores; 1 / sqrt(head_dim) where none. Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it

@@ -3,8 +3,8 @@
 // It holds config.json, generation_config.json, model.safetensors, and a byte-level tokenizer: token b is byte b, then
 // come <|endoftext|>, <|im_start|>, <|im_end|>, <|pad|>; the chat template is ChatML and <|im_end|> ends an answer.
 //
-// Weights are N(0, initializer_range), norms one, biases zero, by a generator without state, so that each number
-// depends on the seed, its tensor's name and its index alone:
+// Weights are N(0, initializer_range), norms one (zero where the norm adds one), biases zero, by a generator without
+// state, so that each number depends on the seed, its tensor's name and its index alone:
 //   mix(x): x ^= x >> 30; x *= 0xbf58476d1ce4e5b9; x ^= x >> 27; x *= 0x94d049bb133111eb; x ^= x >> 31
 //   key = mix(seed + 0x9e3779b97f4a7c15) ^ FNV-1a-64(name)
 //   w = mix(key + (index + 1) * 0x9e3779b97f4a7c15), modulo 2^64 (SplitMix64 at position `index`)

@@ -3,10 +3,12 @@
 //
 // V vocab_size, C hidden_size, I intermediate_size, Q num_heads * head_dim, K num_kv_heads * head_dim, H head_dim:
 //   model.embed_tokens.weight [V, C]
-//   model.layers.N.input_layernorm.weight [C]
-//   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias), .{q,k}_norm.weight
-//   [H] model.layers.N.post_attention_layernorm.weight [C] model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias),
-//   .down_proj.weight [C, I] (.bias) model.norm.weight [C] lm_head.weight [V, C], unless tied to embed_tokens
+//   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias)
+//   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads
+//   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias)
+//   model.layers.N.<norm>.weight [C], see norm_names()
+//   model.norm.weight [C]
+//   lm_head.weight [V, C], unless tied to embed_tokens
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,15 @@ struct ParameterSpec {
   std::optional<std::uint32_t> layer;  // nullopt: outside the blocks
   std::uint64_t elements() const;
 };
+
+/// What a block's norms over C are called; null: there is none.
+struct NormNames {
+  const char* attention_input;
+  const char* attention_output;
+  const char* mlp_input;
+  const char* mlp_output;
+};
+NormNames norm_names(NormPlace place);
 
 /// Every weight tensor, in the model's order. A tied head is not listed.
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config);

@@ -155,6 +155,11 @@ class Architecture {
   Graph record_head(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
   Graph record_logits(std::uint32_t tokens) const;
   Graph record_head_norm(std::uint32_t tokens) const;
+  TensorId record_last_norm(Recorder& recorder, TensorId x, TensorId weight) const;
+  /// Null for a block without rotary embedding.
+  const devices::RopeAttributes* rope_of(std::uint32_t block) const;
+  /// What the embedding's rows are multiplied by.
+  double embedding_scale() const;
   devices::Encoding encoding_between(Phase phase) const {
     return phase == Phase::kDecode ? devices::Encoding::kPlain : method_.boundary_encoding;
   }
@@ -162,6 +167,7 @@ class Architecture {
   ModelConfig config_;
   MethodSpec method_;
   devices::RopeAttributes rope_;
+  std::optional<devices::RopeAttributes> window_rope_;  // of blocks with a sliding window, where it differs
   std::vector<Parameter> parameters_;
   std::vector<Layer> layers_;
   std::uint32_t program_classes_ = 0;

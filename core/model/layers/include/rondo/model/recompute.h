@@ -15,7 +15,7 @@ namespace rondo::model {
 enum class Keep : std::uint8_t {
   kNothing,    // recompute: full
   kSelective,  // results of products and attention; norms, gates, sums and dropout are computed again
-  kAll,        // recompute: none, but for what the layer's input or a weight expands to
+  kAll,        // recompute: none, but for copies of the layer's input and what it or a weight expands to
 };
 
 /// Forward ops that lead to the layer's outputs and, with `keep`, to the tensors saved (role kSaved, index by

@@ -31,6 +31,13 @@ struct Graph {
   std::uint32_t tokens = 0;
 };
 
+/// y = x / sqrt(mean(x^2) + epsilon) * (weight_factor * weight + weight_offset).
+struct NormSpec {
+  double epsilon;
+  double weight_factor;
+  double weight_offset;
+};
+
 class Recorder {
  public:
   /// `tokens`: the bucket; `dtype`: of activations and weights on the device.
@@ -51,8 +58,12 @@ class Recorder {
   /// x itself for kPlain, or its codes. Rounding has no gradient: that of x is what comes for the codes, expanded.
   TensorId encoded(TensorId x, devices::Encoding encoding);
 
-  TensorId embedding(TensorId table);
-  TensorId rms_norm(TensorId x, TensorId weight, double epsilon, const std::string& name);
+  /// Rows of the table, times `scale`.
+  TensorId embedding(TensorId table, double scale);
+  TensorId rms_norm(TensorId x, TensorId weight, const NormSpec& norm, const std::string& name);
+  /// a (+ b). Without b it is a copy, whose gradient is one with that of a: for what a layer is given and gradients of
+  /// weights read, since these may wait for long after it is gone (recompute.h).
+  TensorId add(TensorId a, std::optional<TensorId> b, const std::string& name);
   /// y [T, ...shape] = alpha x w^T (+ bias) (+ addend). An encoded w is expanded anew for each product, so that no more
   /// than one is held expanded at a time. `fp8`: see MatMulAttributes; its input gradient is multiplied so too.
   TensorId matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend, double alpha,
