@@ -223,10 +223,8 @@ def main():
         check("from PEFT all-linear, shortened", adapter_from_peft, root / "models" / "deep", root / "b3", "all-linear",
               False)
         for number, (key, options) in enumerate({
-                "use_qalora": dict(use_qalora=True), "rank_pattern": dict(rank_pattern={"q_proj": 4}),
-                "alpha_pattern": dict(alpha_pattern={"q_proj": 4}), "modules_to_save": dict(modules_to_save=["lm_head"]),
-                "bias": dict(bias="all"), "init_lora_weights": dict(init_lora_weights="pissa"),
-                "layers_to_transform": dict(layers_to_transform=[0]), "task_type": dict(task_type="SEQ_CLS"),
+                "use_qalora": dict(use_qalora=True), "bias": dict(bias="all"),
+                "init_lora_weights": dict(init_lora_weights="pissa"), "task_type": dict(task_type="SEQ_CLS"),
                 "target_modules: expected": dict(target_modules=".*_proj"),
                 "single layers": dict(target_modules=["layers.1.self_attn.q_proj"])}.items()):
             check(f"refused {key}", lambda f, k, o: refused_from_peft(f, k, **o), root / f"c{number}", key, options)

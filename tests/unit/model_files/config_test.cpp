@@ -111,7 +111,17 @@ INSTANTIATE_TEST_SUITE_P(
                   "qwen3",
                   {{"layer_types", {"full_attention", "sliding_attention"}}},
                   {"layer_types", "use_sliding_window"}},
-        BadConfig{"max_window_word", "qwen2", {{"max_window_layers", "all"}}, {"max_window_layers"}}),
+        BadConfig{"max_window_word", "qwen2", {{"max_window_layers", "all"}}, {"max_window_layers"}},
+        BadConfig{"no_window", "gemma3_text", {{"sliding_window", nullptr}}, {"sliding_window", "layer 0", "null"}},
+        BadConfig{"capped", "gemma3_text", {{"final_logit_softcapping", 30.0}}, {"final_logit_softcapping"}},
+        BadConfig{"both_ways", "gemma", {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
+        BadConfig{"unrotated_short", "smollm3", {{"no_rope_layers", {1}}}, {"no_rope_layers", "num_hidden_layers (2)"}},
+        BadConfig{"unrotated_words", "smollm3", {{"no_rope_layers", {1, 2}}}, {"no_rope_layers", "0 or 1"}},
+        BadConfig{"biased_residual",
+                  "granite",
+                  {{"residual_multiplier", 0.22}, {"mlp_bias", true}},
+                  {"mlp_bias", "residual_multiplier"}},
+        BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
 const Json kLlama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
@@ -119,6 +129,12 @@ const Json kLlama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_facto
 INSTANTIATE_TEST_SUITE_P(
     Rotary, WrongConfig,
     testing::Values(
+        BadConfig{"one_set", "olmo3", rope5({{"rope_type", "default"}}), {"rope_parameters", "full_attention"}},
+        BadConfig{"set_of_others", "gemma3_text", rope5({{"linear_attention", Json::object()}}), {"linear_attention"}},
+        BadConfig{"kind_in_set",
+                  "gemma3_text",
+                  rope5({{"sliding_attention", {{"rope_type", "su"}}}}),
+                  {"rope_parameters.sliding_attention.rope_type", "su"}},
         BadConfig{"kind", "llama", rope({{"rope_type", "longrope"}}), {"rope_scaling.rope_type", "longrope", "yarn"}},
         BadConfig{"old_kind", "llama", rope({{"type", "su"}}), {"rope_scaling.type", "su"}},
         BadConfig{"kind_number", "llama", rope5({{"rope_type", 1}}), {"rope_parameters.rope_type", "a string"}},

@@ -94,6 +94,9 @@ void expect_sound(const ModelConfig& config) {
   EXPECT_GE(config.rope.factor, 1.0);
   EXPECT_GE(config.rope.theta, 1.0);
   ASSERT_EQ(config.sliding_window.size(), config.num_layers);
+  EXPECT_TRUE(config.without_rope.empty() || config.without_rope.size() == config.num_layers);
+  EXPECT_GT(config.attention_scale.value_or(1.0), 0.0);
+  EXPECT_GT(config.logits_scaling, 0.0);
   if (config.num_layers <= 64) {
     for (const ParameterSpec& spec : model_parameters(config)) EXPECT_LT(spec.elements(), 1ULL << 47U);
   }
@@ -111,7 +114,17 @@ TEST(ConfigMutations, NeverCrash_AndAcceptedOnesAreSound) {
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300, "rms_norm_eps": 1e-05, "dtype": "bfloat16", "head_dim": 16,
           "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
-          "high_freq_factor": 4.0, "original_max_position_embeddings": 64}, "attention_bias": false})"};
+          "high_freq_factor": 4.0, "original_max_position_embeddings": 64}, "attention_bias": false})",
+      R"({"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "head_dim": 16, "sliding_window": 16,
+          "sliding_window_pattern": 2, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0, "rope_parameters":
+          {"full_attention": {"rope_type": "linear", "factor": 8.0}, "sliding_attention": {"rope_theta": 10000.0}}})",
+      R"({"model_type": "granite", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+          "logits_scaling": 8.0, "attention_multiplier": 0.015625, "mlp_bias": false})",
+      R"({"model_type": "smollm3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "no_rope_layers": [1, 0], "no_rope_layer_interval": 2,
+          "use_sliding_window": true, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]})"};
   Mutator mutator(20240601);
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {

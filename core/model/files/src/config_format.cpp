@@ -45,7 +45,11 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.windows == Windows::kNone) return;
   out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
   if (traits.windows == Windows::kAll) return;
-  if (traits.windows == Windows::kPattern) return add_layer_types(windows, out);
+  if (traits.windows == Windows::kPattern) {
+    // transformers wants a number even where no layer slides.
+    if (!any) out["sliding_window"] = kDefaultWindow;
+    return add_layer_types(windows, out);
+  }
   out["use_sliding_window"] = any;
   if (traits.windows == Windows::kUnrotated) {
     if (any) add_layer_types(windows, out);

@@ -161,7 +161,7 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
                     fmt::format("layer {} is sliding_attention; expected an integer, found null", layer));
       return;
     }
-    config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, 4096);
+    config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow);
   }
 }
 
@@ -193,7 +193,7 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   if (traits.windows == Windows::kPattern) return parse_window_pattern(fields, traits, slides, config);
   if (traits.windows == Windows::kAll || traits.windows == Windows::kNone) {
     if (traits.windows == Windows::kAll) {
-      const std::uint32_t absent = fields.present("sliding_window") ? 0 : 4096;
+      const std::uint32_t absent = fields.present("sliding_window") ? 0 : kDefaultWindow;
       const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
       config.sliding_window.assign(config.num_layers, window);
     }
@@ -203,7 +203,8 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   const bool unrotated = traits.windows == Windows::kUnrotated;
   const bool used = fields.flag("use_sliding_window", false);
   const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
-  const std::uint32_t window = used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, 4096) : 0;
+  const std::uint32_t window =
+      used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow) : 0;
   const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, 28);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     const bool by_default = unrotated ? config.without_rope[layer] : layer >= first;

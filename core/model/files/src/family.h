@@ -20,6 +20,9 @@ enum class Windows {
   kPattern,    // layer_types, or else all but each so-many-th layer
 };
 
+/// sliding_window when the key is absent, in tokens.
+inline constexpr std::uint32_t kDefaultWindow = 4096;
+
 struct FamilyTraits {
   Family family;
   std::string_view model_type;
