@@ -14,18 +14,21 @@ import traceback
 
 import numpy as np
 import torch
-from gguf import MODEL_ARCH, GGUFReader, GGUFWriter
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFReader, GGUFWriter
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize, quantize
 from safetensors import safe_open
+from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from gguf.tensor_mapping import get_tensor_name_map
 from make_goldens import HALVES, random_blocks
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3}
+ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
+         "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
+         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -56,7 +59,9 @@ def interleaved(weights, heads):
 
 
 def expected_rows(config, name, weights):
-    if config["model_type"] in ("llama", "mistral"):
+    if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
+        return weights + np.float32(1)
+    if config["model_type"] in ("llama", "mistral", "smollm3", "granite"):
         if ".q_proj." in name:
             return interleaved(weights, config["num_attention_heads"])
         if ".k_proj." in name:
@@ -108,7 +113,7 @@ def model(folder, quantization, pre, scratch):
     reader = GGUFReader(file)
     config = json.loads((folder / "config.json").read_text())
     arch = ARCHS[config["model_type"]]
-    prefix = {MODEL_ARCH.LLAMA: "llama", MODEL_ARCH.QWEN2: "qwen2", MODEL_ARCH.QWEN3: "qwen3"}[arch]
+    prefix = MODEL_ARCH_NAMES[arch]
     heads = config["num_attention_heads"]
     rope = config.get("rope_parameters") or {}
     wanted = {
@@ -121,6 +126,12 @@ def model(folder, quantization, pre, scratch):
         f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("rope_theta", 10000))),
         f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config["rms_norm_eps"]),
     }
+    if config["model_type"] == "granite":
+        for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
+                             ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
+            wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
+    if config["model_type"] in ("olmo3", "gemma3_text"):
+        wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     for key, expected in wanted.items():
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)
@@ -131,6 +142,16 @@ def model(folder, quantization, pre, scratch):
     for name, weights in base.items():
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
         same_tensor(found[theirs], expected_rows(config, name, weights), quantization)
+
+
+def with_norms(folder):
+    """Weights of norms that differ: those that a model begins with are all alike. Eighths, to which one adds exactly."""
+    random = np.random.default_rng(29)
+    tensors = tensors_in(folder / "model.safetensors")
+    for name in sorted(tensors):
+        if name.endswith("norm.weight"):
+            tensors[name] = tensors[name] + random.integers(-4, 5, tensors[name].shape).astype(np.float32) / 8
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def adapter(folder, scratch):
@@ -262,6 +283,7 @@ def main():
         scratch = pathlib.Path(scratch)
         for arch in ARCHS:
             probe("init", arch, scratch / arch)
+            with_norms(scratch / arch)
             for quantization in TYPES:
                 check(f"{arch} {quantization}", model, scratch / arch, quantization, "gpt-2", scratch)
             check(f"{arch} round trip", round_trip, scratch / arch, scratch)

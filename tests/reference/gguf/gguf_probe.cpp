@@ -58,7 +58,8 @@ absl::Status run(const std::vector<std::string>& words) {
   if (words.size() == 3 && words[0] == "init") {
     model::InitOptions options;
     options.arch = words[1];
-    options.tie_word_embeddings = words[1] == "qwen2";
+    options.tie_word_embeddings = words[1] == "qwen2" || words[1].starts_with("gemma");
+    options.num_hidden_layers = 7;  // so many that each kind of layer is there
     return model::init_model(options, words[2]);
   }
   if (words.size() == 3 && words[0] == "import") return import(words[1], words[2]);

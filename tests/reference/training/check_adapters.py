@@ -1,9 +1,10 @@
 """Adapters of every kind that Rondo trains, loaded by PEFT: no key missing, none unexpected, and the same loss.
 
-    python check_adapters.py [--rondo build/release/rondo]        (torch 2.15, transformers 5.23, peft 0.21)
+    python check_adapters.py [--rondo build/release/rondo] [--arch qwen3]        (torch 2.15, transformers 5.23, peft 0.21)
 
-A small random qwen3 (seed 7) is trained for four steps in fp32 with each set of keys below. PEFT loads the result, and the
-loss of eight texts must be the one of `rondo eval` with the same adapter to 1e-5, and another one than the base's.
+A small random model (seed 7) of the architecture, Granite's with factors, is trained for four steps in fp32 with each set
+of keys below. PEFT loads the result, and the loss of eight texts must be the one of `rondo eval` with the same adapter to
+1e-5, and another one than the base's.
 """
 import argparse
 import json
@@ -31,6 +32,7 @@ KINDS = {
                                  "--layers_to_transform", "1,2"],
 }
 TOLERANCE = 1e-5
+FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
 
 
 def run(rondo, *arguments):
@@ -55,14 +57,18 @@ def loss_of(model, tokenizer, texts):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rondo", default="build/release/rondo")
+    parser.add_argument("--arch", default="qwen3")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         texts = [f"number {i} of the texts, with words: {'ab' * i}" for i in range(8)]
         data = work / "texts.jsonl"
         data.write_text("\n".join(json.dumps({"text": text}) for text in texts))
-        run(arguments.rondo, "init", "--arch", "qwen3", "--output_dir", work / "base", "--num_hidden_layers", 3, "--seed", 7,
-            "--dtype", "fp32")
+        run(arguments.rondo, "init", "--arch", arguments.arch, "--output_dir", work / "base", "--num_hidden_layers", 3,
+            "--seed", 7, "--dtype", "fp32")
+        if arguments.arch == "granite":
+            config = work / "base" / "config.json"
+            config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS}))
         tokenizer = AutoTokenizer.from_pretrained(work / "base")
         common = ["--model_name_or_path", work / "base", "--dtype", "fp32", "--devices", "cpu"]
         plain = loss_of(AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32), tokenizer, texts)
