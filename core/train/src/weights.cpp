@@ -14,6 +14,7 @@
 #include "rondo/base/status.h"
 #include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
+#include "rondo/model/parameters.h"
 
 namespace rondo::train {
 namespace {
@@ -166,6 +167,7 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
                                                  }));
   model::LoraConfig config = *model.method().lora;
   config.base_model = base.origin().string();
+  config.exclude_modules = model.config().text_part ? model::kPicturesExcluded : "";
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
 }
 
@@ -193,7 +195,8 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (is_factor(parameter)) continue;
-    tensors.push_back({parameter.name, file_type(store.dtype()), file_shape(parameter.shape)});
+    tensors.push_back(
+        {model::name_in_text_model(parameter.name), file_type(store.dtype()), file_shape(parameter.shape)});
     ids.push_back(id);
   }
   RONDO_RETURN_IF_ERROR(

@@ -45,10 +45,10 @@ def rope_of(config, rope):
     }
 
 
-def windows_of(config, model):
+def windows_of(config, layers):
     if config.model_type == "mistral":
         return [config.sliding_window or 0] * config.num_hidden_layers
-    return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in model.model.layers]
+    return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in layers]
 
 
 def in_fp32(number):
@@ -60,14 +60,16 @@ def expected(folder):
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
+    text_model = getattr(model.model, "language_model", model.model)
+    outer, config = config, getattr(config, "text_config", config)
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
     dtype = written.get("dtype") or written.get("torch_dtype")
     act = getattr(config, "hidden_activation", None) or config.hidden_act
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config)
-    layers = model.model.layers
-    embedding_scale = getattr(model.model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
+    layers = text_model.layers
+    embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size, "num_layers": config.num_hidden_layers,
@@ -79,8 +81,9 @@ def expected(folder):
         "attention_scale": in_fp32(layers[0].self_attn.scaling), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),
-        "tie_word_embeddings": config.tie_word_embeddings, "initializer_range": config.initializer_range,
-        "dtype": DTYPES[dtype], "sliding_window": windows_of(config, model), "bos": config.bos_token_id,
-        "eos": as_list(config.eos_token_id), "pad": config.pad_token_id,
-        "parameters": sorted([name, list(p.shape)] for name, p in model.named_parameters()),
+        "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,
+        "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
+        "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
+        "parameters": sorted([name, list(p.shape)] for name, p in model.named_parameters()
+                             if "vision_tower" not in name and "multi_modal_projector" not in name),
     }

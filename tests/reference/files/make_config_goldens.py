@@ -12,7 +12,7 @@ import tempfile
 import torch
 import transformers
 from expected_config import expected
-from transformers import Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
+from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -31,6 +31,15 @@ def written(model_type, **more):
     return {"model_type": model_type, **SMALL, **more}
 
 
+def saved_with_pictures(**text):
+    config = Gemma3Config(text_config={**SMALL, **text}, vision_config=PICTURES, mm_tokens_per_image=4)
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        return json.loads(pathlib.Path(folder, "config.json").read_text())
+
+
+PICTURES = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                patch_size=14)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64)
 CASES = {
@@ -113,6 +122,12 @@ CASES = {
                           rope_theta=1000000, rope_scaling=dict(factor=8.0, rope_type="linear"), sliding_window=512,
                           sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh", torch_dtype="bfloat16",
                           eos_token_id=[1, 106], cache_implementation="hybrid"),
+    "saved_gemma3_with_pictures": saved_with_pictures(head_dim=16, sliding_window=16, num_hidden_layers=7),
+    "gemma3_with_pictures_hub": {
+        "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
+        "torch_dtype": "bfloat16", "initializer_range": 0.02, "mm_tokens_per_image": 4, "vision_config": PICTURES,
+        "text_config": dict(hidden_size=64, intermediate_size=96, num_hidden_layers=6, model_type="gemma3_text",
+                            rope_scaling=dict(factor=8.0, rope_type="linear"), sliding_window=1024)},
 }
 
 

@@ -104,14 +104,15 @@ def load_base(folder):
 
 
 def load_start(folder, method):
-    model = load_base(folder / "model").train()
+    model = families.prepared(load_base(folder / "model"))
     if method == "lora":
         model = peft.PeftModel.from_pretrained(model, folder / "adapter", is_trainable=True).train()
     return model
 
 
 def trained(model):
-    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+    """Names as in a model of the text part alone: such a one comes of full fine-tuning."""
+    return {name.replace(".language_model.", "."): p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
 def read_metrics(path):

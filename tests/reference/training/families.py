@@ -7,7 +7,8 @@ away from 0; a reference with norms of exactly 1 and biases of 0 would not notic
 import zlib
 
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM
+from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
+from transformers import GemmaConfig, GemmaForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
@@ -16,6 +17,15 @@ LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
+
+
+PICTURES = ("vision_tower", "multi_modal_projector")
+
+
+def _with_pictures(**values):
+    return Gemma3Config(text_config=values, mm_tokens_per_image=4, tie_word_embeddings=True,
+                        eos_token_id=values["eos_token_id"], vision_config=dict(
+        hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14))
 
 
 def _case(config_class, model_class, **values):
@@ -100,7 +110,31 @@ CASES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
                              full_attention=dict(rope_type="linear", rope_theta=100000.0, factor=3.0))),
+    # Its text part alone is trained.
+    "gemma3_pictures": _case(
+        _with_pictures, Gemma3ForConditionalGeneration, hidden_size=44, intermediate_size=70, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=24, vocab_size=139, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, query_pre_attn_scalar=20, sliding_window=7,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
+                             full_attention=dict(rope_type="default", rope_theta=50000.0))),
 }
+
+
+def text_config(model):
+    return getattr(model.config, "text_config", model.config)
+
+
+def prepared(model):
+    """For training. Of a model that reads pictures the text part; in training mode transformers would ask it where in a
+    text the pictures are, and without dropout the modes are the same."""
+    if text_config(model) is model.config:
+        return model.train()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not any(part in name for part in PICTURES))
+    model.eval()
+    model.train = lambda mode=True: model
+    return model
 
 
 def case_seed(name, seed):
@@ -110,7 +144,7 @@ def case_seed(name, seed):
 
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
-    hidden = model.config.hidden_size
+    hidden = text_config(model).hidden_size
     adds_one = model.config.model_type.startswith("gemma")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -123,7 +157,7 @@ def randomize(model, seed):
                 # Where the model multiplies what it looks up, that would drown what its layers add.
                 parameter.copy_((0.5 if adds_one else 1.3) * hidden**-0.5 * noise)
             else:
-                parameter.copy_(0.9 * parameter.shape[1]**-0.5 * noise)
+                parameter.copy_(0.9 * (parameter.numel() / parameter.shape[0])**-0.5 * noise)
 
 
 def make_config(name, **changes):
@@ -138,14 +172,15 @@ def make_model(name, seed, **changes):
     model = CASES[name][1](config).float()
     randomize(model, case_seed(name, seed))
     model.tie_weights()
-    return model.train()
+    return prepared(model)
 
 
 def make_adapter(model, seed, rank=4, alpha=8, targets=None):
     """Wraps the model in a PEFT adapter whose two factors are both away from zero."""
     from peft import LoraConfig, get_peft_model
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
-                        target_modules=targets or LINEAR_LAYERS)
+                        target_modules=targets or LINEAR_LAYERS,
+                        exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES)}).*")
     wrapped = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -152,7 +152,7 @@ def inference_golden(folder, model, name, steps):
     save_file({"logits": logits.contiguous()}, folder / "logits.safetensors")
     write_json(folder / "inference.json",
                dict(ids=sequence["ids"], labels=sequence["labels"], loss=total / targets, target_tokens=targets,
-                    greedy=generation_golden(model, name, model.config.vocab_size)))
+                    greedy=generation_golden(model, name, families.text_config(model).vocab_size)))
 
 
 def make_case(name):
@@ -171,13 +171,13 @@ def make_case(name):
     settle_adapter_config(adapter_folder / "adapter_config.json")
 
     def load():  # from the files, so that what was written is what was trained
-        return transformers.AutoModelForCausalLM.from_pretrained(
-            model_folder, dtype=torch.float32, attn_implementation="eager").train()
+        return families.prepared(transformers.AutoModelForCausalLM.from_pretrained(
+            model_folder, dtype=torch.float32, attn_implementation="eager"))
 
     def load_adapter():
         return peft.PeftModel.from_pretrained(load(), adapter_folder, is_trainable=True).train()
 
-    steps = make_steps(name, model.config.vocab_size)
+    steps = make_steps(name, families.text_config(model).vocab_size)
     write_json(folder / "batches.json", dict(training=TRAINING, steps=steps))
     inference_golden(folder, load(), name, steps)
     noise = dict(full={}, lora={})

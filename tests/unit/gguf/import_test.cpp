@@ -217,7 +217,9 @@ TEST(ModelTensorName, UndoesTensorName) {
       EXPECT_EQ(model_tensor_name(config, tensor_name(config, spec.name)), spec.name);
     }
   }
-  const model::ModelConfig config;
+  model::ModelConfig config;
+  config.text_part = true;
+  EXPECT_EQ(tensor_name(config, "model.language_model.layers.1.self_attn.q_proj.weight"), "blk.1.attn_q.weight");
   for (const char* other : {"blk.0.attn_sinks.weight", "blk.0", "nothing", "blk.attn_q.weight", ""}) {
     EXPECT_FALSE(model_tensor_name(config, other)) << other;
   }

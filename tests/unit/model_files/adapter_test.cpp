@@ -99,6 +99,7 @@ TEST_P(WrongAdapter, IsRefused_NamingFileAndKey) {
 INSTANTIATE_TEST_SUITE_P(
     Values, WrongAdapter,
     testing::Values(
+        BadAdapter{"excluded", {{"exclude_modules", {"q_proj"}}}, {"exclude_modules", "vision_tower"}},
         BadAdapter{"kind", {{"peft_type", "IA3"}}, {"peft_type", "IA3", "LORA"}},
         BadAdapter{"no_kind", {{"peft_type", nullptr}}, {"peft_type"}},
         BadAdapter{"task", {{"task_type", "SEQ_CLS"}}, {"task_type", "SEQ_CLS"}},

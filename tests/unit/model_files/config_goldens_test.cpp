@@ -34,8 +34,9 @@ TEST(ConfigGoldens, EverySpelling_GivesWhatTransformersMakesOfIt) {
 
 TEST(ConfigGoldens, WrittenAndReadAgain_IsTheSame) {
   for (const Json& golden : load_cases()) {
-    const auto config = parse_config(golden["config"].dump(), "config.json");
+    auto config = parse_config(golden["config"].dump(), "config.json");
     ASSERT_TRUE(config.ok()) << golden["name"];
+    config->text_part = false;  // of what is written there is nothing else
     const auto again = parse_config(format_config(*config), "written");
     ASSERT_TRUE(again.ok()) << golden["name"] << again.status();
     EXPECT_EQ(Json::diff(to_json(*config), to_json(*again)), Json::array()) << golden["name"];

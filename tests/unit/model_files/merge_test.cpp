@@ -99,6 +99,26 @@ TEST_P(MergeGolden, Weights_ArePeftsWithinRounding) {
   EXPECT_EQ(changed, c.lora.targets.size() * c.config.num_layers);
 }
 
+TEST(Merge, TextPartOfAModelThatReadsPictures_IsAModelOfItsOwn) {
+  const fs::path golden = fs::path(RONDO_TEST_DATA) / "golden" / "gemma3_pictures";
+  ModelConfig config = *load_config(golden / "model");
+  ASSERT_TRUE(config.text_part);
+  const TensorFiles base = *TensorFiles::open_model(golden / "model");
+  EXPECT_TRUE(check_model_tensors(config, base).ok());
+  const LoraConfig lora = *load_adapter_config(golden / "adapter");
+  EXPECT_EQ(lora.exclude_modules, kPicturesExcluded);
+  const TensorFiles adapter = *TensorFiles::open_file(golden / "adapter" / "adapter_model.safetensors");
+  EXPECT_TRUE(check_adapter_tensors(config, lora, adapter).ok());
+  const fs::path folder = fresh_folder();
+  ASSERT_TRUE(write_merged_weights(config, base, lora, adapter, folder).ok());
+  const TensorFiles merged = *TensorFiles::open_model(folder);
+  config.text_part = false;
+  EXPECT_TRUE(check_model_tensors(config, merged).ok());
+  const std::string tail = "layers.1.mlp.down_proj.weight";
+  EXPECT_NE(values_of(merged, "model." + tail), values_of(base, "model.language_model." + tail));
+  EXPECT_EQ(values_of(merged, "model.norm.weight"), values_of(base, "model.language_model.norm.weight"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, MergeGolden, testing::Values("plain", "rslora", "dora"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 

@@ -22,10 +22,10 @@ namespace {
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
-constexpr std::array<const char*, 15> kUnsupported = {
-    "lora_bias",       "fan_in_fan_out", "exclude_modules",         "layer_replication",       "target_parameters",
-    "megatron_config", "use_qalora",     "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",
-    "arrow_config",    "kasa_config",    "velora_config",           "monteclora_config",       "ensure_weight_tying"};
+constexpr std::array<const char*, 14> kUnsupported = {
+    "lora_bias",   "fan_in_fan_out",          "layer_replication",       "target_parameters",  "megatron_config",
+    "use_qalora",  "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",         "arrow_config",
+    "kasa_config", "velora_config",           "monteclora_config",       "ensure_weight_tying"};
 constexpr std::array<const char*, 2> kSavable = {"embed_tokens", "lm_head"};
 
 bool is_off(const Json& value) {
@@ -60,13 +60,23 @@ void refuse_other_kinds(Fields& fields) {
   }
 }
 
+/// Empty or what format_adapter_config() writes.
+std::string parse_excluded(Fields& fields) {
+  const Json& value = fields.at("exclude_modules");
+  if (is_off(value)) return "";
+  if (value != kPicturesExcluded) {
+    fields.expected("exclude_modules", fmt::format("null or \"{}\"", kPicturesExcluded));
+  }
+  return kPicturesExcluded;
+}
+
 /// One entry of target_modules: a module of every layer, or of one.
 struct Target {
   std::string name;
   std::optional<std::uint32_t> layer;
 };
 
-/// [["model."] "layers." N "."] ["self_attn." | "mlp."] name, as PEFT matches the ends of paths.
+/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "mlp."] name, as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -74,7 +84,7 @@ Target split_target(std::string_view text) {
     text.remove_prefix(start.size());
     return true;
   };
-  skip("model.");
+  if (skip("model.")) skip("language_model.");
   if (skip("layers.")) {
     std::uint32_t layer = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
@@ -302,6 +312,7 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.use_rslora = fields.flag("use_rslora", false);
   config.use_dora = fields.flag("use_dora", false);
   config.targets = parse_targets(fields);
+  config.exclude_modules = parse_excluded(fields);
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));
   const OrderedJson ordered = OrderedJson::parse(text, nullptr, false);
   config.rank_pattern = parse_patterns<std::uint32_t>(fields, ordered, "rank_pattern", 1, kMaxRank);
@@ -335,6 +346,7 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["lora_alpha"] = alpha_number(config.alpha);
   out["lora_dropout"] = config.dropout;
   out["target_modules"] = config.targets;
+  out["exclude_modules"] = config.exclude_modules.empty() ? OrderedJson(nullptr) : OrderedJson(config.exclude_modules);
   out["use_rslora"] = config.use_rslora;
   out["use_dora"] = config.use_dora;
   out["bias"] = "none";

@@ -42,7 +42,8 @@ absl::Status check_adapter_tensors(const ModelConfig& config, const LoraConfig& 
     return invalid_input("{}: modules_to_save: {} of a model whose head is its embedding are not supported",
                          files.origin(), fmt::join(lora.modules_to_save, ", "));
   }
-  return check_tensors(adapter_parameters(config, lora), files, [](const std::string&) { return false; });
+  return check_tensors(adapter_parameters(config, lora), files,
+                       [&](const std::string& name) { return reads_pictures(config, name); });
 }
 
 }  // namespace rondo::model

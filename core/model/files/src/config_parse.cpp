@@ -21,6 +21,18 @@ constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
 constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
 
+/// The text part of a model that reads pictures too; what stands around it about tokens and numbers wins.
+Json text_part_of(const Json& document) {
+  Json text = document.value("text_config", Json::object());
+  if (!text.is_object()) return document;
+  text["model_type"] = "gemma3_text";
+  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
+                          "quantization_config"}) {
+    if (document.contains(key) && !document[key].is_null()) text[key] = document[key];
+  }
+  return text;
+}
+
 const FamilyTraits* parse_family(Fields& fields) {
   const std::string model_type = fields.word("model_type");
   const FamilyTraits* traits = find_family(model_type);
@@ -55,8 +67,12 @@ void refuse_unsupported(Fields& fields) {
   }
 }
 
+std::optional<std::uint32_t> or_none(std::uint32_t number) {
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+
 void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
-  config.num_heads = fields.integer("num_attention_heads", 1, kMaxHeads);
+  config.num_heads = fields.integer("num_attention_heads", 1, kMaxHeads, or_none(traits.num_heads));
   // Absent and null differ: a null always means one key head to each query head.
   const bool kv_absent = !fields.present("num_key_value_heads") && traits.kv_heads != 0;
   config.num_kv_heads =
@@ -91,7 +107,7 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.hidden_size = fields.integer("hidden_size", 1, kMaxHidden);
   config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediate);
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
-  config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary);
+  config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
   config.rms_norm_eps = fields.number("rms_norm_eps", {0.0, 1.0}, traits.rms_norm_eps);
   config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, 0.02);
@@ -263,10 +279,13 @@ WeightType parse_dtype(Fields& fields) {
 absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::string& origin) {
   RONDO_ASSIGN_OR_RETURN(const Json document, parse_json(text, origin));
   if (!document.is_object()) return invalid_input("{}: expected an object, found {}", origin, excerpt(document));
-  Fields fields(document, origin);
+  const bool reads_pictures = document.value("model_type", Json()) == "gemma3";
+  const Json text_document = reads_pictures ? text_part_of(document) : document;
+  Fields fields(text_document, origin, reads_pictures ? "text_config." : "");
   const FamilyTraits* traits = parse_family(fields);
   if (traits == nullptr) return fields.status();
   ModelConfig config;
+  config.text_part = reads_pictures;
   config.family = traits->family;
   config.model_type = traits->model_type;
   refuse_unsupported(fields);

@@ -27,6 +27,8 @@ struct FamilyTraits {
   Family family;
   std::string_view model_type;
   std::string_view architecture;  // name of the class with the language-model head
+  std::uint32_t vocab_size = 0;   // when the key is absent; 0: it must be there
+  std::uint32_t num_heads = 0;    // likewise
   std::uint32_t kv_heads = 0;     // when the key is absent; 0: as many as query heads
   std::uint32_t head_dim = 0;     // when the key is absent; 0: hidden_size / num_attention_heads
   std::uint32_t max_positions;

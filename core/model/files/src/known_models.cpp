@@ -1,5 +1,6 @@
-// From the config.json files that the models were published with. Token ids, initializer ranges and Granite's factors
-// are left to the family's defaults: a plan does not need them.
+// From the config.json files that the models were published with, of those that read pictures too the text part. Token
+// ids, initializer ranges, Granite's factors and scalings of Gemma's rotary embedding are left to the family's
+// defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -75,6 +76,9 @@ constexpr Row kRows[] = {
     {"google/gemma-2b", "gemma", 2048, 16384, 18, 8, 1, 256, 256000, true, 8192, 1e4},
     {"google/gemma-7b", "gemma", 3072, 24576, 28, 16, 16, 256, 256000, true, 8192, 1e4},
     {"google/gemma-3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
+    {"google/gemma-3-4b-pt", "gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, true, 131072, 1e6, 0, 1024},
+    {"google/gemma-3-12b-pt", "gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, true, 131072, 1e6, 0, 1024},
+    {"google/gemma-3-27b-pt", "gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-1b-pt", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
 };
 

@@ -136,13 +136,15 @@ absl::Status write_merged_weights(const ModelConfig& config, const TensorFiles& 
                                   const TensorFiles& adapter, const std::filesystem::path& folder,
                                   Bytes max_shard_bytes) {
   std::vector<TensorToWrite> tensors;
+  std::vector<std::string> names;
   for (const ParameterSpec& spec : model_parameters(config)) {
     const TensorView* tensor = base.find(spec.name);
     if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", spec.name);
-    tensors.push_back({spec.name, tensor->type, spec.shape});
+    tensors.push_back({name_in_text_model(spec.name), tensor->type, spec.shape});
+    names.push_back(spec.name);
   }
   Merger merger(lora, base, adapter);
-  const auto fill = [&](std::size_t index, std::span<std::byte> out) { return merger.put(tensors[index].name, out); };
+  const auto fill = [&](std::size_t index, std::span<std::byte> out) { return merger.put(names[index], out); };
   return write_sharded_safetensors(folder, tensors, produce_whole(tensors, fill), max_shard_bytes);
 }
 

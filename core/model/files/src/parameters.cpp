@@ -13,7 +13,12 @@ namespace {
 
 constexpr std::size_t kNamed = 3;  // tensors that an error names; the others it counts
 
-std::string layer_prefix(std::uint32_t layer) { return fmt::format("model.layers.{}.", layer); }
+constexpr const char* kModel = "model.";
+constexpr const char* kTextPart = "model.language_model.";
+
+std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
+  return fmt::format("{}layers.{}.", name_prefix(config), layer);
+}
 
 std::vector<LinearModule> block_linears(const ModelConfig& config, std::uint32_t layer) {
   const std::uint64_t hidden = config.hidden_size;
@@ -21,7 +26,7 @@ std::vector<LinearModule> block_linears(const ModelConfig& config, std::uint32_t
   const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
   const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
   const auto make = [&](const char* part, const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
-    return LinearModule{layer_prefix(layer) + part + name, name, in, out, layer, bias};
+    return LinearModule{layer_prefix(config, layer) + part + name, name, in, out, layer, bias};
   };
   return {make("self_attn.", "q_proj", hidden, query, config.attention_bias),
           make("self_attn.", "k_proj", hidden, key, config.attention_bias),
@@ -33,7 +38,7 @@ std::vector<LinearModule> block_linears(const ModelConfig& config, std::uint32_t
 }
 
 void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
-  const std::string prefix = layer_prefix(layer);
+  const std::string prefix = layer_prefix(config, layer);
   const auto norm = [&](const char* name, std::uint64_t size) {
     out.push_back({prefix + name, {size}, ParameterKind::kNorm, layer});
   };
@@ -60,6 +65,17 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
 
 }  // namespace
 
+bool reads_pictures(const ModelConfig& config, const std::string& name) {
+  const auto in_name = [&](const char* module) { return name.find(module) != std::string::npos; };
+  return config.text_part && (in_name("vision_tower") || in_name("multi_modal_projector"));
+}
+
+std::string name_prefix(const ModelConfig& config) { return config.text_part ? kTextPart : kModel; }
+
+std::string name_in_text_model(const std::string& name) {
+  return name.starts_with(kTextPart) ? kModel + name.substr(std::string_view(kTextPart).size()) : name;
+}
+
 NormNames norm_names(NormPlace place) {
   switch (place) {
     case NormPlace::kInput:
@@ -81,9 +97,9 @@ std::uint64_t ParameterSpec::elements() const {
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   const std::vector<std::uint64_t> table = {config.vocab_size, config.hidden_size};
   std::vector<ParameterSpec> out;
-  out.push_back({"model.embed_tokens.weight", table, ParameterKind::kEmbedding, std::nullopt});
+  out.push_back({name_prefix(config) + "embed_tokens.weight", table, ParameterKind::kEmbedding, std::nullopt});
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_block(config, layer, out);
-  out.push_back({"model.norm.weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
+  out.push_back({name_prefix(config) + "norm.weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
   if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
   return out;
 }
@@ -148,7 +164,8 @@ absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const Ten
 
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
   return check_tensors(model_parameters(config), files, [&](const std::string& name) {
-    return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight");
+    return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight") ||
+           reads_pictures(config, name);
   });
 }
 

@@ -18,6 +18,18 @@ bool is_plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
+/// As transformers renames what models that read pictures were published with; their adapters by PEFT likewise.
+std::string present_name(std::string name) {
+  constexpr std::string_view kOld = "language_model.model.";
+  constexpr std::string_view kOldHead = "language_model.lm_head.";
+  const std::string_view adapter = name.starts_with("base_model.model.") ? "base_model.model." : "";
+  const std::string_view rest = std::string_view(name).substr(adapter.size());
+  if (rest.starts_with(kOld))
+    return std::string(adapter) + "model.language_model." + std::string(rest.substr(kOld.size()));
+  if (rest.starts_with(kOldHead)) return std::string(adapter) + "lm_head." + std::string(rest.substr(kOldHead.size()));
+  return name;
+}
+
 /// Tensor name to file name, from the index.
 absl::StatusOr<std::map<std::string, std::string>> read_index(const std::filesystem::path& path) {
   RONDO_ASSIGN_OR_RETURN(const Json index, read_json_file(path, kMaxHeaderBytes));
@@ -29,7 +41,7 @@ absl::StatusOr<std::map<std::string, std::string>> read_index(const std::filesys
       return invalid_input("{}: weight_map: tensor {}: expected the name of a file in the same folder, found {}",
                            path.string(), quoted_name(name), excerpt(file));
     }
-    places[name] = file.get<std::string>();
+    places[present_name(name)] = file.get<std::string>();
   }
   if (places.empty()) return invalid_input("{}: weight_map: expected at least one tensor, found none", path.string());
   return places;
@@ -48,6 +60,7 @@ absl::Status TensorFiles::add_file(const std::filesystem::path& file) {
   files_.push_back(std::make_unique<MappedFile>(std::move(mapped)));
   RONDO_ASSIGN_OR_RETURN(std::vector<TensorView> views, read_header(files_.back()->bytes(), file.string()));
   for (TensorView& view : views) {
+    view.name = present_name(std::move(view.name));
     std::string name = view.name;
     const auto [place, added] = tensors_.emplace(std::move(name), std::move(view));
     if (added) continue;

@@ -209,7 +209,8 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
 
-std::string tensor_name(const model::ModelConfig& config, const std::string& name) {
+std::string tensor_name(const model::ModelConfig& config, const std::string& of_model) {
+  const std::string name = model::name_in_text_model(of_model);
   const std::size_t dot = name.rfind('.');
   const std::string_view module = std::string_view(name).substr(0, dot);
   const std::string ending = name.substr(dot);  // .weight, .bias

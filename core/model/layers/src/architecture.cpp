@@ -15,8 +15,6 @@
 namespace rondo::model {
 namespace {
 
-constexpr const char* kEmbeddingName = "model.embed_tokens.weight";
-
 /// Collects layers; parameters of one name are one parameter.
 class Assembler {
  public:
@@ -136,8 +134,11 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
                          hidden, devices::kEncodedBlock);
   }
   const auto saved = [&](const char* module) { return method.lora && method.lora->saves(module); };
-  Parameter embedding{
-      kEmbeddingName, {config.vocab_size, hidden}, WeightKind::kEmbedding, method.trains_end("embed_tokens")};
+  const std::string prefix = name_prefix(config);
+  Parameter embedding{prefix + "embed_tokens.weight",
+                      {config.vocab_size, hidden},
+                      WeightKind::kEmbedding,
+                      method.trains_end("embed_tokens")};
   embedding.of_adapter = saved("embed_tokens");
   Parameter head = embedding;
   if (!config.tie_word_embeddings) {
@@ -145,15 +146,15 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     head.of_adapter = saved("lm_head");
   }
   Assembler assembler(model.parameters_, model.layers_);
-  assembler.add("model.embed_tokens", LayerKind::kEmbedding, 0, {embedding});
+  assembler.add(prefix + "embed_tokens", LayerKind::kEmbedding, 0, {embedding});
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
-    assembler.add(fmt::format("model.layers.{}.self_attn", block), LayerKind::kAttention, block,
+    assembler.add(fmt::format("{}layers.{}.self_attn", prefix, block), LayerKind::kAttention, block,
                   attention_parts(config, method, block).parameters);
-    assembler.add(fmt::format("model.layers.{}.mlp", block), LayerKind::kMlp, block,
+    assembler.add(fmt::format("{}layers.{}.mlp", prefix, block), LayerKind::kMlp, block,
                   mlp_parts(config, method, block).parameters);
   }
   model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
-  assembler.add_head({Parameter{"model.norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
+  assembler.add_head({Parameter{prefix + "norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
                      rows_of_head_part(config, method));
 
   std::map<std::string, std::uint32_t> classes;

@@ -145,7 +145,7 @@ TensorId record_output(Recorder& recorder, WeightSource& weights, const MethodSp
 }  // namespace
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
-  const std::string prefix = fmt::format("model.layers.{}", block);
+  const std::string prefix = fmt::format("{}layers.{}", name_prefix(config), block);
   const std::string attention = prefix + ".self_attn";
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t q_width = static_cast<std::int64_t>(config.num_heads) * config.head_dim;
@@ -167,7 +167,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
 }
 
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
-  const std::string prefix = fmt::format("model.layers.{}", block);
+  const std::string prefix = fmt::format("{}layers.{}", name_prefix(config), block);
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
   const NormNames norms = norm_names(config.norm_place);

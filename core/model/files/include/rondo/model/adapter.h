@@ -16,6 +16,10 @@
 
 namespace rondo::model {
 
+/// Of a model that reads pictures too: the modules that an adapter of its text part leaves alone, some of which have
+/// the names of others. A regular expression, as PEFT has it.
+inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_projector).*";
+
 struct LoraConfig {
   std::uint32_t rank = 8;
   double alpha = 16.0;
@@ -23,6 +27,7 @@ struct LoraConfig {
   bool use_rslora = false;
   bool use_dora = false;             // weights decomposed into magnitude and direction
   std::vector<std::string> targets;  // module names: q_proj, ... ; never empty once resolved
+  std::string exclude_modules;       // empty, or kPicturesExcluded
   std::string base_model;            // path or Hub id, for adapter_config.json
   /// Other ranks and alphas by the end of the module's path (q_proj, layers.3.self_attn.q_proj): the first that fits.
   std::vector<std::pair<std::string, std::uint32_t>> rank_pattern;

@@ -75,6 +75,7 @@ struct ModelConfig {
   std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
+  bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
   std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> pad_token_id;

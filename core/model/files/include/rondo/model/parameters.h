@@ -9,6 +9,8 @@
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
 //   lm_head.weight [V, C], unless tied to embed_tokens
+//
+// Of a model that reads pictures too `model.` is `model.language_model.`, as transformers names its modules.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,15 @@ struct ParameterSpec {
   std::optional<std::uint32_t> layer;  // nullopt: outside the blocks
   std::uint64_t elements() const;
 };
+
+/// What all names but the head's begin with: model. or model.language_model.
+std::string name_prefix(const ModelConfig& config);
+
+/// The tensor's name in a model of the text part alone, which is what is written.
+std::string name_in_text_model(const std::string& name);
+
+/// The tensor belongs to a part that is passed over.
+bool reads_pictures(const ModelConfig& config, const std::string& name);
 
 /// What a block's norms over C are called; null: there is none.
 struct NormNames {
