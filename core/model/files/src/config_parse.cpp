@@ -193,8 +193,10 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
     return;
   }
   const Json& list = fields.at("no_rope_layers");
-  const bool numbers = list.is_array() && list.size() == config.num_layers &&
-                       std::ranges::all_of(list, [](const Json& one) { return one == 0 || one == 1; });
+  const bool numbers =
+      list.is_array() && list.size() == config.num_layers && std::ranges::all_of(list, [](const Json& one) {
+        return one.is_number_unsigned() && one.get<std::uint64_t>() <= 1;
+      });
   if (!numbers) {
     fields.expected("no_rope_layers",
                     fmt::format("a list of num_hidden_layers ({}) numbers 0 or 1", config.num_layers));
@@ -203,19 +205,9 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) config.without_rope[layer] = list[layer] == 0;
 }
 
-void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
-  config.sliding_window.assign(config.num_layers, 0);
-  const std::vector<bool> slides = parse_layer_types(fields, config);
-  if (traits.windows == Windows::kPattern) return parse_window_pattern(fields, traits, slides, config);
-  if (traits.windows == Windows::kAll || traits.windows == Windows::kNone) {
-    if (traits.windows == Windows::kAll) {
-      const std::uint32_t absent = fields.present("sliding_window") ? 0 : kDefaultWindow;
-      const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
-      config.sliding_window.assign(config.num_layers, window);
-    }
-    check_layer_types(fields, config, slides);
-    return;
-  }
+/// `use_sliding_window`, and which layers do: `slides`, or else the last ones or those without rotary embedding.
+void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
+                          ModelConfig& config) {
   const bool unrotated = traits.windows == Windows::kUnrotated;
   const bool used = fields.flag("use_sliding_window", false);
   const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
@@ -235,6 +227,26 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
 }
 
+void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.sliding_window.assign(config.num_layers, 0);
+  const std::vector<bool> slides = parse_layer_types(fields, config);
+  switch (traits.windows) {
+    case Windows::kNone:
+      return check_layer_types(fields, config, slides);
+    case Windows::kAll: {
+      const std::uint32_t absent = fields.present("sliding_window") ? 0 : kDefaultWindow;
+      const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
+      config.sliding_window.assign(config.num_layers, window);
+      return check_layer_types(fields, config, slides);
+    }
+    case Windows::kPattern:
+      return parse_window_pattern(fields, traits, slides, config);
+    case Windows::kChosen:
+    case Windows::kUnrotated:
+      return parse_chosen_windows(fields, traits, slides, config);
+  }
+}
+
 /// Where the norms stand, and the factors that some families have.
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.norm_place = traits.norm_place;
@@ -242,8 +254,9 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   config.norms_add_one = traits.is_gemma;
   config.scales_embedding_by_width = traits.is_gemma;
   constexpr Limits kFactors = {1e-6, 1e6};
-  if (traits.scales_queries)
+  if (traits.scales_queries) {
     config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
+  }
   if (!traits.reads_multipliers) return;
   config.attention_scale = fields.number("attention_multiplier", kFactors, 1.0);
   config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);

@@ -44,11 +44,12 @@ struct FamilyTraits {
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
   std::uint32_t window_pattern = 0;  // of Windows::kPattern: each so-many-th layer sees all
-  std::optional<double> window_theta =
-      std::nullopt;                        // layers that slide have rotary settings of their own, with this theta
-  std::string_view window_theta_key = {};  // where transformers 4 has it; empty: nowhere
-  std::uint32_t unrotated_interval = 0;    // each so-many-th layer has no rotary embedding; 0: all have it
-  bool reads_multipliers = false;          // Granite's four
+  /// Layers that slide have rotary settings of their own, with this theta when they have none; transformers 4 has it
+  /// under window_theta_key, or nowhere where that is empty.
+  std::optional<double> window_theta = std::nullopt;
+  std::string_view window_theta_key = {};
+  std::uint32_t unrotated_interval = 0;  // each so-many-th layer has no rotary embedding; 0: all have it
+  bool reads_multipliers = false;        // Granite's four
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
   bool is_gemma = false;        // 1 + weight in norms, embeddings times sqrt(hidden_size), GELU
