@@ -24,8 +24,8 @@ constexpr Bytes kPreparedMore = 704_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
-/// Of the code for LoRA's products: without it there are fewer of them. Seen.
-Bytes of_products(const model::Architecture& model, Bytes code) { return model.method().lora ? code : code / 2; }
+/// Of what LoRA's products take: without it there are fewer of them. Seen.
+Bytes of_products(const model::Architecture& model, Bytes bytes) { return model.method().lora ? bytes : bytes / 2; }
 
 /// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
 /// and follows from the microbatches alone. Looked up on a device of its own, since what the pool's will take depends
@@ -47,7 +47,7 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
     const std::size_t more = lengths.buckets.size() - 1;
     libraries = of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * more);
-    taken.emplace_back(kBesideProgram, kPreparedProducts + kPreparedMore * more);
+    taken.emplace_back(kBesideProgram, of_products(model, kPreparedProducts + kPreparedMore * more));
   }
   RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
   for (const auto& [purpose, bytes] : host_account(machine)) {
@@ -120,7 +120,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
-  libraries += of_products(model, kFloatProducts);
+  libraries += kFloatProducts;
   const absl::Status counted = count_scratch(model, lengths, machine, libraries);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;
