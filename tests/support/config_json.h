@@ -53,7 +53,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"rope", to_json(config.rope)},
           {"window_rope", config.window_rope ? to_json(*config.window_rope) : nlohmann::json(nullptr)},
           {"without_rope", config.without_rope.empty() ? std::vector<bool>(config.num_layers) : config.without_rope},
-          {"attention_scale", static_cast<float>(config.attention_scale.value_or(1.0 / std::sqrt(config.head_dim)))},
+          {"attention_scale", static_cast<float>(scale_of_scores(config))},
           {"embedding_scale", static_cast<float>(config.scales_embedding_by_width ? std::sqrt(config.hidden_size)
                                                                                   : config.embedding_multiplier)},
           {"residual_multiplier", config.residual_multiplier},

@@ -94,7 +94,7 @@ void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, co
 }
 
 /// A norm's kernel, forward or backward, with what both are compiled for and `more`.
-Dispatch& add_norm(OpLowering& op, Shader shader, Constants more, std::initializer_list<std::uint32_t> slots) {
+void add_norm(OpLowering& op, Shader shader, Constants more, std::initializer_list<std::uint32_t> slots) {
   const auto& norm = op.attributes<NormAttributes>();
   const std::int64_t width = op.in(1).elements();
   const std::int64_t rows = op.in(0).elements() / width;
@@ -106,7 +106,6 @@ Dispatch& add_norm(OpLowering& op, Shader shader, Constants more, std::initializ
   Dispatch& dispatch =
       op.add(shader, std::move(constants), slots, {width, rows}, parts_of(rows, rows_of_group(op, width)));
   dispatch.push.factors[0] = norm.epsilon;
-  return dispatch;
 }
 
 }  // namespace

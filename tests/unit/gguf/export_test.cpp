@@ -6,8 +6,8 @@
 #include "files.h"
 #include "names.h"
 #include "reader.h"
-#include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
+#include "small_model.h"
 
 namespace rondo::gguf {
 namespace {
@@ -17,18 +17,6 @@ using test::entries_in;
 using test::expect_refused;
 using test::fresh_folder;
 
-struct Model {
-  fs::path folder;
-  model::ModelConfig config;
-  model::TensorFiles files;
-};
-
-/// So many that each kind of layer is there.
-std::uint32_t layers_of(const std::string& arch) {
-  if (arch == "gemma3_text") return 7;
-  return arch == "olmo3" || arch == "smollm3" ? 5 : 2;
-}
-
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral") return "llama";
   if (arch == "gemma3_text") return "gemma3";
@@ -36,22 +24,9 @@ std::string name_in_files(const std::string& arch) {
 }
 
 Model make_model(const std::string& arch, const fs::path& folder) {
-  model::InitOptions options;
-  options.arch = arch;
-  options.hidden_size = 48;  // no multiple of 32
-  options.intermediate_size = 64;
-  options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
-  options.num_hidden_layers = layers_of(arch);
+  const model::InitOptions options = options_of(arch, 48, 64);  // 48 is no multiple of 32
   EXPECT_TRUE(model::init_model(options, folder / "model").ok());
   return {folder / "model", *model::load_config(folder / "model"), *model::TensorFiles::open_model(folder / "model")};
-}
-
-std::vector<float> values_of(const model::TensorFiles& files, const std::string& name) {
-  const model::TensorView* view = files.find(name);
-  EXPECT_NE(view, nullptr) << name;
-  std::vector<float> values(view == nullptr ? 0 : view->elements());
-  if (view != nullptr) model::TensorFiles::read_as_float32(*view, values);
-  return values;
 }
 
 class ExportModel : public testing::TestWithParam<const char*> {};

@@ -15,8 +15,8 @@
 #include "rondo/base/file.h"
 #include "rondo/gguf/export.h"
 #include "rondo/model/config_documents.h"
-#include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
+#include "small_model.h"
 
 namespace rondo::gguf {
 namespace {
@@ -26,36 +26,15 @@ using Json = nlohmann::json;
 using test::expect_refused;
 using test::fresh_folder;
 
-struct Model {
-  fs::path folder;
-  model::ModelConfig config;
-  model::TensorFiles files;
-};
-
 /// A random model of this architecture; `edit` changes its config.json before it is read.
 Model make_model(const std::string& arch, const fs::path& folder, const std::function<void(Json&)>& edit = {}) {
-  model::InitOptions options;
-  options.arch = arch;
-  options.hidden_size = 64;
-  options.intermediate_size = 96;
-  options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
-  // So many layers that each kind is there.
-  options.num_hidden_layers = arch == "gemma3_text" ? 7 : arch == "olmo3" || arch == "smollm3" ? 5 : 2;
-  EXPECT_TRUE(model::init_model(options, folder).ok());
+  EXPECT_TRUE(model::init_model(options_of(arch, 64, 96), folder).ok());
   if (edit) {
     Json config = Json::parse(*read_file(folder / "config.json"), nullptr, false);
     edit(config);
     test::put(folder / "config.json", config.dump());
   }
   return {folder, *model::load_config(folder), *model::TensorFiles::open_model(folder)};
-}
-
-std::vector<float> values_of(const model::TensorFiles& files, const std::string& name) {
-  const model::TensorView* view = files.find(name);
-  EXPECT_NE(view, nullptr) << name;
-  std::vector<float> values(view == nullptr ? 0 : view->elements());
-  if (view != nullptr) model::TensorFiles::read_as_float32(*view, values);
-  return values;
 }
 
 fs::path exported(const Model& m, const std::string& quantization) {

@@ -79,11 +79,11 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
 
 void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   if (traits.scales_queries) {
-    const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+    const double scale = scale_of_scores(config);
     out["query_pre_attn_scalar"] = std::lround(1.0 / (scale * scale));
   }
   if (!traits.reads_multipliers) return;
-  out["attention_multiplier"] = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  out["attention_multiplier"] = scale_of_scores(config);
   out["embedding_multiplier"] = config.embedding_multiplier;
   out["residual_multiplier"] = config.residual_multiplier;
   out["logits_scaling"] = config.logits_scaling;

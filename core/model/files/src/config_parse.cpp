@@ -21,10 +21,12 @@ constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
 constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
 
-/// The text part of a model that reads pictures too; what stands around it about tokens and numbers wins.
-Json text_part_of(const Json& document) {
+/// The text part of a model that reads pictures too; what stands around it about tokens and numbers wins. Nothing of
+/// other models.
+std::optional<Json> text_part_of(const Json& document) {
+  if (document.value("model_type", Json()) != "gemma3") return std::nullopt;
   Json text = document.value("text_config", Json::object());
-  if (!text.is_object()) return document;
+  if (!text.is_object()) return std::nullopt;
   text["model_type"] = "gemma3_text";
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
                           "quantization_config"}) {
@@ -289,16 +291,19 @@ WeightType parse_dtype(Fields& fields) {
 
 }  // namespace
 
+double scale_of_scores(const ModelConfig& config) {
+  return config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+}
+
 absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::string& origin) {
   RONDO_ASSIGN_OR_RETURN(const Json document, parse_json(text, origin));
   if (!document.is_object()) return invalid_input("{}: expected an object, found {}", origin, excerpt(document));
-  const bool reads_pictures = document.value("model_type", Json()) == "gemma3";
-  const Json text_document = reads_pictures ? text_part_of(document) : document;
-  Fields fields(text_document, origin, reads_pictures ? "text_config." : "");
+  const std::optional<Json> text_part = text_part_of(document);
+  Fields fields(text_part ? *text_part : document, origin, text_part ? "text_config." : "");
   const FamilyTraits* traits = parse_family(fields);
   if (traits == nullptr) return fields.status();
   ModelConfig config;
-  config.text_part = reads_pictures;
+  config.text_part = text_part.has_value();
   config.family = traits->family;
   config.model_type = traits->model_type;
   refuse_unsupported(fields);

@@ -76,10 +76,10 @@ constexpr Row kRows[] = {
     {"google/gemma-2b", "gemma", 2048, 16384, 18, 8, 1, 256, 256000, true, 8192, 1e4},
     {"google/gemma-7b", "gemma", 3072, 24576, 28, 16, 16, 256, 256000, true, 8192, 1e4},
     {"google/gemma-3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
+    {"google/gemma-3-1b-pt", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
     {"google/gemma-3-4b-pt", "gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-12b-pt", "gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-27b-pt", "gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, true, 131072, 1e6, 0, 1024},
-    {"google/gemma-3-1b-pt", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, true, 32768, 1e6, 0, 512},
 };
 
 std::string lower(std::string_view text) {

@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t kNamed = 3;  // tensors that an error names; the others it counts
 
 constexpr const char* kModel = "model.";
-constexpr const char* kTextPart = "model.language_model.";
 
 std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
@@ -70,10 +69,10 @@ bool reads_pictures(const ModelConfig& config, const std::string& name) {
   return config.text_part && (in_name("vision_tower") || in_name("multi_modal_projector"));
 }
 
-std::string name_prefix(const ModelConfig& config) { return config.text_part ? kTextPart : kModel; }
+std::string name_prefix(const ModelConfig& config) { return config.text_part ? std::string(kTextPartPrefix) : kModel; }
 
 std::string name_in_text_model(const std::string& name) {
-  return name.starts_with(kTextPart) ? kModel + name.substr(std::string_view(kTextPart).size()) : name;
+  return name.starts_with(kTextPartPrefix) ? kModel + name.substr(kTextPartPrefix.size()) : name;
 }
 
 NormNames norm_names(NormPlace place) {

@@ -3,6 +3,7 @@
 
 #include "json_reader.h"
 #include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
 #include "safetensors_header.h"
 
@@ -22,11 +23,11 @@ bool is_plain_name(const std::string& name) {
 std::string present_name(std::string name) {
   constexpr std::string_view kOld = "language_model.model.";
   constexpr std::string_view kOldHead = "language_model.lm_head.";
-  const std::string_view adapter = name.starts_with("base_model.model.") ? "base_model.model." : "";
-  const std::string_view rest = std::string_view(name).substr(adapter.size());
-  if (rest.starts_with(kOld))
-    return std::string(adapter) + "model.language_model." + std::string(rest.substr(kOld.size()));
-  if (rest.starts_with(kOldHead)) return std::string(adapter) + "lm_head." + std::string(rest.substr(kOldHead.size()));
+  constexpr std::string_view kAdapter = "base_model.model.";
+  const std::size_t begin = name.starts_with(kAdapter) ? kAdapter.size() : 0;
+  const std::string_view rest = std::string_view(name).substr(begin);
+  if (rest.starts_with(kOld)) return name.replace(begin, kOld.size(), kTextPartPrefix);
+  if (rest.starts_with(kOldHead)) return name.replace(begin, kOldHead.size(), "lm_head.");
   return name;
 }
 

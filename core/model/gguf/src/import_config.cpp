@@ -108,8 +108,8 @@ void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t wind
     const bool here = slides.empty() ? (layer + 1) % pattern != 0 : slides[layer];
     config.sliding_window[layer] = here ? window : 0;
   }
-  const double theta = config.family == Family::kGemma3 ? kGemma3WindowTheta : config.rope.theta;
-  config.window_rope.emplace().theta = keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, theta);
+  config.window_rope.emplace().theta =
+      keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, usual_window_theta(config));
 }
 
 void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
@@ -119,7 +119,7 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
   if (window_pattern(config.family) != 0) {
     config.sliding_window.assign(config.num_layers, 0);
     if (window != 0) return read_pattern(keys, prefix, window, config);
-    config.window_rope.emplace().theta = kGemma3WindowTheta;
+    config.window_rope.emplace().theta = usual_window_theta(config);
     return;
   }
   config.sliding_window.assign(config.num_layers, window < config.max_positions ? window : 0);
@@ -135,8 +135,7 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
 void read_features(const StoredFile& file, model::ModelConfig& config) {
   const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
   config.tie_word_embeddings = !has("output.weight");
-  config.activation = config.family == Family::kGemma || config.family == Family::kGemma3 ? model::Activation::kGeluTanh
-                                                                                          : model::Activation::kSilu;
+  config.activation = usual_activation(config.family);
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
@@ -168,9 +167,18 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
   return tensor.coding->name == "f16" ? model::WeightType::kFloat16 : model::WeightType::kBfloat16;
 }
 
+/// One of each architecture; what else a file says may make it another that shares the name.
+constexpr std::array kFamilies = {Family::kLlama,   Family::kQwen2, Family::kQwen3, Family::kSmolLm3,
+                                  Family::kGranite, Family::kOlmo2, Family::kGemma, Family::kGemma3};
+
+std::string architecture_names() {
+  std::vector<std::string> names;
+  for (const Family family : kFamilies) names.push_back(architecture_name(family));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::optional<Family> family_of(const std::string& architecture) {
-  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kSmolLm3, Family::kGranite,
-                              Family::kOlmo2, Family::kGemma, Family::kGemma3}) {
+  for (const Family family : kFamilies) {
     if (architecture == architecture_name(family)) return family;
   }
   return std::nullopt;
@@ -259,10 +267,8 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   RONDO_RETURN_IF_ERROR(keys.status());
   const std::optional<Family> family = family_of(architecture);
   if (!family) {
-    return invalid_input(
-        "{}: general.architecture: {} is not supported; supported: llama, qwen2, qwen3, smollm3, granite, "
-        "olmo2, gemma, gemma3",
-        file.origin(), name_in_quotes(architecture));
+    return invalid_input("{}: general.architecture: {} is not supported; supported: {}", file.origin(),
+                         name_in_quotes(architecture), architecture_names());
   }
   const std::string prefix = architecture + ".";
   refuse_unsupported(keys, prefix);

@@ -99,8 +99,9 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
     return {{"use_sliding_window", "GGUF's readers slide no window in this model"}};
   }
   if (!config.window_rope || !slides) return std::nullopt;
-  const double theta = config.family == Family::kGemma3 ? kGemma3WindowTheta : config.rope.theta;
-  if (config.window_rope->kind == RopeKind::kDefault && config.window_rope->theta == theta) return std::nullopt;
+  const bool usual =
+      config.window_rope->kind == RopeKind::kDefault && config.window_rope->theta == usual_window_theta(config);
+  if (usual) return std::nullopt;
   return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
 }
 
@@ -126,6 +127,15 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
 }  // namespace
 
 std::uint32_t window_pattern(Family family) { return family == Family::kGemma3 ? 6 : family == Family::kOlmo3 ? 4 : 0; }
+
+model::Activation usual_activation(Family family) {
+  const bool gemma = family == Family::kGemma || family == Family::kGemma3;
+  return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
+}
+
+double usual_window_theta(const model::ModelConfig& config) {
+  return config.family == Family::kGemma3 ? 10000.0 : config.rope.theta;
+}
 
 double usual_attention_scale(const model::ModelConfig& config) {
   constexpr std::uint32_t kLayersOfLargestGemma3 = 62;
@@ -159,10 +169,11 @@ std::string architecture_name(Family family) {
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
-  const model::Activation activation = config.norms_add_one ? model::Activation::kGeluTanh : model::Activation::kSilu;
+  const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
-                         architecture_name(config.family), config.norms_add_one ? "gelu_pytorch_tanh" : "silu");
+                         architecture_name(config.family),
+                         activation == model::Activation::kSilu ? "silu" : "gelu_pytorch_tanh");
   }
   for (const Complaint& complaint : {complaint_of_layers(config), complaint_of_weights(config)}) {
     if (!complaint) continue;
@@ -196,8 +207,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
   add_scaling(prefix, config, keys);
   if (config.family == Family::kGranite) {
-    keys.add(prefix + "attention.scale",
-             static_cast<float>(config.attention_scale.value_or(usual_attention_scale(config))));
+    keys.add(prefix + "attention.scale", static_cast<float>(scale_of_scores(config)));
     keys.add(prefix + "embedding_scale", static_cast<float>(config.embedding_multiplier));
     keys.add(prefix + "residual_scale", static_cast<float>(config.residual_multiplier));
     keys.add(prefix + "logit_scale", static_cast<float>(config.logits_scaling));

@@ -21,10 +21,11 @@ std::uint32_t window_pattern(model::Family family);
 /// Of scores, as readers have it where no key says otherwise: the largest Gemma 3 differs from the others.
 double usual_attention_scale(const model::ModelConfig& config);
 
-/// What readers have for SmolLM3 (each fourth layer does not rotate) and for Gemma 3's layers that slide; no key says
-/// it.
+/// What readers have where no key says it: the activation, the theta of layers that slide in a pattern, and for SmolLM3
+/// each so-many-th layer that does not rotate.
+model::Activation usual_activation(model::Family family);
+double usual_window_theta(const model::ModelConfig& config);
 inline constexpr std::uint32_t kUnrotatedInterval = 4;
-inline constexpr double kGemma3WindowTheta = 10000.0;
 
 /// Errors: InvalidArgument naming the key of config.json that has no counterpart: activations that the architecture has
 /// not, dynamic scaling, yarn with settings of its own, biases, layers in another pattern, and the like.

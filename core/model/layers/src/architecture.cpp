@@ -217,8 +217,7 @@ double Architecture::embedding_scale() const {
 
 /// Dividing what the head multiplies divides its logits.
 TensorId Architecture::record_last_norm(Recorder& recorder, TensorId x, TensorId weight) const {
-  const double factor = 1.0 / config_.logits_scaling;
-  return recorder.rms_norm(x, weight, {config_.rms_norm_eps, factor, config_.norms_add_one ? factor : 0.0}, "normed");
+  return record_norm(recorder, x, weight, config_, "normed", 1.0 / config_.logits_scaling);
 }
 
 Parameter Architecture::part_of(const ParameterUse& use) const {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "rondo/model/parameters.h"
 
@@ -181,8 +180,8 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
 }
 
 TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
-                     const std::string& name) {
-  return recorder.rms_norm(x, weight, {config.rms_norm_eps, 1.0, config.norms_add_one ? 1.0 : 0.0}, name);
+                     const std::string& name, double factor) {
+  return recorder.rms_norm(x, weight, {config.rms_norm_eps, factor, config.norms_add_one ? factor : 0.0}, name);
 }
 
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
@@ -205,8 +204,8 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
     q = recorder.rope(q, *rope, "q_rotated");
     k = recorder.rope(k, *rope, "k_rotated");
   }
-  const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
-  const devices::AttentionAttributes attributes{static_cast<float>(scale), config.sliding_window[block]};
+  const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
+                                                config.sliding_window[block]};
   const TensorId o =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
   return record_output(recorder, weights, method, parts, o, x, config);

@@ -34,9 +34,9 @@ struct LayerParts {
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 
-/// A norm of the model with the family's gain.
+/// A norm with the family's gain, times `factor`.
 TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
-                     const std::string& name);
+                     const std::string& name, double factor = 1.0);
 
 /// Records the attention half: y = x + factor * norm(o_proj(attention(rope(q), rope(k), v))), from norm(x); each of the
 /// two norms where the model has it. `rope`: null for a layer without. capacity > 0: with a cache.

@@ -71,7 +71,7 @@ struct ModelConfig {
   double embedding_multiplier = 1.0;          // Granite
   double residual_multiplier = 1.0;           // Granite: of what a half of a block adds
   double logits_scaling = 1.0;                // Granite: logits are divided by it
-  std::optional<double> attention_scale;      // of scores; 1 / sqrt(head_dim) where none. Granite, Gemma 3
+  std::optional<double> attention_scale;      // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
@@ -80,6 +80,9 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> pad_token_id;
 };
+
+/// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim).
+double scale_of_scores(const ModelConfig& config);
 
 /// Reads and checks `folder`/config.json. Errors: InvalidArgument naming file, key, what was expected and found; a
 /// family or a feature that is not supported is refused by name with those that are.

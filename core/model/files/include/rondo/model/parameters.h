@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,7 +36,10 @@ struct ParameterSpec {
   std::uint64_t elements() const;
 };
 
-/// What all names but the head's begin with: model. or model.language_model.
+/// Before the names of a text part.
+inline constexpr std::string_view kTextPartPrefix = "model.language_model.";
+
+/// What all names but the head's begin with: model. or kTextPartPrefix.
 std::string name_prefix(const ModelConfig& config);
 
 /// The tensor's name in a model of the text part alone, which is what is written.
