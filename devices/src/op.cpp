@@ -50,9 +50,12 @@ double attention_flops(const OpList& list, const Op& op, double sequence_length)
 double flops_of(const OpList& list, const Op& op, double sequence_length) {
   switch (op.kind) {
     case OpKind::kMatMul:
-    case OpKind::kMatMulInputGradient:  // 2 m n k: the elements written, times those summed over
+    case OpKind::kMatMulInputGradient:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:  // 2 m n k: the elements written, times those summed over
       return 2 * elements_of(list, op.writes[0]) * columns_of(list, op.reads[0]);
     case OpKind::kMatMulWeightGradient:
+    case OpKind::kGroupedMatMulWeightGradient:  // each row is in the sum of one expert
       return 2 * elements_of(list, op.writes[0]) * extent(list, op.reads[0], 0);
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:
@@ -173,6 +176,22 @@ const char* name_of(OpKind kind) {
       return "vocabulary_gradient";
     case OpKind::kSelectLast:
       return "select_last";
+    case OpKind::kRoute:
+      return "route";
+    case OpKind::kRouteBackward:
+      return "route_backward";
+    case OpKind::kDispatch:
+      return "dispatch";
+    case OpKind::kCombine:
+      return "combine";
+    case OpKind::kCombineBackward:
+      return "combine_backward";
+    case OpKind::kGroupedMatMul:
+      return "grouped_matmul";
+    case OpKind::kGroupedMatMulInputGradient:
+      return "grouped_matmul_input_gradient";
+    case OpKind::kGroupedMatMulWeightGradient:
+      return "grouped_matmul_weight_gradient";
     case OpKind::kExpand:
       return "expand";
     case OpKind::kEncode:

@@ -98,5 +98,7 @@ class Checker {
 
 /// Of an optimizer's ops (is_update()).
 void check_update(Checker& c);
+/// Of a mixture of experts.
+void check_experts(Checker& c);
 
 }  // namespace rondo::devices

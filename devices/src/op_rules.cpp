@@ -438,6 +438,15 @@ void check(Checker& c) {
       return check_vocabulary_gradient(c);
     case OpKind::kSelectLast:
       return check_select_last(c);
+    case OpKind::kRoute:
+    case OpKind::kRouteBackward:
+    case OpKind::kDispatch:
+    case OpKind::kCombine:
+    case OpKind::kCombineBackward:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
+      return check_experts(c);
     case OpKind::kExpand:
       return check_expand(c);
     case OpKind::kEncode:

@@ -29,6 +29,20 @@ void of_parts(const OpList& list, const Op& op, OpShape& shape) {
   if (attributes.has_weight_gradient) shape.writes = static_cast<std::uint8_t>(shape.writes - others);
 }
 
+/// A group of many linear layers is to be told by their number alone.
+void of_group(const OpList& list, const Op& op, OpShape& shape) {
+  const bool of_weights = op.kind == OpKind::kGroupedMatMulWeightGradient;
+  const auto others = static_cast<std::uint8_t>(experts_of(op) - 1);
+  std::uint8_t& operands = of_weights ? shape.writes : shape.reads;
+  operands = static_cast<std::uint8_t>(operands - others);
+  const std::int64_t left = columns_of(list.tensors[op.reads[0]]);
+  const std::int64_t right = columns_of(list.tensors[of_weights ? op.reads[1] : op.writes[0]]);
+  const bool forward = op.kind == OpKind::kGroupedMatMul;
+  shape.columns = forward ? right : left;
+  shape.inner = forward ? left : right;
+  shape.heads = static_cast<std::int64_t>(experts_of(op));
+}
+
 }  // namespace
 
 OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length) {
@@ -53,6 +67,11 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
     case OpKind::kMatMulWeightGradient:
       shape.columns = columns_of(first);
       shape.inner = columns_of(list.tensors[op.reads[1]]);
+      break;
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
+      of_group(list, op, shape);
       break;
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:

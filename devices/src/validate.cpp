@@ -69,6 +69,12 @@ bool always_wide(const Op& op, std::size_t place) {
       return place == 3;
     case OpKind::kColumnScale:
       return place == 1;
+    case OpKind::kRouteBackward:
+      return place == 1 || place == 3;
+    case OpKind::kCombine:
+      return place == 2 && std::get<CombineAttributes>(op.attributes).has_shares;
+    case OpKind::kCombineBackward:
+      return place == 3;
     case OpKind::kColumnScaleBackward:
       return place == 1 || place == 2;
     case OpKind::kVocabularyStatistics:

@@ -31,6 +31,10 @@ TensorId CaseBuilder::input(const char* name, const Shape& shape, double spread)
   return add(name, shape, storage_, TensorRole::kInput, {spread, 0, {}});
 }
 
+TensorId CaseBuilder::wide_input(const char* name, const Shape& shape) {
+  return add(name, shape, wide(), TensorRole::kInput, {1.0, 0, {}});
+}
+
 TensorId CaseBuilder::weight(const char* name, const Shape& shape, double spread) {
   return add(name, shape, storage_, TensorRole::kWeight, {spread, 0, {}});
 }

@@ -41,6 +41,8 @@ class CaseBuilder {
 
   /// Normally distributed.
   TensorId input(const char* name, const Shape& shape, double spread = 1.0);
+  /// fp32 whatever the others are.
+  TensorId wide_input(const char* name, const Shape& shape);
   TensorId weight(const char* name, const Shape& shape, double spread = 1.0);
   /// Makes tensor `id` one that is encoded; returns it.
   TensorId encoded(TensorId id, Encoding encoding);

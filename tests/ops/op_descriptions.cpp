@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "case_sizes.h"
+#include "expert_descriptions.h"
 #include "heads_case.h"
 #include "op_case.h"
 #include "rondo/devices/update.h"
@@ -422,7 +423,13 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Vocabulary_Each", vocabulary_each, true},
       {"Vocabulary_AtOnce", vocabulary_at_once, true},
       {"SelectLast", select_last_case, false},
-      {"Expand_Int8", expand_int8, false},  // of frozen weights: nothing flows back
+      {"Route", route_plain, true},
+      {"Route_Normalised", route_normalised, true},
+      {"Route_EqualLogits", route_of_equal_logits, false},  // which ones are chosen hangs on the least step
+      {"Experts", experts_whole, true},
+      {"Experts_FewRows", experts_of_few_rows, true},
+      {"Experts_SeveralChunks", experts_of_many_rows, false},  // likewise
+      {"Expand_Int8", expand_int8, false},                     // of frozen weights: nothing flows back
       {"Expand_Nf4", expand_nf4, false},
       {"Expand_Hadamard8", decode_8, false},  // rounding has no gradient; models pass it straight through
       {"Expand_Hadamard4", decode_4, false},

@@ -41,6 +41,18 @@ inline double units_of(const Op& op) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
       return 3;  // one sum
+    case OpKind::kDispatch:
+      return 0;  // copies
+    case OpKind::kRoute:
+      return 5;  // exp and its sum, quotient
+    case OpKind::kRouteBackward:
+      return 9;  // the forward's, the mean of products, their difference
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
+    case OpKind::kCombine:
+    case OpKind::kCombineBackward:
+      return 3;  // one sum
     case OpKind::kColumnScale:
       return 1;  // a product and two additions, none of them a sum over many
     case OpKind::kColumnScaleBackward:

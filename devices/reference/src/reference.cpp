@@ -74,6 +74,22 @@ void run(const reference::Call& call) {
       return reference::vocabulary_gradient(call);
     case OpKind::kSelectLast:
       return reference::select_last(call);
+    case OpKind::kRoute:
+      return reference::route(call);
+    case OpKind::kRouteBackward:
+      return reference::route_backward(call);
+    case OpKind::kDispatch:
+      return reference::dispatch(call);
+    case OpKind::kCombine:
+      return reference::combine(call);
+    case OpKind::kCombineBackward:
+      return reference::combine_backward(call);
+    case OpKind::kGroupedMatMul:
+      return reference::grouped_matmul(call);
+    case OpKind::kGroupedMatMulInputGradient:
+      return reference::grouped_matmul_input_gradient(call);
+    case OpKind::kGroupedMatMulWeightGradient:
+      return reference::grouped_matmul_weight_gradient(call);
     case OpKind::kExpand:
       return reference::expand(call);
     case OpKind::kEncode:

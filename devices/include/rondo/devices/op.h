@@ -5,7 +5,7 @@
 // that end in a gradient run in chunks of kTokenChunk tokens, each chunk's sum added in rising order. No result depends
 // on the number of threads. Where a matrix [T, N] is named, a tensor of more dimensions, such as [T, H, D], counts as
 // [first, product of the others]: there is no reshaping. T: tokens of the bucket, C: hidden size, H: heads, D: head
-// size, V: vocabulary.
+// size, V: vocabulary, E: experts, k: those that a token goes to.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +91,33 @@ enum class OpKind : std::uint8_t {
   kVocabularyGradient,
   // reads: x [T, C], bounds                           writes: y [1, C], the last real token's row
   kSelectLast,
+  // Mixture of experts: k of E linear layers for each token. What these read and give are k T rows: those of an expert
+  // behind one another, expert by expert, within an expert by token. `offsets`, int32 [E + 1], names the first row of
+  // each and at its end the number of all: k for each real token. Behind these are the rows of padding.
+  // reads: logits [T, E], bounds
+  // writes: shares fp32 [T, k], experts int32 [T, k], rows int32 [T, k], offsets
+  // experts: those of the k largest logits, of equal ones the first, from the largest on; rows: where these have the
+  // token; shares: softmax of all logits at them, or where `normalised` softmax of these k. Of padding token t: shares
+  // and experts 0, rows k t ... k t + k - 1.
+  kRoute,
+  // reads: logits [T, E], shares, experts, dshares fp32 [T, k]   writes: dlogits [T, E]
+  kRouteBackward,
+  // reads: x [T, C], rows int32 [T, k]                writes: y [k T, C], y[rows[t, j]] = x[t]
+  kDispatch,
+  // reads: x [k T, C], rows, [shares], [addend [T, C]]   writes: y[t] = alpha * sum over j of (shares[t, j] *)
+  // x[rows[t, j]], in rising order of j, + addend
+  kCombine,
+  // reads: dy [T, C], x [k T, C], rows, shares
+  // writes: dx [k T, C], dx[rows[t, j]] = alpha * shares[t, j] * dy[t]; dshares fp32 [T, k] = alpha dy[t] . x[rows]
+  kCombineBackward,
+  // reads: x [k T, K], offsets, w [N, K] of each expert         writes: y [k T, N], an expert's rows by its w; of
+  // padding zeros
+  kGroupedMatMul,
+  // reads: dy [k T, N], offsets, w of each, [addend [k T, K]]   writes: dx [k T, K] likewise, + addend; of padding
+  // zeros
+  kGroupedMatMulInputGradient,
+  // reads: dy [k T, N], x [k T, K], offsets           writes: dw fp32 [N, K] += of each expert, in chunks of its rows
+  kGroupedMatMulWeightGradient,
   // reads: w, or x from another layer, encoded        writes: the numbers, of the same shape and dtype (encoding.h)
   kExpand,
   // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard)
@@ -121,6 +148,16 @@ const char* name_of(OpKind kind);
 constexpr bool is_update(OpKind kind) {
   return kind == OpKind::kAddRows || kind == OpKind::kSumOfSquares || kind == OpKind::kAdamW || kind == OpKind::kAdamW8;
 }
+
+/// Linear layers of a group: their offsets have one entry more.
+constexpr bool is_grouped_product(OpKind kind) {
+  return kind == OpKind::kGroupedMatMul || kind == OpKind::kGroupedMatMulInputGradient ||
+         kind == OpKind::kGroupedMatMulWeightGradient;
+}
+
+/// Experts that a token may be sent to, and that there may be.
+inline constexpr std::int64_t kMostChoices = 16;
+inline constexpr std::int64_t kMostExperts = 256;
 
 /// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.
 constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
@@ -189,6 +226,21 @@ struct VocabularyAttributes {
   bool has_loss_scale = false;
 };
 
+/// Of kRoute and its gradient.
+struct RouteAttributes {
+  bool normalised = false;
+};
+/// Of kCombine; of its gradient alpha alone.
+struct CombineAttributes {
+  float alpha = 1.0F;
+  bool has_shares = false;
+  bool has_addend = false;
+};
+/// Of grouped products.
+struct GroupAttributes {
+  bool has_addend = false;  // of the input's gradient
+};
+
 /// Of kAddRows.
 struct AddRowsAttributes {
   std::int64_t padding_row = -1;  // none
@@ -196,7 +248,8 @@ struct AddRowsAttributes {
 
 using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
                                   AttentionAttributes, GatedActivationAttributes, DropoutAttributes,
-                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, AddRowsAttributes>;
+                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes,
+                                  CombineAttributes, GroupAttributes, AddRowsAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;
@@ -204,6 +257,12 @@ struct Op {
   absl::InlinedVector<TensorId, 8> reads;  // in the order of OpKind's comment, absent ones left out
   absl::InlinedVector<TensorId, 4> writes;
 };
+
+/// Experts of a grouped product.
+inline std::size_t experts_of(const Op& op) {
+  if (op.kind == OpKind::kGroupedMatMulWeightGradient) return op.writes.size();
+  return op.reads.size() - 2 - (std::get<GroupAttributes>(op.attributes).has_addend ? 1 : 0);
+}
 
 /// What an op costs. Matrix products count 2mnk (so does b a of kMagnitudeScale), attention causally (forward 2 T H D a
 /// token for each of its two products halved by causality, i.e. 2 T H D together), everything else 0; `bytes` is what

@@ -18,7 +18,7 @@ struct OpShape {
   std::int64_t columns = 0;  // products: N of w [N, K]; of a vocabulary: a part's mean rows; others: elements a token;
                              // encoded weights: 0
   std::int64_t inner = 0;    // products, vocabularies: K; attention: tokens it looks back over; lengths: R; else 0
-  std::int64_t heads = 0;    // of tensors [T, H, D]; else 0
+  std::int64_t heads = 0;    // of tensors [T, H, D]; grouped products: experts; else 0
   bool fp8 = false;          // products of eight bits
 
   bool operator==(const OpShape&) const = default;

@@ -1,0 +1,197 @@
+// Mixture of experts: which tokens go where, what comes back, and the products of each expert's rows.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "values.h"
+
+namespace rondo::devices::reference {
+
+namespace {
+
+/// The experts of the k largest logits of a token, of equal ones the first.
+std::vector<std::int32_t> chosen(const Values& logits, std::int64_t token, std::int64_t choices) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(logits.columns()));
+  for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<std::int32_t>(e);
+  const std::int64_t first = token * logits.columns();
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return logits[first + a] > logits[first + b]; });
+  order.resize(static_cast<std::size_t>(choices));
+  return order;
+}
+
+/// exp(logit - largest) of all experts of a token.
+std::vector<double> exponentials(const Values& logits, std::int64_t token) {
+  std::vector<double> result;
+  const std::int64_t experts = logits.columns();
+  double largest = logits[token * experts];
+  for (std::int64_t e = 0; e < experts; ++e) largest = std::max(largest, logits[token * experts + e]);
+  for (std::int64_t e = 0; e < experts; ++e) result.push_back(std::exp(logits[token * experts + e] - largest));
+  return result;
+}
+
+double sum_of(const std::vector<double>& terms) {
+  double sum = 0;
+  for (const double term : terms) sum += term;
+  return sum;
+}
+
+/// The op's product of expert `e`: row r of `left` by `weights`, which `transposed` says to read by rows.
+double product(const Values& left, std::int64_t row, const Values& weights, std::int64_t column, bool transposed) {
+  const std::int64_t inner = left.columns();
+  double sum = 0;
+  for (std::int64_t i = 0; i < inner; ++i) {
+    sum += left[row * inner + i] * weights[transposed ? column * inner + i : i * weights.columns() + column];
+  }
+  return sum;
+}
+
+void multiply(const Call& call, bool transposed, bool has_addend) {
+  const Values left = call.in(0);
+  const std::int32_t* offsets = call.in(1).integers();
+  Values out = call.out(0);
+  out.fill(0);
+  for (std::size_t e = 0; e < experts_of(call.op); ++e) {
+    const Values weights = call.in(2 + e);
+    for (std::int64_t row = offsets[e]; row < offsets[e + 1]; ++row) {
+      for (std::int64_t c = 0; c < out.columns(); ++c) {
+        const std::int64_t place = row * out.columns() + c;
+        const double addend = has_addend ? call.at(call.op.reads.back())[place] : 0.0;
+        out.set(place, product(left, row, weights, c, transposed) + addend);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void route(const Call& call) {
+  const Values logits = call.in(0);
+  const std::int64_t real = Sequences(call.in(1)).real_tokens();
+  Values shares = call.out(0);
+  std::int32_t* experts = call.out(1).integers();
+  std::int32_t* rows = call.out(2).integers();
+  std::int32_t* offsets = call.out(3).integers();
+  const std::int64_t choices = shares.columns();
+  const bool normalised = call.attributes<RouteAttributes>().normalised;
+  for (std::int64_t t = 0; t < logits.rows(); ++t) {
+    const std::vector<std::int32_t> best = chosen(logits, t, choices);
+    const std::vector<double> terms = exponentials(logits, t);
+    double sum = normalised ? 0 : sum_of(terms);
+    for (const std::int32_t e : best) sum += normalised ? terms[static_cast<std::size_t>(e)] : 0;
+    for (std::int64_t j = 0; j < choices; ++j) {
+      const std::int32_t e = t < real ? best[static_cast<std::size_t>(j)] : 0;
+      shares.set(t * choices + j, t < real ? terms[static_cast<std::size_t>(e)] / sum : 0.0);
+      experts[t * choices + j] = e;
+      rows[t * choices + j] = static_cast<std::int32_t>(t * choices + j);
+    }
+  }
+  std::int32_t next = 0;
+  for (std::int32_t e = 0; e < logits.columns(); ++e) {
+    offsets[e] = next;
+    for (std::int64_t i = 0; i < real * choices; ++i) {
+      if (experts[i] == e) rows[i] = next++;
+    }
+  }
+  offsets[logits.columns()] = next;
+}
+
+void route_backward(const Call& call) {
+  const Values logits = call.in(0);
+  const Values shares = call.in(1);
+  const std::int32_t* experts = call.in(2).integers();
+  const Values dshares = call.in(3);
+  Values dlogits = call.out(0);
+  dlogits.fill(0);
+  const std::int64_t choices = shares.columns();
+  const std::int64_t count = logits.columns();
+  const bool normalised = call.attributes<RouteAttributes>().normalised;
+  for (std::int64_t t = 0; t < logits.rows(); ++t) {
+    double mean = 0;
+    for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) mean += shares[j] * dshares[j];
+    const std::vector<double> terms = exponentials(logits, t);
+    const double sum = sum_of(terms);
+    std::vector<double> gradient(terms.size());
+    for (std::size_t e = 0; e < terms.size() && !normalised; ++e) gradient[e] = -terms[e] / sum * mean;
+    for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) {
+      gradient[static_cast<std::size_t>(experts[j])] += shares[j] * (dshares[j] - (normalised ? mean : 0.0));
+    }
+    for (std::int64_t e = 0; e < count; ++e) dlogits.set(t * count + e, gradient[static_cast<std::size_t>(e)]);
+  }
+}
+
+void dispatch(const Call& call) {
+  const Values x = call.in(0);
+  const std::int32_t* rows = call.in(1).integers();
+  Values y = call.out(0);
+  const std::int64_t choices = call.in(1).columns();
+  const std::int64_t width = x.columns();
+  for (std::int64_t i = 0; i < x.rows() * choices; ++i) {
+    for (std::int64_t c = 0; c < width; ++c) y.set(rows[i] * width + c, x[i / choices * width + c]);
+  }
+}
+
+void combine(const Call& call) {
+  const auto& attributes = call.attributes<CombineAttributes>();
+  const Values x = call.in(0);
+  const std::int32_t* rows = call.in(1).integers();
+  Values y = call.out(0);
+  const std::int64_t choices = call.in(1).columns();
+  const std::int64_t width = y.columns();
+  for (std::int64_t t = 0; t < y.rows(); ++t) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      double sum = 0;
+      for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) {
+        sum += (attributes.has_shares ? call.in(2)[j] : 1.0) * x[rows[j] * width + c];
+      }
+      sum *= static_cast<double>(attributes.alpha);
+      if (attributes.has_addend) sum += call.at(call.op.reads.back())[t * width + c];
+      y.set(t * width + c, sum);
+    }
+  }
+}
+
+void combine_backward(const Call& call) {
+  const double alpha = static_cast<double>(call.attributes<CombineAttributes>().alpha);
+  const Values dy = call.in(0);
+  const Values x = call.in(1);
+  const std::int32_t* rows = call.in(2).integers();
+  const Values shares = call.in(3);
+  Values dx = call.out(0);
+  Values dshares = call.out(1);
+  const std::int64_t choices = shares.columns();
+  const std::int64_t width = dy.columns();
+  for (std::int64_t i = 0; i < dy.rows() * choices; ++i) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < width; ++c) {
+      const double along = alpha * dy[i / choices * width + c];
+      sum += along * x[rows[i] * width + c];
+      dx.set(rows[i] * width + c, along * shares[i]);
+    }
+    dshares.set(i, sum);
+  }
+}
+
+void grouped_matmul(const Call& call) { multiply(call, true, false); }
+
+void grouped_matmul_input_gradient(const Call& call) {
+  multiply(call, false, call.attributes<GroupAttributes>().has_addend);
+}
+
+void grouped_matmul_weight_gradient(const Call& call) {
+  const Values dy = call.in(0);
+  const Values x = call.in(1);
+  const std::int32_t* offsets = call.in(2).integers();
+  for (std::size_t e = 0; e < experts_of(call.op); ++e) {
+    Values dw = call.out(e);
+    for (std::int64_t i = 0; i < dw.size(); ++i) {
+      double sum = 0;
+      for (std::int64_t row = offsets[e]; row < offsets[e + 1]; ++row) {
+        sum += dy[row * dy.columns() + i / x.columns()] * x[row * x.columns() + i % x.columns()];
+      }
+      dw.add(i, sum);
+    }
+  }
+}
+
+}  // namespace rondo::devices::reference

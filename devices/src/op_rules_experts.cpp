@@ -1,0 +1,159 @@
+// What OpKind's comments say about the ops of a mixture of experts.
+#include "op_checker.h"
+
+namespace rondo::devices {
+namespace {
+
+/// [T, k] of `dtype`; k, or 0 with a complaint.
+std::int64_t choices_of(Checker& c, const TensorDesc& tensor, std::int64_t tokens, DType dtype) {
+  c.rank(tensor, 2);
+  c.dtype(tensor, dtype);
+  if (!c.good()) return 0;
+  const std::int64_t choices = tensor.shape[1];
+  c.shape(tensor, {tokens, choices});
+  if (choices < 1 || choices > kMostChoices) {
+    c.complain(
+        fmt::format("tensor '{}' sends a token to {} experts, expected 1 to {}", tensor.name, choices, kMostChoices));
+  }
+  return c.good() ? choices : 0;
+}
+
+void check_number(Checker& c, std::int64_t experts, std::int64_t least) {
+  if (experts < least || experts > kMostExperts) {
+    c.complain(fmt::format("{} experts, expected {} to {}", experts, least, kMostExperts));
+  }
+}
+
+/// Logits [T, E] as the first read.
+void check_logits(Checker& c) {
+  c.rank(c.in(0), 2);
+  c.floating(c.in(0));
+}
+
+void check_route(Checker& c) {
+  if (c.attributes<RouteAttributes>() == nullptr || !c.counts(2, 4)) return;
+  check_logits(c);
+  c.bounds(c.in(1));
+  if (!c.good()) return;
+  const std::int64_t tokens = c.in(0).shape[0];
+  const std::int64_t choices = choices_of(c, c.out(0), tokens, DType::kFloat32);
+  for (std::size_t i = 1; i < 3; ++i) {
+    c.shape(c.out(i), {tokens, choices});
+    c.dtype(c.out(i), DType::kInt32);
+  }
+  check_number(c, c.in(0).shape[1], choices);
+  c.shape(c.out(3), {c.in(0).shape[1] + 1});
+  c.dtype(c.out(3), DType::kInt32);
+}
+
+void check_route_backward(Checker& c) {
+  if (c.attributes<RouteAttributes>() == nullptr || !c.counts(4, 1)) return;
+  check_logits(c);
+  if (!c.good()) return;
+  const std::int64_t choices = choices_of(c, c.in(1), c.in(0).shape[0], DType::kFloat32);
+  check_number(c, c.in(0).shape[1], choices);
+  c.shape(c.in(2), c.in(1).shape);
+  c.dtype(c.in(2), DType::kInt32);
+  c.alike(c.in(3), c.in(1));
+  c.alike(c.out(0), c.in(0));
+}
+
+/// `spread` [k T, C] lies as `rows` [T, k] says, from `tokens` [T, C].
+void check_spread(Checker& c, const TensorDesc& spread, const TensorDesc& rows, const TensorDesc& tokens) {
+  c.floating(tokens);
+  const std::int64_t choices = choices_of(c, rows, Checker::rows(tokens), DType::kInt32);
+  c.matrix(spread, choices * Checker::rows(tokens), Checker::columns(tokens));
+  c.dtype(spread, tokens.dtype);
+}
+
+void check_dispatch(Checker& c) {
+  if (c.counts(2, 1)) check_spread(c, c.out(0), c.in(1), c.in(0));
+}
+
+void check_combine(Checker& c) {
+  const auto* combine = c.attributes<CombineAttributes>();
+  if (combine == nullptr) return;
+  if (!c.counts(2 + (combine->has_shares ? 1U : 0U) + (combine->has_addend ? 1U : 0U), 1)) return;
+  check_spread(c, c.in(0), c.in(1), c.out(0));
+  if (combine->has_shares) {
+    c.shape(c.in(2), c.in(1).shape);
+    c.dtype(c.in(2), DType::kFloat32);
+  }
+  if (combine->has_addend) c.alike(c.in(c.reads() - 1), c.out(0));
+}
+
+void check_combine_backward(Checker& c) {
+  if (c.attributes<CombineAttributes>() == nullptr || !c.counts(4, 2)) return;
+  check_spread(c, c.in(1), c.in(2), c.in(0));
+  c.shape(c.in(3), c.in(2).shape);
+  c.dtype(c.in(3), DType::kFloat32);
+  c.alike(c.out(0), c.in(1));
+  c.alike(c.out(1), c.in(3));
+}
+
+void check_offsets(Checker& c, const TensorDesc& offsets, std::size_t experts) {
+  check_number(c, static_cast<std::int64_t>(experts), 1);
+  c.shape(offsets, {static_cast<std::int64_t>(experts) + 1});
+  c.dtype(offsets, DType::kInt32);
+}
+
+/// kGroupedMatMul and the gradient of its input: a [k T, A] into y [k T, B].
+void check_grouped_product(Checker& c, bool transposed) {
+  const auto* group = c.attributes<GroupAttributes>();
+  if (group == nullptr) return;
+  if (group->has_addend && transposed) return c.complain("a grouped product has no addend");
+  const std::size_t others = 2 + (group->has_addend ? 1 : 0);
+  if (c.reads() <= others) return c.complain("it has no expert");
+  const std::size_t experts = c.reads() - others;
+  if (!c.counts(c.reads(), 1)) return;
+  check_offsets(c, c.in(1), experts);
+  c.floating(c.in(0));
+  c.rank(c.in(2), 2);
+  c.floating(c.in(2));
+  if (!c.good()) return;
+  for (std::size_t i = 1; i < experts; ++i) c.alike(c.in(2 + i), c.in(2));
+  const Shape& w = c.in(2).shape;
+  const std::int64_t rows = Checker::rows(c.in(0));
+  c.matrix(c.in(0), rows, transposed ? w[1] : w[0]);
+  c.matrix(c.out(0), rows, transposed ? w[0] : w[1]);
+  c.dtype(c.out(0), c.in(0).dtype);
+  if (group->has_addend) c.alike(c.in(c.reads() - 1), c.out(0));
+}
+
+void check_grouped_weight_gradient(Checker& c) {
+  if (c.attributes<GroupAttributes>() == nullptr) return;
+  if (!c.counts(3, c.writes())) return;
+  check_offsets(c, c.in(2), c.writes());
+  c.floating(c.in(0));
+  c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));
+  c.dtype(c.in(1), c.in(0).dtype);
+  for (std::size_t i = 0; i < c.writes(); ++i) {
+    c.shape(c.out(i), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
+    c.dtype(c.out(i), DType::kFloat32);
+  }
+}
+
+}  // namespace
+
+void check_experts(Checker& c) {
+  switch (c.op().kind) {
+    case OpKind::kRoute:
+      return check_route(c);
+    case OpKind::kRouteBackward:
+      return check_route_backward(c);
+    case OpKind::kDispatch:
+      return check_dispatch(c);
+    case OpKind::kCombine:
+      return check_combine(c);
+    case OpKind::kCombineBackward:
+      return check_combine_backward(c);
+    case OpKind::kGroupedMatMul:
+      return check_grouped_product(c, true);
+    case OpKind::kGroupedMatMulInputGradient:
+      return check_grouped_product(c, false);
+    default:
+      return check_grouped_weight_gradient(c);
+  }
+}
+
+}  // namespace rondo::devices

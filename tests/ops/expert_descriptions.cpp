@@ -1,0 +1,153 @@
+// See expert_descriptions.h.
+#include "expert_descriptions.h"
+
+#include "case_sizes.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+struct ExpertSizes {
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t hidden, inner, experts, choices;
+};
+
+ExpertSizes expert_sizes(Scale scale) {
+  if (scale == Scale::kModel) return {512, {200, 312}, 576, 384, 32, 4};
+  return {kOddTokens, kOddSequences, 75, 53, 7, 3};
+}
+
+/// Where the tokens go, by random logits.
+struct Routed {
+  TensorId logits, shares, experts, rows, offsets;
+};
+
+Routed add_route(CaseBuilder& b, const ExpertSizes& s, bool normalised, double spread = 1.0) {
+  const Shape choices = {s.tokens, s.choices};
+  Routed routed{};
+  routed.logits = b.input("logits", {s.tokens, s.experts}, spread);
+  routed.shares = b.saved_wide("shares", choices);
+  routed.experts = b.output("experts", choices, DType::kInt32, TensorRole::kSaved);
+  routed.rows = b.output("rows", choices, DType::kInt32, TensorRole::kSaved);
+  routed.offsets = b.output("offsets", {s.experts + 1}, DType::kInt32, TensorRole::kSaved);
+  b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
+       RouteAttributes{normalised});
+  return routed;
+}
+
+void add_route_gradient(CaseBuilder& b, const ExpertSizes& s, const Routed& routed, TensorId dshares, bool normalised) {
+  const TensorId dlogits = b.output("dlogits", {s.tokens, s.experts});
+  b.op(OpKind::kRouteBackward, {routed.logits, routed.shares, routed.experts, dshares}, {dlogits},
+       RouteAttributes{normalised});
+  b.result().gradients.emplace_back(routed.logits, dlogits);
+}
+
+OpCase route_case(DType storage, Scale scale, bool normalised, double spread) {
+  const ExpertSizes s = expert_sizes(scale);
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Routed routed = add_route(b, s, normalised, spread);
+  const TensorId dshares = b.wide_input("dshares", {s.tokens, s.choices});
+  add_route_gradient(b, s, routed, dshares, normalised);
+  b.result().projections = {{routed.shares, dshares}};
+  b.result().reduction = s.experts;
+  return b.result();
+}
+
+/// `count` of weights or of their gradients.
+template <typename Make>
+std::vector<TensorId> several(std::int64_t count, Make make) {
+  std::vector<TensorId> made;
+  for (std::int64_t i = 0; i < count; ++i) made.push_back(make());
+  return made;
+}
+
+std::vector<TensorId> joined(std::vector<TensorId> first, const std::vector<TensorId>& then) {
+  first.insert(first.end(), then.begin(), then.end());
+  return first;
+}
+
+/// Tokens go to experts of two linear layers in parallel, whose sum goes through a third one and back.
+OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_one) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const std::int64_t rows = s.tokens * s.choices;
+  const auto weights = [&](const char* name, std::int64_t out, std::int64_t in) {
+    return several(s.experts, [&] { return b.weight(name, {out, in}, inverse_root(in)); });
+  };
+  const auto gradients = [&](const char* name, std::int64_t out, std::int64_t in) {
+    return several(s.experts, [&] { return b.gradient(name, {out, in}); });
+  };
+  const TensorId x = b.input("x", {s.tokens, s.hidden});
+  const TensorId residual = b.input("residual", {s.tokens, s.hidden});
+  const Routed routed = add_route(b, s, true);
+  const TensorId sent = b.saved("sent", {rows, s.hidden});
+  b.op(OpKind::kDispatch, {x, routed.rows}, {sent});
+  const std::vector<TensorId> one = weights("one", s.inner, s.hidden);
+  const std::vector<TensorId> other = weights("other", s.inner, s.hidden);
+  const std::vector<TensorId> down = weights("down", s.hidden, s.inner);
+  const TensorId of_one = b.saved("of one", {rows, s.inner});
+  const TensorId of_other = b.saved("of other", {rows, s.inner});
+  const TensorId inner = b.saved("inner", {rows, s.inner});
+  const TensorId outer = b.saved("outer", {rows, s.hidden});
+  const TensorId y = b.output("y", {s.tokens, s.hidden});
+  b.op(OpKind::kGroupedMatMul, joined({sent, routed.offsets}, one), {of_one}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMul, joined({sent, routed.offsets}, other), {of_other}, GroupAttributes{});
+  b.op(OpKind::kAdd, {of_one, of_other}, {inner});
+  b.op(OpKind::kGroupedMatMul, joined({inner, routed.offsets}, down), {outer}, GroupAttributes{});
+  b.op(OpKind::kCombine, {outer, routed.rows, routed.shares, residual}, {y}, CombineAttributes{0.75F, true, true});
+
+  const TensorId dy = b.input("dy", {s.tokens, s.hidden});
+  const TensorId d_outer = b.saved("d outer", {rows, s.hidden});
+  const TensorId d_shares = b.saved_wide("d shares", {s.tokens, s.choices});
+  const TensorId d_inner = b.saved("d inner", {rows, s.inner});
+  const TensorId d_part = b.saved("d part", {rows, s.hidden});
+  const TensorId d_sent = b.saved("d sent", {rows, s.hidden});
+  const TensorId dx = b.output("dx", {s.tokens, s.hidden});
+  b.op(OpKind::kCombineBackward, {dy, outer, routed.rows, routed.shares}, {d_outer, d_shares},
+       CombineAttributes{0.75F, true, true});
+  const std::vector<TensorId> d_down = gradients("d down", s.hidden, s.inner);
+  const std::vector<TensorId> d_one = gradients("d one", s.inner, s.hidden);
+  b.op(OpKind::kGroupedMatMulWeightGradient, {d_outer, inner, routed.offsets}, d_down, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulInputGradient, joined({d_outer, routed.offsets}, down), {d_inner}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulWeightGradient, {d_inner, sent, routed.offsets}, d_one, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulInputGradient, joined({d_inner, routed.offsets}, other), {d_part}, GroupAttributes{});
+  std::vector<TensorId> reads = joined({d_inner, routed.offsets}, one);
+  reads.push_back(d_part);
+  b.op(OpKind::kGroupedMatMulInputGradient, reads, {d_sent}, GroupAttributes{true});
+  b.op(OpKind::kCombine, {d_sent, routed.rows}, {dx}, CombineAttributes{});
+  add_route_gradient(b, s, routed, d_shares, true);
+
+  OpCase& result = b.result();
+  result.projections = {{y, dy}};
+  result.gradients.emplace_back(x, dx);
+  result.gradients.emplace_back(one[0], d_one[0]);
+  result.gradients.emplace_back(down.back(), d_down.back());
+  result.reduction = std::max({s.hidden, s.inner, rows_of_one});
+  return result;
+}
+
+}  // namespace
+
+OpCase route_plain(DType storage, Scale scale) { return route_case(storage, scale, false, 1.0); }
+OpCase route_normalised(DType storage, Scale scale) { return route_case(storage, scale, true, 1.0); }
+/// The first ones are chosen.
+OpCase route_of_equal_logits(DType storage, Scale scale) { return route_case(storage, scale, false, 0.0); }
+
+OpCase experts_whole(DType storage, Scale scale) {
+  const ExpertSizes s = expert_sizes(scale);
+  return experts_case(storage, s, s.tokens);
+}
+/// Of some experts one or none.
+OpCase experts_of_few_rows(DType storage, Scale scale) {
+  ExpertSizes s = expert_sizes(scale);
+  s.experts = 40;
+  s.choices = 2;
+  return experts_case(storage, s, s.tokens);
+}
+/// More than a chunk of kTokenChunk, with a rest.
+OpCase experts_of_many_rows(DType storage, Scale /*scale*/) {
+  return experts_case(storage, {1280, {700, 570}, 72, 40, 2, 1}, 1280);
+}
+
+}  // namespace rondo::devices::testing
