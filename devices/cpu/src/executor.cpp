@@ -78,6 +78,9 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
@@ -144,6 +147,16 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kEmbeddingBackward:
     case OpKind::kSelectLast:
       return prepare_row_op(preparation);
+    case OpKind::kRoute:
+    case OpKind::kRouteBackward:
+    case OpKind::kDispatch:
+    case OpKind::kCombine:
+    case OpKind::kCombineBackward:
+      return prepare_route_op(preparation);
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
+      return prepare_grouped_product(preparation);
     default:
       return prepare_vector_op(preparation);
   }

@@ -67,6 +67,9 @@ TileShape dense_tile(std::int64_t rows, std::int64_t columns, std::int64_t inner
   return tile;
 }
 
+/// Rows of which tiles have whole groups where their number is not known beforehand.
+constexpr std::int64_t kRowGroup = 16;
+
 const Half* halves(ConstArray x) { return static_cast<const Half*>(x.data); }
 
 }  // namespace
@@ -76,6 +79,7 @@ struct PackedRowProduct::Scratch {
   Half* side_b = nullptr;  // [side.inner, panel_columns] in pairs
   Half* a = nullptr;       // [rows, whole_pairs(inner)], where rows are short
   Half* side_a = nullptr;
+  Half* last_a = nullptr;  // [kRowGroup, row_elements(inner)]: the rows of an incomplete group, then zeros
   Members members;
   Bytes shared = 0;
 };
@@ -84,10 +88,10 @@ absl::StatusOr<PackedRowProduct> PackedRowProduct::plan(TileEngine& engine, cons
   PackedRowProduct product;
   product.shape_ = shape;
   product.engine_ = &engine;
-  product.grid_ = choose_grid(shape.rows, shape.columns, kPackedRowGrids);
+  product.grid_ = choose_grid(shape.rows_to_cut(), shape.columns, kPackedRowGrids);
   const std::int64_t inner = whole_pairs(shape.inner) + whole_pairs(shape.side.inner);
   product.panel_columns_ = std::min(shape.columns, at_least_one_step(kPanelElements / inner, product.grid_.columns));
-  RONDO_RETURN_IF_ERROR(product.prepare_rows(shape.rows));
+  RONDO_RETURN_IF_ERROR(product.fills_up() ? product.prepare_any_rows() : product.prepare_rows(shape.rows));
   return product;
 }
 
@@ -110,6 +114,11 @@ absl::Status PackedRowProduct::prepare_rows(std::int64_t rows) const {
                        [this](std::int64_t m, std::int64_t n) { return side_shape(m, n); });
 }
 
+absl::Status PackedRowProduct::prepare_any_rows() const {
+  for (std::int64_t rows = kRowGroup; rows <= grid_.rows; rows += kRowGroup) RONDO_RETURN_IF_ERROR(prepare_rows(rows));
+  return absl::OkStatus();
+}
+
 PackedRowProduct::Scratch PackedRowProduct::divide(std::byte* scratch) const {
   Parts parts(scratch);
   const std::int64_t side = shape_.side.inner;
@@ -118,6 +127,7 @@ PackedRowProduct::Scratch PackedRowProduct::divide(std::byte* scratch) const {
   if (has_side()) result.side_b = parts.take<Half>(pair_elements(side, panel_columns_));
   if (is_short(shape_.inner)) result.a = parts.take<Half>(shape_.rows * whole_pairs(shape_.inner));
   if (has_side() && is_short(side)) result.side_a = parts.take<Half>(shape_.rows * whole_pairs(side));
+  if (fills_up()) result.last_a = parts.take<Half>(kRowGroup * row_elements(shape_.inner));
   result.shared = parts.size();
   result.members = Members(scratch == nullptr ? nullptr : scratch + result.shared, grid_, *engine_);
   return result;
@@ -146,31 +156,48 @@ absl::Status PackedRowProduct::run(ThreadPool& pool, std::int64_t rows, const Pr
   const Scratch parts = divide(scratch);
   if (parts.a != nullptr) fill_up_rows(pool, halves(operands.a), rows, shape_.inner, parts.a);
   if (parts.side_a != nullptr) fill_up_rows(pool, halves(operands.side_a), rows, shape_.side.inner, parts.side_a);
+  const Left left{parts.a != nullptr ? parts.a : halves(operands.a),
+                  parts.side_a != nullptr ? parts.side_a : halves(operands.side_a)};
+  if (const std::int64_t last = rows % kRowGroup; fills_up() && last > 0) {
+    const std::int64_t stride = row_elements(shape_.inner);
+    std::copy_n(left.a + (rows - last) * stride, last * stride, parts.last_a);
+    std::fill_n(parts.last_a + last * stride, (kRowGroup - last) * stride, Half{0});
+  }
   Panel panel;
   for (; panel.column < shape_.columns; panel.column += panel_columns_) {
     panel.columns = std::min(panel_columns_, shape_.columns - panel.column);
     pack(pool, panel, operands, parts);
-    RONDO_RETURN_IF_ERROR(run_panel(pool, rows, panel, operands, finish, parts));
+    RONDO_RETURN_IF_ERROR(run_panel(pool, rows, panel, left, finish, parts));
   }
   return absl::OkStatus();
 }
 
-absl::Status PackedRowProduct::run_panel(ThreadPool& pool, std::int64_t rows, const Panel& panel,
-                                         const ProductOperands& operands, const Finish& finish,
-                                         const Scratch& scratch) const {
+absl::Status PackedRowProduct::multiply(const Left& left, std::int64_t rows, std::int64_t n, std::int64_t columns,
+                                        const Scratch& scratch, std::uint32_t member, float* sums) const {
+  std::byte* own = scratch.members.engine_scratch(member);
+  RONDO_RETURN_IF_ERROR(
+      engine_->run(tile_shape(rows, columns), member, left.a, scratch.b + pair_elements(shape_.inner, n), sums, own));
+  if (!has_side()) return absl::OkStatus();
+  return engine_->run(side_shape(rows, columns), member, left.side_a,
+                      scratch.side_b + pair_elements(shape_.side.inner, n), sums, own);
+}
+
+absl::Status PackedRowProduct::run_panel(ThreadPool& pool, std::int64_t rows, const Panel& panel, const Left& left,
+                                         const Finish& finish, const Scratch& scratch) const {
   const std::int64_t stride = row_elements(shape_.inner);
   const std::int64_t side_stride = row_elements(shape_.side.inner);
-  const Half* a = scratch.a != nullptr ? scratch.a : halves(operands.a);
-  const Half* side_a = scratch.side_a != nullptr ? scratch.side_a : halves(operands.side_a);
   const auto run_tile = [&](std::int64_t m, std::int64_t n, std::int64_t tile_rows, std::int64_t tile_columns,
                             std::uint32_t member) -> absl::Status {
     float* sums = scratch.members.sums(member);
-    std::byte* own = scratch.members.engine_scratch(member);
-    RONDO_RETURN_IF_ERROR(engine_->run(tile_shape(tile_rows, tile_columns), member, a + m * stride,
-                                       scratch.b + pair_elements(shape_.inner, n), sums, own));
-    if (has_side()) {
-      RONDO_RETURN_IF_ERROR(engine_->run(side_shape(tile_rows, tile_columns), member, side_a + m * side_stride,
-                                         scratch.side_b + pair_elements(shape_.side.inner, n), sums, own));
+    const std::int64_t last = fills_up() ? tile_rows % kRowGroup : 0;
+    const std::int64_t whole = tile_rows - last;
+    if (whole > 0) {
+      const Left from{left.a + m * stride, has_side() ? left.side_a + m * side_stride : nullptr};
+      RONDO_RETURN_IF_ERROR(multiply(from, whole, n, tile_columns, scratch, member, sums));
+    }
+    if (last > 0) {
+      float* last_sums = sums + whole * tile_columns;
+      RONDO_RETURN_IF_ERROR(multiply({scratch.last_a}, kRowGroup, n, tile_columns, scratch, member, last_sums));
     }
     finish_tile(finish, sums, tile_columns, m, panel.column + n, tile_rows, tile_columns, shape_.columns);
     return absl::OkStatus();
@@ -212,6 +239,13 @@ absl::Status PackedWeightProduct::prepare_tokens(std::int64_t tokens) const {
       RONDO_RETURN_IF_ERROR(prepare_tiles(*engine_, grid_, rows, shape_.columns,
                                           [&](std::int64_t m, std::int64_t n) { return tile_shape(chunk, m, n); }));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PackedWeightProduct::prepare_any_tokens() const {
+  for (std::int64_t tokens = kPairRows; tokens < chunk_; tokens += kPairRows) {
+    RONDO_RETURN_IF_ERROR(prepare_tokens(tokens));
   }
   return absl::OkStatus();
 }

@@ -33,13 +33,24 @@ class PackedRowProduct {
     std::int64_t columns = 0;
   };
 
+  /// What a tile reads: rows of A and of the side's A.
+  struct Left {
+    const std::uint16_t* a = nullptr;
+    const std::uint16_t* side_a = nullptr;
+  };
+
   bool has_side() const { return shape_.side.inner > 0; }
+  /// Tiles have whole groups of rows, of which those behind the last are zeros.
+  bool fills_up() const { return shape_.usual_rows > 0; }
+  absl::Status prepare_any_rows() const;
   Scratch divide(std::byte* scratch) const;
   TileShape tile_shape(std::int64_t rows, std::int64_t columns) const;
   TileShape side_shape(std::int64_t rows, std::int64_t columns) const;
   void pack(ThreadPool& pool, const Panel& panel, const ProductOperands& operands, const Scratch& scratch) const;
-  absl::Status run_panel(ThreadPool& pool, std::int64_t rows, const Panel& panel, const ProductOperands& operands,
+  absl::Status run_panel(ThreadPool& pool, std::int64_t rows, const Panel& panel, const Left& left,
                          const Finish& finish, const Scratch& scratch) const;
+  absl::Status multiply(const Left& left, std::int64_t rows, std::int64_t n, std::int64_t columns,
+                        const Scratch& scratch, std::uint32_t member, float* sums) const;
 
   ProductShape shape_;
   TileEngine* engine_ = nullptr;
@@ -53,6 +64,7 @@ class PackedWeightProduct {
  public:
   static absl::StatusOr<PackedWeightProduct> plan(TileEngine& engine, const WeightShape& shape);
   absl::Status prepare_tokens(std::int64_t tokens) const;
+  absl::Status prepare_any_tokens() const;
   Bytes scratch_bytes(std::uint32_t members) const;
   absl::Status run(ThreadPool& pool, std::int64_t tokens, ConstArray a, ConstArray b, float* dw,
                    std::byte* scratch) const;

@@ -69,9 +69,11 @@ bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engine
 PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
 PreparedOr prepare_vocabulary(const Preparation& preparation);              // the loss and its gradients
-PreparedOr prepare_row_op(const Preparation& preparation);     // kEmbedding, kEmbeddingBackward, kSelectLast
-PreparedOr prepare_update_op(const Preparation& preparation);  // kAddRows, kSumOfSquares, kAdamW and kAdamW8
-PreparedOr prepare_vector_op(const Preparation& preparation);  // everything else: one kernel each
+PreparedOr prepare_row_op(const Preparation& preparation);           // kEmbedding, kEmbeddingBackward, kSelectLast
+PreparedOr prepare_route_op(const Preparation& preparation);         // kRoute, kDispatch, kCombine and their gradients
+PreparedOr prepare_grouped_product(const Preparation& preparation);  // is_grouped_product()
+PreparedOr prepare_update_op(const Preparation& preparation);        // kAddRows, kSumOfSquares, kAdamW and kAdamW8
+PreparedOr prepare_vector_op(const Preparation& preparation);        // everything else: one kernel each
 
 /// Rows and columns of a tensor that counts as a matrix: [first, product of the others].
 inline std::int64_t rows_of(const TensorDesc& tensor) { return tensor.shape[0]; }

@@ -62,7 +62,7 @@ absl::StatusOr<RowProduct> RowProduct::plan(const Engines& engines, const Produc
     RONDO_ASSIGN_OR_RETURN(product.packed_, PackedRowProduct::plan(*engines.narrow, shape));
     return product;
   }
-  product.grid_ = choose_float_grid(*product.engine_, shape.rows, shape.columns);
+  product.grid_ = choose_float_grid(*product.engine_, shape.rows_to_cut(), shape.columns);
   product.group_ = product.engine_->row_group();
   product.convert_a_ = shape.a_storage != Storage::kFloat32;
   product.convert_side_a_ = shape.side.inner > 0 && shape.side.a_storage != Storage::kFloat32;
@@ -294,6 +294,10 @@ absl::StatusOr<WeightProduct> WeightProduct::plan(const Engines& engines, const 
 
 absl::Status WeightProduct::prepare_tokens(std::int64_t tokens) const {
   return packed_ ? packed_->prepare_tokens(tokens) : absl::OkStatus();
+}
+
+absl::Status WeightProduct::prepare_any_tokens() const {
+  return packed_ ? packed_->prepare_any_tokens() : absl::OkStatus();
 }
 
 TileShape WeightProduct::tile_shape(std::int64_t tokens, std::int64_t rows, std::int64_t columns) const {

@@ -26,7 +26,7 @@ namespace rondo::devices::cpu {
 class RowProduct {
  public:
   static absl::StatusOr<RowProduct> plan(const Engines& engines, const ProductShape& shape);
-  /// Lets run() be called with `rows` less than planned.
+  /// Lets run() be called with `rows` less than planned. Where those are any (ProductShape::usual_rows) it may be.
   absl::Status prepare_rows(std::int64_t rows) const;
   /// Valid once everything of the program is planned: the engines' own scratch grows until then.
   Bytes scratch_bytes(std::uint32_t members) const;
@@ -99,6 +99,8 @@ class WeightProduct {
   using Shape = WeightShape;
   static absl::StatusOr<WeightProduct> plan(const Engines& engines, const Shape& shape);
   absl::Status prepare_tokens(std::int64_t tokens) const;
+  /// Lets run() be called with any number of tokens up to those that were planned.
+  absl::Status prepare_any_tokens() const;
   Bytes scratch_bytes(std::uint32_t members) const;
   absl::Status run(ThreadPool& pool, std::int64_t tokens, ConstArray a, ConstArray b, float* dw,
                    std::byte* scratch) const;

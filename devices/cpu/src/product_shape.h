@@ -43,7 +43,11 @@ struct ProductShape {
   Storage a_storage = Storage::kFloat32;
   Storage b_storage = Storage::kFloat32;
   bool trivial_finish = false;  // the sums are the result: Finish::trivial()
+  std::int64_t usual_rows = 0;  // above 0: it runs on any number of rows up to `rows`, and has no side
   SideShape side = {};          // its operands take the same engine
+
+  /// What tiles are chosen for.
+  std::int64_t rows_to_cut() const { return usual_rows > 0 ? usual_rows : rows; }
 };
 
 struct ProductOperands {

@@ -84,6 +84,20 @@ void add_any(ConstArray x, float* y, std::int64_t n) {
                      HWY_ATTR { store(hn::Add(load(y + i, extent), load_any(x, i, extent)), y + i, extent); });
 }
 
+void add_scaled_any(ConstArray x, float factor, float* y, std::int64_t n) {
+  const auto factors = splat(factor);
+  for_vectors(n, [=](std::int64_t i, auto extent) HWY_ATTR {
+    store(hn::MulAdd(factors, load_any(x, i, extent), load(y + i, extent)), y + i, extent);
+  });
+}
+
+float dot_of_any(ConstArray x, ConstArray y, std::int64_t n) {
+  auto sum = zero();
+  for_vectors(n, [=, &sum](std::int64_t i, auto extent)
+                     HWY_ATTR { sum = hn::MulAdd(load_any(x, i, extent), load_any(y, i, extent), sum); });
+  return sum_of(sum);
+}
+
 /// One row of a tile. Addend: as stored, or void for none.
 template <bool kBias, typename Addend, typename Out>
 HWY_INLINE void finish_row(const float* from, Vector alpha, ConstArray bias, const void* addend, void* out,
@@ -185,6 +199,8 @@ HWY_EXPORT(convert_any);
 HWY_EXPORT(widen_any);
 HWY_EXPORT(transpose_any);
 HWY_EXPORT(add_any);
+HWY_EXPORT(add_scaled_any);
+HWY_EXPORT(dot_of_any);
 HWY_EXPORT(finish_any);
 HWY_EXPORT(dot_any);
 
@@ -192,6 +208,10 @@ void convert_row(ConstArray x, Array y, std::int64_t n, float factor) {
   HWY_DYNAMIC_DISPATCH(convert_any)(x, y, n, factor);
 }
 void add_row(ConstArray x, float* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(add_any)(x, y, n); }
+void add_scaled_row(ConstArray x, float factor, float* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(add_scaled_any)(x, factor, y, n);
+}
+float dot_of_rows(ConstArray x, ConstArray y, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(dot_of_any)(x, y, n); }
 
 void finish_tile(const Finish& finish, const float* sums, std::int64_t sums_stride, std::int64_t row,
                  std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t width) {

@@ -72,4 +72,10 @@ void convert_row(ConstArray x, Array y, std::int64_t n, float factor = 1.0F);
 /// y += x, n elements on the calling thread.
 void add_row(ConstArray x, float* y, std::int64_t n);
 
+/// y += factor x, likewise.
+void add_scaled_row(ConstArray x, float factor, float* y, std::int64_t n);
+
+/// The sum of x[i] y[i], likewise. Both have the same storage.
+float dot_of_rows(ConstArray x, ConstArray y, std::int64_t n);
+
 }  // namespace rondo::devices::cpu

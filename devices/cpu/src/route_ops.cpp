@@ -1,0 +1,250 @@
+// Mixture of experts: where tokens go, and the ways there and back.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/storage.h"
+#include "prepared_op.h"
+#include "rondo/base/status.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+/// An op with a task for each token.
+class TokenOp : public PreparedOp {
+ public:
+  /// `width`: elements a token, that say how many tokens make a task.
+  TokenOp(const Preparation& preparation, std::int64_t tokens, std::int64_t width)
+      : op_(preparation.op), list_(preparation.list), tokens_(tokens), width_(width) {}
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return static_cast<Bytes>(members) * member_floats() * sizeof(float);
+  }
+
+ protected:
+  const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  Bytes member_floats() const { return round_up(static_cast<Bytes>(width_), 16); }
+
+  /// fn(token, scratch): `width` floats of the thread's own.
+  template <typename Function>
+  void for_tokens(const RunContext& context, const Function& fn) const {
+    auto* const scratch = reinterpret_cast<float*>(context.scratch);
+    const std::int64_t step = task_rows(width_);
+    context.pool.parallel_for(divide_up(tokens_, step), [&](std::int64_t task, std::uint32_t member) {
+      for (std::int64_t t = task * step; t < std::min(tokens_, (task + 1) * step); ++t) {
+        fn(t, scratch + member * member_floats());
+      }
+    });
+  }
+
+  const Op& op_;
+  const OpList& list_;
+  const std::int64_t tokens_;
+  const std::int64_t width_;
+};
+
+/// Turns logits into exp(logit - largest); their sum.
+float exponentials(float* logits, std::int64_t count) {
+  const float largest = *std::max_element(logits, logits + count);
+  float sum = 0;
+  for (std::int64_t e = 0; e < count; ++e) {
+    logits[e] = std::exp(logits[e] - largest);
+    sum += logits[e];
+  }
+  return sum;
+}
+
+class Route final : public TokenOp {
+ public:
+  explicit Route(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+        choices_(columns_of(preparation.write(0))),
+        normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
+
+  absl::Status run(const RunContext& context) const override {
+    const auto* bounds = context.as<std::int32_t>(op_.reads[1]);
+    const std::int64_t real = bounds[bounds[0] + 1];
+    for_tokens(context, [&](std::int64_t token, float* logits) { choose(context, token, token < real, logits); });
+    lay_out(context, real * choices_);
+    return absl::OkStatus();
+  }
+
+ private:
+  void choose(const RunContext& context, std::int64_t token, bool is_real, float* logits) const {
+    float* shares = context.as<float>(op_.writes[0]) + token * choices_;
+    auto* experts = context.as<std::int32_t>(op_.writes[1]) + token * choices_;
+    if (!is_real) {
+      std::fill_n(shares, choices_, 0.0F);
+      std::fill_n(experts, choices_, 0);
+      return;
+    }
+    convert_row(context.array(op_.reads[0]).at(token * width_), {logits}, width_);
+    for (std::int64_t j = 0; j < choices_; ++j) experts[j] = best_besides(logits, experts, j);
+    const float all = exponentials(logits, width_);
+    float sum = normalised_ ? 0 : all;
+    for (std::int64_t j = 0; j < choices_; ++j) sum += normalised_ ? logits[experts[j]] : 0;
+    for (std::int64_t j = 0; j < choices_; ++j) shares[j] = logits[experts[j]] / sum;
+  }
+
+  /// The first of the largest logits that are not among the `count` of `taken`.
+  std::int32_t best_besides(const float* logits, const std::int32_t* taken, std::int64_t count) const {
+    std::int32_t best = -1;
+    for (std::int32_t e = 0; e < width_; ++e) {
+      if (best >= 0 && !(logits[e] > logits[best])) continue;
+      if (std::find(taken, taken + count, e) == taken + count) best = e;
+    }
+    return best;
+  }
+
+  /// `count`: choices of real tokens.
+  void lay_out(const RunContext& context, std::int64_t count) const {
+    const auto* experts = context.as<std::int32_t>(op_.writes[1]);
+    auto* rows = context.as<std::int32_t>(op_.writes[2]);
+    auto* offsets = context.as<std::int32_t>(op_.writes[3]);
+    std::array<std::int32_t, kMostExperts> next{};
+    for (std::int64_t i = 0; i < count; ++i) ++next[static_cast<std::size_t>(experts[i])];
+    std::int32_t first = 0;
+    for (std::int64_t e = 0; e < width_; ++e) {
+      offsets[e] = first;
+      first += std::exchange(next[static_cast<std::size_t>(e)], first);
+    }
+    offsets[width_] = first;
+    for (std::int64_t i = 0; i < count; ++i) rows[i] = next[static_cast<std::size_t>(experts[i])]++;
+    for (std::int64_t i = count; i < tokens_ * choices_; ++i) rows[i] = static_cast<std::int32_t>(i);
+  }
+
+  const std::int64_t choices_;
+  const bool normalised_;
+};
+
+class RouteBackward final : public TokenOp {
+ public:
+  explicit RouteBackward(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+        choices_(columns_of(preparation.read(1))),
+        normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
+
+  absl::Status run(const RunContext& context) const override {
+    for_tokens(context, [&](std::int64_t token, float* gradient) {
+      const float* shares = context.as<float>(op_.reads[1]) + token * choices_;
+      const auto* experts = context.as<std::int32_t>(op_.reads[2]) + token * choices_;
+      const float* dshares = context.as<float>(op_.reads[3]) + token * choices_;
+      float mean = 0;
+      for (std::int64_t j = 0; j < choices_; ++j) mean += shares[j] * dshares[j];
+      if (normalised_) {
+        std::fill_n(gradient, width_, 0.0F);
+      } else {
+        convert_row(context.array(op_.reads[0]).at(token * width_), {gradient}, width_);
+        const float factor = -mean / exponentials(gradient, width_);
+        for (std::int64_t e = 0; e < width_; ++e) gradient[e] *= factor;
+      }
+      for (std::int64_t j = 0; j < choices_; ++j) {
+        gradient[experts[j]] += shares[j] * (dshares[j] - (normalised_ ? mean : 0.0F));
+      }
+      convert_row({gradient}, context.out(op_.writes[0]).at(token * width_), width_);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::int64_t choices_;
+  const bool normalised_;
+};
+
+class Dispatch final : public TokenOp {
+ public:
+  explicit Dispatch(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+  absl::Status run(const RunContext& context) const override {
+    const std::int64_t choices = columns_of(read(1));
+    const ConstArray x = context.array(op_.reads[0]);
+    const Array y = context.out(op_.writes[0]);
+    const auto* rows = context.as<std::int32_t>(op_.reads[1]);
+    for_tokens(context, [&](std::int64_t token, float*) {
+      for (std::int64_t j = token * choices; j < (token + 1) * choices; ++j) {
+        std::memcpy(y.at(rows[j] * width_).data, x.at(token * width_).data,
+                    static_cast<std::size_t>(width_ * size_of(x.storage)));
+      }
+    });
+    return absl::OkStatus();
+  }
+};
+
+class Combine final : public TokenOp {
+ public:
+  explicit Combine(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.write(0)), columns_of(preparation.write(0))),
+        attributes_(std::get<CombineAttributes>(preparation.op.attributes)) {}
+
+  absl::Status run(const RunContext& context) const override {
+    const std::int64_t choices = columns_of(read(1));
+    const ConstArray x = context.array(op_.reads[0]);
+    const auto* rows = context.as<std::int32_t>(op_.reads[1]);
+    const float* shares = attributes_.has_shares ? context.as<float>(op_.reads[2]) : nullptr;
+    Finish finish;
+    finish.alpha = attributes_.alpha;
+    if (attributes_.has_addend) finish.addend = context.array(op_.reads.back());
+    finish.out = context.out(op_.writes[0]);
+    for_tokens(context, [&](std::int64_t token, float* sum) {
+      std::fill_n(sum, width_, 0.0F);
+      for (std::int64_t j = token * choices; j < (token + 1) * choices; ++j) {
+        add_scaled_row(x.at(rows[j] * width_), shares != nullptr ? shares[j] : 1.0F, sum, width_);
+      }
+      finish_tile(finish, sum, width_, token, 0, 1, width_, width_);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const CombineAttributes attributes_;
+};
+
+class CombineBackward final : public TokenOp {
+ public:
+  explicit CombineBackward(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+        alpha_(std::get<CombineAttributes>(preparation.op.attributes).alpha) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+  absl::Status run(const RunContext& context) const override {
+    const std::int64_t choices = columns_of(read(2));
+    const ConstArray dy = context.array(op_.reads[0]);
+    const ConstArray x = context.array(op_.reads[1]);
+    const auto* rows = context.as<std::int32_t>(op_.reads[2]);
+    const auto* shares = context.as<float>(op_.reads[3]);
+    const Array dx = context.out(op_.writes[0]);
+    auto* dshares = context.as<float>(op_.writes[1]);
+    for_tokens(context, [&](std::int64_t token, float*) {
+      const ConstArray row = dy.at(token * width_);
+      for (std::int64_t j = token * choices; j < (token + 1) * choices; ++j) {
+        convert_row(row, dx.at(rows[j] * width_), width_, alpha_ * shares[j]);
+        dshares[j] = alpha_ * dot_of_rows(row, x.at(rows[j] * width_), width_);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const float alpha_;
+};
+
+}  // namespace
+
+PreparedOr prepare_route_op(const Preparation& preparation) {
+  switch (preparation.op.kind) {
+    case OpKind::kRoute:
+      return std::make_unique<Route>(preparation);
+    case OpKind::kRouteBackward:
+      return std::make_unique<RouteBackward>(preparation);
+    case OpKind::kDispatch:
+      return std::make_unique<Dispatch>(preparation);
+    case OpKind::kCombine:
+      return std::make_unique<Combine>(preparation);
+    default:
+      return std::make_unique<CombineBackward>(preparation);
+  }
+}
+
+}  // namespace rondo::devices::cpu
