@@ -362,6 +362,15 @@ std::vector<Entry> init_keys() {
           .to(kWide),
       Entry(kInit, "max_position_embeddings", &Config::max_position_embeddings, "longest sequence").from(1).to(1e9),
       Entry(kInit, "rope_theta", &Config::rope_theta, "base of the rotary frequencies").above(0).to(1e30),
+      Entry(kInit, "num_experts", &Config::num_experts, "experts a block, of architectures that have them")
+          .from(1)
+          .to(model::kMaxExperts),
+      Entry(kInit, "num_experts_per_tok", &Config::num_experts_per_tok, "experts that a token goes through")
+          .from(1)
+          .to(model::kMaxChoices),
+      Entry(kInit, "moe_intermediate_size", &Config::moe_intermediate_size,
+            "width inside an expert, where the architecture has one of its own; 0: hidden_size")
+          .to(kWide),
       Entry(kInit, "tie_word_embeddings", &Config::tie_word_embeddings, "the head uses the embedding's weights"),
   };
 }

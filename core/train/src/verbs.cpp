@@ -136,6 +136,9 @@ absl::StatusOr<std::string> run_init(const Config& config) {
   options.vocab_size = config.vocab_size;
   options.max_position_embeddings = config.max_position_embeddings;
   options.rope_theta = config.rope_theta;
+  options.num_experts = config.num_experts;
+  options.num_experts_per_tok = config.num_experts_per_tok;
+  options.moe_intermediate_size = config.moe_intermediate_size;
   options.tie_word_embeddings = config.tie_word_embeddings;
   options.seed = config.seed;
   RONDO_ASSIGN_OR_RETURN(options.weight_type, model::parse_weight_type(config.dtype));

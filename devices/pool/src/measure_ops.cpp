@@ -19,16 +19,30 @@ constexpr std::uint32_t kLeastRows = 16;
 constexpr int kMostTries = 5;
 
 /// Extents of `tensor` that count tokens: the first, where it is as large as the program's bucket or has one or two
-/// entries more. Weights and their gradients have none.
-void shorten(TensorDesc& tensor, std::int64_t tokens, std::int64_t rows) {
+/// entries more. Weights and their gradients have none. `is_spread`: it may be a multiple of the bucket.
+void shorten(TensorDesc& tensor, std::int64_t tokens, std::int64_t rows, bool is_spread) {
   if (tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kGradient || tensor.shape.empty()) return;
+  if (is_spread && tensor.shape[0] % tokens == 0) {
+    tensor.shape[0] = tensor.shape[0] / tokens * rows;
+    return;
+  }
   const bool counts_more = tensor.role == TensorRole::kBatch || tensor.role == TensorRole::kRows;
   const std::int64_t more = tensor.shape[0] - tokens;
   if (more < 0 || more > (counts_more ? 2 : 0)) return;
   tensor.shape[0] = rows + more;
 }
 
-/// What the program has made itself and has no tokens: a matrix that was encoded, DoRA's scales.
+/// Operands have k rows a token, which a token's experts read.
+bool is_spread(OpKind kind) {
+  return is_grouped_product(kind) || kind == OpKind::kDispatch || kind == OpKind::kCombine ||
+         kind == OpKind::kCombineBackward;
+}
+
+/// The place of a grouped product's offsets.
+std::size_t offsets_of(const Op& op) { return op.kind == OpKind::kGroupedMatMulWeightGradient ? 2 : 1; }
+
+/// What the program has made itself and has no tokens: a matrix that was encoded, DoRA's scales, where experts' rows
+/// begin.
 bool keeps_extents(const Op& op, std::size_t position) {
   switch (op.kind) {
     case OpKind::kMatMul:
@@ -37,6 +51,11 @@ bool keeps_extents(const Op& op, std::size_t position) {
       return position == 1;
     case OpKind::kColumnScaleBackward:
       return position == 1 || position == 2;
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+      return position >= 1 && position < 2 + experts_of(op);
+    case OpKind::kGroupedMatMulWeightGradient:
+      return position == 2;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient: {
@@ -70,6 +89,25 @@ void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequ
   if (bytes > 0) std::memcpy(memory, values.data(), bytes);
 }
 
+/// As if each expert got as many tokens as any other.
+void fill_route(const OpList& list, const TensorDesc& tensor, std::byte* memory) {
+  const Op& op = list.ops[0];
+  if (!is_spread(op.kind)) return;
+  const auto is = [&](std::size_t place) { return &tensor == &list.tensors[op.reads[place]]; };
+  std::vector<std::int32_t> values;
+  if (is_grouped_product(op.kind) && is(offsets_of(op))) {
+    const auto experts = static_cast<std::int64_t>(experts_of(op));
+    const std::int64_t rows = list.tensors[op.reads[0]].shape[0];
+    for (std::int64_t e = 0; e <= experts; ++e) values.push_back(static_cast<std::int32_t>(rows * e / experts));
+  } else if (is(op.kind == OpKind::kCombineBackward ? 2 : 1)) {
+    const std::int64_t choices = tensor.shape[1];
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      values.push_back(static_cast<std::int32_t>(i % choices * list.tokens + i / choices));
+    }
+  }
+  if (!values.empty()) std::memcpy(memory, values.data(), values.size() * sizeof(std::int32_t));
+}
+
 double roofline(const OpCost& cost, const DeviceProfile& expected, const OpShape& shape) {
   return std::max(expected.seconds(cost, shape.dtype, shape.fp8), 1e-9);
 }
@@ -99,6 +137,7 @@ std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, c
     watch.emplace(*std::move(made));
   }
   const auto fill = [&](const TensorDesc& tensor, std::byte* memory) {
+    if (tensor.role != TensorRole::kBatch) return fill_route(list, tensor, memory);
     fill_batch(tensor, list.tokens, list.sequence_length, memory);
   };
   auto times = watch->time_program(list, tries, fill, apart);
@@ -126,7 +165,7 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
     const auto [place, fresh] = places.emplace(id, static_cast<TensorId>(list.tensors.size()));
     if (!fresh) return place->second;
     TensorDesc tensor = program.tensors[id];
-    if (has_tokens && !keeps_size) shorten(tensor, program.tokens, list.tokens);
+    if (has_tokens && !keeps_size) shorten(tensor, program.tokens, list.tokens, is_spread(op.kind));
     const bool from_outside = tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kBatch;
     if (!is_written && !from_outside) tensor.role = TensorRole::kInput;
     const bool lasts = tensor.role == TensorRole::kSaved || tensor.role == TensorRole::kHeld;
@@ -135,7 +174,9 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
     return place->second;
   };
   for (std::size_t i = 0; i < op.reads.size(); ++i) op.reads[i] = take(op.reads[i], false, keeps_extents(op, i));
-  for (TensorId& id : op.writes) id = take(id, true, false);
+  for (std::size_t i = 0; i < op.writes.size(); ++i) {
+    op.writes[i] = take(op.writes[i], true, op.kind == OpKind::kRoute && i == 3);
+  }
   list.ops = {std::move(op)};
   return list;
 }

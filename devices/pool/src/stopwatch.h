@@ -29,7 +29,7 @@ struct Tries {
 
 class Stopwatch {
  public:
-  /// Called with each tensor and its memory on the host, zeroed.
+  /// Called with each tensor of a batch and of integers, one of the list's, and its memory on the host, zeroed.
   using Fill = std::function<void(const TensorDesc& tensor, std::byte* memory)>;
 
   static absl::StatusOr<Stopwatch> make(Device& device) {
@@ -61,7 +61,8 @@ class Stopwatch {
       buffers.push_back(std::move(buffer));
       const BufferView view = buffers.back().view();
       RONDO_RETURN_IF_ERROR(is_floating(tensor.dtype) ? draw(view) : finish(clear(view)));
-      if (fill && tensor.role == TensorRole::kBatch) RONDO_RETURN_IF_ERROR(write(tensor, view, fill));
+      const bool is_filled = tensor.role == TensorRole::kBatch || tensor.dtype == DType::kInt32;
+      if (fill && is_filled) RONDO_RETURN_IF_ERROR(write(tensor, view, fill));
     }
     Buffer scratch;
     if (layout.size > 0) {

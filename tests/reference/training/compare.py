@@ -34,6 +34,7 @@ import loop
 BARS = dict(loss=2e-5, grad_norm=2e-4, learning_rate=1e-9, cosine=0.9999, worst_tensor_error=5e-3)
 CUTOFF, BATCH, ACCUMULATION, EPOCHS, KEPT = 96, 2, 2, 4, 19
 SEED = 11
+EAGER = dict(attn_implementation="eager", experts_implementation="eager")  # the other experts want widths in fours
 SCHEDULES = {  # by method: configuration keys, then schedule and warm-up of the reference
     "full": (dict(lr_scheduler_type="linear", warmup_steps=3), "linear", dict(warmup_steps=3)),
     "lora": (dict(lr_scheduler_type="cosine", warmup_ratio=0.13), "cosine", dict(warmup_ratio=0.13)),
@@ -70,7 +71,7 @@ class Program:
 def build_inputs(folder, case, method, form):
     """Model directory with tokenizer, adapter for LoRA, data set; the expected samples."""
     model_folder = folder / "model"
-    tokenizer = corpus.build_tokenizer(model_folder, SEED, llama_like=case.startswith(("llama", "mistral")))
+    tokenizer = corpus.build_tokenizer(model_folder, SEED, llama_like=case.startswith(("llama", "mi")))
     model = families.make_model(
         case, SEED, vocab_size=len(tokenizer) + 9, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
@@ -100,7 +101,7 @@ def write_config(folder, method, arguments):
 
 
 def load_base(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER)
 
 
 def load_start(folder, method):
@@ -127,7 +128,7 @@ def load_output(folder, method):
     out = folder / "out"
     if method == "full":
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            out, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+            out, dtype=torch.float32, output_loading_info=True, **EAGER)
         return model, [str(key) for part in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
                        for key in info.get(part) or []]
     config = peft.PeftConfig.from_pretrained(out)

@@ -10,10 +10,13 @@ import torch
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
@@ -75,6 +78,23 @@ CASES = {
         Qwen3Config, Qwen3ForCausalLM, hidden_size=48, intermediate_size=72, num_hidden_layers=2,
         num_attention_heads=3, num_key_value_heads=3, head_dim=20, vocab_size=203, rms_norm_eps=1e-6,
         tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # One block without experts between two that have them; shares as softmax over all experts gives them.
+    "qwen3_moe": _case(
+        Qwen3MoeConfig, Qwen3MoeForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=121, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, num_experts=11, num_experts_per_tok=3, moe_intermediate_size=26,
+        norm_topk_prob=False, mlp_only_layers=[1], rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # Shares sum to 1.
+    "mixtral": _case(
+        MixtralConfig, MixtralForCausalLM, hidden_size=56, intermediate_size=38, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=113, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        num_local_experts=5, num_experts_per_tok=2, sliding_window=9,
+        rope_parameters=dict(rope_type="default", rope_theta=50000.0)),
+    "olmoe": _case(
+        OlmoeConfig, OlmoeForCausalLM, hidden_size=48, intermediate_size=22, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=3, vocab_size=131, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        num_experts=9, num_experts_per_tok=4, norm_topk_prob=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     # A layer with rotary embedding, one without, one without that slides.
     "smollm3": _case(
         SmolLM3Config, SmolLM3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,
@@ -157,7 +177,7 @@ def randomize(model, seed):
                 # Where the model multiplies what it looks up, that would drown what its layers add.
                 parameter.copy_((0.5 if adds_one else 1.3) * hidden**-0.5 * noise)
             else:
-                parameter.copy_(0.9 * (parameter.numel() / parameter.shape[0])**-0.5 * noise)
+                parameter.copy_(0.9 * parameter.shape[-1]**-0.5 * noise)
 
 
 def make_config(name, **changes):
@@ -168,18 +188,22 @@ def make_config(name, **changes):
 def make_model(name, seed, **changes):
     """A model in fp32 with seeded weights, ready for training and with the plain attention that masks explicitly."""
     config = make_config(name, **changes)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = CASES[name][1](config).float()
     randomize(model, case_seed(name, seed))
     model.tie_weights()
     return prepared(model)
 
 
+def targets_of(model):
+    return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
+
+
 def make_adapter(model, seed, rank=4, alpha=8, targets=None):
     """Wraps the model in a PEFT adapter whose two factors are both away from zero."""
     from peft import LoraConfig, get_peft_model
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
-                        target_modules=targets or LINEAR_LAYERS,
+                        target_modules=targets or targets_of(model),
                         exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES)}).*")
     wrapped = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)

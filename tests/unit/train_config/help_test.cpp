@@ -56,6 +56,9 @@ TEST(Table, DefaultsOfInit_AreThoseOfTheModelThatItMakes) {
   EXPECT_EQ(config.vocab_size, options.vocab_size);
   EXPECT_EQ(config.max_position_embeddings, options.max_position_embeddings);
   EXPECT_EQ(config.rope_theta, options.rope_theta);
+  EXPECT_EQ(config.num_experts, options.num_experts);
+  EXPECT_EQ(config.num_experts_per_tok, options.num_experts_per_tok);
+  EXPECT_EQ(config.moe_intermediate_size, options.moe_intermediate_size);
   EXPECT_EQ(config.tie_word_embeddings, options.tie_word_embeddings);
   EXPECT_EQ(config.seed, options.seed);
   EXPECT_GE(options.vocab_size, model::kInitTokenizerSize);

@@ -269,10 +269,11 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
 }
 
 absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words) {
+  std::set<std::string> had;
+  for (const LinearModule& linear : linear_modules(model)) had.insert(linear.name);
   std::vector<std::string> known;
-  for (const LinearModule& linear : linear_modules(model)) {
-    if (linear.layer == 0) known.push_back(linear.name);
-  }
+  std::ranges::copy_if(linear_module_names(), std::back_inserter(known),
+                       [&](const std::string& name) { return had.contains(name); });
   std::set<std::string> named;
   for (std::size_t begin = 0; begin <= words.size();) {
     const std::size_t end = std::min(words.find(',', begin), words.size());

@@ -51,6 +51,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     return add_layer_types(windows, out);
   }
   out["use_sliding_window"] = any;
+  if (traits.windows == Windows::kSwitched) return;
   if (traits.windows == Windows::kUnrotated) {
     if (any) add_layer_types(windows, out);
     return;
@@ -89,6 +90,22 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   out["logits_scaling"] = config.logits_scaling;
 }
 
+void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!traits.experts) return;
+  const ExpertsConfig none;
+  const ExpertsConfig& experts = config.experts ? *config.experts : none;
+  out[std::string(traits.experts->count_key)] = experts.count;
+  if (config.experts) out["num_experts_per_tok"] = experts.choices;
+  if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;
+  if (!traits.experts->normalises_always) out["norm_topk_prob"] = experts.normalised;
+  if (!traits.experts->some_blocks) return;
+  out["decoder_sparse_step"] = 1;
+  out["mlp_only_layers"] = OrderedJson::array();
+  for (std::size_t layer = 0; layer < experts.dense_blocks.size(); ++layer) {
+    if (experts.dense_blocks[layer]) out["mlp_only_layers"].push_back(layer);
+  }
+}
+
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -124,6 +141,7 @@ std::string format_config(const ModelConfig& config) {
     out["no_rope_layers"] = std::move(rotated);
   }
   add_factors(config, traits, out);
+  add_experts(config, traits, out);
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   out["attention_dropout"] = 0.0;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "config_experts.h"
 #include "config_rope.h"
 #include "family.h"
 #include "json_fields.h"
@@ -47,11 +48,6 @@ const FamilyTraits* parse_family(Fields& fields) {
 
 /// Features that change what the model computes or how its weights are stored.
 void refuse_unsupported(Fields& fields) {
-  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"}) {
-    if (fields.has(key) && fields.at(key) != 0) {
-      fields.refuse(key, "mixtures of experts are not supported; expected a dense model");
-    }
-  }
   if (fields.has("quantization_config")) {
     fields.refuse("quantization_config", "quantized weights are not supported; use the model in bf16, fp16 or fp32");
   }
@@ -64,6 +60,7 @@ void refuse_unsupported(Fields& fields) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (fields.has(key)) fields.refuse(key, "capped scores are not supported; expected null");
   }
+  if (fields.has("clip_qkv")) fields.refuse("clip_qkv", "capped queries and keys are not supported; expected null");
   for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope", "use_bidirectional_attention"}) {
     if (fields.flag(key, false)) fields.refuse(key, "is not supported; expected false");
   }
@@ -235,8 +232,11 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   switch (traits.windows) {
     case Windows::kNone:
       return check_layer_types(fields, config, slides);
+    case Windows::kSwitched:
+      if (!fields.flag("use_sliding_window", false)) return check_layer_types(fields, config, slides);
+      [[fallthrough]];
     case Windows::kAll: {
-      const std::uint32_t absent = fields.present("sliding_window") ? 0 : kDefaultWindow;
+      const std::uint32_t absent = fields.present("sliding_window") ? 0 : traits.default_window;
       const std::uint32_t window = fields.integer("sliding_window", 1, kMaxPositions, absent);
       config.sliding_window.assign(config.num_layers, window);
       return check_layer_types(fields, config, slides);
@@ -307,6 +307,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.family = traits->family;
   config.model_type = traits->model_type;
   refuse_unsupported(fields);
+  if (!traits->experts) refuse_experts(fields);
   parse_sizes(fields, *traits, config);
   // From here on the sizes are used to allocate and to divide.
   RONDO_RETURN_IF_ERROR(fields.status());
@@ -319,6 +320,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.attention_output_bias = bias;
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
   parse_factors(fields, *traits, config);
+  parse_experts(fields, *traits, config);
   parse_windows(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);

@@ -15,6 +15,7 @@ namespace rondo::model {
 enum class Windows {
   kNone,       // none does
   kAll,        // sliding_window, in all layers
+  kSwitched,   // sliding_window, in all layers, where use_sliding_window says so
   kChosen,     // use_sliding_window, and layer_types or else max_window_layers
   kUnrotated,  // use_sliding_window, and layer_types or else the layers without rotary embedding
   kPattern,    // layer_types, or else all but each so-many-th layer
@@ -22,6 +23,17 @@ enum class Windows {
 
 /// sliding_window when the key is absent, in tokens.
 inline constexpr std::uint32_t kDefaultWindow = 4096;
+
+/// How a family with experts says how many there are; what has no number here must be in the file.
+struct ExpertTraits {
+  std::string_view count_key;      // num_experts or num_local_experts; the other one is let pass
+  std::uint32_t count = 0;         // when the key is absent
+  std::uint32_t choices = 0;       // num_experts_per_tok likewise
+  std::uint32_t width = 0;         // moe_intermediate_size likewise; 0: their width is intermediate_size
+  bool normalises_always = false;  // else norm_topk_prob says so
+  bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
+  bool numbered_weights = false;   // Mixtral's names of tensors
+};
 
 struct FamilyTraits {
   Family family;
@@ -43,7 +55,8 @@ struct FamilyTraits {
   bool reads_attention_bias = false;  // `attention_bias` means something to this family
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
-  std::uint32_t window_pattern = 0;  // of Windows::kPattern: each so-many-th layer sees all
+  std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
+  std::uint32_t window_pattern = 0;               // of Windows::kPattern: each so-many-th layer sees all
   /// Layers that slide have rotary settings of their own, with this theta when they have none; transformers 4 has it
   /// under window_theta_key, or nowhere where that is empty.
   std::optional<double> window_theta = std::nullopt;
@@ -52,6 +65,7 @@ struct FamilyTraits {
   bool reads_multipliers = false;        // Granite's four
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
+  std::optional<ExpertTraits> experts = std::nullopt;
   bool is_gemma = false;        // 1 + weight in norms, embeddings times sqrt(hidden_size), GELU
   bool scales_queries = false;  // query_pre_attn_scalar
   std::string_view activation_key = "hidden_act";

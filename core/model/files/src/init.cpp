@@ -47,6 +47,15 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
     }
   }
+  if (traits.experts) {
+    auto& experts = config.experts.emplace();
+    experts.count = options.num_experts;
+    experts.choices = options.num_experts_per_tok;
+    experts.width = config.intermediate_size;
+    if (traits.experts->width != 0) {
+      experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
+    }
+  }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;

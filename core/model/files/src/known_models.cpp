@@ -27,6 +27,9 @@ struct Row {
   double theta;
   double llama3_factor = 0;  // of the rotary scaling "llama3"; 0: none
   std::uint32_t window = 0;  // sliding; 0: none
+  std::uint32_t experts = 0;
+  std::uint32_t choices = 0;  // of experts by a token
+  std::uint32_t width = 0;    // of an expert; 0: intermediate
 };
 
 constexpr Row kRows[] = {
@@ -66,6 +69,10 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3-8B", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-14B", "qwen3", 5120, 17408, 40, 40, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-32B", "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, false, 40960, 1e6},
+    {"Qwen/Qwen3-30B-A3B", "qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 768},
+    {"Qwen/Qwen3-235B-A22B", "qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 1536},
+    {"mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e6, 0, 0, 8, 2},
+    {"allenai/OLMoE-1B-7B-0924", "olmoe", 2048, 1024, 16, 16, 16, 128, 50304, false, 4096, 1e4, 0, 0, 64, 8},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -107,7 +114,9 @@ std::string without_owner(const std::string& name) {
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
-bool has_large_epsilon(std::string_view type) { return type == "llama" || type == "mistral" || type == "granite"; }
+bool has_large_epsilon(std::string_view type) {
+  return type == "llama" || type == "mistral" || type == "granite" || type == "mixtral" || type == "olmoe";
+}
 
 std::string config_text(const Row& row) {
   std::string text =
@@ -124,6 +133,10 @@ std::string config_text(const Row& row) {
                         R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
                         row.llama3_factor);
   }
+  if (row.experts > 0) {
+    text += fmt::format(R"(, "num_experts": {}, "num_experts_per_tok": {})", row.experts, row.choices);
+  }
+  if (row.width > 0) text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": true)", row.width);
   return text + "}";
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "family.h"
 #include "json_reader.h"
 #include "rondo/base/status.h"
 #include "tensor_check.h"
@@ -19,21 +20,53 @@ std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
 }
 
-std::vector<LinearModule> block_linears(const ModelConfig& config, std::uint32_t layer) {
+std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
   const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t inner = config.intermediate_size;
   const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
   const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
-  const auto make = [&](const char* part, const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
-    return LinearModule{layer_prefix(config, layer) + part + name, name, in, out, layer, bias};
+  const std::string prefix = layer_prefix(config, layer) + "self_attn.";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
+    return LinearModule{prefix + name, name, in, out, layer, bias};
   };
-  return {make("self_attn.", "q_proj", hidden, query, config.attention_bias),
-          make("self_attn.", "k_proj", hidden, key, config.attention_bias),
-          make("self_attn.", "v_proj", hidden, key, config.attention_bias),
-          make("self_attn.", "o_proj", query, hidden, config.attention_output_bias),
-          make("mlp.", "gate_proj", hidden, inner, config.mlp_bias),
-          make("mlp.", "up_proj", hidden, inner, config.mlp_bias),
-          make("mlp.", "down_proj", inner, hidden, config.mlp_bias)};
+  return {make("q_proj", hidden, query, config.attention_bias), make("k_proj", hidden, key, config.attention_bias),
+          make("v_proj", hidden, key, config.attention_bias),
+          make("o_proj", query, hidden, config.attention_output_bias)};
+}
+
+std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
+  if (has_experts(config, layer)) return {};
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t inner = config.intermediate_size;
+  const std::string prefix = layer_prefix(config, layer) + "mlp.";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+    return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
+  };
+  return {make("gate_proj", hidden, inner), make("up_proj", hidden, inner), make("down_proj", inner, hidden)};
+}
+
+void add_linears(const std::vector<LinearModule>& linears, std::vector<ParameterSpec>& out) {
+  for (const LinearModule& linear : linears) {
+    out.push_back({linear.path + ".weight", {linear.out, linear.in}, ParameterKind::kMatrix, linear.layer});
+    if (linear.bias) out.push_back({linear.path + ".bias", {linear.out}, ParameterKind::kBias, linear.layer});
+  }
+}
+
+void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  if (!has_experts(config, layer)) return;
+  const ExpertNames names = expert_names(config);
+  const std::string prefix = layer_prefix(config, layer) + names.module;
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t width = config.experts->width;
+  const auto matrix = [&](const std::string& name, std::uint64_t rows, std::uint64_t columns) {
+    out.push_back({prefix + "." + name + ".weight", {rows, columns}, ParameterKind::kMatrix, layer});
+  };
+  matrix("gate", config.experts->count, hidden);
+  for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
+    const std::string one = fmt::format("experts.{}.", expert);
+    matrix(one + names.gate, width, hidden);
+    matrix(one + names.up, width, hidden);
+    matrix(one + names.down, hidden, width);
+  }
 }
 
 void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
@@ -46,19 +79,16 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
     if (name != nullptr) norm((std::string(name) + ".weight").c_str(), config.hidden_size);
   };
   norm_if(norms.attention_input);
-  for (const LinearModule& linear : block_linears(config, layer)) {
-    if (linear.name == "gate_proj") {
-      if (config.qk_norm != QkNorm::kNone) {
-        const bool all = config.qk_norm == QkNorm::kAllHeads;
-        norm("self_attn.q_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_heads : 1));
-        norm("self_attn.k_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_kv_heads : 1));
-      }
-      norm_if(norms.attention_output);
-      norm_if(norms.mlp_input);
-    }
-    out.push_back({linear.path + ".weight", {linear.out, linear.in}, ParameterKind::kMatrix, layer});
-    if (linear.bias) out.push_back({linear.path + ".bias", {linear.out}, ParameterKind::kBias, layer});
+  add_linears(attention_linears(config, layer), out);
+  if (config.qk_norm != QkNorm::kNone) {
+    const bool all = config.qk_norm == QkNorm::kAllHeads;
+    norm("self_attn.q_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_heads : 1));
+    norm("self_attn.k_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_kv_heads : 1));
   }
+  norm_if(norms.attention_output);
+  norm_if(norms.mlp_input);
+  add_linears(mlp_linears(config, layer), out);
+  add_experts(config, layer, out);
   norm_if(norms.mlp_output);
 }
 
@@ -87,6 +117,12 @@ NormNames norm_names(NormPlace place) {
   return {nullptr, nullptr, nullptr, nullptr};
 }
 
+ExpertNames expert_names(const ModelConfig& config) {
+  const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
+  if (traits && traits->numbered_weights) return {"block_sparse_moe", "w1", "w3", "w2"};
+  return {"mlp", "gate_proj", "up_proj", "down_proj"};
+}
+
 std::uint64_t ParameterSpec::elements() const {
   std::uint64_t count = 1;
   for (const std::uint64_t size : shape) count *= size;
@@ -106,15 +142,19 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
 std::vector<LinearModule> linear_modules(const ModelConfig& config) {
   std::vector<LinearModule> out;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (LinearModule& linear : block_linears(config, layer)) out.push_back(std::move(linear));
+    for (LinearModule& linear : attention_linears(config, layer)) out.push_back(std::move(linear));
+    if (config.experts) continue;
+    for (LinearModule& linear : mlp_linears(config, layer)) out.push_back(std::move(linear));
   }
   return out;
 }
 
 const std::vector<std::string>& linear_module_names() {
   static const std::vector<std::string> names = [] {
+    ModelConfig dense;
+    dense.num_layers = 1;
     std::vector<std::string> all;
-    for (const LinearModule& linear : block_linears(ModelConfig{}, 0)) all.push_back(linear.name);
+    for (const LinearModule& linear : linear_modules(dense)) all.push_back(linear.name);
     return all;
   }();
   return names;

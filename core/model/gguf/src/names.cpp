@@ -148,11 +148,14 @@ std::string architecture_name(Family family) {
   switch (family) {
     case Family::kLlama:
     case Family::kMistral:
+    case Family::kMixtral:
       return "llama";
     case Family::kQwen2:
       return "qwen2";
     case Family::kQwen3:
       return "qwen3";
+    case Family::kQwen3Moe:
+      return "qwen3moe";
     case Family::kSmolLm3:
       return "smollm3";
     case Family::kGranite:
@@ -160,6 +163,8 @@ std::string architecture_name(Family family) {
     case Family::kOlmo2:
     case Family::kOlmo3:
       return "olmo2";
+    case Family::kOlmoe:
+      return "olmoe";
     case Family::kGemma:
       return "gemma";
     case Family::kGemma3:
@@ -169,6 +174,9 @@ std::string architecture_name(Family family) {
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
+  if (config.experts) {
+    return invalid_input("{}: {} experts: models with experts are not exported to GGUF", origin, config.experts->count);
+  }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,

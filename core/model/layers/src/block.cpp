@@ -1,4 +1,4 @@
-// Attention half and MLP half of a Llama-like block.
+// Attention half and MLP half of a Llama-like block, whose MLP may be a mixture of experts.
 #include "block.h"
 
 #include <fmt/format.h>
@@ -8,12 +8,17 @@
 #include "rondo/model/parameters.h"
 
 namespace rondo::model {
+
+static_assert(kMaxExperts <= devices::kMostExperts && kMaxChoices <= devices::kMostChoices);
+
 namespace {
 
 class PartsBuilder {
  public:
   PartsBuilder(const ModelConfig& config, const MethodSpec& method, std::uint32_t block)
       : method_(method), block_(block), trains_(method.trains_block(block, config.num_layers)) {}
+  /// Layers from here on have no adapters.
+  void without_adapters() { adaptable_ = false; }
 
   std::uint32_t add(std::string name, devices::Shape shape, WeightKind kind, bool trained) {
     parts_.parameters.push_back({std::move(name), std::move(shape), kind, trained});
@@ -26,12 +31,16 @@ class PartsBuilder {
   std::optional<std::uint32_t> norm_if(const std::string& prefix, const char* name, std::int64_t width) {
     return name == nullptr ? std::nullopt : std::optional(norm(prefix + "." + name, width));
   }
+  std::uint32_t matrix(const std::string& module, std::int64_t out, std::int64_t in) {
+    const std::uint32_t index = add(module + ".weight", {out, in}, WeightKind::kMatrix, trains_);
+    if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;
+    return index;
+  }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}, {}};
-    use.weight = add(use.module + ".weight", {out, in}, WeightKind::kMatrix, trains_);
-    if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;
+    use.weight = matrix(use.module, out, in);
     if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, trains_);
-    if (method_.lora && method_.lora->adapts(word, block_)) {
+    if (adaptable_ && method_.lora && method_.lora->adapts(word, block_)) {
       use.rank = method_.lora->rank_of(use.module);
       use.scale = method_.lora->scale_of(use.module);
       use.lora_a = add(adapter_tensor_name(use.module, 'A'), {use.rank, in}, WeightKind::kLoraA, method_.train_lora);
@@ -44,12 +53,28 @@ class PartsBuilder {
     }
     parts_.linears.push_back(std::move(use));
   }
+  /// `prefix`: of the block. The router stays as it is: it decides by small differences.
+  void experts(const std::string& prefix, const ModelConfig& config) {
+    const ExpertNames names = expert_names(config);
+    const std::string module = prefix + "." + names.module;
+    const std::int64_t hidden = config.hidden_size;
+    const std::int64_t width = config.experts->width;
+    ExpertParts& parts = parts_.experts.emplace();
+    parts.router = add(module + ".gate.weight", {config.experts->count, hidden}, WeightKind::kMatrix, trains_);
+    for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
+      const std::string one = fmt::format("{}.experts.{}.", module, expert);
+      parts.gate.push_back(matrix(one + names.gate, width, hidden));
+      parts.up.push_back(matrix(one + names.up, width, hidden));
+      parts.down.push_back(matrix(one + names.down, hidden, width));
+    }
+  }
   LayerParts& parts() { return parts_; }
 
  private:
   const MethodSpec& method_;
   const std::uint32_t block_;
   const bool trains_;
+  bool adaptable_ = true;
   LayerParts parts_;
 };
 
@@ -127,18 +152,52 @@ TensorId record_input(Recorder& recorder, WeightSource& weights, const LayerPart
   return record_norm(recorder, x, weights.get(*parts.input_norm), config, "normed");
 }
 
-/// The last linear layer of a half of a block, whose result goes to the residual stream `x`, normed first where the
-/// model does that.
+/// What a half of a block adds to the residual stream `x`, normed first where the model does that. `last(residual)`
+/// records what comes before.
+template <typename Last>
+TensorId record_sum(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
+                    const ModelConfig& config, const Last& last) {
+  if (!parts.output_norm) return last(Residual{x, config.residual_multiplier});
+  const TensorId normed =
+      record_norm(recorder, last(Residual{}), weights.get(*parts.output_norm), config, "output_normed");
+  return recorder.add(x, normed, "sum");
+}
+
+/// The same of the last linear layer.
 TensorId record_output(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LayerParts& parts,
                        TensorId inner, TensorId x, const ModelConfig& config) {
   const devices::Shape shape = {recorder.tokens(), config.hidden_size};
-  const LinearUse& use = parts.linears.back();
-  if (!parts.output_norm) {
-    return record_linear(recorder, weights, method, use, inner, {x, config.residual_multiplier}, shape);
-  }
-  const TensorId y = record_linear(recorder, weights, method, use, inner, {}, shape);
-  const TensorId normed = record_norm(recorder, y, weights.get(*parts.output_norm), config, "output_normed");
-  return recorder.add(x, normed, "sum");
+  return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
+    return record_linear(recorder, weights, method, parts.linears.back(), inner, residual, shape);
+  });
+}
+
+devices::ActivationKind activation_of(const ModelConfig& config) {
+  constexpr devices::ActivationKind kKinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
+                                                devices::ActivationKind::kGeluTanh};
+  return kKinds[static_cast<std::size_t>(config.activation)];
+}
+
+/// Of each token the experts that its router chooses.
+TensorId record_experts(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId normed, TensorId x,
+                        const ModelConfig& config) {
+  const ExpertsConfig& experts = *config.experts;
+  const auto of_each = [&](const std::vector<std::uint32_t>& indices) {
+    std::vector<TensorId> ids;
+    for (const std::uint32_t index : indices) ids.push_back(weights.get(index));
+    return ids;
+  };
+  const TensorId logits = recorder.matmul(normed, weights.get(parts.experts->router), {}, {}, 1.0,
+                                          {recorder.tokens(), experts.count}, "router");
+  const Recorder::Routed routed = recorder.route(logits, experts.choices, experts.normalised);
+  const TensorId sent = recorder.dispatch(normed, routed);
+  const TensorId gate = recorder.grouped_matmul(sent, routed, of_each(parts.experts->gate), "gate");
+  const TensorId up = recorder.grouped_matmul(sent, routed, of_each(parts.experts->up), "up");
+  const TensorId activated = recorder.gated_activation(gate, up, activation_of(config));
+  const TensorId down = recorder.grouped_matmul(activated, routed, of_each(parts.experts->down), "down");
+  return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
+    return recorder.combine(down, routed, residual.addend, residual.factor);
+  });
 }
 
 }  // namespace
@@ -172,9 +231,14 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.mlp_input, hidden);
-  builder.linear(prefix + ".mlp", "gate_proj", inner, hidden, config.mlp_bias);
-  builder.linear(prefix + ".mlp", "up_proj", inner, hidden, config.mlp_bias);
-  builder.linear(prefix + ".mlp", "down_proj", hidden, inner, config.mlp_bias);
+  if (config.experts) builder.without_adapters();  // see linear_modules()
+  if (has_experts(config, block)) {
+    builder.experts(prefix, config);
+  } else {
+    builder.linear(prefix + ".mlp", "gate_proj", inner, hidden, config.mlp_bias);
+    builder.linear(prefix + ".mlp", "up_proj", inner, hidden, config.mlp_bias);
+    builder.linear(prefix + ".mlp", "down_proj", hidden, inner, config.mlp_bias);
+  }
   builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
   return std::move(builder.parts());
 }
@@ -216,11 +280,10 @@ TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, con
   WeightSource weights(recorder, parts);
   const devices::Shape inner = {recorder.tokens(), config.intermediate_size};
   const TensorId normed = record_input(recorder, weights, parts, x, config);
+  if (parts.experts) return record_experts(recorder, weights, parts, normed, x, config);
   const TensorId gate = record_linear(recorder, weights, method, parts.linears[0], normed, {}, inner);
   const TensorId up = record_linear(recorder, weights, method, parts.linears[1], normed, {}, inner);
-  const devices::ActivationKind kinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
-                                           devices::ActivationKind::kGeluTanh};
-  const TensorId activated = recorder.gated_activation(gate, up, kinds[static_cast<std::size_t>(config.activation)]);
+  const TensorId activated = recorder.gated_activation(gate, up, activation_of(config));
   return record_output(recorder, weights, method, parts, activated, x, config);
 }
 

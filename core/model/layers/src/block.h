@@ -23,10 +23,17 @@ struct LinearUse {
   double scale = 0;
 };
 
+/// A mixture of experts in the place of an MLP: indices of weights.
+struct ExpertParts {
+  std::uint32_t router = 0;
+  std::vector<std::uint32_t> gate, up, down;  // by expert
+};
+
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  std::vector<LinearUse> linears;                        // attention: q, k, v, o; MLP: gate, up, down
+  std::vector<LinearUse> linears;  // attention: q, k, v, o; MLP: gate, up, down, or experts instead
+  std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
 };

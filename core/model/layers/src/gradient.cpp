@@ -90,6 +90,14 @@ class GradientPass {
         return dropout(op, *dy);
       case OpKind::kColumnScale:
         return column_scale(op, *dy);
+      case OpKind::kRoute:
+        return route(op, *dy);
+      case OpKind::kDispatch:
+        return dispatch(op, *dy);
+      case OpKind::kGroupedMatMul:
+        return grouped_matmul(op, *dy);
+      case OpKind::kCombine:
+        return combine(op, *dy);
       case OpKind::kExpand:
         if (needs(op.reads[0])) collect(op.reads[0], recorder_.encoded(*dy, graph_.tensors[op.reads[0]].encoding));
         return;
@@ -240,6 +248,66 @@ class GradientPass {
       back.writes = {dx};
     }
     collect(x, dx);
+  }
+
+  void route(const Op& op, TensorId d_shares) {
+    const TensorId d_logits = fresh(op.reads[0]);
+    Op& back = recorder_.append(OpKind::kRouteBackward, op.attributes);
+    back.reads = {op.reads[0], op.writes[0], op.writes[1], d_shares};
+    back.writes = {d_logits};
+    collect(op.reads[0], d_logits);
+  }
+
+  /// A token's gradient is the sum of those of its rows.
+  void dispatch(const Op& op, TensorId dy) {
+    const TensorId x = op.reads[0];
+    const auto addend = known(x);
+    const TensorId dx = fresh(x);
+    Op& back = recorder_.append(OpKind::kCombine, devices::CombineAttributes{1.0F, false, addend.has_value()});
+    back.reads = {dy, op.reads[1]};
+    if (addend) back.reads.push_back(*addend);
+    back.writes = {dx};
+    set(x, dx);
+  }
+
+  void grouped_matmul(const Op& op, TensorId dy) {
+    const TensorId x = op.reads[0];
+    const TensorId offsets = op.reads[1];
+    const std::vector<TensorId> w(op.reads.begin() + 2, op.reads.end());
+    if (trains(w[0])) {
+      std::vector<TensorId> dw;
+      for (const TensorId one : w) dw.push_back(recorder_.gradient_of_weight(one));
+      Op& back = recorder_.append(OpKind::kGroupedMatMulWeightGradient, devices::GroupAttributes{});
+      back.reads = {dy, x, offsets};
+      back.writes.assign(dw.begin(), dw.end());
+    }
+    if (!needs(x)) return;
+    const auto addend = known(x);
+    std::vector<TensorId> numbers;
+    for (const TensorId one : w) numbers.push_back(recorder_.expanded(one));
+    const TensorId dx = fresh(x);
+    Op& back = recorder_.append(OpKind::kGroupedMatMulInputGradient, devices::GroupAttributes{addend.has_value()});
+    back.reads = {dy, offsets};
+    back.reads.insert(back.reads.end(), numbers.begin(), numbers.end());
+    if (addend) back.reads.push_back(*addend);
+    back.writes = {dx};
+    set(x, dx);
+  }
+
+  void combine(const Op& op, TensorId dy) {
+    const auto& attributes = std::get<devices::CombineAttributes>(op.attributes);
+    if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
+    const TensorId x = op.reads[0];
+    const TensorId shares = op.reads[2];
+    const TensorId dx = fresh(x);
+    const TensorDesc of_shares = graph_.tensors[shares];
+    const TensorId d_shares =
+        recorder_.tensor("d_" + of_shares.name, of_shares.shape, of_shares.dtype, TensorRole::kScratch);
+    Op& back = recorder_.append(OpKind::kCombineBackward, op.attributes);
+    back.reads = {dy, x, op.reads[1], shares};
+    back.writes = {dx, d_shares};
+    set(x, dx);
+    set(shares, d_shares);
   }
 
   Recorder& recorder_;

@@ -15,7 +15,8 @@ constexpr std::size_t kNoOp = static_cast<std::size_t>(-1);
 /// Cheap beside the memory that its result would take.
 bool is_cheap(OpKind kind) {
   return kind == OpKind::kRmsNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
-         kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand;
+         kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand ||
+         kind == OpKind::kDispatch;
 }
 
 /// Of what there is anyway: the layer's input or a weight.
@@ -24,7 +25,10 @@ bool is_of_given(const Op& op) {
 }
 
 /// Nothing but the sum of a weight's gradient comes of it, and all that it reads is there without it.
-bool is_deferrable(OpKind kind) { return kind == OpKind::kMatMulWeightGradient || kind == OpKind::kBiasGradient; }
+bool is_deferrable(OpKind kind) {
+  return kind == OpKind::kMatMulWeightGradient || kind == OpKind::kGroupedMatMulWeightGradient ||
+         kind == OpKind::kBiasGradient;
+}
 
 class Slicer {
  public:

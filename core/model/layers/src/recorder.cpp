@@ -202,6 +202,50 @@ TensorId Recorder::select_last(TensorId x) {
   return y;
 }
 
+Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, bool normalised) {
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const Shape shape = {tokens(), choices};
+  const Shape ends = {graph_.tensors[logits].shape[1] + 1};
+  const TensorId shares = tensor("shares", shape, DType::kFloat32, TensorRole::kScratch);
+  const TensorId experts = tensor("experts", shape, DType::kInt32, TensorRole::kScratch);
+  const TensorId rows = tensor("rows", shape, DType::kInt32, TensorRole::kScratch);
+  const TensorId offsets = tensor("offsets", ends, DType::kInt32, TensorRole::kScratch);
+  Op& op = append(OpKind::kRoute, devices::RouteAttributes{normalised});
+  op.reads = {logits, bounds};
+  op.writes = {shares, experts, rows, offsets};
+  return {shares, rows, offsets};
+}
+
+TensorId Recorder::dispatch(TensorId x, const Routed& routed) {
+  const std::int64_t choices = graph_.tensors[routed.rows].shape[1];
+  const TensorId y = activation("sent", {choices * tokens(), graph_.tensors[x].shape[1]});
+  Op& op = append(OpKind::kDispatch);
+  op.reads = {x, routed.rows};
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::grouped_matmul(TensorId x, const Routed& routed, const std::vector<TensorId>& w,
+                                  const std::string& name) {
+  std::vector<TensorId> numbers;
+  for (const TensorId one : w) numbers.push_back(expanded(one));
+  const TensorId y = activation(name, {graph_.tensors[x].shape[0], graph_.tensors[w[0]].shape[0]});
+  Op& op = append(OpKind::kGroupedMatMul, devices::GroupAttributes{});
+  op.reads = {x, routed.offsets};
+  op.reads.insert(op.reads.end(), numbers.begin(), numbers.end());
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::combine(TensorId x, const Routed& routed, std::optional<TensorId> addend, double alpha) {
+  const TensorId y = activation("combined", {tokens(), graph_.tensors[x].shape[1]});
+  Op& op = append(OpKind::kCombine, devices::CombineAttributes{static_cast<float>(alpha), true, addend.has_value()});
+  op.reads = {x, routed.rows, routed.shares};
+  if (addend) op.reads.push_back(*addend);
+  op.writes = {y};
+  return y;
+}
+
 TensorId Recorder::statistics_before() {
   return tensor("statistics", {tokens(), 3}, DType::kFloat32, TensorRole::kInput, 2);
 }

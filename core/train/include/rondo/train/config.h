@@ -146,6 +146,9 @@ struct Config {
   std::uint32_t vocab_size = InitDefaults{}.vocab_size;
   std::uint32_t max_position_embeddings = InitDefaults{}.max_position_embeddings;
   double rope_theta = InitDefaults{}.rope_theta;
+  std::uint32_t num_experts = InitDefaults{}.num_experts;
+  std::uint32_t num_experts_per_tok = InitDefaults{}.num_experts_per_tok;
+  std::uint32_t moe_intermediate_size = InitDefaults{}.moe_intermediate_size;
   bool tie_word_embeddings = InitDefaults{}.tie_word_embeddings;
 };
 

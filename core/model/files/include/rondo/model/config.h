@@ -13,7 +13,21 @@
 
 namespace rondo::model {
 
-enum class Family { kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kGranite, kOlmo2, kOlmo3, kGemma, kGemma3 };
+enum class Family {
+  kLlama,
+  kMistral,
+  kMixtral,
+  kQwen2,
+  kQwen3,
+  kQwen3Moe,
+  kSmolLm3,
+  kGranite,
+  kOlmo2,
+  kOlmo3,
+  kOlmoe,
+  kGemma,
+  kGemma3
+};
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
@@ -44,6 +58,19 @@ struct RopeConfig {
   bool truncate = true;                    // yarn
 };
 
+/// Mixture of experts: each token goes through `choices` of `count` MLPs of width `width`.
+struct ExpertsConfig {
+  std::uint32_t count = 0;
+  std::uint32_t choices = 0;
+  std::uint32_t width = 0;
+  bool normalised = false;         // the shares of those that are chosen sum to 1
+  std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there; empty: nowhere
+};
+
+/// Limits of the two numbers.
+inline constexpr std::uint32_t kMaxExperts = 256;
+inline constexpr std::uint32_t kMaxChoices = 16;
+
 struct ModelConfig {
   Family family = Family::kLlama;
   std::string model_type;
@@ -73,6 +100,7 @@ struct ModelConfig {
   double logits_scaling = 1.0;                // Granite: logits are divided by it
   std::optional<double> attention_scale;      // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
+  std::optional<ExpertsConfig> experts;       // Mixtral, Qwen3-MoE, OLMoE
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
@@ -80,6 +108,9 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> pad_token_id;
 };
+
+/// Of one block.
+bool has_experts(const ModelConfig& config, std::uint32_t block);
 
 /// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim).
 double scale_of_scores(const ModelConfig& config);

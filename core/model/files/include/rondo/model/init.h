@@ -36,6 +36,9 @@ struct InitOptions {
   std::uint32_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
+  std::uint32_t num_experts = 8;  // of families that have experts
+  std::uint32_t num_experts_per_tok = 2;
+  std::uint32_t moe_intermediate_size = 0;  // hidden_size; where it is not intermediate_size
   double initializer_range = 0.02;
   std::uint64_t seed = 42;
   WeightType weight_type = WeightType::kFloat32;

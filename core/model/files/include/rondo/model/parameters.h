@@ -6,6 +6,9 @@
 //   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias)
 //   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads
 //   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias)
+//     or of E experts of width W, see expert_names():
+//   model.layers.N.mlp.gate.weight [E, C], the router
+//   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
 //   lm_head.weight [V, C], unless tied to embed_tokens
@@ -57,6 +60,15 @@ struct NormNames {
 };
 NormNames norm_names(NormPlace place);
 
+/// What the mixture of a block is called: "mlp" and its experts' three matrices.
+struct ExpertNames {
+  const char* module;
+  const char* gate;
+  const char* up;
+  const char* down;
+};
+ExpertNames expert_names(const ModelConfig& config);
+
 /// Every weight tensor, in the model's order. A tied head is not listed.
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
 
@@ -70,7 +82,9 @@ struct LinearModule {
   bool bias = false;
 };
 
-/// All linear layers of the blocks in the model's order; the head is none of them.
+/// The linear layers of the blocks that an adapter may have, in the model's order; the head is none of them, nor are
+/// experts and routers, which transformers has as tensors. Where a model has experts, PEFT takes the names of an MLP's
+/// layers for theirs: so its blocks without them have none but attention's either.
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj.

@@ -82,6 +82,21 @@ class Recorder {
                         const std::string& name);
   TensorId select_last(TensorId x);
 
+  /// Where a mixture of experts sends tokens. k: `choices`.
+  struct Routed {
+    TensorId shares;   // fp32 [T, k]
+    TensorId rows;     // int32 [T, k]
+    TensorId offsets;  // int32 [E + 1]
+  };
+  /// By logits [T, E]. `normalised`: see devices::RouteAttributes.
+  Routed route(TensorId logits, std::int64_t choices, bool normalised);
+  /// x [T, C] as the experts read it, [k T, C].
+  TensorId dispatch(TensorId x, const Routed& routed);
+  /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.
+  TensorId grouped_matmul(TensorId x, const Routed& routed, const std::vector<TensorId>& w, const std::string& name);
+  /// y [T, C] = alpha * what the token's experts gave, by shares (+ addend).
+  TensorId combine(TensorId x, const Routed& routed, std::optional<TensorId> addend, double alpha);
+
   /// The tensor leaves the program under `role`.
   void set_role(TensorId id, TensorRole role, std::uint32_t index) {
     graph_.tensors[id].role = role;
