@@ -77,6 +77,25 @@ void as_granite(model::ModelConfig& config) {
   config.attention_scale = 0.2;
 }
 
+/// A block of one MLP between two with experts.
+void as_qwen3_moe(model::ModelConfig& config) {
+  config.qk_norm = model::QkNorm::kHead;
+  config.experts = {5, 2, 24, true, {false, true, false}};
+}
+
+/// Shares by all experts, norms behind the halves.
+void as_olmoe(model::ModelConfig& config) {
+  config.norm_place = model::NormPlace::kOutput;
+  config.residual_multiplier = 0.7;
+  config.experts = {7, 3, 40, false, {}};
+}
+
+model::MethodSpec lora_of_codes() {
+  model::MethodSpec spec = lora(DType::kBfloat16);
+  spec.base_encoding = devices::Encoding::kNf4;
+  return spec;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
@@ -88,6 +107,9 @@ std::vector<Method> methods() {
           {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)},
           {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
+          {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
+          {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},
+          {"experts_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite}};
 }
 

@@ -34,6 +34,15 @@ inline nlohmann::json to_json(const RopeConfig& rope) {
           {"truncate", rope.truncate}};
 }
 
+inline nlohmann::json experts_to_json(const ModelConfig& config) {
+  if (!config.experts) return nullptr;
+  std::vector<std::uint32_t> without;
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    if (!has_experts(config, block)) without.push_back(block);
+  }
+  return {config.experts->count, config.experts->choices, config.experts->normalised, without};
+}
+
 /// `parameters`: names and shapes, in name order.
 inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
@@ -65,6 +74,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"bos", or_null(config.bos_token_id)},
           {"eos", config.eos_token_ids},
           {"pad", or_null(config.pad_token_id)},
+          {"experts", experts_to_json(config)},
           {"parameters", parameters}};
 }
 

@@ -1,9 +1,14 @@
 """What transformers makes of a model directory, in the words of model_files_probe."""
 
 import json
+import pathlib
+import sys
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from experts import in_files  # noqa: E402
 
 ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3"]
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh"]
@@ -46,9 +51,19 @@ def rope_of(config, rope):
 
 
 def windows_of(config, layers):
-    if config.model_type == "mistral":
+    if config.model_type in ("mistral", "mixtral", "qwen3_moe"):
         return [config.sliding_window or 0] * config.num_hidden_layers
     return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in layers]
+
+
+def experts_of(config, layers):
+    """Count, choices, whether their shares sum to 1, and the blocks without; None where no block has any."""
+    routers = [layer.mlp.gate for layer in layers if hasattr(layer.mlp, "experts")]
+    if not routers:
+        return None
+    normalised = getattr(routers[0], "norm_topk_prob", config.model_type == "mixtral")
+    return [routers[0].weight.shape[0], routers[0].top_k, normalised,
+            [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")]]
 
 
 def in_fp32(number):
@@ -84,6 +99,8 @@ def expected(folder):
         "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,
         "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
-        "parameters": sorted([name, list(p.shape)] for name, p in model.named_parameters()
-                             if "vision_tower" not in name and "multi_modal_projector" not in name),
+        "experts": experts_of(config, layers),
+        "parameters": sorted([name, list(part.shape)] for whole, p in model.named_parameters()
+                             if "vision_tower" not in whole and "multi_modal_projector" not in whole
+                             for name, part in in_files(config.model_type, whole, p)),
     }

@@ -13,6 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
+from transformers import MixtralConfig, OlmoeConfig, Qwen3MoeConfig
 from transformers import Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -123,6 +124,26 @@ CASES = {
                           sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh", torch_dtype="bfloat16",
                           eos_token_id=[1, 106], cache_implementation="hybrid"),
     "saved_gemma3_with_pictures": saved_with_pictures(head_dim=16, sliding_window=16, num_hidden_layers=7),
+    "saved_mixtral": saved(MixtralConfig, num_key_value_heads=2, num_local_experts=3, sliding_window=16),
+    "mixtral_bare": written("mixtral", num_attention_heads=8),
+    "mixtral_hub": written("mixtral", num_key_value_heads=2, num_experts_per_tok=2, num_local_experts=4,
+                           output_router_logits=False, rope_theta=1000000.0, router_aux_loss_coef=0.02,
+                           sliding_window=None, torch_dtype="bfloat16"),
+    "saved_qwen3_moe": saved(Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                             mlp_only_layers=[1], norm_topk_prob=True),
+    "saved_qwen3_moe_window": saved(Qwen3MoeConfig, num_experts=3, num_experts_per_tok=1, decoder_sparse_step=2,
+                                    use_sliding_window=True, sliding_window=8, attention_bias=True),
+    "saved_qwen3_moe_dense": saved(Qwen3MoeConfig, num_experts=0),
+    "qwen3_moe_bare": written("qwen3_moe", num_hidden_layers=1),
+    "qwen3_moe_hub": written("qwen3_moe", attention_bias=False, decoder_sparse_step=1, head_dim=16, num_experts=6,
+                             max_window_layers=48, mlp_only_layers=[], moe_intermediate_size=20, norm_topk_prob=True,
+                             num_experts_per_tok=4, num_key_value_heads=1, output_router_logits=False,
+                             rope_scaling=None, rope_theta=1000000.0, router_aux_loss_coef=0.001,
+                             sliding_window=None, use_sliding_window=False, torch_dtype="bfloat16"),
+    "saved_olmoe": saved(OlmoeConfig, num_experts=4, num_experts_per_tok=3, attention_bias=True),
+    "olmoe_bare": written("olmoe", num_hidden_layers=1, vocab_size=50304),
+    "olmoe_hub": written("olmoe", clip_qkv=None, num_experts=5, num_experts_per_tok=2, num_key_value_heads=4,
+                         norm_topk_prob=False, eos_token_id=279, pad_token_id=1, torch_dtype="bfloat16"),
     "gemma3_with_pictures_hub": {
         "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
         "torch_dtype": "bfloat16", "initializer_range": 0.02, "mm_tokens_per_image": 4, "vision_config": PICTURES,

@@ -22,6 +22,7 @@ import families
 import loop
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from experts import in_files  # noqa: E402
 from manifest import write_manifest  # noqa: E402
 
 VERSIONS = {"torch": "2.15.0", "transformers": "5.23.0", "peft": "0.21.2"}
@@ -104,8 +105,10 @@ def plain_name(name):
     return name.replace(".default.weight", ".weight")
 
 
-def trained_tensors(model):
-    return {plain_name(n): p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+def trained_tensors(model, value=lambda parameter: parameter):
+    """By the names in files."""
+    return {name: part.detach().clone() for n, p in model.named_parameters() if p.requires_grad and value(p) is not None
+            for name, part in in_files(model.config.model_type, plain_name(n), value(p))}
 
 
 def update_of(final, initial):
@@ -117,8 +120,7 @@ def run_training(build, steps, noise):
     gradients = {}
 
     def keep_norms(model):
-        gradients.update({plain_name(n): p.grad.norm().item() for n, p in model.named_parameters()
-                          if p.requires_grad and p.grad is not None})
+        gradients.update({name: part.norm().item() for name, part in trained_tensors(model, lambda p: p.grad).items()})
 
     model, padded = build(), build()
     initial = trained_tensors(model)
@@ -168,11 +170,11 @@ def make_case(name):
     families.make_adapter(families.make_model(name, SEED), families.case_seed(name, SEED + 3)).save_pretrained(
         adapter_folder)
     (adapter_folder / "README.md").unlink(missing_ok=True)
-    settle_adapter_config(adapter_folder / "adapter_config.json")
+    settle_adapter_config(adapter_folder / "adapter_config.json", families.targets_of(model))
 
     def load():  # from the files, so that what was written is what was trained
         return families.prepared(transformers.AutoModelForCausalLM.from_pretrained(
-            model_folder, dtype=torch.float32, attn_implementation="eager"))
+            model_folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"))
 
     def load_adapter():
         return peft.PeftModel.from_pretrained(load(), adapter_folder, is_trainable=True).train()
@@ -192,11 +194,11 @@ def make_case(name):
     return noise
 
 
-def settle_adapter_config(path):
+def settle_adapter_config(path, targets):
     """No path of the machine that wrote it, and one order of the target modules (PEFT keeps a set)."""
     config = json.loads(path.read_text())
     config["base_model_name_or_path"] = "../model"
-    config["target_modules"] = families.LINEAR_LAYERS
+    config["target_modules"] = targets
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 

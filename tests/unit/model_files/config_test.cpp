@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                   {{"model_type", "gpt_neox"}},
                   {"model_type", "gpt_neox", "llama, mistral, qwen2, qwen3"}},
         BadConfig{"family_type", "llama", {{"model_type", 3}}, {"model_type", "a string", "3"}},
-        BadConfig{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixtures of experts"}},
+        BadConfig{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixture of experts"}},
         BadConfig{"quantized", "llama", {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},
         BadConfig{
             "partial_rotary", "llama", {{"partial_rotary_factor", 0.5}}, {"partial_rotary_factor", "partial rotary"}},
@@ -121,6 +121,18 @@ INSTANTIATE_TEST_SUITE_P(
                   "granite",
                   {{"residual_multiplier", 0.22}, {"mlp_bias", true}},
                   {"mlp_bias", "residual_multiplier"}},
+        BadConfig{"too_many_choices",
+                  "qwen3_moe",
+                  {{"num_experts", 4}, {"num_experts_per_tok", 5}},
+                  {"num_experts_per_tok", "(4)", "found 5"}},
+        BadConfig{"no_experts", "mixtral", {{"num_local_experts", 0}}, {"num_local_experts", "found 0"}},
+        BadConfig{"experts_word", "olmoe", {{"num_experts", "many"}}, {"num_experts", "many"}},
+        BadConfig{"router_loss", "mixtral", {{"output_router_logits", true}}, {"output_router_logits", "auxiliary"}},
+        BadConfig{"router_noise", "mixtral", {{"router_jitter_noise", 0.1}}, {"router_jitter_noise", "0.0"}},
+        BadConfig{"dense_words", "qwen3_moe", {{"mlp_only_layers", {"all"}}}, {"mlp_only_layers", "numbers"}},
+        BadConfig{"dense_number", "qwen3_moe", {{"mlp_only_layers", 1}}, {"mlp_only_layers", "a list"}},
+        BadConfig{"step_zero", "qwen3_moe", {{"decoder_sparse_step", 0}}, {"decoder_sparse_step", "found 0"}},
+        BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });
 

@@ -16,17 +16,17 @@ namespace rondo::model {
 enum class Family {
   kLlama,
   kMistral,
-  kMixtral,
   kQwen2,
   kQwen3,
-  kQwen3Moe,
   kSmolLm3,
   kGranite,
   kOlmo2,
   kOlmo3,
-  kOlmoe,
   kGemma,
-  kGemma3
+  kGemma3,
+  kMixtral,
+  kQwen3Moe,
+  kOlmoe
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
