@@ -24,12 +24,23 @@ struct Routed {
 
 Routed add_route(CaseBuilder& b, const ExpertSizes& s, bool normalised, double spread = 1.0) {
   const Shape choices = {s.tokens, s.choices};
+  // Each expert has as many as any other, and tokens lie apart.
+  const std::int64_t count = s.tokens * s.choices;
+  std::vector<std::int32_t> experts;
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> offsets;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = i % s.choices * s.tokens + i / s.choices;
+    rows.push_back(static_cast<std::int32_t>(row));
+    experts.push_back(static_cast<std::int32_t>(row * s.experts / count));
+  }
+  for (std::int64_t e = 0; e <= s.experts; ++e) offsets.push_back(static_cast<std::int32_t>(count * e / s.experts));
   Routed routed{};
   routed.logits = b.input("logits", {s.tokens, s.experts}, spread);
   routed.shares = b.saved_wide("shares", choices);
-  routed.experts = b.output("experts", choices, DType::kInt32, TensorRole::kSaved);
-  routed.rows = b.output("rows", choices, DType::kInt32, TensorRole::kSaved);
-  routed.offsets = b.output("offsets", {s.experts + 1}, DType::kInt32, TensorRole::kSaved);
+  routed.experts = b.saved_integers("experts", choices, std::move(experts));
+  routed.rows = b.saved_integers("rows", choices, std::move(rows));
+  routed.offsets = b.saved_integers("offsets", {s.experts + 1}, std::move(offsets));
   b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
        RouteAttributes{normalised});
   return routed;

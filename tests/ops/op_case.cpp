@@ -82,6 +82,10 @@ TensorId CaseBuilder::saved_wide(const char* name, const Shape& shape) {
   return output(name, shape, wide(), TensorRole::kSaved);
 }
 
+TensorId CaseBuilder::saved_integers(const char* name, const Shape& shape, std::vector<std::int32_t> values) {
+  return add(name, shape, DType::kInt32, TensorRole::kSaved, {0, 0, std::move(values)});
+}
+
 TensorId CaseBuilder::gradient(const char* name, const Shape& shape) {
   const double spread = storage_ == DType::kFloat64 ? 0.0 : 1.0;
   return add(name, shape, wide(), TensorRole::kGradient, {spread, 0, {}});

@@ -56,6 +56,8 @@ class CaseBuilder {
   /// Written by one op and read by others.
   TensorId saved(const char* name, const Shape& shape);
   TensorId saved_wide(const char* name, const Shape& shape);
+  /// Before they are written they are `values`, which an op by itself reads.
+  TensorId saved_integers(const char* name, const Shape& shape, std::vector<std::int32_t> values);
   /// fp32 and added to: random before the run, or zero where finite differences look at it.
   TensorId gradient(const char* name, const Shape& shape);
 
