@@ -141,6 +141,11 @@ class DeviceBlock {
     float& value = value_of(static_cast<int>(threadIdx.x));
     value = combine_warp(value, [](float a, float b) { return fmaxf(a, b); });
   }
+  /// Bit i of masks: whether is(thread) holds for lane i of the warp.
+  template <typename Is>
+  __device__ __forceinline__ void ballot(Own<std::uint32_t>& masks, Is is) const {
+    masks.value = __ballot_sync(0xFFFFFFFFU, is(static_cast<int>(threadIdx.x)));
+  }
   __device__ __forceinline__ float sum(Own<float>& own) const {
     return combine(own.value, [](float a, float b) { return a + b; });
   }

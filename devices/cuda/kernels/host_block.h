@@ -152,6 +152,14 @@ class HostBlock {
       for (int lane = 0; lane < kWarp; ++lane) value_of(warp + lane) = largest;
     });
   }
+  template <typename Is>
+  void ballot(Own<std::uint32_t>& masks, Is is) const {
+    warps([&](int warp) {
+      std::uint32_t mask = 0;
+      for (int lane = 0; lane < kWarp; ++lane) mask |= (is(warp + lane) ? 1U : 0U) << lane;
+      for (int lane = 0; lane < kWarp; ++lane) masks[warp + lane] = mask;
+    });
+  }
   /// The numbers of A that the lanes of a warp hold; a_of(thread) gives a lane's.
   template <bool kBfloat, typename A>
   static void gather(int warp, A a_of, float (&a)[16][16]) {

@@ -28,6 +28,11 @@ constexpr KernelId of_storage(KernelId fp32, Storage storage) {
   return static_cast<KernelId>(static_cast<int>(fp32) + static_cast<int>(storage));
 }
 
+/// The kernel of a family for a two-byte storage: `bf16` names the family.
+constexpr KernelId of_narrow(KernelId bf16, Storage storage) {
+  return static_cast<KernelId>(static_cast<int>(bf16) + (storage == Storage::kFloat16 ? 1 : 0));
+}
+
 /// The kernel of a family of matrix_tiles.h: `bf16_64` names the family. REQUIRES: two-byte storage, heads of 64 or
 /// 128.
 constexpr KernelId of_matrix(KernelId bf16_64, Storage storage, int head_dim) {
@@ -37,6 +42,12 @@ constexpr KernelId of_matrix(KernelId bf16_64, Storage storage, int head_dim) {
 
 /// Whether it is one of product.h.
 constexpr bool is_product(KernelId id) { return id >= KernelId::k_product_fp32 && id <= KernelId::k_product_e5m2; }
+
+/// Whether it takes GroupedGradientParams.
+constexpr bool is_grouped_gradient(KernelId id) {
+  return (id >= KernelId::k_grouped_gradient_fp32 && id <= KernelId::k_grouped_gradient_fp16) ||
+         (id >= KernelId::k_matrix_grouped_gradient_bf16 && id <= KernelId::k_matrix_grouped_gradient_fp16);
+}
 
 /// Whether warpgroups multiply in it (group_products.h): it may take as much shared memory as a block can have.
 constexpr bool is_of_groups(KernelId id) {

@@ -318,6 +318,62 @@ struct CrossEntropyParams {
   std::int32_t rows;       // N of the part
 };
 
+/// Most experts of a group.
+inline constexpr int kMostGroup = 256;
+
+struct RouteParams {   // where tokens go, and its gradient
+  const void* logits;  // [T, E]
+  const std::int32_t* bounds;
+  float* shares;          // [T, k], read by the gradient
+  std::int32_t* experts;  // [T, k], likewise
+  std::int32_t* rows;     // [T, k]
+  std::int32_t* offsets;  // [E + 1]
+  const float* dshares;   // gradient: [T, k]
+  void* dlogits;
+  std::int32_t count;    // E
+  std::int32_t choices;  // k
+  std::int32_t normalised;
+};
+
+struct SpreadParams {  // tokens to the rows of their experts, and back
+  const void* x;       // dispatch: [T, C], else [k T, C]
+  const std::int32_t* rows;
+  const float* shares;  // [T, k], may be null
+  const void* addend;   // [T, C], may be null
+  const void* dy;       // gradient: [T, C]
+  void* y;              // combine: [T, C], else [k T, C]
+  float* dshares;       // gradient: [T, k]
+  std::int64_t width;
+  std::int32_t choices;
+  float alpha;
+};
+
+/// C [k T, N] = A W + addend, an expert's rows by its W; zeros behind the last expert's.
+struct GroupedParams {
+  const void* a;                // [k T, inner]
+  const std::int32_t* offsets;  // [experts + 1]
+  const void* addend;           // [k T, N], may be null
+  void* c;
+  std::int64_t rows;     // k T
+  std::int64_t columns;  // N
+  std::int64_t inner;
+  std::int32_t experts;
+  std::int32_t transposed;    // W lies as [N, inner], else [inner, N]
+  const void* w[kMostGroup];  // by expert
+};
+
+/// dW [N, K] += dy^T x over the rows of each expert.
+struct GroupedGradientParams {
+  const void* dy;               // [k T, N]
+  const void* x;                // [k T, K]
+  const std::int32_t* offsets;  // [experts + 1]
+  const void* addend;           // null: what is there counts as zero
+  std::int64_t rows;            // N
+  std::int64_t columns;         // K
+  std::int32_t experts;
+  float* dw[kMostGroup];  // by expert
+};
+
 /// C [M, N] = alpha A B + bias + addend, summed over K in rising order by one thread an element.
 struct ProductParams {
   const void* a;       // element (m, k) at m a_row + k a_column

@@ -18,10 +18,14 @@ template <typename T, typename Left = T>
 struct Product {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ProductParams& p) {
+    tile(block, p, block.y() * kTile, block.x() * kTile);
+  }
+
+  /// The elements from there on.
+  template <typename Block>
+  RONDO_KERNEL static void tile(Block& block, const ProductParams& p, std::int64_t row, std::int64_t column) {
     auto* a = reinterpret_cast<float*>(block.shared());  // [kDepth, kTileStride]
     float* b = a + kDepth * kTileStride;                 // [kDepth, kTileStride]
-    const std::int64_t row = block.y() * kTile;
-    const std::int64_t column = block.x() * kTile;
     typename Block::template Own<Array<float, kOwn * kOwn>> sums;
     block.each([&](int thread) {
       RONDO_UNROLL

@@ -47,6 +47,16 @@ struct E5m2 {
   std::uint8_t bits;
 };
 
+/// Of a tensor of T.
+template <typename T>
+constexpr Storage storage_of() {
+  if constexpr (sizeof(T) == 4) {
+    return Storage::kFloat32;
+  } else {
+    return T::kIsBfloat ? Storage::kBfloat16 : Storage::kFloat16;
+  }
+}
+
 RONDO_KERNEL std::uint32_t bits_of(float x) {
 #ifdef __CUDACC__
   return __float_as_uint(x);

@@ -43,6 +43,15 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
       return lower_vocabulary(op);
+    case OpKind::kRoute:
+    case OpKind::kRouteBackward:
+    case OpKind::kDispatch:
+    case OpKind::kCombine:
+    case OpKind::kCombineBackward:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+    case OpKind::kGroupedMatMulWeightGradient:
+      return lower_experts(op);
     case OpKind::kExpand:
       return lower_expand(op);
     case OpKind::kEncode:
@@ -118,29 +127,46 @@ void place_workspace(Steps& steps) {
   }
 }
 
+/// By tensor: the first step that touches it.
+std::vector<std::optional<std::size_t>> first_steps(const OpList& list, const Steps& steps) {
+  std::vector<std::optional<std::size_t>> first(list.tensors.size());
+  for (std::size_t i = 0; i < steps.steps.size(); ++i) {
+    for_places(steps.steps[i], [&](const Place& place) {
+      if (place.kind == Place::Kind::kTensor && !first[place.tensor]) first[place.tensor] = i;
+    });
+  }
+  return first;
+}
+
+/// The patch of a launch that says what its sum is added to, if `is_sum(place)` holds.
+template <typename IsSum>
+std::optional<std::size_t> sum_of(const LaunchStep& launch, std::size_t addend, IsSum is_sum) {
+  for (std::size_t i = 0; i < launch.patches.size(); ++i) {
+    if (launch.patches[i].offset == addend && is_sum(launch.patches[i].place)) return i;
+  }
+  return std::nullopt;
+}
+
 /// Finds the first step of each gradient. Where that is a product whose sum goes there, a run that sets gradients
-/// leaves what is there out of it; what else is added to has to be cleared.
+/// leaves what is there out of it; what else is added to has to be cleared. A group's are set together or not at all.
 void mark_gradients(const OpList& list, Steps& steps) {
+  const std::vector<std::optional<std::size_t>> first = first_steps(list, steps);
   for (TensorId id = 0; id < list.tensors.size(); ++id) {
     if (list.tensors[id].role != TensorRole::kGradient) continue;
     const auto is_gradient = [id](const Place& place) { return place == Place{Place::Kind::kTensor, id, 0}; };
-    const auto first = std::ranges::find_if(steps.steps, [&](Step& step) {
-      bool touches = false;
-      for_places(step, [&](const Place& place) {
-        touches = touches || (place.kind == Place::Kind::kTensor && place.tensor == id);
-      });
-      return touches;
-    });
     bool sets = false;
-    if (first != steps.steps.end()) {
-      if (auto* product = std::get_if<ProductStep>(&*first)) {
-        sets = product->sets = is_gradient(product->addend) && is_gradient(product->c);
-      } else if (auto* launch = std::get_if<LaunchStep>(&*first); launch != nullptr && is_product(launch->kernel)) {
-        const auto sum = std::ranges::find_if(launch->patches, [&](const Patch& patch) {
-          return patch.offset == offsetof(ProductParams, addend) && is_gradient(patch.place);
-        });
-        sets = sum != launch->patches.end();
-        if (sets) launch->sum = static_cast<std::size_t>(sum - launch->patches.begin());
+    Step* step = first[id] ? &steps.steps[*first[id]] : nullptr;
+    if (auto* product = std::get_if<ProductStep>(step); product != nullptr) {
+      sets = product->sets = is_gradient(product->addend) && is_gradient(product->c);
+    } else if (auto* launch = std::get_if<LaunchStep>(step); launch != nullptr && is_product(launch->kernel)) {
+      launch->sum = sum_of(*launch, offsetof(ProductParams, addend), is_gradient);
+      sets = launch->sum.has_value();
+    } else if (launch != nullptr && is_grouped_gradient(launch->kernel)) {
+      sets = std::ranges::all_of(launch->patches, [&](const Patch& patch) {
+        return list.tensors[patch.place.tensor].role != TensorRole::kGradient || first[patch.place.tensor] == first[id];
+      });
+      if (sets) {
+        launch->sum = sum_of(*launch, offsetof(GroupedGradientParams, addend), [](const Place&) { return true; });
       }
     }
     if (!sets) steps.unset.push_back({{Place::Kind::kTensor, id, 0}, list.tensors[id].bytes()});

@@ -12,14 +12,6 @@ namespace {
 
 Grid over_elements(std::int64_t elements) { return {divide_up(elements, kElementsOfBlock), 1, kMostThreads, 0}; }
 
-/// A block for a row of `width` elements: no more threads than it has work for.
-int threads_for(std::int64_t width) {
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(width, kWarp) * kWarp, kWarp, kMostThreads));
-}
-
-/// The same where they are read by the eight, see kernels/vectors.h.
-int threads_for_vectors(std::int64_t width) { return threads_for(width % kVector == 0 ? width / kVector : width); }
-
 /// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `x` and both scales may be null.
 void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales,
                  const Place& column_scales, std::int64_t rows, std::int64_t columns, std::int64_t chunk,

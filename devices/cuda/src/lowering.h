@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/params.h"
+#include "kernels/vectors.h"
 #include "lower.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/product_pairs.h"
@@ -28,6 +29,14 @@ class Arguments {
     const auto* base = reinterpret_cast<const std::byte*>(&params);
     const auto* field = reinterpret_cast<const std::byte*>(&(params.*member));
     if (place.kind != Place::Kind::kNull) patches_.push_back({static_cast<std::uint32_t>(field - base), place});
+    return *this;
+  }
+  /// Number `i` of several.
+  template <typename Pointer, std::size_t kCount>
+  Arguments& at(Pointer (Params::*member)[kCount], std::size_t i, const Place& place) {
+    const auto* base = reinterpret_cast<const std::byte*>(&params);
+    const auto* field = reinterpret_cast<const std::byte*>(&(params.*member)[i]);
+    patches_.push_back({static_cast<std::uint32_t>(field - base), place});
     return *this;
   }
   const std::vector<Patch>& patches() const { return patches_; }
@@ -137,6 +146,15 @@ class Lowering {
 
 inline std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
+/// A block for a row of `width` elements: no more threads than it has work for.
+inline int threads_for(std::int64_t width) {
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(width, kWarp) * kWarp, kWarp, kMostThreads));
+}
+/// The same where they are read by the eight, see kernels/vectors.h.
+inline int threads_for_vectors(std::int64_t width) {
+  return threads_for(width % kVector == 0 ? width / kVector : width);
+}
+
 /// y = a + b, each of which y may be.
 void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b, const Place& y);
 absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
@@ -151,6 +169,7 @@ absl::Status lower_product(Lowering& op);     // the three products of a linear 
 absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
 absl::Status lower_update(Lowering& op);      // rows added to a table, sums of squares, AdamW
 absl::Status lower_attention(Lowering& op);   // forward, backward, cached
+absl::Status lower_experts(Lowering& op);     // a mixture of experts: where tokens go, their rows, grouped products
 
 /// Whether a pair's products are lowered together.
 bool can_pair(const OpList& list, const ProductPair& pair);

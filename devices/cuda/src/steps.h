@@ -90,7 +90,7 @@ using Step = std::variant<LaunchStep, ClearStep, ProductStep>;
 inline constexpr Bytes kTensorAlignment = 16;
 
 /// Most bytes of a kernel's parameters.
-inline constexpr std::size_t kMostParams = 2048;
+inline constexpr std::size_t kMostParams = 4096;
 
 /// The steps of an op: they come one after the other.
 struct OpSteps {

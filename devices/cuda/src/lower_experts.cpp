@@ -1,0 +1,160 @@
+// Steps of a mixture of experts.
+#include "kernels/experts.h"
+#include "kernels/grouped.h"
+#include "kernels/grouped_matrix.h"
+#include "lowering.h"
+
+namespace rondo::devices::cuda {
+namespace {
+
+static_assert(kMostGroup == kMostExperts && kMostExperts <= kMostThreads && kMostChoices <= kWarp);
+static_assert(kGroupChunk == kTokenChunk);
+
+void lower_route(Lowering& op) {
+  using P = RouteParams;
+  Arguments<P> arguments;
+  const std::int64_t experts = op.in(0).shape[1];
+  arguments.params.count = static_cast<std::int32_t>(experts);
+  arguments.params.choices = static_cast<std::int32_t>(op.out(0).shape[1]);
+  arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
+  arguments.at(&P::logits, op.read(0)).at(&P::bounds, op.read(1));
+  arguments.at(&P::shares, op.write(0)).at(&P::experts, op.write(1));
+  arguments.at(&P::rows, op.write(2)).at(&P::offsets, op.write(3));
+  op.launch(of_storage(KernelId::k_route_choices_fp32, Lowering::storage_of(op.in(0))),
+            {op.in(0).shape[0], 1, threads_for(experts), static_cast<int>(experts) * 4}, arguments);
+  op.launch(KernelId::k_route_rows, {experts, 1, kMostThreads, kRouteShared}, arguments);
+}
+
+void lower_route_backward(Lowering& op) {
+  using P = RouteParams;
+  Arguments<P> arguments;
+  arguments.params.count = static_cast<std::int32_t>(op.in(0).shape[1]);
+  arguments.params.choices = static_cast<std::int32_t>(op.in(1).shape[1]);
+  arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
+  arguments.at(&P::logits, op.read(0)).at(&P::shares, op.read(1)).at(&P::experts, op.read(2));
+  arguments.at(&P::dshares, op.read(3)).at(&P::dlogits, op.write(0));
+  op.launch(of_storage(KernelId::k_route_backward_fp32, Lowering::storage_of(op.in(0))),
+            {op.in(0).shape[0], 1, threads_for(op.in(0).shape[1]), 0}, arguments);
+}
+
+/// Whose `rows` [T, k] are read number `rows`.
+Arguments<SpreadParams> spread(const Lowering& op, std::size_t rows) {
+  Arguments<SpreadParams> arguments;
+  arguments.params.width = Lowering::columns_of(op.out(0));
+  arguments.params.choices = static_cast<std::int32_t>(op.in(rows).shape[1]);
+  arguments.at(&SpreadParams::rows, op.read(rows)).at(&SpreadParams::y, op.write(0));
+  return arguments;
+}
+
+/// `kernel`: of fp32.
+void launch_spread(Lowering& op, KernelId kernel, std::int64_t blocks, const Arguments<SpreadParams>& arguments) {
+  op.launch(of_storage(kernel, Lowering::storage_of(op.out(0))),
+            {blocks, 1, threads_for_vectors(arguments.params.width), 0}, arguments);
+}
+
+void lower_dispatch(Lowering& op) {
+  Arguments<SpreadParams> arguments = spread(op, 1);
+  arguments.at(&SpreadParams::x, op.read(0));
+  launch_spread(op, KernelId::k_dispatch_fp32, op.in(0).shape[0], arguments);
+}
+
+void lower_combine(Lowering& op) {
+  const auto& combine = op.attributes<CombineAttributes>();
+  Arguments<SpreadParams> arguments = spread(op, 1);
+  arguments.params.alpha = combine.alpha;
+  arguments.at(&SpreadParams::x, op.read(0));
+  if (combine.has_shares) arguments.at(&SpreadParams::shares, op.read(2));
+  if (combine.has_addend) arguments.at(&SpreadParams::addend, op.read(op.op().reads.size() - 1));
+  launch_spread(op, KernelId::k_combine_fp32, op.out(0).shape[0], arguments);
+}
+
+void lower_combine_backward(Lowering& op) {
+  Arguments<SpreadParams> arguments = spread(op, 2);
+  arguments.params.alpha = op.attributes<CombineAttributes>().alpha;
+  arguments.at(&SpreadParams::dy, op.read(0)).at(&SpreadParams::x, op.read(1)).at(&SpreadParams::shares, op.read(3));
+  arguments.at(&SpreadParams::dshares, op.write(1));
+  launch_spread(op, KernelId::k_combine_backward_fp32, op.in(2).elements(), arguments);
+}
+
+/// Whether the matrix units make products of such rows.
+bool by_matrix_units(const Lowering& op, std::int64_t columns, std::int64_t inner) {
+  return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && columns % 8 == 0 && inner % 8 == 0;
+}
+
+absl::Status lower_grouped(Lowering& op) {
+  using P = GroupedParams;
+  RONDO_RETURN_IF_ERROR(op.same_dtype(op.in(0), op.in(2)));
+  Arguments<P> arguments;
+  P& p = arguments.params;
+  const bool forward = op.op().kind == OpKind::kGroupedMatMul;
+  const std::size_t experts = experts_of(op.op());
+  p.rows = op.in(0).shape[0];
+  p.columns = Lowering::columns_of(op.out(0));
+  p.inner = Lowering::columns_of(op.in(0));
+  p.experts = static_cast<std::int32_t>(experts);
+  p.transposed = forward ? 1 : 0;
+  arguments.at(&P::a, op.read(0)).at(&P::offsets, op.read(1)).at(&P::c, op.write(0));
+  for (std::size_t e = 0; e < experts; ++e) arguments.at(&P::w, e, op.read(2 + e));
+  if (op.attributes<GroupAttributes>().has_addend) arguments.at(&P::addend, op.read(2 + experts));
+  const Storage storage = Lowering::storage_of(op.in(0));
+  const bool units = by_matrix_units(op, p.columns, p.inner);
+  const int tile = units ? kMatrixTile : kTile;
+  const Grid grid{divide_up(p.columns, tile), tiles_of_group(p.rows, p.experts, tile), kMostThreads,
+                  units ? kMatrixGroupedShared : kGroupedShared};
+  if (units) {
+    const KernelId kernel = forward ? KernelId::k_matrix_grouped_bf16 : KernelId::k_matrix_grouped_across_bf16;
+    op.launch(of_narrow(kernel, storage), grid, arguments);
+  } else {
+    op.launch(of_storage(KernelId::k_grouped_fp32, storage), grid, arguments);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status lower_grouped_gradient(Lowering& op) {
+  using P = GroupedGradientParams;
+  Arguments<P> arguments;
+  P& p = arguments.params;
+  const auto experts = static_cast<std::int64_t>(experts_of(op.op()));
+  p.rows = Lowering::columns_of(op.in(0));
+  p.columns = Lowering::columns_of(op.in(1));
+  p.experts = static_cast<std::int32_t>(experts);
+  arguments.at(&P::dy, op.read(0)).at(&P::x, op.read(1)).at(&P::offsets, op.read(2)).at(&P::addend, op.write(0));
+  for (std::size_t e = 0; e < op.op().writes.size(); ++e) arguments.at(&P::dw, e, op.write(e));
+  const Storage storage = Lowering::storage_of(op.in(0));
+  const bool units = by_matrix_units(op, p.columns, p.rows);
+  const int tile = units ? kMatrixTile : kTile;
+  const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * experts, 1, kMostThreads,
+                  units ? kMatrixProductShared : kProductShared};
+  op.launch(units ? of_narrow(KernelId::k_matrix_grouped_gradient_bf16, storage)
+                  : of_storage(KernelId::k_grouped_gradient_fp32, storage),
+            grid, arguments);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status lower_experts(Lowering& op) {
+  switch (op.op().kind) {
+    case OpKind::kRoute:
+      lower_route(op);
+      return absl::OkStatus();
+    case OpKind::kRouteBackward:
+      lower_route_backward(op);
+      return absl::OkStatus();
+    case OpKind::kDispatch:
+      lower_dispatch(op);
+      return absl::OkStatus();
+    case OpKind::kCombine:
+      lower_combine(op);
+      return absl::OkStatus();
+    case OpKind::kCombineBackward:
+      lower_combine_backward(op);
+      return absl::OkStatus();
+    case OpKind::kGroupedMatMulWeightGradient:
+      return lower_grouped_gradient(op);
+    default:
+      return lower_grouped(op);
+  }
+}
+
+}  // namespace rondo::devices::cuda
