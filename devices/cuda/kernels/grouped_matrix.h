@@ -1,6 +1,6 @@
 // Products of a group by the matrix units (sm_80 and later), for bf16 and fp16 with rows of whole pieces of 16 bytes: a
-// block 128 x 128 elements, a warp 64 x 32 of them. The next part along what is summed over is copied to shared memory
-// while the one before is multiplied.
+// block 128 x 128 elements, each of its four warps 64 x 64 of them. The next part along what is summed over is copied
+// to shared memory while the one before is multiplied.
 #pragma once
 
 #include "grouped.h"
@@ -11,8 +11,11 @@ namespace rondo::devices::cuda {
 inline constexpr int kMatrixTile = 128;
 inline constexpr int kMatrixDepth = 32;  // of a part
 inline constexpr int kWarpRows = 2;      // warps of a block down its tile, sixteen rows each in turn
-inline constexpr int kMatrixSlices = kMatrixTile / 16 / kWarpRows;
-inline constexpr int kMatrixPieces = kMatrixTile * kMatrixDepth / 8 / kMostThreads;  // of 16 bytes, of a part, a thread
+inline constexpr int kRowSlices = kMatrixTile / 16 / kWarpRows;
+inline constexpr int kColumnSlices = 8;  // of a warp, eight columns each
+inline constexpr int kMatrixPieces =
+    kMatrixTile * kMatrixDepth / 8 / kMatrixThreads;  // of 16 bytes, of a part, a thread
+static_assert(kMatrixThreads / kWarp / kWarpRows * kColumnSlices * 8 == kMatrixTile);
 static_assert(kGroupChunk % kMatrixDepth == 0);
 
 /// A matrix of two-byte numbers [count, inner], or with its numbers across [inner, count].
@@ -35,7 +38,7 @@ struct MatrixPart {
                                  int thread) {
     RONDO_UNROLL
     for (int i = 0; i < kMatrixPieces; ++i) {
-      const int piece = thread + i * kMostThreads;
+      const int piece = thread + i * kMatrixThreads;
       const int row = piece / (kWidth / 8);
       const int column = piece % (kWidth / 8) * 8;
       const std::int32_t from_row = (kAcross ? inner : from.first) + row;
@@ -73,7 +76,7 @@ template <typename T, bool kLeftAcross, bool kRightAcross>
 struct MatrixProduct {
   using Left = MatrixPart<kLeftAcross>;
   using Right = MatrixPart<kRightAcross>;
-  using Sums = Array<Array<FragmentC, 4>, static_cast<std::size_t>(kMatrixSlices)>;  // by slices of rows and columns
+  using Sums = Array<Array<FragmentC, kColumnSlices>, kRowSlices>;  // of a thread
 
   /// Calls finish(sum, row, column, low, high) for pairs of elements of the result behind every `chunk` of numbers that
   /// are summed over and behind the last; sum: how many chunks came before.
@@ -113,31 +116,32 @@ struct MatrixProduct {
  private:
   RONDO_KERNEL static void clear(Sums& sums) {
     RONDO_UNROLL
-    for (int m = 0; m < kMatrixSlices; ++m) {
+    for (int m = 0; m < kRowSlices; ++m) {
       RONDO_UNROLL
-      for (int n = 0; n < 4; ++n) sums[m][n] = FragmentC{};
+      for (int n = 0; n < kColumnSlices; ++n) sums[m][n] = FragmentC{};
     }
   }
   RONDO_KERNEL static int row_of(int thread, int slice) {
     return 16 * (thread / kWarp % kWarpRows + kWarpRows * slice);
   }
-  RONDO_KERNEL static int column_of(int thread) { return 32 * (thread / kWarp / kWarpRows); }
+  RONDO_KERNEL static int column_of(int thread) { return 8 * kColumnSlices * (thread / kWarp / kWarpRows); }
 
   template <typename Block, typename Own>
   RONDO_KERNEL static void multiply(Block& block, Own& sums, const std::uint16_t* left, const std::uint16_t* right,
                                     int step, int slices) {
-    typename Block::template Own<Array<Array<FragmentB, 2>, 2>> b;
+    typename Block::template Own<Array<Array<FragmentB, 2>, kColumnSlices / 2>> b;
     typename Block::template Own<FragmentA> a;
     block.local([&](int thread) {
       RONDO_UNROLL
-      for (int n = 0; n < 2; ++n) b[thread][n] = Right::right(right, column_of(thread) + 16 * n, step, thread);
+      for (int n = 0; n < kColumnSlices / 2; ++n)
+        b[thread][n] = Right::right(right, column_of(thread) + 16 * n, step, thread);
     });
     RONDO_UNROLL
-    for (int m = 0; m < kMatrixSlices; ++m) {
+    for (int m = 0; m < kRowSlices; ++m) {
       if (m >= slices) continue;
       block.local([&](int thread) { a[thread] = Left::left(left, row_of(thread, m), step, thread); });
       RONDO_UNROLL
-      for (int n = 0; n < 4; ++n) {
+      for (int n = 0; n < kColumnSlices; ++n) {
         block.template multiply<T::kIsBfloat>([&](int thread) -> FragmentC& { return sums[thread][m][n]; },
                                               [&](int thread) -> FragmentA& { return a[thread]; },
                                               [&](int thread) -> FragmentB& { return b[thread][n / 2][n % 2]; });
@@ -151,9 +155,9 @@ struct MatrixProduct {
                                Write write) {
     block.local([&](int thread) {
       RONDO_UNROLL
-      for (int i = 0; i < 8 * kMatrixSlices; ++i) {
-        const int m = i / 8;
-        const int n = i / 2 % 4;
+      for (int i = 0; i < 2 * kColumnSlices * kRowSlices; ++i) {
+        const int m = i / (2 * kColumnSlices);
+        const int n = i / 2 % kColumnSlices;
         const std::int32_t row = left.first + row_of(thread, m) + thread % kWarp / 4 + 8 * (i % 2);
         const std::int32_t column = right.first + column_of(thread) + 8 * n + 2 * (thread % 4);
         const FragmentC& c = sums[thread][m][n];

@@ -99,8 +99,8 @@ absl::Status lower_grouped(Lowering& op) {
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.inner);
   const int tile = units ? kMatrixTile : kTile;
-  const Grid grid{divide_up(p.columns, tile), tiles_of_group(p.rows, p.experts, tile), kMostThreads,
-                  units ? kMatrixGroupedShared : kGroupedShared};
+  const Grid grid{divide_up(p.columns, tile), tiles_of_group(p.rows, p.experts, tile),
+                  units ? kMatrixThreads : kTileThreads, units ? kMatrixGroupedShared : kGroupedShared};
   if (units) {
     const KernelId kernel = forward ? KernelId::k_matrix_grouped_bf16 : KernelId::k_matrix_grouped_across_bf16;
     op.launch(of_narrow(kernel, storage), grid, arguments);
@@ -123,8 +123,8 @@ absl::Status lower_grouped_gradient(Lowering& op) {
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.rows);
   const int tile = units ? kMatrixTile : kTile;
-  const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * experts, 1, kMostThreads,
-                  units ? kMatrixProductShared : kProductShared};
+  const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * experts, 1,
+                  units ? kMatrixThreads : kTileThreads, units ? kMatrixProductShared : kProductShared};
   op.launch(units ? of_narrow(KernelId::k_matrix_grouped_gradient_bf16, storage)
                   : of_storage(KernelId::k_grouped_gradient_fp32, storage),
             grid, arguments);

@@ -76,6 +76,28 @@ TEST_F(CudaGraphs, ARunThatMayFault_HasOneCallMore) {
                                                         Key("cuEventRecord"), Key("cuEventSynchronize")));
 }
 
+/// Each expert's matrices have addresses of their own.
+TEST_F(CudaGraphs, OfManyExperts_AreMadeAsAnyOther) {
+  open();
+  OpList list;
+  list.tokens = kTokens;
+  list.tensors = {{"dy", {kTokens, 8}, DType::kFloat32, TensorRole::kInput, 0},
+                  {"offsets", {kMostExperts + 1}, DType::kInt32, TensorRole::kInput, 1}};
+  for (std::uint32_t layer = 0; layer < 3; ++layer) {
+    Op op{OpKind::kGroupedMatMulWeightGradient, GroupAttributes{}, {0, 0, 1}, {}};
+    for (std::int64_t e = 0; e < kMostExperts; ++e) {
+      op.writes.push_back(static_cast<TensorId>(list.tensors.size()));
+      list.tensors.push_back({"dw", {8, 8}, DType::kFloat32, TensorRole::kGradient, op.writes.back()});
+    }
+    list.ops.push_back(op);
+  }
+  const auto program = compile(list);
+  const Bindings bindings = bind(list);
+  put(bindings.tensors[1], std::vector<std::int32_t>(kMostExperts + 1, 0).data());
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(*program, bindings), absl::OkStatus());
+  EXPECT_EQ(calls_of("cuGraphLaunch"), 2);
+}
+
 TEST_F(CudaGraphs, ASingleStep_IsNeverCaptured) {
   open();
   const OpList list = addition();

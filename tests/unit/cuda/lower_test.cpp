@@ -108,6 +108,49 @@ TEST(CudaLower_Gradients, OfWhatIsNoProduct_AreClearedWhereTheyAreSet) {
   EXPECT_EQ(steps->unset[0].size, 24 * sizeof(float));
 }
 
+/// Of three experts; `before`: a product that one of the gradients is of comes first.
+OpList group_gradients(bool before) {
+  OpList list;
+  list.tokens = 64;
+  list.tensors = {{"dy", {64, 24}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"x", {64, 16}, DType::kBfloat16, TensorRole::kInput, 1},
+                  {"offsets", {4}, DType::kInt32, TensorRole::kInput, 2}};
+  for (std::uint32_t e = 0; e < 3; ++e) {
+    list.tensors.push_back({"dw", {24, 16}, DType::kFloat32, TensorRole::kGradient, e});
+  }
+  if (before) list.ops.push_back({OpKind::kMatMulWeightGradient, MatMulAttributes{}, {0, 1}, {4}});
+  list.ops.push_back({OpKind::kGroupedMatMulWeightGradient, GroupAttributes{}, {0, 1, 2}, {3, 4, 5}});
+  return list;
+}
+
+TEST(CudaLower_GroupGradients, ThatComeFirst_AreSetByOneLaunch) {
+  const OpList list = group_gradients(false);
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  for (const bool units : {false, true}) {
+    const auto steps = lower(list, {.matrix_units = units});
+    ASSERT_EQ(steps.status(), absl::OkStatus());
+    ASSERT_EQ(steps->steps.size(), 1U);
+    const auto& launch = std::get<LaunchStep>(steps->steps[0]);
+    EXPECT_TRUE(is_grouped_gradient(launch.kernel));
+    ASSERT_TRUE(launch.sum.has_value());
+    EXPECT_EQ(launch.patches[*launch.sum].offset, offsetof(GroupedGradientParams, addend));
+    EXPECT_TRUE(steps->unset.empty());
+  }
+}
+
+TEST(CudaLower_GroupGradients, OfWhichOneIsThere_AreAddedToZeros) {
+  const OpList list = group_gradients(true);
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 2U);
+  EXPECT_TRUE(std::get<LaunchStep>(steps->steps[0]).sum.has_value());
+  EXPECT_FALSE(std::get<LaunchStep>(steps->steps[1]).sum.has_value());
+  ASSERT_EQ(steps->unset.size(), 2U);
+  EXPECT_EQ(steps->unset[0].to.tensor, 3U);
+  EXPECT_EQ(steps->unset[1].to.tensor, 5U);
+}
+
 TEST(CudaLower_WeightGradient, OfAllTokens_IsOneProductThatAddsToWhatIsThere) {
   FakeEngine engine;
   const OpList list = weight_gradient(1100, DType::kBfloat16);

@@ -300,6 +300,111 @@ TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetPar
 INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
+/// Products of a group in sizes that tiles do not divide: experts of several tiles, of one row and of none, padding.
+struct GroupCase {
+  const char* name;
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t experts, choices, in, out;
+  double spread;  // of logits; 0: the first experts get everything
+};
+void PrintTo(const GroupCase& group_case, std::ostream* stream) { *stream << group_case.name; }
+const std::vector<GroupCase> kGroupCases = {
+    {"SeveralTiles", 300, {180, 110}, 3, 2, 264, 152, 1.0},
+    {"OneHasAll", 1060, {1060}, 3, 1, 136, 40, 0.0},
+    {"Most", 24, {20}, kMostExperts, kMostChoices, 40, 24, 1.0},
+    {"OneExpert", 130, {129}, 1, 1, 8, 16, 1.0},
+    {"PaddingAlone", 16, {}, 4, 2, 16, 8, 1.0},
+};
+
+OpCase case_of(const GroupCase& group, DType storage) {
+  CaseBuilder b(storage, group.tokens);
+  b.sequences(group.sequences);
+  const Shape choices = {group.tokens, group.choices};
+  const std::int64_t rows = group.tokens * group.choices;
+  const TensorId logits = b.input("logits", {group.tokens, group.experts}, group.spread);
+  const TensorId shares = b.saved_wide("shares", choices);
+  const TensorId experts = b.output("experts", choices, DType::kInt32, TensorRole::kSaved);
+  const TensorId places = b.output("rows", choices, DType::kInt32, TensorRole::kSaved);
+  const TensorId offsets = b.output("offsets", {group.experts + 1}, DType::kInt32, TensorRole::kSaved);
+  b.op(OpKind::kRoute, {logits, b.bounds()}, {shares, experts, places, offsets}, RouteAttributes{true});
+  const TensorId x = b.input("x", {rows, group.in});
+  const TensorId dy = b.input("dy", {rows, group.out});
+  const TensorId addend = b.input("addend", {rows, group.in});
+  std::vector<TensorId> forward = {x, offsets};
+  std::vector<TensorId> backward = {dy, offsets};
+  std::vector<TensorId> gradients;
+  for (std::int64_t e = 0; e < group.experts; ++e) {
+    forward.push_back(b.weight("w", {group.out, group.in}, 1.0 / std::sqrt(static_cast<double>(group.in))));
+    backward.push_back(forward.back());
+    gradients.push_back(b.gradient("dw", {group.out, group.in}));
+  }
+  b.op(OpKind::kGroupedMatMul, forward, {b.output("y", {rows, group.out})}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulInputGradient, backward, {b.output("dx", {rows, group.in})}, GroupAttributes{});
+  backward.push_back(addend);
+  b.op(OpKind::kGroupedMatMulInputGradient, backward, {b.output("more dx", {rows, group.in})}, GroupAttributes{true});
+  b.op(OpKind::kGroupedMatMulWeightGradient, {dy, x, offsets}, gradients, GroupAttributes{});
+  b.result().reduction = std::max({group.in, group.out, rows});
+  return b.result();
+}
+
+class CudaGroups : public ::testing::TestWithParam<GroupCase> {};
+
+void check_group(const GroupCase& group, int major, int minor) {
+  cuda::testing::FakeScript script;
+  script.major = major;
+  script.minor = minor;
+  cuda::testing::reset_fake(script);
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    check_case(**device, case_of(group, storage));
+  }
+  check_set_gradients(**device, case_of(group, DType::kBfloat16));
+}
+
+TEST_P(CudaGroups, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) { check_group(GetParam(), 8, 9); }
+TEST_P(CudaGroups, WithoutMatrixUnits_AgreeWithTheReference) { check_group(GetParam(), 7, 5); }
+INSTANTIATE_TEST_SUITE_P(, CudaGroups, ::testing::ValuesIn(kGroupCases),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+/// What a model that went astray gives still leads each token to experts that there are, and each row to one token.
+TEST(CudaRoute, OfLogitsThatAreNoNumbers_SendsTokensToExpertsThatDiffer) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  const GroupCase group{"", 12, {9}, 5, 3, 8, 8, 1.0};
+  const OpCase op_case = case_of(group, DType::kFloat32);
+  const OpList list = single_op(op_case.list, 0);
+  absl::StatusOr<CaseMemory> memory = CaseMemory::make(op_case, 1);
+  ASSERT_EQ(memory.status(), absl::OkStatus());
+  const Op& route = list.ops[0];
+  auto* logits = reinterpret_cast<float*>(memory->data(route.reads[0]));
+  for (std::size_t i = 0; i < 60; ++i) {
+    if (i % 7 == 1 || i / 5 == 2 || i == 21) logits[i] = std::nanf("");
+    if (i % 11 == 3) logits[i] = i % 2 == 0 ? -INFINITY : INFINITY;
+  }
+  Loaded loaded(**device, op_case.list);
+  ASSERT_NO_FATAL_FAILURE(loaded.upload(*memory));
+  ASSERT_NO_FATAL_FAILURE(loaded.run(list));
+  ASSERT_NO_FATAL_FAILURE(loaded.download(*memory));
+  const auto* experts = reinterpret_cast<const std::int32_t*>(memory->data(route.writes[1]));
+  const auto* rows = reinterpret_cast<const std::int32_t*>(memory->data(route.writes[2]));
+  const auto* offsets = reinterpret_cast<const std::int32_t*>(memory->data(route.writes[3]));
+  std::vector<int> taken(36, 0);
+  for (std::size_t i = 0; i < 36; ++i) {
+    ASSERT_TRUE(rows[i] >= 0 && rows[i] < 36);
+    ++taken[static_cast<std::size_t>(rows[i])];
+    if (i >= 27) continue;
+    ASSERT_TRUE(experts[i] >= 0 && experts[i] < 5);
+    EXPECT_TRUE(rows[i] >= offsets[experts[i]] && rows[i] < offsets[experts[i] + 1]);
+    for (std::size_t j = i / 3 * 3; j < i; ++j) EXPECT_NE(experts[i], experts[j]);
+  }
+  EXPECT_EQ(taken, std::vector<int>(36, 1));
+  EXPECT_EQ(offsets[5], 27);
+}
+
 class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -313,6 +418,7 @@ class OnHardware : public ::testing::Test {
 class CudaHeadsOnHardware : public OnHardware {};
 class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaFp8OnHardware : public OnHardware {};
+class CudaGroupsOnHardware : public OnHardware {};
 class CudaGradientsOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
@@ -320,6 +426,16 @@ TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const HeadsCase& heads_case : heads_cases()) {
     SCOPED_TRACE(heads_case.name);
     check_case(*device_, case_of(heads_case, DType::kBfloat16), {.narrow_attention = true});
+  }
+}
+
+TEST_F(CudaGroupsOnHardware, OfEverySize_AgreeWithTheReference) {
+  for (const GroupCase& group : kGroupCases) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(std::string(group.name) + " " + name_of(storage));
+      check_case(*device_, case_of(group, storage));
+    }
+    check_set_gradients(*device_, case_of(group, DType::kBfloat16));
   }
 }
 
