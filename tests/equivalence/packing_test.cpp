@@ -47,11 +47,23 @@ std::vector<float> gradient_of(const model::Architecture& model, Job job) {
   return gradient;
 }
 
-class PackingLeaks : public testing::TestWithParam<bool> {
+/// LoRA with dropout: the random numbers of a sample must not depend on what it is packed with either. With experts the
+/// rows of a token lie among those of others.
+enum class Kind : std::uint8_t { kFull, kLora, kExperts };
+
+model::Architecture model_of(Kind kind, DType dtype) {
+  model::ModelConfig config = small_config();
+  if (kind == Kind::kExperts) config.experts = {5, 2, 24, true, {}};
+  return *model::Architecture::make(config, kind == Kind::kLora ? lora(dtype) : full(dtype));
+}
+
+std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
+  return info.param == Kind::kLora ? "lora" : info.param == Kind::kExperts ? "experts" : "full";
+}
+
+class PackingLeaks : public testing::TestWithParam<Kind> {
  protected:
-  /// LoRA with dropout: the random numbers of a sample must not depend on what it is packed with either.
-  const model::Architecture model_ =
-      *model::Architecture::make(small_config(), GetParam() ? lora(DType::kFloat32) : full(DType::kFloat32));
+  const model::Architecture model_ = model_of(GetParam(), DType::kFloat32);
   const data::Dataset dataset_ = random_samples(61, 11, 30, 24);
   const train::LoaderOptions packed_{1, 1000, true, 42, 64};  // the epoch is one step
   const train::LoaderOptions apart_{1, 1000, true, 42, 0};
@@ -113,11 +125,10 @@ TEST_P(PackingLeaks, ChangedNeighbour_LeavesASamplesLossBitForBit) {
 }
 
 /// bf16 on the CPU, where operands are widened: a rounding that tips over would show in the sixth digit.
-class PackingRounds : public testing::TestWithParam<bool> {};
+class PackingRounds : public testing::TestWithParam<Kind> {};
 
 TEST_P(PackingRounds, PackedStepInBfloat16_HasTheLossOfItsSamplesApart) {
-  const model::Architecture model =
-      *model::Architecture::make(small_config(), GetParam() ? lora(DType::kBfloat16) : full(DType::kBfloat16));
+  const model::Architecture model = model_of(GetParam(), DType::kBfloat16);
   data::Dataset dataset = random_samples(61, 12, 60, 60);
   // Microbatches of few tokens have products of their own (few_rows_product).
   std::vector<std::uint32_t> longer;
@@ -139,10 +150,10 @@ TEST_P(PackingRounds, PackedStepInBfloat16_HasTheLossOfItsSamplesApart) {
   EXPECT_NEAR(together.loss_sums[0], single.loss_sums[0], 1e-9 * single.loss_sums[0]);  // fp64 sums in another order
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Bool(),
-                         [](const auto& one) { return std::string(one.param ? "lora" : "full"); });
-INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Bool(),
-                         [](const auto& one) { return std::string(one.param ? "lora" : "full"); });
+INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
+                         name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
+                         name_of_kind);
 
 }  // namespace
 }  // namespace rondo::tiny

@@ -14,8 +14,9 @@ constexpr std::int64_t kMostRows = 2048;
 
 class GroupedMatMul final : public PreparedOp {
  public:
-  GroupedMatMul(const Op& op, const RowProduct& product, const ProductShape& shape, std::int64_t all_rows)
-      : op_(op), product_(product), shape_(shape), all_rows_(all_rows) {}
+  GroupedMatMul(const Op& op, const RowProduct& product, const ProductShape& shape, std::int64_t all_rows,
+                bool few_tokens)
+      : op_(op), product_(product), shape_(shape), all_rows_(all_rows), few_(few_tokens && shape.b_transposed) {}
 
   Bytes scratch_bytes(std::uint32_t members) const override {
     return std::max<Bytes>(product_.scratch_bytes(members), few_rows_scratch(kFewRows, shape_.inner));
@@ -44,7 +45,7 @@ class GroupedMatMul final : public PreparedOp {
       finish.addend = context.array(op_.reads.back()).at(row * shape_.columns);
     }
     finish.out = context.out(op_.writes[0]).at(row * shape_.columns);
-    if (shape_.b_transposed && rows <= kFewRows) {
+    if (few_) {
       few_rows_product(context.pool, a, w, finish, rows, shape_.columns, shape_.inner, context.scratch);
       return absl::OkStatus();
     }
@@ -55,6 +56,7 @@ class GroupedMatMul final : public PreparedOp {
   const RowProduct product_;
   const ProductShape shape_;
   const std::int64_t all_rows_;
+  const bool few_;  // as RowProduct::few_rows(): no expert has more rows than there are tokens
 };
 
 class GroupedWeightGradient final : public PreparedOp {
@@ -97,7 +99,8 @@ PreparedOr prepare_rows(const Preparation& preparation) {
       preparation.write(0).dtype == DType::kFloat32 && !std::get<GroupAttributes>(preparation.op.attributes).has_addend;
   shape.usual_rows = divide_up(rows_of(a), static_cast<std::int64_t>(experts_of(preparation.op)));
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
-  return std::make_unique<GroupedMatMul>(preparation.op, product, shape, rows_of(a));
+  return std::make_unique<GroupedMatMul>(preparation.op, product, shape, rows_of(a),
+                                         preparation.list.tokens <= kFewRows);
 }
 
 PreparedOr prepare_weights(const Preparation& preparation) {
