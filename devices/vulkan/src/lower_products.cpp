@@ -5,6 +5,7 @@
 #include "largest.h"
 #include "lowering.h"
 #include "panel_size.h"
+#include "tiles.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -38,13 +39,6 @@ struct Product {
 };
 /// Elements of an operand whose rows are listed, of up to four bytes.
 constexpr std::int64_t kMostListed = (std::int64_t{1} << 30) - 1;
-
-/// Rows or columns of an invocation: tiles are eight times that.
-std::uint32_t each_of(std::int64_t extent) {
-  if (extent <= 8) return 1;
-  if (extent <= 16) return 2;
-  return extent <= 32 ? 4 : 8;
-}
 
 /// Rows and columns of a tile of matmul_panels.comp.
 constexpr std::int64_t kPanelRows = 32;
@@ -317,25 +311,31 @@ bool add_cooperative(OpLowering& op, const Product& p) {
 void add_product(OpLowering& op, const Product& p) {
   if (add_cooperative(op, p)) return;
   if (add_narrow(op, p) || add_by_panels(op, p)) return;
-  const std::uint32_t rows_each = each_of(p.rows);
-  const std::uint32_t columns_each = each_of(p.columns);
-  // Four elements are read and written at once where that many lie together, and the tile has some for everybody.
-  const std::uint32_t depth = p.type_a == kFloat32Storage || p.type_b == kFloat32Storage ? 8 : 16;
-  const auto step = [depth](bool fours, std::uint32_t each) { return fours && each * depth >= 32 ? 4U : 1U; };
-  Dispatch& dispatch =
-      op.add(Shader::kMatMul,
-             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, p.transposed_a ? 1U : 0U,
-              p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U, p.has_addend ? 1U : 0U, p.adds() ? 1U : 0U,
-              static_cast<std::uint32_t>(p.listed), rows_each, columns_each, step(in_fours_a(p), rows_each),
-              step(in_fours_b(p), columns_each), p.columns % 4 == 0 && columns_each >= 4 ? 4U : 1U, depth},
-             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-              p.listed == Product::Listed::kNone ? p.a : p.list},
-             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
-              p.first_listed, p.most_listed},
-             p.rows > 0 && p.columns > 0 ? 1 : 0);
+  Tiles tiles = tiles_of(p.rows, p.columns, p.type_a == kFloat32Storage || p.type_b == kFloat32Storage);
+  tiles.fours_a = in_fours_a(p);
+  tiles.fours_b = in_fours_b(p);
+  tiles.fours_out = p.columns % 4 == 0;
+  Constants constants = {p.type_a,
+                         p.type_b,
+                         p.type_out,
+                         p.type_bias,
+                         p.type_addend,
+                         p.transposed_a ? 1U : 0U,
+                         p.transposed_b ? 1U : 0U,
+                         p.has_bias ? 1U : 0U,
+                         p.has_addend ? 1U : 0U,
+                         p.adds() ? 1U : 0U,
+                         static_cast<std::uint32_t>(p.listed)};
+  for (const std::uint32_t constant : tiles.constants()) constants.push_back(constant);
+  Dispatch& dispatch = op.add(Shader::kMatMul, std::move(constants),
+                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+                               p.listed == Product::Listed::kNone ? p.a : p.list},
+                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
+                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
+                              p.rows > 0 && p.columns > 0 ? 1 : 0);
   dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, 8 * columns_each)),
-                     static_cast<std::uint32_t>(parts_of(p.rows, 8 * rows_each)), 1};
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, tiles.columns())),
+                     static_cast<std::uint32_t>(parts_of(p.rows, tiles.rows())), 1};
 }
 
 /// The operands and the factor; what it is a product of is still to be said.

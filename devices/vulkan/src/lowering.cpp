@@ -28,6 +28,8 @@ bool mixes_storage(OpKind kind) {
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
@@ -71,6 +73,21 @@ void lower(OpLowering& op) {
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
       return lower_vocabulary(op);
+    case OpKind::kRoute:
+      return lower_route(op);
+    case OpKind::kRouteBackward:
+      return lower_route_backward(op);
+    case OpKind::kDispatch:
+      return lower_dispatch(op);
+    case OpKind::kCombine:
+      return lower_combine(op);
+    case OpKind::kCombineBackward:
+      return lower_combine_backward(op);
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulInputGradient:
+      return lower_grouped_matmul(op);
+    case OpKind::kGroupedMatMulWeightGradient:
+      return lower_grouped_weight_gradient(op);
     case OpKind::kSelectLast:
       return lower_select_last(op);
     case OpKind::kExpand:
@@ -91,6 +108,12 @@ void lower(OpLowering& op) {
   }
 }
 
+absl::Status check_size(const Op& op, const TensorDesc& tensor) {
+  if (tensor.elements() <= kMostElements) return absl::OkStatus();
+  return unimplemented("op {} has '{}' of {} elements; vulkan devices take {} at most", name_of(op.kind), tensor.name,
+                       tensor.elements(), kMostElements);
+}
+
 bool attends(OpKind kind) {
   return kind == OpKind::kAttention || kind == OpKind::kAttentionBackward || kind == OpKind::kCachedAttention;
 }
@@ -104,12 +127,8 @@ std::uint32_t storage_of(const TensorDesc& tensor) {
 
 absl::Status Lowering::check(const Op& op) const {
   RONDO_RETURN_IF_ERROR(check_storage(list_, op, mixes_storage(op.kind), "Vulkan"));
-  for (const TensorId id : op.reads) {
-    const TensorDesc& tensor = list_.tensors[id];
-    if (tensor.elements() <= kMostElements) continue;
-    return unimplemented("op {} has '{}' of {} elements; vulkan devices take {} at most", name_of(op.kind), tensor.name,
-                         tensor.elements(), kMostElements);
-  }
+  for (const TensorId id : op.reads) RONDO_RETURN_IF_ERROR(check_size(op, list_.tensors[id]));
+  for (const TensorId id : op.writes) RONDO_RETURN_IF_ERROR(check_size(op, list_.tensors[id]));
   const TensorDesc& first = list_.tensors[op.reads[0]];
   if (attends(op.kind) && first.shape[2] > kWidestHead) {
     return unimplemented("op {} has heads of {} channels; vulkan devices take {} at most", name_of(op.kind),

@@ -169,6 +169,14 @@ void lower_matmul(OpLowering& op);
 void lower_product_pair(OpLowering& narrow, OpLowering& wide, bool narrow_first);
 void lower_weight_gradient(OpLowering& op);
 void lower_vocabulary(OpLowering& op);
+void lower_route(OpLowering& op);
+void lower_route_backward(OpLowering& op);
+void lower_dispatch(OpLowering& op);
+void lower_combine(OpLowering& op);
+void lower_combine_backward(OpLowering& op);
+/// Forward, and the gradient of the input.
+void lower_grouped_matmul(OpLowering& op);
+void lower_grouped_weight_gradient(OpLowering& op);
 void lower_attention(OpLowering& op);
 void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);

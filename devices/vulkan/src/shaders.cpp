@@ -24,6 +24,7 @@ namespace {
   X(matmul_cooperative)         \
   X(matmul_panels)              \
   X(matmul_narrow)              \
+  X(matmul_grouped)             \
   X(panel)                      \
   X(attention)                  \
   X(attention_delta)            \
@@ -47,6 +48,12 @@ namespace {
   X(magnitude)                  \
   X(column_scale)               \
   X(vocabulary)                 \
+  X(route)                      \
+  X(route_rows)                 \
+  X(route_backward)             \
+  X(expert_dispatch)            \
+  X(expert_combine)             \
+  X(expert_combine_backward)    \
   X(add_rows)                   \
   X(sum_of_squares)             \
   X(sum_of_squares_doubles)     \

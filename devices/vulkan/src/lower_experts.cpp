@@ -1,0 +1,177 @@
+// Mixture of experts: where tokens go, what comes back, and the products of each expert's rows.
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "lowering.h"
+#include "tiles.h"
+
+namespace rondo::devices::vulkan {
+namespace {
+
+constexpr std::int64_t kTokenThreads = 64;   // of the kernels on tokens
+constexpr std::int64_t kStepsOfGroup = 256;  // steps of a workgroup that goes along elements
+constexpr std::int64_t kLeastLanes = 8;      // invocations of a token
+
+std::uint32_t flag_of(bool on) { return on ? 1U : 0U; }
+
+/// A kernel of route.glsl.
+void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initializer_list<std::uint32_t> slots) {
+  const std::int64_t tokens = rows_of(op.in(0));
+  const std::int64_t experts = columns_of(op.in(0));
+  const auto wanted = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(experts)));
+  const std::int64_t lanes = std::clamp(wanted, kLeastLanes, kTokenThreads);
+  op.add(shader,
+         {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(op.attributes<RouteAttributes>().normalised),
+          static_cast<std::uint32_t>(parts_of(experts, lanes))},
+         slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
+}
+
+/// Elements that kernels of spread.glsl take at once.
+std::uint32_t spread_step(std::int64_t width) { return width % 4 == 0 ? 4 : 1; }
+
+/// One of them along `elements`, in rows of `width`; `more`: its constants from 3 on.
+Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::initializer_list<std::uint32_t> slots,
+                     const TensorDesc& along, std::int64_t choices) {
+  const std::uint32_t each = op.panel() ? 4 : 1;  // processors that pose as cards look tensors up a lane at a time
+  const std::int64_t width = columns_of(along);
+  Constants constants = {storage_of(along), spread_step(width), each};
+  constants.insert(constants.end(), more.begin(), more.end());
+  return op.add(shader, std::move(constants), slots, {along.elements(), width, choices},
+                parts_of(along.elements(), kStepsOfGroup * each * spread_step(width)));
+}
+
+/// What matmul_grouped.comp is told, see there.
+struct Grouped {
+  std::uint32_t a = 0, b = 0, out = 0, addend = 0, offsets = 0;  // slots
+  std::uint32_t type_a = 0, type_b = 0, type_out = 0;
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t stride_a = 0, stride_b = 0;
+  bool transposed_a = false, transposed_b = false;
+  bool has_addend = false;
+  bool groups_depth = false;  // in chunks of kTokenChunk, onto what is there
+};
+
+/// Each expert has its own rows, or all have `p.rows`.
+Tiles grouped_tiles(const Grouped& p, std::int64_t experts) {
+  const bool wide = p.type_a == kFloat32Storage || p.type_b == kFloat32Storage;
+  Tiles tiles = tiles_of(p.groups_depth ? p.rows : parts_of(p.rows, experts), p.columns, wide);
+  tiles.fours_a = p.stride_a % 4 == 0;  // an operand's inner extent is its stride
+  tiles.fours_b = p.stride_b % 4 == 0;
+  tiles.fours_out = p.columns % 4 == 0;
+  return tiles;
+}
+
+/// Tiles of rows there are at most: each expert's last, and that of padding, may have one row.
+std::int64_t most_row_tiles(std::int64_t rows, std::int64_t tile, std::int64_t experts) {
+  return (rows + std::min(experts + 1, rows) * (tile - 1)) / tile;
+}
+
+void add_grouped(OpLowering& op, const Grouped& p, std::span<const TensorId> tensors) {
+  if (p.rows == 0 || p.columns == 0) return;
+  const auto experts = static_cast<std::int64_t>(tensors.size());
+  const Tiles tiles = grouped_tiles(p, experts);
+  Constants constants = {p.type_a,
+                         p.type_b,
+                         p.type_out,
+                         0,
+                         p.type_out,
+                         flag_of(p.transposed_a),
+                         flag_of(p.transposed_b),
+                         0,
+                         flag_of(p.has_addend),
+                         flag_of(p.groups_depth),
+                         0};
+  for (const std::uint32_t constant : tiles.constants()) constants.push_back(constant);
+  constants.push_back(flag_of(p.groups_depth));
+  std::vector<float> places;
+  for (const TensorId id : tensors) places.push_back(std::bit_cast<float>(OpLowering::slot(id)));
+  Dispatch& dispatch =
+      op.add(Shader::kMatMulGrouped, std::move(constants),
+             {p.a, p.b, p.out, p.a, p.has_addend ? p.addend : p.a, p.a, p.offsets, op.constants(places)},
+             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.groups_depth ? kTokenChunk : p.depth, 0,
+              0, experts},
+             1);
+  dispatch.push.factors[0] = 1.0F;
+  const std::int64_t row_tiles =
+      p.groups_depth ? parts_of(p.rows, tiles.rows()) : most_row_tiles(p.rows, tiles.rows(), experts);
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, tiles.columns())),
+                     static_cast<std::uint32_t>(row_tiles), p.groups_depth ? static_cast<std::uint32_t>(experts) : 1U};
+}
+
+}  // namespace
+
+void lower_route(OpLowering& op) {
+  const std::int64_t choices = columns_of(op.out(0));
+  const std::int64_t experts = columns_of(op.in(0));
+  add_route(op, Shader::kRoute, choices, {op.read(0), op.read(1), op.write(0), op.write(1), op.write(2)});
+  op.add(Shader::kRouteRows, {}, {op.read(1), op.write(1), op.write(2), op.write(3)}, {experts, choices}, experts);
+}
+
+void lower_route_backward(OpLowering& op) {
+  add_route(op, Shader::kRouteBackward, columns_of(op.in(1)),
+            {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0)});
+}
+
+void lower_dispatch(OpLowering& op) {
+  add_spread(op, Shader::kExpertDispatch, {}, {op.read(0), op.read(1), op.write(0)}, op.out(0), columns_of(op.in(1)));
+}
+
+void lower_combine(OpLowering& op) {
+  const auto& combine = op.attributes<CombineAttributes>();
+  Dispatch& dispatch =
+      add_spread(op, Shader::kExpertCombine, {flag_of(combine.has_shares), flag_of(combine.has_addend)},
+                 {op.read(0), op.read(1), op.read(combine.has_shares ? 2 : 0),
+                  op.read(combine.has_addend ? op.reads() - 1 : 0), op.write(0)},
+                 op.out(0), columns_of(op.in(1)));
+  dispatch.push.factors[0] = combine.alpha;
+}
+
+void lower_combine_backward(OpLowering& op) {
+  const std::int64_t width = columns_of(op.in(0));
+  const std::int64_t rows = rows_of(op.in(1));
+  Dispatch& dispatch = op.add(Shader::kExpertCombineBackward, {storage_of(op.in(0)), spread_step(width)},
+                              {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)},
+                              {width, columns_of(op.in(2)), rows}, rows);
+  dispatch.push.factors[0] = op.attributes<CombineAttributes>().alpha;
+}
+
+void lower_grouped_matmul(OpLowering& op) {
+  const bool forward = op.op().kind == OpKind::kGroupedMatMul;
+  const TensorDesc& w = op.in(2);
+  Grouped p;
+  p.a = op.read(0);
+  p.out = op.write(0);
+  p.offsets = op.read(1);
+  p.type_a = storage_of(op.in(0));
+  p.type_b = storage_of(w);
+  p.type_out = storage_of(op.out(0));
+  p.rows = rows_of(op.in(0));
+  p.columns = forward ? w.shape[0] : w.shape[1];
+  p.depth = p.stride_a = columns_of(op.in(0));
+  p.stride_b = w.shape[1];
+  p.transposed_b = forward;
+  p.has_addend = op.attributes<GroupAttributes>().has_addend;
+  if (p.has_addend) p.addend = op.read(op.reads() - 1);
+  p.b = p.a;  // one that is listed
+  add_grouped(op, p, std::span(op.op().reads).subspan(2, experts_of(op.op())));
+}
+
+void lower_grouped_weight_gradient(OpLowering& op) {
+  Grouped p;
+  p.a = op.read(0);
+  p.b = op.read(1);
+  p.out = p.a;  // one that is listed
+  p.offsets = op.read(2);
+  p.type_a = storage_of(op.in(0));
+  p.type_b = storage_of(op.in(1));
+  p.type_out = kFloat32Storage;
+  p.rows = p.stride_a = columns_of(op.in(0));
+  p.columns = p.stride_b = columns_of(op.in(1));
+  p.depth = rows_of(op.in(0));
+  p.transposed_a = true;
+  p.groups_depth = true;
+  add_grouped(op, p, op.op().writes);
+}
+
+}  // namespace rondo::devices::vulkan
