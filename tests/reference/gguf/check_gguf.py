@@ -7,6 +7,7 @@ Every check prints a line; the exit status is the number of failures. --model ad
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
          "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
-         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3}
+         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen3_moe": MODEL_ARCH.QWEN3MOE,
+         "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -53,6 +55,18 @@ def tensors_in(file):
         return {name: opened.get_tensor(name).to(torch.float32).numpy() for name in opened.keys()}
 
 
+def stacked(tensors):
+    """The matrices of a block's experts in one, under the name that the package knows for all."""
+    stacks, others = {}, {}
+    for name, weights in tensors.items():
+        place = re.fullmatch(r"(.*\.experts)\.(\d+)\.(\w+\.weight)", name)
+        if place:
+            stacks.setdefault(f"{place[1]}.{place[3]}", {})[int(place[2])] = weights
+        else:
+            others[name] = weights
+    return {**others, **{name: np.stack([parts[e] for e in range(len(parts))]) for name, parts in stacks.items()}}
+
+
 def interleaved(weights, heads):
     """Rows (half, i) of each head become (i, half)."""
     return weights.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
@@ -61,7 +75,7 @@ def interleaved(weights, heads):
 def expected_rows(config, name, weights):
     if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
         return weights + np.float32(1)
-    if config["model_type"] in ("llama", "mistral", "smollm3", "granite"):
+    if config["model_type"] in ("llama", "mistral", "mixtral", "smollm3", "granite"):
         if ".q_proj." in name:
             return interleaved(weights, config["num_attention_heads"])
         if ".k_proj." in name:
@@ -73,7 +87,7 @@ def same_tensor(found, wanted, quantization):
     """Bit for bit what the package makes of the same numbers."""
     shape = tuple(int(n) for n in reversed(found.shape))
     assert shape == wanted.shape, f"{found.name}: shape {shape}, expected {wanted.shape}"
-    kind = Type.F32 if wanted.ndim == 1 else TYPES[quantization]
+    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name else TYPES[quantization]
     if kind == Type.Q8_0 and wanted.shape[-1] % 32:
         kind = Type.F16
     assert found.tensor_type == kind, f"{found.name}: {found.tensor_type.name}, expected {kind.name}"
@@ -132,11 +146,16 @@ def model(folder, quantization, pre, scratch):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
     if config["model_type"] in ("olmo3", "gemma3_text"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
+    if "num_experts_per_tok" in config:
+        wanted[f"{prefix}.expert_count"] = config.get("num_experts", config.get("num_local_experts"))
+        wanted[f"{prefix}.expert_used_count"] = config["num_experts_per_tok"]
+    if config["model_type"] == "qwen3_moe":
+        wanted[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     for key, expected in wanted.items():
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)
     names = get_tensor_name_map(arch, config["num_hidden_layers"])
-    base = tensors_in(folder / "model.safetensors")
+    base = stacked(tensors_in(folder / "model.safetensors"))
     found = {tensor.name: tensor for tensor in reader.tensors}
     assert len(found) == len(base), f"{len(found)} tensors, expected {len(base)}"
     for name, weights in base.items():
@@ -206,8 +225,9 @@ def round_trip(folder, scratch):
     assert (ours.bos_token, ours.eos_token, ours.pad_token) == (theirs.bos_token, theirs.eos_token, theirs.pad_token)
     ids = torch.tensor([theirs("Hello, world").input_ids])
     with torch.no_grad():
-        wanted = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(ids).logits
-        logits = AutoModelForCausalLM.from_pretrained(back, dtype=torch.float32)(ids).logits
+        plain = dict(dtype=torch.float32, experts_implementation="eager")
+        wanted = AutoModelForCausalLM.from_pretrained(folder, **plain)(ids).logits
+        logits = AutoModelForCausalLM.from_pretrained(back, **plain)(ids).logits
     assert torch.equal(logits, wanted), (logits - wanted).abs().max()
 
 

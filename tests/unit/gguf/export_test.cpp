@@ -2,6 +2,7 @@
 #include "rondo/gguf/export.h"
 
 #include <cmath>
+#include <set>
 
 #include "files.h"
 #include "names.h"
@@ -18,7 +19,8 @@ using test::expect_refused;
 using test::fresh_folder;
 
 std::string name_in_files(const std::string& arch) {
-  if (arch == "mistral") return "llama";
+  if (arch == "mistral" || arch == "mixtral") return "llama";
+  if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gemma3_text") return "gemma3";
   return arch == "olmo3" ? "olmo2" : arch;
 }
@@ -38,14 +40,22 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
   const ReadFile file = read_gguf(output);
   ASSERT_TRUE(file.whole);
   EXPECT_EQ(entries_in(output.parent_path()), 1U);
-  const auto parameters = model::model_parameters(m.config);
-  EXPECT_EQ(file.tensors.size(), parameters.size());
-  for (const model::ParameterSpec& spec : parameters) {
-    const auto found = file.tensors.find(tensor_name(m.config, spec.name));
+  std::set<std::string> names;
+  for (const model::ParameterSpec& spec : model::model_parameters(m.config)) {
+    const auto place = stacked(m.config, spec.name);
+    const auto found = file.tensors.find(place ? place->name : tensor_name(m.config, spec.name));
     ASSERT_NE(found, file.tensors.end()) << spec.name;
-    EXPECT_EQ(found->second.sizes, std::vector<std::uint64_t>(spec.shape.rbegin(), spec.shape.rend())) << spec.name;
+    names.insert(found->first);
+    std::vector<std::uint64_t> sizes(spec.shape.rbegin(), spec.shape.rend());
+    if (place) sizes.push_back(m.config.experts->count);
+    EXPECT_EQ(found->second.sizes, sizes) << spec.name;
     const std::vector<float> theirs = values_of(m.files, spec.name);
-    const std::vector<float> ours = floats_of(found->second);
+    std::vector<float> ours = floats_of(found->second);
+    if (place) {  // one expert behind the other
+      ASSERT_EQ(ours.size(), theirs.size() * m.config.experts->count);
+      const auto begin = ours.begin() + static_cast<std::ptrdiff_t>(place->expert * theirs.size());
+      ours = std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(theirs.size()));
+    }
     ASSERT_EQ(ours.size(), theirs.size());
     const std::uint64_t width = spec.elements() / spec.shape.front();
     const bool moves = interleaved_heads(m.config, spec.name) != 0;
@@ -57,6 +67,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
           << spec.name << " " << i;
     }
   }
+  EXPECT_EQ(file.tensors.size(), names.size());
 }
 
 TEST_P(ExportModel, Keys_DescribeTheModel) {
@@ -94,13 +105,19 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_NE(key("tokenizer.chat_template").dump().find("<|im_start|>"), std::string::npos);
   // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
   EXPECT_EQ(file.tensors.at("blk.0.attn_q.weight").type, 1U);
-  EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, 8U);
+  EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.0.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);
+  if (m.config.experts) {
+    EXPECT_EQ(key(arch + ".expert_count"), 8);
+    EXPECT_EQ(key(arch + ".expert_used_count"), 2);
+    EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp.weight").type, 0U);
+  }
+  EXPECT_EQ(key(arch + ".expert_feed_forward_length"), arch == "qwen3moe" ? nlohmann::json(64) : nlohmann::json());
   EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -199,6 +216,11 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
   refused("olmo2", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("olmo2", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("qwen3_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = false; });
+  refused("olmoe", "norm_topk_prob", [](auto& config) { config.experts->normalised = true; });
+  refused("qwen3_moe", "mlp_only_layers", [](auto& config) { config.experts->dense_blocks = {true, false}; });
+  refused("qwen3_moe", "num_experts", [](auto& config) { config.experts.reset(); });
+  refused("qwen3_moe", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("olmo3", "layer_types", [](auto& config) { config.sliding_window[0] = 0; });
   refused("olmo3", "rope_parameters", [](auto& config) { config.window_rope->theta = 3.0; });
   refused("gemma", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = false; });

@@ -90,7 +90,7 @@ TEST_P(ImportModel, Q8_IsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -196,6 +196,18 @@ TEST(ModelTensorName, UndoesTensorName) {
       EXPECT_EQ(model_tensor_name(config, tensor_name(config, spec.name)), spec.name);
     }
   }
+  const model::ModelConfig mixtral = make_model("mixtral", folder / "mixtral").config;
+  for (const model::ParameterSpec& spec : model::model_parameters(mixtral)) {
+    const auto place = stacked(mixtral, spec.name);
+    if (!place) {
+      EXPECT_EQ(model_tensor_name(mixtral, tensor_name(mixtral, spec.name)), spec.name);
+      continue;
+    }
+    const std::vector<std::string> names = model_names_of_stack(mixtral, place->name);
+    ASSERT_EQ(names.size(), 8U);
+    EXPECT_EQ(names[place->expert], spec.name);
+  }
+  EXPECT_TRUE(model_names_of_stack(mixtral, "blk.0.ffn_gate.weight").empty());
   model::ModelConfig config;
   config.text_part = true;
   EXPECT_EQ(tensor_name(config, "model.language_model.layers.1.self_attn.q_proj.weight"), "blk.1.attn_q.weight");
@@ -243,7 +255,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("general.architecture", "gpt-oss", "llama, qwen2, qwen3", {"general.architecture"});
   refused("general.type", "adapter", "expected model");
   refused("split.count", std::uint32_t{3}, "parts");
-  refused("llama.expert_count", std::uint32_t{8}, "experts");
+  refused("llama.expert_count", std::uint32_t{257}, "0 to 256");
   refused("llama.block_count", std::uint32_t{0}, "1 to", {"llama.block_count"});
   refused("llama.embedding_length", "wide", "integer", {"llama.embedding_length"});
   refused("llama.feed_forward_length", std::vector<std::int32_t>{4, 8}, "array", {"llama.feed_forward_length"});
@@ -255,6 +267,28 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("llama.attention.scale", 0.5F, "scaled");
   refused("llama.final_logit_softcapping", 30.0F, "scaled");
   refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
+}
+
+void add_experts(Keys& keys, std::uint32_t used) {
+  keys.add("llama.expert_count", std::uint32_t{3});
+  keys.add("llama.expert_used_count", used);
+}
+
+TEST(ImportConfig, ExpertsThatAreNotThere_AreRefused) {
+  expect_refused(read_with([](Keys& keys) { add_experts(keys, 0); }), {"llama.expert_used_count", "1 to 16"});
+  expect_refused(read_with([](Keys& keys) { add_experts(keys, 4); }), {"num_experts_per_tok", "(3)", "found 4"});
+}
+
+TEST(ImportTensors, ExpertsOfAnotherNumber_AreRefused) {
+  const Model m = make_model("mixtral", fresh_folder() / "model");
+  const fs::path file = exported(m, "f32");
+  std::string bytes = *read_file(file);
+  const std::string key = "llama.expert_count";
+  const std::size_t place = bytes.find(key);
+  ASSERT_NE(place, std::string::npos);
+  bytes[place + key.size() + 4] = 5;  // behind the value's type
+  test::put(file, bytes);
+  expect_refused(import_tensors(file).status(), {"f32.gguf", "blk.0.ffn_", "_exps.weight", "5 experts"});
 }
 
 }  // namespace

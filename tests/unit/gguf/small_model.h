@@ -26,6 +26,7 @@ inline model::InitOptions options_of(const std::string& arch, std::uint32_t hidd
   options.arch = arch;
   options.hidden_size = hidden;
   options.intermediate_size = intermediate;
+  options.moe_intermediate_size = intermediate;
   options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
   options.num_hidden_layers = arch == "gemma3_text" ? 7 : arch == "olmo3" || arch == "smollm3" ? 5 : 2;
   return options;

@@ -206,5 +206,12 @@ TEST(ResolveTargets, UnknownWord_IsNamedWithThePossibleOnes) {
   expect_refused(resolve_targets(small_model(), "q_proj,").status(), {"\"\""});
 }
 
+TEST(ResolveTargets, OfAModelWithExperts_AreAttentionsAlone) {
+  ModelConfig config = small_model();
+  config.experts = {4, 2, 8, true, {false, true}};
+  EXPECT_THAT(*resolve_targets(config, "all"), testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
+  expect_refused(resolve_targets(config, "up_proj").status(), {"lora_target", "\"up_proj\"", "o_proj"});
+}
+
 }  // namespace
 }  // namespace rondo::model

@@ -124,7 +124,11 @@ TEST(ConfigMutations, NeverCrash_AndAcceptedOnesAreSound) {
           "logits_scaling": 8.0, "attention_multiplier": 0.015625, "mlp_bias": false})",
       R"({"model_type": "smollm3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300, "no_rope_layers": [1, 0], "no_rope_layer_interval": 2,
-          "use_sliding_window": true, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]})"};
+          "use_sliding_window": true, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]})",
+      R"({"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "num_experts": 4, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 24, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [1],
+          "output_router_logits": false})"};
   Mutator mutator(20240601);
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {

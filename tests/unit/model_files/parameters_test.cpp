@@ -62,6 +62,22 @@ TEST(ModelParameters, KindsAndLayers_AreSet) {
   EXPECT_EQ(named(parameters, "model.norm.weight").kind, ParameterKind::kNorm);
 }
 
+TEST(ModelParameters, OfExperts_AreNamedAsTheFamilyDoes) {
+  ModelConfig config = small_qwen3();
+  config.experts = {3, 2, 5, false, {true, false}};
+  auto parameters = model_parameters(config);
+  EXPECT_THAT(named(parameters, "model.layers.0.mlp.gate_proj.weight").shape, testing::ElementsAre(12, 8));
+  EXPECT_THAT(named(parameters, "model.layers.1.mlp.gate.weight").shape, testing::ElementsAre(3, 8));
+  EXPECT_THAT(named(parameters, "model.layers.1.mlp.experts.2.up_proj.weight").shape, testing::ElementsAre(5, 8));
+  EXPECT_THAT(named(parameters, "model.layers.1.mlp.experts.0.down_proj.weight").shape, testing::ElementsAre(8, 5));
+  config.family = Family::kMixtral;
+  config.experts->dense_blocks.clear();
+  parameters = model_parameters(config);
+  EXPECT_THAT(named(parameters, "model.layers.0.block_sparse_moe.gate.weight").shape, testing::ElementsAre(3, 8));
+  EXPECT_THAT(named(parameters, "model.layers.0.block_sparse_moe.experts.1.w2.weight").shape,
+              testing::ElementsAre(8, 5));
+}
+
 TEST(LinearModules, EveryOne_HasItsMatrixInTheModel) {
   const ModelConfig config = small_qwen3();
   const auto parameters = model_parameters(config);

@@ -51,6 +51,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     auto& experts = config.experts.emplace();
     experts.count = options.num_experts;
     experts.choices = options.num_experts_per_tok;
+    experts.normalised = traits.family != Family::kOlmoe;  // as in published ones
     experts.width = config.intermediate_size;
     if (traits.experts->width != 0) {
       experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;

@@ -16,8 +16,8 @@ namespace {
 
 /// Where a tensor's numbers come from.
 struct Source {
-  const model::TensorView* view = nullptr;  // null: `values`
-  std::uint32_t heads = 0;                  // of the interleaving; 0: none
+  std::vector<const model::TensorView*> views;  // one, or those of all experts one behind the other; none: `values`
+  std::uint32_t heads = 0;                      // of the interleaving; 0: none
   std::vector<float> values;
   float offset = 0;  // added to each number of a view
 };
@@ -76,8 +76,39 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
 
 void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, std::uint32_t heads,
                 float offset, Draft& draft) {
-  draft.tensors.push_back({name, view.shape, type_for(type, view.shape)});
-  draft.sources.push_back({&view, heads, {}, offset});
+  draft.tensors.push_back({name, view.shape, stays_wide(name) ? TensorType::kF32 : type_for(type, view.shape)});
+  draft.sources.push_back({{&view}, heads, {}, offset});
+}
+
+/// One more expert's matrix; they come in order.
+void add_to_stack(const Stacked& place, const model::TensorView& view, TensorType type, Draft& draft) {
+  if (place.expert == 0) {
+    std::vector<std::uint64_t> shape = {0};
+    shape.insert(shape.end(), view.shape.begin(), view.shape.end());
+    draft.tensors.push_back({place.name, shape, type_for(type, view.shape)});
+    draft.sources.emplace_back();
+  }
+  // The three matrices of an expert come in turns.
+  const auto found = std::find_if(draft.tensors.rbegin(), draft.tensors.rend(),
+                                  [&](const Tensor& tensor) { return tensor.name == place.name; });
+  const auto index = static_cast<std::size_t>(draft.tensors.rend() - found) - 1;
+  ++draft.tensors[index].shape[0];
+  draft.sources[index].views.push_back(&view);
+}
+
+/// False when a number is none of the type.
+bool put_view(const model::TensorView& view, const Source& source, TensorType type, std::span<std::byte> out) {
+  // The numbers of a vector are rows of one: an interleaved bias moves number by number.
+  const std::uint64_t rows = view.shape.front();
+  const std::uint64_t width = view.elements() / rows;
+  const std::size_t to_bytes = out.size() / rows;
+  std::vector<float> values(width);
+  for (std::uint64_t r = 0; r < rows; ++r) {
+    model::TensorFiles::read_as_float32(view, source_row(r, rows, source.heads) * width, values);
+    for (float& value : values) value += source.offset;
+    if (!put_row(values, type, out.subspan(r * to_bytes, to_bytes))) return false;
+  }
+  return true;
 }
 
 absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<std::byte> out) {
@@ -85,17 +116,12 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
     return invalid_input("{}: holds a number that is not finite or too large for {}; choose another quantization",
                          where, type_name(tensor.type));
   };
-  if (source.view == nullptr) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
-  // The numbers of a vector are rows of one: an interleaved bias moves number by number.
-  const std::uint64_t rows = tensor.shape.front();
-  const std::uint64_t width = source.view->elements() / rows;
-  const std::size_t to_bytes = out.size() / rows;
-  std::vector<float> values(width);
-  for (std::uint64_t r = 0; r < rows; ++r) {
-    model::TensorFiles::read_as_float32(*source.view, source_row(r, rows, source.heads) * width, values);
-    for (float& value : values) value += source.offset;
-    if (!put_row(values, tensor.type, out.subspan(r * to_bytes, to_bytes))) {
-      return refuse(fmt::format("{}: tensor {}", source.view->file, source.view->name));
+  if (source.views.empty()) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
+  const std::size_t bytes = out.size() / source.views.size();
+  for (std::size_t i = 0; i < source.views.size(); ++i) {
+    const model::TensorView& view = *source.views[i];
+    if (!put_view(view, source, tensor.type, out.subspan(i * bytes, bytes))) {
+      return refuse(fmt::format("{}: tensor {}", view.file, view.name));
     }
   }
   return absl::OkStatus();
@@ -114,7 +140,7 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
   return write_container(output, draft.keys, draft.tensors, [&](std::size_t index, std::span<std::byte> out) {
     const Source& source = draft.sources[index];
     RONDO_RETURN_IF_ERROR(put_tensor(source, draft.tensors[index], out));
-    if (source.view != nullptr) files.release(*source.view);
+    for (const model::TensorView* view : source.views) files.release(*view);
     return absl::OkStatus();
   });
 }
@@ -158,10 +184,14 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
   RONDO_RETURN_IF_ERROR(add_tokenizer_keys(base, config, draft.keys));
   if (std::vector<float> divisors = frequency_divisors(config); !divisors.empty()) {
     draft.tensors.push_back({"rope_freqs.weight", {divisors.size()}, TensorType::kF32});
-    draft.sources.push_back({nullptr, 0, std::move(divisors), 0});
+    draft.sources.push_back({{}, 0, std::move(divisors), 0});
   }
   for (const model::ParameterSpec& spec : parameters) {
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, spec.name));
+    if (const auto place = stacked(config, spec.name)) {
+      add_to_stack(*place, *view, type, draft);
+      continue;
+    }
     add_tensor(tensor_name(config, spec.name), *view, type, interleaved_heads(config, spec.name),
                stored_offset(config, spec.name), draft);
   }

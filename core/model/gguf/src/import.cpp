@@ -43,6 +43,26 @@ struct Rows {
   }
 };
 
+/// The matrices of all experts, each a view of its own.
+absl::Status add_stack(const std::vector<std::string>& names, StoredTensor& tensor, const model::TensorView& like,
+                       std::vector<model::TensorView>& views) {
+  if (tensor.shape.size() != 3 || tensor.shape[0] != names.size()) {
+    return invalid_input("{}: tensor {}: expected the matrices of {} experts", like.file, name_in_quotes(like.name),
+                         names.size());
+  }
+  const std::size_t bytes = tensor.data.size() / names.size();
+  for (std::size_t expert = 0; expert < names.size(); ++expert) {
+    model::TensorView view = like;
+    view.name = names[expert];
+    view.shape = {tensor.shape[1], tensor.shape[2]};
+    view.data = tensor.data.subspan(expert * bytes, bytes);
+    view.decode = [coding = tensor.coding, data = tensor.data, begin = expert * view.elements()](
+                      std::uint64_t first, std::span<float> out) { decode_stretch(*coding, data, begin + first, out); };
+    views.push_back(std::move(view));
+  }
+  return absl::OkStatus();
+}
+
 std::string generation_text(const model::ModelConfig& config) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   if (config.bos_token_id) out["bos_token_id"] = *config.bos_token_id;
@@ -80,6 +100,10 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
     view.type = config.weight_type;
     view.data = tensor.data;
     view.file = file.origin();
+    if (const std::vector<std::string> names = model_names_of_stack(config, name); !names.empty()) {
+      RONDO_RETURN_IF_ERROR(add_stack(names, tensor, view, views));
+      continue;
+    }
     const std::uint32_t heads = interleaved_heads(config, view.name);
     view.shape = std::move(tensor.shape);
     const std::uint64_t rows = view.shape.front();

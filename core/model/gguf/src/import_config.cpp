@@ -28,9 +28,6 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   if (keys.integer("split.count", 0, kMaxSize, 0) > 1) {
     keys.refuse("split.count", "a file of several parts is not supported; join the parts first");
   }
-  if (keys.integer(prefix + "expert_count", 0, kMaxSize, 0) != 0) {
-    keys.refuse(prefix + "expert_count", "mixtures of experts are not supported; expected a dense model");
-  }
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
     const bool known = prefix == "granite." && std::string_view(scale) != "final_logit_softcapping";
@@ -81,6 +78,26 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
                 fmt::format("{} is not supported; supported: none, linear, yarn", name_in_quotes(kind)));
   }
   if (factor >= 1.0) rope.factor = factor;
+}
+
+/// Under llama's name they make a Mixtral.
+void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
+  const bool wanted = config.family == Family::kQwen3Moe || config.family == Family::kOlmoe;
+  if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
+  if (count != 0 && !wanted && config.family != Family::kLlama) {
+    keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
+  }
+  if (count == 0 || !keys.status().ok()) return;
+  if (config.family == Family::kLlama) config.family = Family::kMixtral;
+  model::ExpertsConfig& experts = config.experts.emplace();
+  experts.count = count;
+  experts.choices = keys.integer(prefix + "expert_used_count", 1, model::kMaxChoices);
+  experts.width = config.intermediate_size;
+  if (config.family == Family::kQwen3Moe) {
+    experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize);
+  }
+  experts.normalised = normalises_shares(config.family);
 }
 
 /// Granite's factors; 0 counts as absent.
@@ -168,8 +185,8 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,   Family::kQwen2, Family::kQwen3, Family::kSmolLm3,
-                                  Family::kGranite, Family::kOlmo2, Family::kGemma, Family::kGemma3};
+constexpr std::array kFamilies = {Family::kLlama, Family::kQwen2, Family::kQwen3,  Family::kSmolLm3,  Family::kGranite,
+                                  Family::kOlmo2, Family::kGemma, Family::kGemma3, Family::kQwen3Moe, Family::kOlmoe};
 
 std::string architecture_names() {
   std::vector<std::string> names;
@@ -287,6 +304,8 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   config.weight_type = weight_type_of(embedding->second);
   read_sizes(keys, prefix, config);
   RONDO_RETURN_IF_ERROR(keys.status());  // from here on the sizes are used to allocate and to divide
+  read_experts(keys, prefix, config);
+  RONDO_RETURN_IF_ERROR(keys.status());
   read_scaling(keys, prefix, config);
   read_window(keys, prefix, config);
   read_factors(keys, prefix, config);

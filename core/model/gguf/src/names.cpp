@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -42,6 +43,14 @@ std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const mo
            {norms.mlp_output, "post_ffw_norm"}}};
 }
 
+constexpr std::string_view kRouter = "ffn_gate_inp";
+
+/// An expert's matrices, and what the tensors of all are called.
+std::array<std::pair<const char*, std::string_view>, 3> experts_in_blocks(const model::ModelConfig& config) {
+  const model::ExpertNames names = model::expert_names(config);
+  return {{{names.gate, "ffn_gate_exps"}, {names.up, "ffn_up_exps"}, {names.down, "ffn_down_exps"}}};
+}
+
 /// Calls fn(theirs, ours) for what blocks have, until it says that it has found what it looks for.
 template <typename Fn>
 void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
@@ -51,6 +60,16 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
+  if (config.experts) fn(std::string_view(std::string(model::expert_names(config).module) + ".gate"), kRouter);
+}
+
+/// Number of the block and what follows, of a name that goes on behind `start`; nothing where it is another's.
+std::optional<std::pair<std::string_view, std::string_view>> in_block(std::string_view name, std::string_view start) {
+  if (!name.starts_with(start)) return std::nullopt;
+  name.remove_prefix(start.size());
+  const std::size_t end = name.find('.');
+  if (end == std::string_view::npos) return std::nullopt;
+  return std::pair(name.substr(0, end), name.substr(end + 1));
 }
 
 /// Readers derive yarn's attention factor, its ramp and its rounding by themselves.
@@ -105,11 +124,22 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
   return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
 }
 
+Complaint complaint_of_experts(const model::ModelConfig& config) {
+  if (config.family == Family::kQwen3Moe && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
+  if (!config.experts) return std::nullopt;
+  if (!config.experts->dense_blocks.empty()) {
+    return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};
+  }
+  if (config.experts->normalised == normalises_shares(config.family)) return std::nullopt;
+  return {{"norm_topk_prob", "GGUF's readers take it the other way"}};
+}
+
 Complaint complaint_of_weights(const model::ModelConfig& config) {
   const bool biased = config.attention_bias || config.attention_output_bias;
-  const bool olmo = config.family == Family::kOlmo2 || config.family == Family::kOlmo3;
+  const bool olmo =
+      config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
   const bool gemma = config.norms_add_one;
-  if (biased && (olmo || gemma || config.family == Family::kQwen3)) {
+  if (biased && (olmo || gemma || config.family == Family::kQwen3 || config.experts)) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
   }
   if (olmo && config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
@@ -174,16 +204,14 @@ std::string architecture_name(Family family) {
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
-  if (config.experts) {
-    return invalid_input("{}: {} experts: models with experts are not exported to GGUF", origin, config.experts->count);
-  }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
                          architecture_name(config.family),
                          activation == model::Activation::kSilu ? "silu" : "gelu_pytorch_tanh");
   }
-  for (const Complaint& complaint : {complaint_of_layers(config), complaint_of_weights(config)}) {
+  for (const Complaint& complaint :
+       {complaint_of_layers(config), complaint_of_experts(config), complaint_of_weights(config)}) {
     if (!complaint) continue;
     return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
@@ -223,6 +251,11 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   if (window_pattern(config.family) != 0) {
     const auto window = std::ranges::max_element(config.sliding_window);
     if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
+  }
+  if (config.experts) {
+    keys.add(prefix + "expert_count", config.experts->count);
+    keys.add(prefix + "expert_used_count", config.experts->choices);
+    if (config.family == Family::kQwen3Moe) keys.add(prefix + "expert_feed_forward_length", config.experts->width);
   }
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
@@ -266,6 +299,40 @@ std::optional<std::string> model_tensor_name(const model::ModelConfig& config, c
   });
   return out;
 }
+
+std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name) {
+  if (!config.experts) return std::nullopt;
+  const auto place = in_block(name, kLayers);
+  const std::string start = std::string(model::expert_names(config).module) + ".experts.";
+  if (!place) return std::nullopt;
+  const auto expert = in_block(place->second, start);
+  if (!expert) return std::nullopt;
+  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
+    if (expert->second != std::string(theirs) + ".weight") continue;
+    std::uint32_t number = 0;
+    std::from_chars(expert->first.data(), expert->first.data() + expert->first.size(), number);
+    return Stacked{fmt::format("{}{}.{}.weight", kBlocks, place->first, ours), number};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name) {
+  std::vector<std::string> names;
+  const auto place = in_block(name, kBlocks);
+  if (!config.experts || !place) return names;
+  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
+    if (place->second != std::string(ours) + ".weight") continue;
+    for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
+      names.push_back(fmt::format("{}{}.{}.experts.{}.{}.weight", kLayers, place->first,
+                                  model::expert_names(config).module, expert, theirs));
+    }
+  }
+  return names;
+}
+
+bool stays_wide(const std::string& name) { return name.find(kRouter) != std::string::npos; }
+
+bool normalises_shares(model::Family family) { return family != Family::kOlmoe; }
 
 float stored_offset(const model::ModelConfig& config, const std::string& name) {
   return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;

@@ -12,7 +12,8 @@
 
 namespace rondo::gguf {
 
-/// llama (also for Mistral), qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma, gemma3.
+/// llama (also for Mistral and Mixtral), qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma, gemma3,
+/// qwen3moe, olmoe.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -35,12 +36,30 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
 /// window, the context is cut to it, within which both are the same.
 void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
 
-/// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters().
+/// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters(), but no
+/// expert's.
 std::string tensor_name(const model::ModelConfig& config, const std::string& name);
 
 /// The way back: "model.layers.3.self_attn.q_proj.weight" for "blk.3.attn_q.weight"; nothing for names that no weight
 /// of a model has.
 std::optional<std::string> model_tensor_name(const model::ModelConfig& config, const std::string& name);
+
+/// A matrix of an expert, which files have in one tensor with those of the others.
+struct Stacked {
+  std::string name;          // "blk.3.ffn_gate_exps.weight"
+  std::uint32_t expert = 0;  // its place there
+};
+/// Nothing for all other weights.
+std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name);
+
+/// The way back: the names of all experts in the tensor; empty for all other tensors.
+std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name);
+
+/// Writers keep it in fp32 whatever the others are in: a router.
+bool stays_wide(const std::string& name);
+
+/// Whether shares of experts sum to 1, which readers know from the architecture.
+bool normalises_shares(model::Family family);
 
 /// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
