@@ -1,5 +1,5 @@
 // Predictions for the machine of the published RoundPipe results (docs/results/published.yaml, one fitted efficiency)
-// against its table: dense models, one to eight RTX 4090, sequences of 2,048 tokens. docs/results/published.md tells
+// against its table: one to eight RTX 4090, sequences of 2,048 tokens. docs/results/published.md tells
 // it.
 #include <gtest/gtest.h>
 

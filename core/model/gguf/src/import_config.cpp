@@ -92,7 +92,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   if (config.family == Family::kLlama) config.family = Family::kMixtral;
   model::ExpertsConfig& experts = config.experts.emplace();
   experts.count = count;
-  experts.choices = keys.integer(prefix + "expert_used_count", 1, model::kMaxChoices);
+  experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
   experts.width = config.intermediate_size;
   if (config.family == Family::kQwen3Moe) {
     experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize);
