@@ -79,6 +79,10 @@ class HostMemory : public testing::Test {
         workspace_.run({"init", "--arch=llama", "--output_dir=small", "--hidden_size=64", "--num_hidden_layers=4"})
             .status,
         0);
+    ASSERT_EQ(
+        workspace_.run({"init", "--arch=mixtral", "--output_dir=experts", "--hidden_size=64", "--num_hidden_layers=4"})
+            .status,
+        0);
   }
 
   /// `spare`: bytes by which a run may differ however small it is.
@@ -107,6 +111,9 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
     expect_as_announced("small", "full", pool, kOfLibraries);
   }
   expect_as_announced("wide", "full", "emulated:rtx4090*2", kOfLibraries);
+  for (const char* method : {"lora", "full"}) {
+    for (const char* pool : {"cpu", "emulated:rtx4090*3"}) expect_as_announced("experts", method, pool, kOfLibraries);
+  }
 }
 
 /// What drivers hold is most of it. With a cache of its own, so that the first run finds nothing compiled.

@@ -24,8 +24,12 @@ constexpr Bytes kPreparedMore = 704_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
-/// Of what LoRA's products take: without it there are fewer of them. Seen.
-Bytes of_products(const model::Architecture& model, Bytes bytes) { return model.method().lora ? bytes : bytes / 2; }
+/// Of what LoRA's products take: without it there are fewer of them, with experts more, whose products are prepared for
+/// any number of rows. Seen.
+Bytes of_products(const model::Architecture& model, Bytes bytes) {
+  if (model.config().experts) return bytes + bytes / 4;
+  return model.method().lora ? bytes : bytes / 2;
+}
 
 /// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
 /// and follows from the microbatches alone. Looked up on a device of its own, since what the pool's will take depends
