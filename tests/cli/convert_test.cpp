@@ -36,6 +36,20 @@ TEST(Merge, Model_AnswersAsBaseWithAdapter) {
   }
 }
 
+/// As in transformers 5: what the files hold counts.
+TEST(HeadOfItsOwn, InAModelThatSaysToHaveNone_IsUsedAndKept) {
+  const Workspace workspace;
+  const double loss = eval_loss(workspace, {"--model=model"});
+  workspace.edit("model/config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  EXPECT_EQ(eval_loss(workspace, {"--model=model"}), loss);
+  make_adapter(workspace);
+  ASSERT_EQ(workspace.run(merge()).status, 0);
+  const double adapted = eval_loss(workspace, {"--model=model", "--adapter_name_or_path=adapter"});
+  EXPECT_NEAR(eval_loss(workspace, {"--model=merged"}), adapted, 1e-5 * adapted);
+  ASSERT_EQ(workspace.run({"export", "--model=model", "--output=model.gguf"}).status, 0);
+  EXPECT_EQ(eval_loss(workspace, {"--model=model.gguf"}), loss);
+}
+
 TEST(Merge, Dora_TrainsResumesMergesAndIsNoGgufAdapter) {
   const Workspace workspace;
   const Words dora = {"--output_dir=adapter", "--use_dora", "--lora_dropout=0.1", "--lr=1e-2", "--save_steps=2"};

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "rondo/model/parameters.h"
 #include "rondo/train/loader.h"
 #include "rondo/train/weights.h"
 
@@ -98,8 +99,10 @@ std::vector<float> values_of(const model::TensorView& tensor) {
 
 model::Architecture architecture_of(const Case& golden, const std::string& method, devices::DType dtype,
                                     std::uint32_t parts) {
-  const auto config = model::load_config(golden.folder / "model");
+  auto config = model::load_config(golden.folder / "model");
   EXPECT_TRUE(config.ok()) << config.status();
+  const auto files = model::TensorFiles::open_model(golden.folder / "model");
+  if (files.ok() && model::has_own_head(*config, *files)) config->tie_word_embeddings = false;
   model::MethodSpec spec;
   spec.dtype = dtype;
   spec.train_weights = method == "full";

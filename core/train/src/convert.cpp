@@ -36,7 +36,7 @@ absl::StatusOr<OpenAdapter> open_adapter(const fs::path& folder, const model::Mo
 absl::StatusOr<std::string> run_merge(const Config& config) {
   RONDO_ASSIGN_OR_RETURN(const fs::path base, find_model(config.model_name_or_path, config.model_revision));
   RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(base));
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(documents));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, open_config(base, documents));
   RONDO_ASSIGN_OR_RETURN(const OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, open_tensors(base, model_config));
   RONDO_ASSIGN_OR_RETURN(model::NewFolder folder, model::NewFolder::create(config.output_dir, "merge"));
@@ -62,7 +62,7 @@ absl::StatusOr<std::string> run_export(const Config& config) {
   }
   RONDO_ASSIGN_OR_RETURN(const fs::path folder, find_model(base, config.model_revision));
   RONDO_ASSIGN_OR_RETURN(const Documents documents, open_documents(folder));
-  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, model::load_config(documents));
+  RONDO_ASSIGN_OR_RETURN(const model::ModelConfig model_config, open_config(folder, documents));
   if (!config.adapter_name_or_path.empty()) {
     RONDO_ASSIGN_OR_RETURN(const OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
     RONDO_RETURN_IF_ERROR(

@@ -148,6 +148,14 @@ absl::StatusOr<Documents> open_documents(const fs::path& model) {
   return Documents(model);
 }
 
+absl::StatusOr<model::ModelConfig> open_config(const fs::path& model, const Documents& documents) {
+  RONDO_ASSIGN_OR_RETURN(model::ModelConfig config, model::load_config(documents));
+  if (!config.tie_word_embeddings || is_gguf_file(model)) return config;
+  const auto files = model::TensorFiles::open_model(model);  // a plan needs no weights
+  if (files.ok() && model::has_own_head(config, *files)) config.tie_word_embeddings = false;
+  return config;
+}
+
 absl::StatusOr<model::TensorFiles> open_tensors(const fs::path& model, const model::ModelConfig& config) {
   RONDO_ASSIGN_OR_RETURN(model::TensorFiles files,
                          is_gguf_file(model) ? gguf::import_tensors(model) : model::TensorFiles::open_model(model));

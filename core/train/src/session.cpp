@@ -233,7 +233,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     RONDO_RETURN_IF_ERROR(folder.status());
     open.folder = *std::move(folder);
     RONDO_ASSIGN_OR_RETURN(open.documents, open_documents(open.folder));
-    RONDO_ASSIGN_OR_RETURN(model_config, model::load_config(open.documents));
+    RONDO_ASSIGN_OR_RETURN(model_config, open_config(open.folder, open.documents));
   }
   const bool training = purpose == Purpose::kTrain;
   model::MethodSpec method;

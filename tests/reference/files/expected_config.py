@@ -5,9 +5,10 @@ import pathlib
 import sys
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from auto_class import auto_class  # noqa: E402
 from experts import in_files  # noqa: E402
 
 ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3"]
@@ -74,7 +75,7 @@ def expected(folder):
     """The configuration of `folder` as transformers loads it; shapes come from the model built on no memory."""
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = auto_class(config).from_config(config)
     text_model = getattr(model.model, "language_model", model.model)
     outer, config = config, getattr(config, "text_config", config)
     with open(f"{folder}/config.json") as file:

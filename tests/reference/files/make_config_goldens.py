@@ -144,6 +144,14 @@ CASES = {
     "olmoe_bare": written("olmoe", num_hidden_layers=1, vocab_size=50304),
     "olmoe_hub": written("olmoe", clip_qkv=None, num_experts=5, num_experts_per_tok=2, num_key_value_heads=4,
                          norm_topk_prob=False, eos_token_id=279, pad_token_id=1, torch_dtype="bfloat16"),
+    "mistral3_with_pictures_hub": {
+        "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
+        "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,
+        "vision_feature_layer": -1, "vision_config": dict(PICTURES, model_type="pixtral", head_dim=16),
+        "text_config": dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, model_type="mistral", head_dim=32,
+                            hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072, vocab_size=300,
+                            num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-05, rope_theta=1000000000.0,
+                            sliding_window=None, use_cache=True)},
     "gemma3_with_pictures_hub": {
         "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
         "torch_dtype": "bfloat16", "initializer_range": 0.02, "mm_tokens_per_image": 4, "vision_config": PICTURES,

@@ -29,6 +29,9 @@ import corpus
 import families
 import loop
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import auto_class  # noqa: E402
+
 # worst_tensor_error: the reference against itself in another summation order stays below 8e-4 (a key bias, whose
 # gradient nearly cancels); decay on norm weights by mistake gives 2e-2 and hardly shows in the other numbers.
 BARS = dict(loss=2e-5, grad_norm=2e-4, learning_rate=1e-9, cosine=0.9999, worst_tensor_error=5e-3)
@@ -76,6 +79,7 @@ def build_inputs(folder, case, method, form):
         case, SEED, vocab_size=len(tokenizer) + 9, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     model.save_pretrained(model_folder)
+    families.settle_config(model_folder)
     if method == "lora":
         families.make_adapter(model, SEED).save_pretrained(folder / "adapter")
     lines = corpus.write_dataset(folder / "data.jsonl", form, SEED, KEPT + (form != "text"))
@@ -101,7 +105,7 @@ def write_config(folder, method, arguments):
 
 
 def load_base(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER)
+    return auto_class.load(folder, dtype=torch.float32, **EAGER)
 
 
 def load_start(folder, method):

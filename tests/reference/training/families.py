@@ -4,6 +4,7 @@ A case is a transformers configuration. Weights come from a seeded generator: ma
 (so that attention is neither uniform nor one-hot and the loss is not ln(vocabulary)), norm weights around 1 (around 0 where the norm adds one), biases
 away from 0; a reference with norms of exactly 1 and biases of 0 would not notice that they are left out.
 """
+import json
 import zlib
 
 import torch
@@ -12,6 +13,7 @@ from transformers import GemmaConfig, GemmaForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
@@ -23,6 +25,12 @@ _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, e
 
 
 PICTURES = ("vision_tower", "multi_modal_projector")
+
+
+def _mistral_with_pictures(**values):
+    return Mistral3Config(text_config=dict(model_type="mistral", **values), tie_word_embeddings=False, vision_config=dict(
+        model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, head_dim=16,
+        image_size=28, patch_size=14))
 
 
 def _with_pictures(**values):
@@ -130,7 +138,11 @@ CASES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
                              full_attention=dict(rope_type="linear", rope_theta=100000.0, factor=3.0))),
-    # Its text part alone is trained.
+    # Its text part alone is trained. Published files do not say that embedding and head are two.
+    "mistral3_pictures": _case(
+        _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=127, rms_norm_eps=1e-5, sliding_window=None,
+        rope_parameters=dict(rope_type="default", rope_theta=100000.0)),
     "gemma3_pictures": _case(
         _with_pictures, Gemma3ForConditionalGeneration, hidden_size=44, intermediate_size=70, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, head_dim=24, vocab_size=139, rms_norm_eps=1e-6,
@@ -139,6 +151,14 @@ CASES = {
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
                              full_attention=dict(rope_type="default", rope_theta=50000.0))),
 }
+
+
+def settle_config(folder):
+    """As such models were published."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    if config["model_type"] == "mistral3" and config.pop("tie_word_embeddings", None) is False:
+        path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def text_config(model):

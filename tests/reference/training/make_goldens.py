@@ -22,6 +22,7 @@ import families
 import loop
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import auto_class  # noqa: E402
 from experts import in_files  # noqa: E402
 from manifest import write_manifest  # noqa: E402
 
@@ -164,6 +165,7 @@ def make_case(name):
     model_folder, adapter_folder = folder / "model", folder / "adapter"
     model = families.make_model(name, SEED)
     model.save_pretrained(model_folder)
+    families.settle_config(model_folder)
     save_tokenizer(model_folder)
     if name in SPELLED_AS_TRANSFORMERS_4:
         spell_as_transformers_4(model_folder)
@@ -173,7 +175,7 @@ def make_case(name):
     settle_adapter_config(adapter_folder / "adapter_config.json", families.targets_of(model))
 
     def load():  # from the files, so that what was written is what was trained
-        return families.prepared(transformers.AutoModelForCausalLM.from_pretrained(
+        return families.prepared(auto_class.load(
             model_folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"))
 
     def load_adapter():

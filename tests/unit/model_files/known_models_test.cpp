@@ -47,6 +47,7 @@ TEST(KnownModels, Parameters_AreAsPublished) {
                                                           {"mistralai/Mistral-7B-v0.3", 7248023552},
                                                           {"mistralai/Mistral-Nemo-Base-2407", 12247782400},
                                                           {"mistralai/Mistral-Small-24B-Base-2501", 23572403200},
+                                                          {"mistralai/Mistral-Small-3.1-24B-Base-2503", 23572403200},
                                                           {"Qwen/Qwen2-0.5B", 494032768},
                                                           {"Qwen/Qwen2-1.5B", 1543714304},
                                                           {"Qwen/Qwen2-7B", 7615616512},

@@ -128,6 +128,17 @@ TEST(CheckModelTensors, HarmlessExtras_ArePassedOver) {
   EXPECT_TRUE(check_model_tensors(config, file_of(parameters)).ok());
 }
 
+TEST(HasOwnHead, OnlyOneOfOtherNumbers_Counts) {
+  const std::filesystem::path golden = std::filesystem::path(RONDO_TEST_DATA) / "golden";
+  ModelConfig config = small_qwen3();
+  EXPECT_FALSE(has_own_head(config, file_of(model_parameters(config))));  // both are zeros
+  for (const auto& [name, own] : {std::pair("llama", true), std::pair("qwen3_tied", false)}) {
+    config = *load_config(golden / name / "model");
+    config.tie_word_embeddings = true;
+    EXPECT_EQ(has_own_head(config, *TensorFiles::open_model(golden / name / "model")), own) << name;
+  }
+}
+
 TEST(CheckAdapterTensors, FactorsOfTheTargets_AreExpected) {
   const ModelConfig config = small_qwen3();
   LoraConfig lora;

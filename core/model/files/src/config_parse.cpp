@@ -25,10 +25,14 @@ constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
 /// The text part of a model that reads pictures too; what stands around it about tokens and numbers wins. Nothing of
 /// other models.
 std::optional<Json> text_part_of(const Json& document) {
-  if (document.value("model_type", Json()) != "gemma3") return std::nullopt;
+  const Json type = document.value("model_type", Json());
+  const bool mistral = type == "mistral3";
+  if (!mistral && type != "gemma3") return std::nullopt;
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
-  text["model_type"] = "gemma3_text";
+  if (!mistral) text["model_type"] = "gemma3_text";
+  // Its class ties them by default, whatever a Mistral does; published files have two, see has_own_head().
+  if (mistral) text["tie_word_embeddings"] = true;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
                           "quantization_config"}) {
     if (document.contains(key) && !document[key].is_null()) text[key] = document[key];

@@ -52,6 +52,7 @@ constexpr Row kRows[] = {
     {"mistralai/Mistral-7B-v0.3", "mistral", 4096, 14336, 32, 32, 8, 128, 32768, false, 32768, 1e6},
     {"mistralai/Mistral-Nemo-Base-2407", "mistral", 5120, 14336, 40, 32, 8, 128, 131072, false, 131072, 1e6},
     {"mistralai/Mistral-Small-24B-Base-2501", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, false, 32768, 1e8},
+    {"mistralai/Mistral-Small-3.1-24B-Base-2503", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, false, 131072, 1e9},
     {"Qwen/Qwen2-0.5B", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, true, 131072, 1e6},
     {"Qwen/Qwen2-1.5B", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, true, 131072, 1e6},
     {"Qwen/Qwen2-7B", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, false, 131072, 1e6},

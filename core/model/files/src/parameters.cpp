@@ -201,6 +201,13 @@ absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const Ten
   return absl::OkStatus();
 }
 
+bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
+  const TensorView* head = files.find("lm_head.weight");
+  const TensorView* embedding = files.find(name_prefix(config) + "embed_tokens.weight");
+  if (head == nullptr || embedding == nullptr || head->shape != embedding->shape) return false;
+  return head->type != embedding->type || !std::ranges::equal(head->data, embedding->data);
+}
+
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
   return check_tensors(model_parameters(config), files, [&](const std::string& name) {
     return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight") ||

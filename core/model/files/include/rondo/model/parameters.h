@@ -95,6 +95,10 @@ const std::vector<std::string>& linear_module_names();
 /// checkpoints are passed over. Values are not looked at.
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files);
 
+/// The files hold a head beside the embedding that has other numbers: then they are two, whatever the configuration
+/// says, as in transformers 5.
+bool has_own_head(const ModelConfig& config, const TensorFiles& files);
+
 /// The factors of a LoRA adapter in the model's order, A [r, in] before B [out, r] before DoRA's magnitudes [out], then
 /// what modules_to_save names;
 /// named as in adapter_model.safetensors.
