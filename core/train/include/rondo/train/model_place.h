@@ -25,8 +25,8 @@ absl::StatusOr<std::filesystem::path> find_model(const std::string& name_or_path
 /// The model's small files, or those that stand for a GGUF file's keys. `model`: from find_model().
 absl::StatusOr<Documents> open_documents(const std::filesystem::path& model);
 
-/// The model's configuration; of a directory whose files have a head of its own although it says that embedding and head
-/// are one, with two.
+/// The model's configuration; of a directory whose files have a head of its own although it says that embedding and
+/// head are one, with two.
 absl::StatusOr<model::ModelConfig> open_config(const std::filesystem::path& model, const Documents& documents);
 
 /// The model's tensors, checked against `config`; values are not looked at.
