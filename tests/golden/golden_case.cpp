@@ -5,8 +5,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "rondo/model/parameters.h"
 #include "rondo/train/loader.h"
+#include "rondo/train/model_place.h"
 #include "rondo/train/weights.h"
 
 namespace rondo::golden {
@@ -99,10 +99,8 @@ std::vector<float> values_of(const model::TensorView& tensor) {
 
 model::Architecture architecture_of(const Case& golden, const std::string& method, devices::DType dtype,
                                     std::uint32_t parts) {
-  auto config = model::load_config(golden.folder / "model");
+  const auto config = train::open_config(golden.folder / "model", Documents(golden.folder / "model"));
   EXPECT_TRUE(config.ok()) << config.status();
-  const auto files = model::TensorFiles::open_model(golden.folder / "model");
-  if (files.ok() && model::has_own_head(*config, *files)) config->tie_word_embeddings = false;
   model::MethodSpec spec;
   spec.dtype = dtype;
   spec.train_weights = method == "full";

@@ -1,5 +1,8 @@
 """Which of transformers' classes loads a model with its head: of some that read pictures it is not the causal one's."""
+import torch
 import transformers
+
+EAGER = dict(attn_implementation="eager", experts_implementation="eager")  # the other experts want widths in fours
 
 
 def auto_class(config):
@@ -8,4 +11,6 @@ def auto_class(config):
 
 
 def load(folder, **more):
-    return auto_class(transformers.AutoConfig.from_pretrained(folder)).from_pretrained(folder, **more)
+    """In fp32, by the plain implementations."""
+    whole = auto_class(transformers.AutoConfig.from_pretrained(folder))
+    return whole.from_pretrained(folder, dtype=torch.float32, **EAGER, **more)

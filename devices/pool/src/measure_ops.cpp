@@ -38,8 +38,10 @@ bool is_spread(OpKind kind) {
          kind == OpKind::kCombineBackward;
 }
 
-/// The place of a grouped product's offsets.
-std::size_t offsets_of(const Op& op) { return op.kind == OpKind::kGroupedMatMulWeightGradient ? 2 : 1; }
+/// The place of what says where rows lie: a grouped product's offsets, or of all other such ops `rows`.
+std::size_t layout_of(const Op& op) {
+  return op.kind == OpKind::kGroupedMatMulWeightGradient || op.kind == OpKind::kCombineBackward ? 2 : 1;
+}
 
 /// What the program has made itself and has no tokens: a matrix that was encoded, DoRA's scales, where experts' rows
 /// begin.
@@ -53,9 +55,9 @@ bool keeps_extents(const Op& op, std::size_t position) {
       return position == 1 || position == 2;
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
-      return position >= 1 && position < 2 + experts_of(op);
+      return position >= layout_of(op) && position < 2 + experts_of(op);
     case OpKind::kGroupedMatMulWeightGradient:
-      return position == 2;
+      return position == layout_of(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient: {
@@ -92,20 +94,19 @@ void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequ
 /// As if each expert got as many tokens as any other.
 void fill_route(const OpList& list, const TensorDesc& tensor, std::byte* memory) {
   const Op& op = list.ops[0];
-  if (!is_spread(op.kind)) return;
-  const auto is = [&](std::size_t place) { return &tensor == &list.tensors[op.reads[place]]; };
+  if (!is_spread(op.kind) || &tensor != &list.tensors[op.reads[layout_of(op)]]) return;
   std::vector<std::int32_t> values;
-  if (is_grouped_product(op.kind) && is(offsets_of(op))) {
+  if (is_grouped_product(op.kind)) {
     const auto experts = static_cast<std::int64_t>(experts_of(op));
     const std::int64_t rows = list.tensors[op.reads[0]].shape[0];
     for (std::int64_t e = 0; e <= experts; ++e) values.push_back(static_cast<std::int32_t>(rows * e / experts));
-  } else if (is(op.kind == OpKind::kCombineBackward ? 2 : 1)) {
+  } else {
     const std::int64_t choices = tensor.shape[1];
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       values.push_back(static_cast<std::int32_t>(i % choices * list.tokens + i / choices));
     }
   }
-  if (!values.empty()) std::memcpy(memory, values.data(), values.size() * sizeof(std::int32_t));
+  std::memcpy(memory, values.data(), values.size() * sizeof(std::int32_t));
 }
 
 double roofline(const OpCost& cost, const DeviceProfile& expected, const OpShape& shape) {

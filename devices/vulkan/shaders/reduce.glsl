@@ -1,5 +1,6 @@
 // Sums and maxima over a workgroup of kThreads invocations, by halves: the order is the same on every card.
-// RONDO_ONE_SUBGROUP: the workgroup is one subgroup, whose invocations read one another's values.
+// RONDO_ONE_SUBGROUP: the workgroup is one subgroup, whose invocations read one another's values. RONDO_LANES: each
+// such number of invocations, a power of two, by themselves.
 #ifdef RONDO_ONE_SUBGROUP
 float sum_over_group(float value) {
   [[unroll]] for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {
@@ -8,17 +9,23 @@ float sum_over_group(float value) {
   return value;
 }
 #else
+#ifdef RONDO_LANES
+#define RONDO_LANE(i) ((i) % RONDO_LANES)
+#else
+#define RONDO_LANES kThreads
+#define RONDO_LANE(i) (i)
+#endif
 shared float reduce_values[kThreads];
 
 float sum_over_group(float value) {
   const uint i = invocation();
   reduce_values[i] = value;
   barrier();
-  for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {
-    if (i < half_of) reduce_values[i] += reduce_values[i + half_of];
+  for (uint half_of = RONDO_LANES / 2; half_of > 0; half_of /= 2) {
+    if (RONDO_LANE(i) < half_of) reduce_values[i] += reduce_values[i + half_of];
     barrier();
   }
-  const float sum = reduce_values[0];
+  const float sum = reduce_values[i - RONDO_LANE(i)];
   barrier();
   return sum;
 }
@@ -27,11 +34,11 @@ float maximum_over_group(float value) {
   const uint i = invocation();
   reduce_values[i] = value;
   barrier();
-  for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {
-    if (i < half_of) reduce_values[i] = max(reduce_values[i], reduce_values[i + half_of]);
+  for (uint half_of = RONDO_LANES / 2; half_of > 0; half_of /= 2) {
+    if (RONDO_LANE(i) < half_of) reduce_values[i] = max(reduce_values[i], reduce_values[i + half_of]);
     barrier();
   }
-  const float maximum = reduce_values[0];
+  const float maximum = reduce_values[i - RONDO_LANE(i)];
   barrier();
   return maximum;
 }

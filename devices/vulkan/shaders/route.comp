@@ -65,7 +65,7 @@ void main() {
     terms[i] = exact_exp(float_of(keys[min(first + expert, kMostExperts - 1)]) - float_of(largest));
     if (expert < experts && (!kNormalised || ranks[i] < push.sizes[2])) part += terms[i];
   }
-  const float inverse = exact_reciprocal(sum_over_lanes(part));
+  const float inverse = exact_reciprocal(sum_over_group(part));
   if (!there) return;
   const uint first_choice = token * push.sizes[2];
   if (int(token) >= real_tokens(Ints(address(1)))) {

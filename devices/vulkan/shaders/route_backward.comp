@@ -15,13 +15,13 @@ void find_softmax(uint first, out float terms[kEach]) {
     terms[i] = load(logits, kType, first + min(expert_here(i), experts - 1));
     largest = max(largest, terms[i]);
   }
-  largest = maximum_over_lanes(largest);
+  largest = maximum_over_group(largest);
   float part = 0.0;
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     terms[i] = exact_exp(terms[i] - largest);
     if (expert_here(i) < experts) part += terms[i];
   }
-  const float inverse = exact_reciprocal(sum_over_lanes(part));
+  const float inverse = exact_reciprocal(sum_over_group(part));
   [[unroll]] for (uint i = 0; i < kEach; ++i) terms[i] *= inverse;
 }
 

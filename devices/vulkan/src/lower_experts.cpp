@@ -13,8 +13,6 @@ constexpr std::int64_t kTokenThreads = 64;   // of the kernels on tokens
 constexpr std::int64_t kStepsOfGroup = 256;  // steps of a workgroup that goes along elements
 constexpr std::int64_t kLeastLanes = 8;      // invocations of a token
 
-std::uint32_t flag_of(bool on) { return on ? 1U : 0U; }
-
 /// A kernel of route.glsl.
 void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initializer_list<std::uint32_t> slots) {
   const std::int64_t tokens = rows_of(op.in(0));

@@ -102,9 +102,9 @@ void add_panel(OpLowering& op, const Product& p, bool of_b, std::int64_t first, 
   if (fetched) op.fetch(of_b ? p.b : p.a);
   constexpr std::int64_t kInvocations = 64;
   op.add(Shader::kPanel,
-         {of_b ? p.type_b : p.type_a, of_b ? 1U : 0U, strides ? 1U : 0U,
-          !of_b && p.listed == Product::Listed::kA ? 1U : 0U, inner_ends ? 1U : 0U, of_b && inner_ends ? 1U : 0U,
-          by_fours ? 1U : 0U, static_cast<std::uint32_t>(tile), fetched ? 1U : 0U},
+         {of_b ? p.type_b : p.type_a, flag_of(of_b), flag_of(strides),
+          flag_of(!of_b && p.listed == Product::Listed::kA), flag_of(inner_ends), flag_of(of_b && inner_ends),
+          flag_of(by_fours), static_cast<std::uint32_t>(tile), flag_of(fetched)},
          {of_b ? p.b : p.a, kPanelSlot, p.listed == Product::Listed::kNone ? p.a : p.list},
          {outer_extent, end, stride, first, begin, place, fours, p.first_listed, p.most_listed, texels},
          parts_of(by_fours ? texels / 8 : texels, kInvocations));
@@ -124,7 +124,6 @@ std::int64_t tiles_together(std::int64_t tiles, std::int64_t depth) {
 /// What the inner extent's elements `begin` to `end` add, from tensors and from panels, of which B's follows A's.
 void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelShare share, std::int64_t begin,
                        std::int64_t end, Fetched fetched) {
-  const auto flag = [](bool on) { return on ? 1U : 0U; };
   const std::int64_t tile = panel_columns(p);
   const std::int64_t fours = parts_of(end - begin, 4);
   const bool whole_texels = op.fetches_all() && p.columns % 4 == 0;
@@ -137,16 +136,17 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
   const std::int64_t place_a = fetched.a ? begin * p.stride_a / 4 : 0;
   const std::int64_t place_b = fetched.b ? begin * p.stride_b / 4 : fetched.a ? 0 : share.rows * fours;
   const std::int64_t last_row = std::min(at.rows + share.rows, p.rows);
-  Dispatch& dispatch = op.add(
-      Shader::kMatMulPanels,
-      {flag(fetched.a), flag(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0, flag(p.has_bias),
-       flag(p.has_addend), flag(p.adds()), static_cast<std::uint32_t>(p.listed), static_cast<std::uint32_t>(tile / 32),
-       p.columns % 2 == 0 ? 2U : 1U, flag(op.fetches_all()), flag(four_out), flag(four_addend)},
-      {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-       p.listed == Product::Listed::kNone ? p.a : p.list},
-      {last_row, p.columns, at.rows, at.columns, place_a, p.columns, fours, p.first_listed, p.most_listed, place_b, 0,
-       p.stride_a / 4, p.stride_b / 4},
-      1);
+  Dispatch& dispatch =
+      op.add(Shader::kMatMulPanels,
+             {flag_of(fetched.a), flag_of(fetched.b), p.type_out, p.type_bias, p.type_addend, 0, 0, flag_of(p.has_bias),
+              flag_of(p.has_addend), flag_of(p.adds()), static_cast<std::uint32_t>(p.listed),
+              static_cast<std::uint32_t>(tile / 32), p.columns % 2 == 0 ? 2U : 1U, flag_of(op.fetches_all()),
+              flag_of(four_out), flag_of(four_addend)},
+             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
+              p.listed == Product::Listed::kNone ? p.a : p.list},
+             {last_row, p.columns, at.rows, at.columns, place_a, p.columns, fours, p.first_listed, p.most_listed,
+              place_b, 0, p.stride_a / 4, p.stride_b / 4},
+             1);
   dispatch.push.factors[0] = p.alpha;
   const std::int64_t row_tiles = parts_of(last_row - at.rows, kPanelRows);
   const std::int64_t together = tiles_together(row_tiles, end - begin);
@@ -195,8 +195,8 @@ bool add_narrow(OpLowering& op, const Product& p) {
   op.fetch(p.b);
   Dispatch& dispatch = op.add(
       Shader::kMatMulNarrow,
-      {0, 0, p.type_out, p.type_bias, p.type_addend, 0, p.transposed_b ? 1U : 0U, p.has_bias ? 1U : 0U,
-       p.has_addend ? 1U : 0U, 0, static_cast<std::uint32_t>(p.listed)},
+      {0, 0, p.type_out, p.type_bias, p.type_addend, 0, flag_of(p.transposed_b), flag_of(p.has_bias),
+       flag_of(p.has_addend), 0, static_cast<std::uint32_t>(p.listed)},
       {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
        p.listed == Product::Listed::kNone ? p.a : p.list},
       {p.rows, p.columns, p.depth / 4, p.stride_a / 4, p.stride_b / 4, p.columns, 0, p.first_listed, p.most_listed},
@@ -263,7 +263,6 @@ bool add_cooperative(OpLowering& op, const Product& p) {
   constexpr std::int64_t kWorthScaling = 64;
   if (scaled && std::min({p.rows, p.columns, p.depth}) < kWorthScaling) return false;
   const std::array<Largest, 2> largest = scaled ? largest_of(op, p) : std::array<Largest, 2>{};
-  const auto flag = [](bool on) { return on ? 1U : 0U; };
   const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
   const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
   const std::uint32_t columns = tiling.columns(shape);
@@ -279,11 +278,11 @@ bool add_cooperative(OpLowering& op, const Product& p) {
               p.type_out,
               p.type_bias,
               p.type_addend,
-              flag(p.transposed_a),
-              flag(p.transposed_b),
-              flag(p.has_bias),
-              flag(p.has_addend),
-              flag(p.adds()),
+              flag_of(p.transposed_a),
+              flag_of(p.transposed_b),
+              flag_of(p.has_bias),
+              flag_of(p.has_addend),
+              flag_of(p.adds()),
               static_cast<std::uint32_t>(p.listed),
               shape.m,
               shape.n,
@@ -296,7 +295,7 @@ bool add_cooperative(OpLowering& op, const Product& p) {
               p.columns % 4 == 0 ? 4U : 1U,
               tiling.parts_m,
               tiling.parts_n,
-              flag(scaled)},
+              flag_of(scaled)},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
               p.listed == Product::Listed::kNone ? p.a : p.list, largest[0].slot, largest[1].slot},
              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
@@ -320,11 +319,11 @@ void add_product(OpLowering& op, const Product& p) {
                          p.type_out,
                          p.type_bias,
                          p.type_addend,
-                         p.transposed_a ? 1U : 0U,
-                         p.transposed_b ? 1U : 0U,
-                         p.has_bias ? 1U : 0U,
-                         p.has_addend ? 1U : 0U,
-                         p.adds() ? 1U : 0U,
+                         flag_of(p.transposed_a),
+                         flag_of(p.transposed_b),
+                         flag_of(p.has_bias),
+                         flag_of(p.has_addend),
+                         flag_of(p.adds()),
                          static_cast<std::uint32_t>(p.listed)};
   for (const std::uint32_t constant : tiles.constants()) constants.push_back(constant);
   Dispatch& dispatch = op.add(Shader::kMatMul, std::move(constants),
@@ -478,7 +477,7 @@ class Vocabulary {
     const bool before = mode != 2 && (before_ || part > 0);
     const bool gradient = mode != 0 && attributes_.has_input_gradient;
     const bool scaled = gradient && attributes_.has_loss_scale;
-    op_.add(Shader::kVocabulary, {mode, before ? 1U : 0U, gradient ? 1U : 0U, scaled ? 1U : 0U},
+    op_.add(Shader::kVocabulary, {mode, flag_of(before), flag_of(gradient), flag_of(scaled)},
             {logits_[part], op_.read(1), list_, before && part == 0 ? op_.read(2 + attributes_.parts) : statistics_,
              statistics_, normalisers_, losses_, scaled ? op_.read(op_.reads() - 1) : losses_},
             {rows_of(op_.in(2 + part)), first, chunk_, first_row}, chunk_);

@@ -138,7 +138,8 @@ class OpLowering {
   bool panel_ = false;  // of the panel
 };
 
-/// A specialisation constant for a tensor's storage.
+/// Specialisation constants: of a bool, and for a tensor's storage.
+constexpr std::uint32_t flag_of(bool on) { return on ? 1U : 0U; }
 std::uint32_t storage_of(const TensorDesc& tensor);
 /// A tensor as a matrix: [first, product of the others].
 inline std::int64_t rows_of(const TensorDesc& tensor) { return tensor.shape[0]; }

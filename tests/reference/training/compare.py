@@ -37,7 +37,6 @@ import auto_class  # noqa: E402
 BARS = dict(loss=2e-5, grad_norm=2e-4, learning_rate=1e-9, cosine=0.9999, worst_tensor_error=5e-3)
 CUTOFF, BATCH, ACCUMULATION, EPOCHS, KEPT = 96, 2, 2, 4, 19
 SEED = 11
-EAGER = dict(attn_implementation="eager", experts_implementation="eager")  # the other experts want widths in fours
 SCHEDULES = {  # by method: configuration keys, then schedule and warm-up of the reference
     "full": (dict(lr_scheduler_type="linear", warmup_steps=3), "linear", dict(warmup_steps=3)),
     "lora": (dict(lr_scheduler_type="cosine", warmup_ratio=0.13), "cosine", dict(warmup_ratio=0.13)),
@@ -105,7 +104,7 @@ def write_config(folder, method, arguments):
 
 
 def load_base(folder):
-    return auto_class.load(folder, dtype=torch.float32, **EAGER)
+    return auto_class.load(folder)
 
 
 def load_start(folder, method):
@@ -131,8 +130,7 @@ def load_output(folder, method):
     """The trained model as transformers or PEFT load it, and the keys that were missing, unexpected or misshapen."""
     out = folder / "out"
     if method == "full":
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            out, dtype=torch.float32, output_loading_info=True, **EAGER)
+        model, info = auto_class.load(out, output_loading_info=True)
         return model, [str(key) for part in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
                        for key in info.get(part) or []]
     config = peft.PeftConfig.from_pretrained(out)

@@ -175,8 +175,7 @@ def make_case(name):
     settle_adapter_config(adapter_folder / "adapter_config.json", families.targets_of(model))
 
     def load():  # from the files, so that what was written is what was trained
-        return families.prepared(auto_class.load(
-            model_folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"))
+        return families.prepared(auto_class.load(model_folder))
 
     def load_adapter():
         return peft.PeftModel.from_pretrained(load(), adapter_folder, is_trainable=True).train()

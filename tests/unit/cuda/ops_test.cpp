@@ -245,12 +245,17 @@ TEST(CudaFp8, RowsAndColumnsOfUnlikeSizes_HavePowersOfTheirOwn) {
   check_case(**device, op_case, {}, [&](CaseMemory& memory) { make_unlike(op_case, memory); });
 }
 
-TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
+/// A fake card of that compute capability.
+auto open_fake_of(int major, int minor) {
   cuda::testing::FakeScript script;
-  script.major = 8;
-  script.minor = 6;
+  script.major = major;
+  script.minor = minor;
   cuda::testing::reset_fake(script);
-  auto device = cuda::testing::open_fake({});
+  return cuda::testing::open_fake({});
+}
+
+TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
+  auto device = open_fake_of(8, 6);
   ASSERT_EQ(device.status(), absl::OkStatus());
   EXPECT_FALSE((*device)->caps().fp8);
   const OpList list = case_of(fp8_cases()[0], DType::kBfloat16).list;
@@ -277,13 +282,8 @@ TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
   }
 }
 
-/// On a fake card of that compute capability.
 void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowing& allowing) {
-  cuda::testing::FakeScript script;
-  script.major = major;
-  script.minor = minor;
-  cuda::testing::reset_fake(script);
-  auto device = cuda::testing::open_fake({});
+  auto device = open_fake_of(major, minor);
   ASSERT_EQ(device.status(), absl::OkStatus());
   check_case(**device, case_of(heads_case, DType::kBfloat16), allowing);
 }
@@ -351,11 +351,7 @@ OpCase case_of(const GroupCase& group, DType storage) {
 class CudaGroups : public ::testing::TestWithParam<GroupCase> {};
 
 void check_group(const GroupCase& group, int major, int minor) {
-  cuda::testing::FakeScript script;
-  script.major = major;
-  script.minor = minor;
-  cuda::testing::reset_fake(script);
-  auto device = cuda::testing::open_fake({});
+  auto device = open_fake_of(major, minor);
   ASSERT_EQ(device.status(), absl::OkStatus());
   for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
     SCOPED_TRACE(name_of(storage));

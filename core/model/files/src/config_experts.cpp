@@ -1,25 +1,23 @@
 // See config_experts.h; the words are those of transformers 5.23.
 #include "config_experts.h"
 
+#include <algorithm>
+
 #include "rondo/base/status.h"
 
 namespace rondo::model {
 namespace {
 
-constexpr std::uint32_t kMaxStep = 10'000;
-constexpr std::uint32_t kMaxWidth = 1U << 24U;
-
 /// Either spelling of their number.
-const char* count_key(const Fields& fields, const ExpertTraits& traits) {
-  const bool local = traits.count_key == "num_local_experts";
-  const char* own = local ? "num_local_experts" : "num_experts";
-  const char* other = local ? "num_experts" : "num_local_experts";
+std::string count_key(const Fields& fields, const ExpertTraits& traits) {
+  const std::string own(traits.count_key);
+  const std::string other = own == "num_experts" ? "num_local_experts" : "num_experts";
   return !fields.has(own) && fields.has(other) ? other : own;
 }
 
 /// Blocks with one MLP, where not all have experts.
 std::vector<bool> parse_dense_blocks(Fields& fields, std::uint32_t layers) {
-  const std::uint32_t step = fields.integer("decoder_sparse_step", 1, kMaxStep, 1);
+  const std::uint32_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers, 1);
   std::vector<bool> dense(layers, false);
   for (std::uint32_t layer = 0; layer < layers; ++layer) dense[layer] = (layer + 1) % step != 0;
   if (fields.has("mlp_only_layers")) {
@@ -63,8 +61,8 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   ExpertsConfig experts;
   experts.count = fields.integer(count_key(fields, own), own.some_blocks ? 0 : 1, kMaxExperts, own.count);
   experts.choices = fields.integer("num_experts_per_tok", 1, kMaxChoices, own.choices);
-  experts.width =
-      own.width == 0 ? config.intermediate_size : fields.integer("moe_intermediate_size", 1, kMaxWidth, own.width);
+  experts.width = own.width == 0 ? config.intermediate_size
+                                 : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, own.width);
   experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", false);
   if (own.some_blocks) experts.dense_blocks = parse_dense_blocks(fields, config.num_layers);
   if (experts.count == 0 || !fields.status().ok()) return;

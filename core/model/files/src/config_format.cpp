@@ -92,8 +92,7 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 
 void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   if (!traits.experts) return;
-  const ExpertsConfig none;
-  const ExpertsConfig& experts = config.experts ? *config.experts : none;
+  const ExpertsConfig experts = config.experts.value_or(ExpertsConfig{});
   out[std::string(traits.experts->count_key)] = experts.count;
   if (config.experts) out["num_experts_per_tok"] = experts.choices;
   if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;

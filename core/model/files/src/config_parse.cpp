@@ -15,8 +15,6 @@ namespace rondo::model {
 namespace {
 
 constexpr std::uint32_t kMaxHidden = 1U << 20U;
-constexpr std::uint32_t kMaxIntermediate = 1U << 24U;
-constexpr std::uint32_t kMaxLayers = 10'000;
 constexpr std::uint32_t kMaxHeads = 1U << 14U;
 constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;

@@ -20,6 +20,10 @@ struct Limits {
   double high = std::numeric_limits<double>::max();
 };
 
+/// Of the width inside an MLP, and of a model's blocks.
+inline constexpr std::uint32_t kMaxIntermediate = 1U << 24U;
+inline constexpr std::uint32_t kMaxLayers = 10'000;
+
 class Fields {
  public:
   /// `object` must outlive this. `origin` is the file; `path` stands before each key in messages, e.g. "rope_scaling.".

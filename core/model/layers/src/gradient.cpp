@@ -275,16 +275,13 @@ class GradientPass {
     const TensorId offsets = op.reads[1];
     const std::vector<TensorId> w(op.reads.begin() + 2, op.reads.end());
     if (trains(w[0])) {
-      std::vector<TensorId> dw;
-      for (const TensorId one : w) dw.push_back(recorder_.gradient_of_weight(one));
       Op& back = recorder_.append(OpKind::kGroupedMatMulWeightGradient, devices::GroupAttributes{});
       back.reads = {dy, x, offsets};
-      back.writes.assign(dw.begin(), dw.end());
+      for (const TensorId one : w) back.writes.push_back(recorder_.gradient_of_weight(one));
     }
     if (!needs(x)) return;
     const auto addend = known(x);
-    std::vector<TensorId> numbers;
-    for (const TensorId one : w) numbers.push_back(recorder_.expanded(one));
+    const std::vector<TensorId> numbers = recorder_.expanded(w);
     const TensorId dx = fresh(x);
     Op& back = recorder_.append(OpKind::kGroupedMatMulInputGradient, devices::GroupAttributes{addend.has_value()});
     back.reads = {dy, offsets};

@@ -109,6 +109,12 @@ TensorId Recorder::expanded(TensorId x) {
   return numbers;
 }
 
+std::vector<TensorId> Recorder::expanded(const std::vector<TensorId>& all) {
+  std::vector<TensorId> numbers;
+  for (const TensorId one : all) numbers.push_back(expanded(one));
+  return numbers;
+}
+
 TensorId Recorder::encoded(TensorId x, devices::Encoding encoding) {
   if (encoding == devices::Encoding::kPlain) return x;
   const TensorDesc numbers = graph_.tensors[x];
@@ -227,8 +233,7 @@ TensorId Recorder::dispatch(TensorId x, const Routed& routed) {
 
 TensorId Recorder::grouped_matmul(TensorId x, const Routed& routed, const std::vector<TensorId>& w,
                                   const std::string& name) {
-  std::vector<TensorId> numbers;
-  for (const TensorId one : w) numbers.push_back(expanded(one));
+  const std::vector<TensorId> numbers = expanded(w);
   const TensorId y = activation(name, {graph_.tensors[x].shape[0], graph_.tensors[w[0]].shape[0]});
   Op& op = append(OpKind::kGroupedMatMul, devices::GroupAttributes{});
   op.reads = {x, routed.offsets};

@@ -55,6 +55,7 @@ class Recorder {
   TensorId batch(devices::BatchTensor which);
   /// x itself where it is not encoded, or its numbers by an op of its own. x may be the result of such an op.
   TensorId expanded(TensorId x);
+  std::vector<TensorId> expanded(const std::vector<TensorId>& all);
   /// x itself for kPlain, or its codes. Rounding has no gradient: that of x is what comes for the codes, expanded.
   TensorId encoded(TensorId x, devices::Encoding encoding);
 
