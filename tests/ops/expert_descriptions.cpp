@@ -17,35 +17,6 @@ ExpertSizes expert_sizes(Scale scale) {
   return {kOddTokens, kOddSequences, 75, 53, 7, 3};
 }
 
-/// Where the tokens go, by random logits.
-struct Routed {
-  TensorId logits, shares, experts, rows, offsets;
-};
-
-Routed add_route(CaseBuilder& b, const ExpertSizes& s, bool normalised, double spread = 1.0) {
-  const Shape choices = {s.tokens, s.choices};
-  // Each expert has as many as any other, and tokens lie apart.
-  const std::int64_t count = s.tokens * s.choices;
-  std::vector<std::int32_t> experts;
-  std::vector<std::int32_t> rows;
-  std::vector<std::int32_t> offsets;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = i % s.choices * s.tokens + i / s.choices;
-    rows.push_back(static_cast<std::int32_t>(row));
-    experts.push_back(static_cast<std::int32_t>(row * s.experts / count));
-  }
-  for (std::int64_t e = 0; e <= s.experts; ++e) offsets.push_back(static_cast<std::int32_t>(count * e / s.experts));
-  Routed routed{};
-  routed.logits = b.input("logits", {s.tokens, s.experts}, spread);
-  routed.shares = b.saved_wide("shares", choices);
-  routed.experts = b.saved_integers("experts", choices, std::move(experts));
-  routed.rows = b.saved_integers("rows", choices, std::move(rows));
-  routed.offsets = b.saved_integers("offsets", {s.experts + 1}, std::move(offsets));
-  b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
-       RouteAttributes{normalised});
-  return routed;
-}
-
 void add_route_gradient(CaseBuilder& b, const ExpertSizes& s, const Routed& routed, TensorId dshares, bool normalised) {
   const TensorId dlogits = b.output("dlogits", {s.tokens, s.experts});
   b.op(OpKind::kRouteBackward, {routed.logits, routed.shares, routed.experts, dshares}, {dlogits},
@@ -57,7 +28,7 @@ OpCase route_case(DType storage, Scale scale, bool normalised, double spread) {
   const ExpertSizes s = expert_sizes(scale);
   CaseBuilder b(storage, s.tokens);
   b.sequences(s.sequences);
-  const Routed routed = add_route(b, s, normalised, spread);
+  const Routed routed = add_route(b, s.experts, s.choices, normalised, spread);
   const TensorId dshares = b.wide_input("dshares", {s.tokens, s.choices});
   add_route_gradient(b, s, routed, dshares, normalised);
   b.result().projections = {{routed.shares, dshares}};
@@ -91,7 +62,7 @@ OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_on
   };
   const TensorId x = b.input("x", {s.tokens, s.hidden});
   const TensorId residual = b.input("residual", {s.tokens, s.hidden});
-  const Routed routed = add_route(b, s, true);
+  const Routed routed = add_route(b, s.experts, s.choices, true);
   const TensorId sent = b.saved("sent", {rows, s.hidden});
   b.op(OpKind::kDispatch, {x, routed.rows}, {sent});
   const std::vector<TensorId> one = weights("one", s.inner, s.hidden);
@@ -139,6 +110,30 @@ OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_on
 }
 
 }  // namespace
+
+Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread) {
+  const std::int64_t tokens = b.tokens();
+  const std::int64_t count = tokens * choices;
+  // Before they are written each expert has as many as any other, and tokens lie apart.
+  std::vector<std::int32_t> chosen;
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> offsets;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = i % choices * tokens + i / choices;
+    rows.push_back(static_cast<std::int32_t>(row));
+    chosen.push_back(static_cast<std::int32_t>(row * experts / count));
+  }
+  for (std::int64_t e = 0; e <= experts; ++e) offsets.push_back(static_cast<std::int32_t>(count * e / experts));
+  Routed routed{};
+  routed.logits = b.input("logits", {tokens, experts}, spread);
+  routed.shares = b.saved_wide("shares", {tokens, choices});
+  routed.experts = b.saved_integers("experts", {tokens, choices}, std::move(chosen));
+  routed.rows = b.saved_integers("rows", {tokens, choices}, std::move(rows));
+  routed.offsets = b.saved_integers("offsets", {experts + 1}, std::move(offsets));
+  b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
+       RouteAttributes{normalised});
+  return routed;
+}
 
 OpCase route_plain(DType storage, Scale scale) { return route_case(storage, scale, false, 1.0); }
 OpCase route_normalised(DType storage, Scale scale) { return route_case(storage, scale, true, 1.0); }

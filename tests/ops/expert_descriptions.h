@@ -5,6 +5,14 @@
 
 namespace rondo::devices::testing {
 
+/// Where the tokens go.
+struct Routed {
+  TensorId logits, shares, experts, rows, offsets;
+};
+
+/// By random logits of this spread; 0: to the first experts. `b` has its sequences.
+Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread = 1.0);
+
 OpCase route_plain(DType storage, Scale scale);
 OpCase route_normalised(DType storage, Scale scale);
 OpCase route_of_equal_logits(DType storage, Scale scale);

@@ -13,6 +13,7 @@
 
 #include "comparison.h"
 #include "cuda_card.h"
+#include "expert_descriptions.h"
 #include "fake_card.h"
 #include "fake_driver.h"
 #include "fp8_case.h"
@@ -320,14 +321,8 @@ const std::vector<GroupCase> kGroupCases = {
 OpCase case_of(const GroupCase& group, DType storage) {
   CaseBuilder b(storage, group.tokens);
   b.sequences(group.sequences);
-  const Shape choices = {group.tokens, group.choices};
   const std::int64_t rows = group.tokens * group.choices;
-  const TensorId logits = b.input("logits", {group.tokens, group.experts}, group.spread);
-  const TensorId shares = b.saved_wide("shares", choices);
-  const TensorId experts = b.output("experts", choices, DType::kInt32, TensorRole::kSaved);
-  const TensorId places = b.output("rows", choices, DType::kInt32, TensorRole::kSaved);
-  const TensorId offsets = b.output("offsets", {group.experts + 1}, DType::kInt32, TensorRole::kSaved);
-  b.op(OpKind::kRoute, {logits, b.bounds()}, {shares, experts, places, offsets}, RouteAttributes{true});
+  const TensorId offsets = add_route(b, group.experts, group.choices, true, group.spread).offsets;
   const TensorId x = b.input("x", {rows, group.in});
   const TensorId dy = b.input("dy", {rows, group.out});
   const TensorId addend = b.input("addend", {rows, group.in});
