@@ -154,6 +154,10 @@ const char* name_of(OpKind kind) {
       return "attention_backward";
     case OpKind::kCachedAttention:
       return "cached_attention";
+    case OpKind::kAttentionSink:
+      return "attention_sink";
+    case OpKind::kAttentionSinkGradient:
+      return "attention_sink_gradient";
     case OpKind::kGatedActivation:
       return "gated_activation";
     case OpKind::kGatedActivationBackward:
@@ -192,6 +196,10 @@ const char* name_of(OpKind kind) {
       return "grouped_matmul_input_gradient";
     case OpKind::kGroupedMatMulWeightGradient:
       return "grouped_matmul_weight_gradient";
+    case OpKind::kGroupedBias:
+      return "grouped_bias";
+    case OpKind::kGroupedBiasGradient:
+      return "grouped_bias_gradient";
     case OpKind::kExpand:
       return "expand";
     case OpKind::kEncode:

@@ -133,14 +133,19 @@ void check_heads(Checker& c) {
   }
 }
 
+/// The logarithm of the sum of exponentials for each head of the first read.
+void check_normaliser(Checker& c, const TensorDesc& tensor) {
+  c.shape(tensor, {c.in(0).shape[0], c.in(0).shape[1]});
+  c.dtype(tensor, DType::kFloat32);
+}
+
 void check_attention(Checker& c) {
   if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(4, 2)) return;
   check_heads(c);
   if (!c.good()) return;
   c.bounds(c.in(3));
   c.alike(c.out(0), c.in(0));
-  c.shape(c.out(1), {c.in(0).shape[0], c.in(0).shape[1]});
-  c.dtype(c.out(1), DType::kFloat32);
+  check_normaliser(c, c.out(1));
 }
 
 void check_attention_backward(Checker& c) {
@@ -148,15 +153,14 @@ void check_attention_backward(Checker& c) {
   check_heads(c);
   if (!c.good()) return;
   c.alike(c.in(3), c.in(0));
-  c.shape(c.in(4), {c.in(0).shape[0], c.in(0).shape[1]});
-  c.dtype(c.in(4), DType::kFloat32);
+  check_normaliser(c, c.in(4));
   c.alike(c.in(5), c.in(0));
   c.bounds(c.in(6));
   for (std::size_t i = 0; i < 3; ++i) c.alike(c.out(i), c.in(i));
 }
 
 void check_cached_attention(Checker& c) {
-  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 1)) return;
+  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 2)) return;
   check_heads(c);
   if (!c.good()) return;
   c.tokens_of(c.in(3), DType::kInt32);
@@ -169,6 +173,32 @@ void check_cached_attention(Checker& c) {
     if (c.in(i).role != TensorRole::kState) c.complain(fmt::format("tensor '{}' is no state", c.in(i).name));
   }
   c.alike(c.out(0), c.in(0));
+  check_normaliser(c, c.out(1));
+}
+
+/// o, its normaliser and a sink for each head.
+void check_sinks(Checker& c) {
+  c.rank(c.in(0), 3);
+  c.floating(c.in(0));
+  if (!c.good()) return;
+  check_normaliser(c, c.in(1));
+  c.shape(c.in(2), {c.in(0).shape[1]});
+  c.dtype(c.in(2), c.in(0).dtype);
+}
+
+void check_attention_sink(Checker& c) {
+  if (!c.counts(3, 2)) return;
+  check_sinks(c);
+  c.alike(c.out(0), c.in(0));
+  c.alike(c.out(1), c.in(1));
+}
+
+void check_attention_sink_gradient(Checker& c) {
+  if (!c.counts(4, 1)) return;
+  check_sinks(c);
+  c.alike(c.in(3), c.in(0));
+  c.shape(c.out(0), c.in(2).shape);
+  c.dtype(c.out(0), DType::kFloat32);
 }
 
 /// All reads and writes have the shape and dtype of the first read.
@@ -416,6 +446,10 @@ void check(Checker& c) {
       return check_attention_backward(c);
     case OpKind::kCachedAttention:
       return check_cached_attention(c);
+    case OpKind::kAttentionSink:
+      return check_attention_sink(c);
+    case OpKind::kAttentionSinkGradient:
+      return check_attention_sink_gradient(c);
     case OpKind::kGatedActivation:
       return check_gated_activation(c, 2, 1);
     case OpKind::kGatedActivationBackward:
@@ -446,6 +480,8 @@ void check(Checker& c) {
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kGroupedMatMulWeightGradient:
+    case OpKind::kGroupedBias:
+    case OpKind::kGroupedBiasGradient:
       return check_experts(c);
     case OpKind::kExpand:
       return check_expand(c);

@@ -133,6 +133,28 @@ void check_grouped_weight_gradient(Checker& c) {
   }
 }
 
+/// [k T, N] of the first read, and the biases of the experts.
+void check_grouped_bias(Checker& c, const TensorDesc& bias) {
+  c.floating(c.in(0));
+  c.rank(bias, 2);
+  if (!c.good()) return;
+  c.shape(bias, {bias.shape[0], Checker::columns(c.in(0))});
+  check_offsets(c, c.in(1), static_cast<std::size_t>(bias.shape[0]));
+}
+
+void check_grouped_bias_forward(Checker& c) {
+  if (!c.counts(3, 1)) return;
+  check_grouped_bias(c, c.in(2));
+  c.dtype(c.in(2), c.in(0).dtype);
+  c.alike(c.out(0), c.in(0));
+}
+
+void check_grouped_bias_gradient(Checker& c) {
+  if (!c.counts(2, 1)) return;
+  check_grouped_bias(c, c.out(0));
+  c.dtype(c.out(0), DType::kFloat32);
+}
+
 }  // namespace
 
 void check_experts(Checker& c) {
@@ -151,6 +173,10 @@ void check_experts(Checker& c) {
       return check_grouped_product(c, true);
     case OpKind::kGroupedMatMulInputGradient:
       return check_grouped_product(c, false);
+    case OpKind::kGroupedBias:
+      return check_grouped_bias_forward(c);
+    case OpKind::kGroupedBiasGradient:
+      return check_grouped_bias_gradient(c);
     default:
       return check_grouped_weight_gradient(c);
   }

@@ -109,6 +109,22 @@ OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_on
   return result;
 }
 
+OpCase biases_case(DType storage, const ExpertSizes& s) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape rows = {s.tokens * s.choices, s.inner};
+  const Routed routed = add_route(b, s.experts, s.choices, true);
+  const TensorId x = b.input("x", rows), y = b.output("y", rows), dy = b.input("dy", rows);
+  const TensorId bias = b.weight("bias", {s.experts, s.inner});
+  const TensorId db = b.gradient("db", {s.experts, s.inner});
+  b.op(OpKind::kGroupedBias, {x, routed.offsets, bias}, {y});
+  b.op(OpKind::kGroupedBiasGradient, {dy, routed.offsets}, {db});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{bias, db}};
+  b.result().reduction = rows[0];
+  return b.result();
+}
+
 }  // namespace
 
 Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread) {
@@ -154,6 +170,11 @@ OpCase experts_of_few_rows(DType storage, Scale scale) {
 /// More than a chunk of kTokenChunk, with a rest.
 OpCase experts_of_many_rows(DType storage, Scale /*scale*/) {
   return experts_case(storage, {1280, {700, 570}, 72, 40, 2, 1}, 1280);
+}
+
+OpCase expert_biases(DType storage, Scale scale) { return biases_case(storage, expert_sizes(scale)); }
+OpCase expert_biases_of_many_rows(DType storage, Scale /*scale*/) {
+  return biases_case(storage, {1280, {700, 570}, 72, 40, 2, 1});
 }
 
 }  // namespace rondo::devices::testing

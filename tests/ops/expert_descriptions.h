@@ -19,5 +19,7 @@ OpCase route_of_equal_logits(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);
 OpCase experts_of_few_rows(DType storage, Scale scale);
 OpCase experts_of_many_rows(DType storage, Scale scale);
+OpCase expert_biases(DType storage, Scale scale);
+OpCase expert_biases_of_many_rows(DType storage, Scale scale);
 
 }  // namespace rondo::devices::testing

@@ -229,6 +229,38 @@ OpCase attention_case(DType storage, Scale scale, std::uint32_t window) {
 OpCase attention_full(DType storage, Scale scale) { return attention_case(storage, scale, 0); }
 OpCase attention_window(DType storage, Scale scale) { return attention_case(storage, scale, 7); }
 
+/// One more score without a value, and the gradient of both ops together.
+OpCase attention_sink_case(DType storage, Scale scale, std::vector<std::int32_t> sequences) {
+  const Sizes s = sizes_of(scale);
+  const std::uint32_t tokens = sequences.empty() ? s.tokens : 1040;
+  CaseBuilder b(storage, tokens);
+  if (sequences.empty()) {
+    add_sequences(b, scale);
+  } else {
+    b.sequences(sequences);
+  }
+  const AttentionAttributes attributes{static_cast<float>(inverse_root(s.head_dim)), 9};
+  const Shape of_q = {tokens, s.heads, s.head_dim};
+  const Shape of_k = {tokens, s.kv_heads, s.head_dim};
+  const TensorId q = b.input("q", of_q), k = b.input("k", of_k), v = b.input("v", of_k);
+  const TensorId sinks = b.weight("sinks", {s.heads}), dsinks = b.gradient("dsinks", {s.heads});
+  const TensorId attended = b.saved("attended", of_q), lse = b.saved_wide("lse", {tokens, s.heads});
+  const TensorId o = b.saved("o", of_q), with_sink = b.saved_wide("lse with sink", {tokens, s.heads});
+  const TensorId d_o = b.input("do", of_q);
+  const TensorId dq = b.output("dq", of_q), dk = b.output("dk", of_k), dv = b.output("dv", of_k);
+  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {attended, lse}, attributes);
+  b.op(OpKind::kAttentionSink, {attended, lse, sinks}, {o, with_sink});
+  b.op(OpKind::kAttentionSinkGradient, {o, with_sink, sinks, d_o}, {dsinks});
+  b.op(OpKind::kAttentionBackward, {q, k, v, o, with_sink, d_o, b.bounds()}, {dq, dk, dv}, attributes);
+  b.result().projections = {{o, d_o}};
+  b.result().gradients = {{q, dq}, {k, dk}, {v, dv}, {sinks, dsinks}};
+  b.result().reduction = tokens;
+  return b.result();
+}
+OpCase attention_sink(DType storage, Scale scale) { return attention_sink_case(storage, scale, {}); }
+/// More than a chunk of kTokenChunk, with a rest.
+OpCase attention_sink_chunks(DType storage, Scale scale) { return attention_sink_case(storage, scale, {600, 433}); }
+
 OpCase cached_case(DType storage, Scale scale, std::uint32_t window) {
   const Sizes s = sizes_of(scale);
   const std::uint32_t tokens = scale == Scale::kOdd ? 5 : 1;
@@ -247,7 +279,8 @@ OpCase cached_case(DType storage, Scale scale, std::uint32_t window) {
   const TensorId keys = b.state("key cache", {capacity, s.kv_heads, s.head_dim});
   const TensorId values = b.state("value cache", {capacity, s.kv_heads, s.head_dim});
   const TensorId o = b.output("o", heads);
-  b.op(OpKind::kCachedAttention, {q, k, v, places, sequences, keys, values}, {o},
+  const TensorId lse = b.saved_wide("lse", {tokens, s.heads});
+  b.op(OpKind::kCachedAttention, {q, k, v, places, sequences, keys, values}, {o, lse},
        AttentionAttributes{static_cast<float>(inverse_root(s.head_dim)), window});
   b.result().reduction = capacity;
   return b.result();
@@ -255,22 +288,25 @@ OpCase cached_case(DType storage, Scale scale, std::uint32_t window) {
 OpCase cached_full(DType storage, Scale scale) { return cached_case(storage, scale, 0); }
 OpCase cached_window(DType storage, Scale scale) { return cached_case(storage, scale, 6); }
 
-OpCase gated_case(DType storage, Scale scale, ActivationKind activation) {
+OpCase gated_case(DType storage, Scale scale, const GatedActivationAttributes& attributes) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   const Shape shape = {s.tokens, s.inner};
   const TensorId gate = b.input("gate", shape, 3.0), up = b.input("up", shape);
   const TensorId y = b.output("y", shape), dy = b.input("dy", shape);
   const TensorId dgate = b.output("dgate", shape), dup = b.output("dup", shape);
-  b.op(OpKind::kGatedActivation, {gate, up}, {y}, GatedActivationAttributes{activation});
-  b.op(OpKind::kGatedActivationBackward, {gate, up, dy}, {dgate, dup}, GatedActivationAttributes{activation});
+  b.op(OpKind::kGatedActivation, {gate, up}, {y}, attributes);
+  b.op(OpKind::kGatedActivationBackward, {gate, up, dy}, {dgate, dup}, attributes);
   b.result().projections = {{y, dy}};
   b.result().gradients = {{gate, dgate}, {up, dup}};
   return b.result();
 }
-OpCase gated_silu(DType storage, Scale scale) { return gated_case(storage, scale, ActivationKind::kSilu); }
-OpCase gated_gelu(DType storage, Scale scale) { return gated_case(storage, scale, ActivationKind::kGelu); }
-OpCase gated_gelu_tanh(DType storage, Scale scale) { return gated_case(storage, scale, ActivationKind::kGeluTanh); }
+OpCase gated_silu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kSilu}); }
+OpCase gated_gelu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kGelu}); }
+OpCase gated_gelu_tanh(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kGeluTanh}); }
+OpCase gated_clamped(DType storage, Scale scale) {
+  return gated_case(storage, scale, {ActivationKind::kClampedSwiglu, 1.5F, 1.25F});
+}
 
 OpCase dropout_case_of(DType storage, Scale scale, bool rest) {
   const Sizes s = sizes_of(scale);
@@ -402,11 +438,14 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Rope_Dynamic", rope_dynamic, true},
       {"Attention", attention_full, true},
       {"Attention_Window", attention_window, true},
-      {"CachedAttention", cached_full, false},  // generation only
+      {"Attention_Sink", attention_sink, true},
+      {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
+      {"CachedAttention", cached_full, false},                        // generation only
       {"CachedAttention_Window", cached_window, false},
       {"GatedActivation_Silu", gated_silu, true},
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},
+      {"GatedActivation_Clamped", gated_clamped, true},
       {"Dropout", dropout_case, true},
       {"Dropout_Rest", dropout_rest, true},
       {"Magnitude", magnitude_plain, true},
@@ -429,7 +468,9 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Experts", experts_whole, true},
       {"Experts_FewRows", experts_of_few_rows, true},
       {"Experts_SeveralChunks", experts_of_many_rows, false},  // likewise
-      {"Expand_Int8", expand_int8, false},                     // of frozen weights: nothing flows back
+      {"Experts_Bias", expert_biases, true},
+      {"Experts_BiasSeveralChunks", expert_biases_of_many_rows, false},  // likewise
+      {"Expand_Int8", expand_int8, false},                               // of frozen weights: nothing flows back
       {"Expand_Nf4", expand_nf4, false},
       {"Expand_Hadamard8", decode_8, false},  // rounding has no gradient; models pass it straight through
       {"Expand_Hadamard4", decode_4, false},

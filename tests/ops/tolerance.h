@@ -29,6 +29,7 @@ inline double units_of(const Op& op) {
     case OpKind::kExpand:
     case OpKind::kEncode:
     case OpKind::kAddRows:
+    case OpKind::kGroupedBias:
       return 0;  // one rounding, that of the result
     case OpKind::kSumOfSquares:
       return 0;  // in fp64
@@ -37,6 +38,7 @@ inline double units_of(const Op& op) {
       return 4;  // both moments, root and quotient, none of them a sum over many
     case OpKind::kEmbeddingBackward:
     case OpKind::kBiasGradient:
+    case OpKind::kGroupedBiasGradient:
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
@@ -72,6 +74,10 @@ inline double units_of(const Op& op) {
     case OpKind::kAttention:
     case OpKind::kCachedAttention:
       return 9;  // scores, exp and its sum, sum of values
+    case OpKind::kAttentionSink:
+      return 6;  // exp, its logarithm or quotient
+    case OpKind::kAttentionSinkGradient:
+      return 9;  // exp, the products of o, their sum
     case OpKind::kAttentionBackward:
       return 18;  // the forward's twice (probabilities; dp and delta), then the sums of dq, dk, dv
     case OpKind::kVocabularyStatistics:

@@ -32,13 +32,17 @@ void shorten(TensorDesc& tensor, std::int64_t tokens, std::int64_t rows, bool is
   tensor.shape[0] = rows + more;
 }
 
-/// Operands have k rows a token, which a token's experts read.
-bool is_spread(OpKind kind) {
-  return is_grouped_product(kind) || kind == OpKind::kDispatch || kind == OpKind::kCombine ||
-         kind == OpKind::kCombineBackward;
+/// It reads where the rows of each expert begin.
+bool has_offsets(OpKind kind) {
+  return is_grouped_product(kind) || kind == OpKind::kGroupedBias || kind == OpKind::kGroupedBiasGradient;
 }
 
-/// The place of what says where rows lie: a grouped product's offsets, or of all other such ops `rows`.
+/// Operands have k rows a token, which a token's experts read.
+bool is_spread(OpKind kind) {
+  return has_offsets(kind) || kind == OpKind::kDispatch || kind == OpKind::kCombine || kind == OpKind::kCombineBackward;
+}
+
+/// The place of what says where rows lie: offsets, or of all other such ops `rows`.
 std::size_t layout_of(const Op& op) {
   return op.kind == OpKind::kGroupedMatMulWeightGradient || op.kind == OpKind::kCombineBackward ? 2 : 1;
 }
@@ -57,7 +61,13 @@ bool keeps_extents(const Op& op, std::size_t position) {
     case OpKind::kGroupedMatMulInputGradient:
       return position >= layout_of(op) && position < 2 + experts_of(op);
     case OpKind::kGroupedMatMulWeightGradient:
+    case OpKind::kGroupedBiasGradient:
       return position == layout_of(op);
+    case OpKind::kGroupedBias:
+      return position >= layout_of(op);
+    case OpKind::kAttentionSink:
+    case OpKind::kAttentionSinkGradient:
+      return position == 2;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient: {
@@ -96,8 +106,8 @@ void fill_route(const OpList& list, const TensorDesc& tensor, std::byte* memory)
   const Op& op = list.ops[0];
   if (!is_spread(op.kind) || &tensor != &list.tensors[op.reads[layout_of(op)]]) return;
   std::vector<std::int32_t> values;
-  if (is_grouped_product(op.kind)) {
-    const auto experts = static_cast<std::int64_t>(experts_of(op));
+  if (has_offsets(op.kind)) {
+    const std::int64_t experts = tensor.elements() - 1;
     const std::int64_t rows = list.tensors[op.reads[0]].shape[0];
     for (std::int64_t e = 0; e <= experts; ++e) values.push_back(static_cast<std::int32_t>(rows * e / experts));
   } else {

@@ -125,9 +125,11 @@ void cached_attention(const Call& call) {
   Values k_cache = call.in(5);
   Values v_cache = call.in(6);
   Values o = call.out(0);
+  Values lse = call.out(1);
   const Heads heads = heads_of(q, k);
   const std::int64_t row = heads.kv_heads * heads.size;
   o.fill(0);
+  lse.fill(0);
   for (std::int64_t t = 0; t < real; ++t) {
     for (std::int64_t i = 0; i < row; ++i) {
       k_cache.set(positions[t] * row + i, k[t * row + i]);
@@ -137,9 +139,39 @@ void cached_attention(const Call& call) {
   for (std::int64_t t = 0; t < real; ++t) {
     const std::int64_t first = first_seen(0, positions[t], attributes.window);
     for (std::int64_t h = 0; h < heads.heads; ++h) {
-      attend(q, heads.query(t, h), k_cache, v_cache, heads, h, first, positions[t],
-             static_cast<double>(attributes.scale), o);
+      lse.set(t * heads.heads + h, attend(q, heads.query(t, h), k_cache, v_cache, heads, h, first, positions[t],
+                                          static_cast<double>(attributes.scale), o));
     }
+  }
+}
+
+void attention_sink(const Call& call) {
+  const Values o = call.in(0);
+  const Values lse = call.in(1);
+  const Values sinks = call.in(2);
+  Values y = call.out(0);
+  Values total = call.out(1);
+  const std::int64_t size = o.extent(2);
+  for (std::int64_t i = 0; i < lse.size(); ++i) {
+    const double rest = std::exp(sinks[i % sinks.size()] - lse[i]);
+    for (std::int64_t d = i * size; d < (i + 1) * size; ++d) y.set(d, o[d] / (1.0 + rest));
+    total.set(i, lse[i] + std::log1p(rest));
+  }
+}
+
+void attention_sink_gradient(const Call& call) {
+  const Values o = call.in(0);
+  const Values lse = call.in(1);
+  const Values sinks = call.in(2);
+  const Values d_o = call.in(3);
+  Values dsinks = call.out(0);
+  const std::int64_t size = o.extent(2);
+  for (std::int64_t h = 0; h < sinks.size(); ++h) {
+    double sum = 0;
+    for (std::int64_t i = h; i < lse.size(); i += sinks.size()) {
+      sum -= std::exp(sinks[h] - lse[i]) * dot(d_o, i * size, o, i * size, size);
+    }
+    dsinks.add(h, sum);
   }
 }
 

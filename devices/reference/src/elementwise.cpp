@@ -1,4 +1,5 @@
 // Norm, rotary embedding, gated activation, addition, dropout.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -38,8 +39,31 @@ Activated activate(ActivationKind kind, double x) {
       const double inner_slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
       return {0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner_slope};
     }
+    case ActivationKind::kClampedSwiglu:
+      break;  // not of the gate alone
   }
   return {0, 0};
+}
+
+/// activation(gate) * up and its gradients.
+struct Gated {
+  double value;
+  double by_gate;
+  double by_up;
+};
+
+Gated gated(const GatedActivationAttributes& attributes, double gate, double up) {
+  if (attributes.activation != ActivationKind::kClampedSwiglu) {
+    const Activated activated = activate(attributes.activation, gate);
+    return {activated.value * up, up * activated.slope, activated.value};
+  }
+  const auto alpha = static_cast<double>(attributes.alpha);
+  const auto limit = static_cast<double>(attributes.limit);
+  const double g = std::min(gate, limit);
+  const double factor = std::clamp(up, -limit, limit) + 1.0;
+  const double sigmoid = 1.0 / (1.0 + std::exp(-alpha * g));
+  const double slope = sigmoid * (1.0 + alpha * g * (1.0 - sigmoid));
+  return {g * sigmoid * factor, gate > limit ? 0.0 : factor * slope, std::abs(up) > limit ? 0.0 : g * sigmoid};
 }
 
 /// Of the pair (i, i + D/2), in fp32 as transformers keeps it; see RopeAttributes for dynamic scaling.
@@ -125,24 +149,24 @@ void rope(const Call& call) {
 }
 
 void gated_activation(const Call& call) {
-  const ActivationKind kind = call.attributes<GatedActivationAttributes>().activation;
+  const auto& attributes = call.attributes<GatedActivationAttributes>();
   const Values gate = call.in(0);
   const Values up = call.in(1);
   Values y = call.out(0);
-  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, activate(kind, gate[i]).value * up[i]);
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, gated(attributes, gate[i], up[i]).value);
 }
 
 void gated_activation_backward(const Call& call) {
-  const ActivationKind kind = call.attributes<GatedActivationAttributes>().activation;
+  const auto& attributes = call.attributes<GatedActivationAttributes>();
   const Values gate = call.in(0);
   const Values up = call.in(1);
   const Values dy = call.in(2);
   Values dgate = call.out(0);
   Values dup = call.out(1);
   for (std::int64_t i = 0; i < dy.size(); ++i) {
-    const Activated activated = activate(kind, gate[i]);
-    dgate.set(i, dy[i] * up[i] * activated.slope);
-    dup.set(i, dy[i] * activated.value);
+    const Gated at = gated(attributes, gate[i], up[i]);
+    dgate.set(i, dy[i] * at.by_gate);
+    dup.set(i, dy[i] * at.by_up);
   }
 }
 

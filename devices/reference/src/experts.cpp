@@ -194,4 +194,30 @@ void grouped_matmul_weight_gradient(const Call& call) {
   }
 }
 
+void grouped_bias(const Call& call) {
+  const Values x = call.in(0);
+  const std::int32_t* offsets = call.in(1).integers();
+  const Values bias = call.in(2);
+  Values y = call.out(0);
+  const std::int64_t width = x.columns();
+  y.fill(0);
+  for (std::int64_t e = 0; e < bias.rows(); ++e) {
+    for (std::int64_t i = offsets[e] * width; i < offsets[e + 1] * width; ++i) {
+      y.set(i, x[i] + bias[e * width + i % width]);
+    }
+  }
+}
+
+void grouped_bias_gradient(const Call& call) {
+  const Values dy = call.in(0);
+  const std::int32_t* offsets = call.in(1).integers();
+  Values db = call.out(0);
+  const std::int64_t width = dy.columns();
+  for (std::int64_t i = 0; i < db.size(); ++i) {
+    double sum = 0;
+    for (std::int64_t row = offsets[i / width]; row < offsets[i / width + 1]; ++row) sum += dy[row * width + i % width];
+    db.add(i, sum);
+  }
+}
+
 }  // namespace rondo::devices::reference

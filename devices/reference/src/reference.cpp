@@ -52,6 +52,10 @@ void run(const reference::Call& call) {
       return reference::attention_backward(call);
     case OpKind::kCachedAttention:
       return reference::cached_attention(call);
+    case OpKind::kAttentionSink:
+      return reference::attention_sink(call);
+    case OpKind::kAttentionSinkGradient:
+      return reference::attention_sink_gradient(call);
     case OpKind::kGatedActivation:
       return reference::gated_activation(call);
     case OpKind::kGatedActivationBackward:
@@ -90,6 +94,10 @@ void run(const reference::Call& call) {
       return reference::grouped_matmul_input_gradient(call);
     case OpKind::kGroupedMatMulWeightGradient:
       return reference::grouped_matmul_weight_gradient(call);
+    case OpKind::kGroupedBias:
+      return reference::grouped_bias(call);
+    case OpKind::kGroupedBiasGradient:
+      return reference::grouped_bias_gradient(call);
     case OpKind::kExpand:
       return reference::expand(call);
     case OpKind::kEncode:

@@ -33,6 +33,7 @@ struct ExpertTraits {
   bool normalises_always = false;  // else norm_topk_prob says so
   bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
   bool numbered_weights = false;   // Mixtral's names of tensors
+  bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
 };
 
 struct FamilyTraits {
@@ -46,6 +47,7 @@ struct FamilyTraits {
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
   double theta = 10000.0;
+  bool stretches = false;  // 32-fold yarn when rotary settings are absent
   std::optional<std::int32_t> bos = std::nullopt;
   std::optional<std::int32_t> eos = std::nullopt;
   std::optional<std::int32_t> pad = std::nullopt;
@@ -53,6 +55,8 @@ struct FamilyTraits {
   bool divides_heads = false;         // hidden_size must be a multiple of the heads, whatever head_dim is
   bool qkv_bias_always = false;       // Qwen2's q, k and v have biases whatever the file says
   bool reads_attention_bias = false;  // `attention_bias` means something to this family
+  bool attention_bias = false;        // when the key is absent
+  bool attention_sinks = false;
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none

@@ -115,7 +115,7 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   std::vector<std::byte> stored;
   return write_sharded_safetensors(folder, tensors, [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
-    const bool drawn = spec.kind == ParameterKind::kMatrix || spec.kind == ParameterKind::kEmbedding;
+    const bool drawn = spec.kind != ParameterKind::kNorm && spec.kind != ParameterKind::kBias;
     for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
       values.assign(std::min(kPiece, spec.elements() - begin), spec.kind == ParameterKind::kNorm ? norm : 0.0F);
       stored.resize(values.size() * element);

@@ -51,6 +51,19 @@ void add_linears(const std::vector<LinearModule>& linears, std::vector<Parameter
   }
 }
 
+void add_expert_biases(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const ExpertNames names = expert_names(config);
+  const std::string prefix = layer_prefix(config, layer) + names.module + ".";
+  const std::uint64_t count = config.experts->count;
+  const auto bias = [&](const std::string& name, std::vector<std::uint64_t> shape) {
+    out.push_back({prefix + name + ".bias", std::move(shape), ParameterKind::kBias, layer});
+  };
+  bias(names.router, {count});
+  bias(std::string("experts.") + names.gate, {count, config.experts->width});
+  bias(std::string("experts.") + names.up, {count, config.experts->width});
+  bias(std::string("experts.") + names.down, {count, config.hidden_size});
+}
+
 void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   if (!has_experts(config, layer)) return;
   const ExpertNames names = expert_names(config);
@@ -60,13 +73,14 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   const auto matrix = [&](const std::string& name, std::uint64_t rows, std::uint64_t columns) {
     out.push_back({prefix + "." + name + ".weight", {rows, columns}, ParameterKind::kMatrix, layer});
   };
-  matrix("gate", config.experts->count, hidden);
+  matrix(names.router, config.experts->count, hidden);
   for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
     const std::string one = fmt::format("experts.{}.", expert);
     matrix(one + names.gate, width, hidden);
     matrix(one + names.up, width, hidden);
     matrix(one + names.down, hidden, width);
   }
+  if (config.experts->biases) add_expert_biases(config, layer, out);
 }
 
 void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
@@ -80,6 +94,9 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   };
   norm_if(norms.attention_input);
   add_linears(attention_linears(config, layer), out);
+  if (config.attention_sinks) {
+    out.push_back({prefix + "self_attn.sinks", {config.num_heads}, ParameterKind::kSink, layer});
+  }
   if (config.qk_norm != QkNorm::kNone) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
     norm("self_attn.q_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_heads : 1));
@@ -119,8 +136,8 @@ NormNames norm_names(NormPlace place) {
 
 ExpertNames expert_names(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
-  if (traits && traits->numbered_weights) return {"block_sparse_moe", "w1", "w3", "w2"};
-  return {"mlp", "gate_proj", "up_proj", "down_proj"};
+  if (traits && traits->numbered_weights) return {"block_sparse_moe", "gate", "w1", "w3", "w2"};
+  return {"mlp", traits && traits->stacked ? "router" : "gate", "gate_proj", "up_proj", "down_proj"};
 }
 
 std::uint64_t ParameterSpec::elements() const {

@@ -53,20 +53,33 @@ class PartsBuilder {
     }
     parts_.linears.push_back(std::move(use));
   }
+  std::uint32_t sinks(const std::string& attention, std::int64_t heads) {
+    return add(attention + ".sinks", {heads}, WeightKind::kSink, trains_);
+  }
   /// `prefix`: of the block. The router stays as it is: it decides by small differences.
   void experts(const std::string& prefix, const ModelConfig& config) {
     const ExpertNames names = expert_names(config);
     const std::string module = prefix + "." + names.module;
+    const std::string router = module + "." + names.router;
+    const std::int64_t count = config.experts->count;
     const std::int64_t hidden = config.hidden_size;
     const std::int64_t width = config.experts->width;
     ExpertParts& parts = parts_.experts.emplace();
-    parts.router = add(module + ".gate.weight", {config.experts->count, hidden}, WeightKind::kMatrix, trains_);
-    for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
+    parts.router = add(router + ".weight", {count, hidden}, WeightKind::kMatrix, trains_);
+    for (std::int64_t expert = 0; expert < count; ++expert) {
       const std::string one = fmt::format("{}.experts.{}.", module, expert);
-      parts.gate.push_back(matrix(one + names.gate, width, hidden));
-      parts.up.push_back(matrix(one + names.up, width, hidden));
-      parts.down.push_back(matrix(one + names.down, hidden, width));
+      parts.gate.weights.push_back(matrix(one + names.gate, width, hidden));
+      parts.up.weights.push_back(matrix(one + names.up, width, hidden));
+      parts.down.weights.push_back(matrix(one + names.down, hidden, width));
     }
+    if (!config.experts->biases) return;
+    const auto bias = [&](const std::string& name, const devices::Shape& shape) {
+      return add(name + ".bias", shape, WeightKind::kBias, trains_);
+    };
+    parts.router_bias = bias(router, {count});
+    parts.gate.bias = bias(module + ".experts." + names.gate, {count, width});
+    parts.up.bias = bias(module + ".experts." + names.up, {count, width});
+    parts.down.bias = bias(module + ".experts." + names.down, {count, hidden});
   }
   LayerParts& parts() { return parts_; }
 
@@ -172,10 +185,17 @@ TensorId record_output(Recorder& recorder, WeightSource& weights, const MethodSp
   });
 }
 
-devices::ActivationKind activation_of(const ModelConfig& config) {
+devices::GatedActivationAttributes activation_of(const ModelConfig& config) {
   constexpr devices::ActivationKind kKinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
                                                 devices::ActivationKind::kGeluTanh};
-  return kKinds[static_cast<std::size_t>(config.activation)];
+  return {kKinds[static_cast<std::size_t>(config.activation)]};
+}
+
+devices::GatedActivationAttributes activation_of_experts(const ModelConfig& config) {
+  const std::optional<ClampedSwiglu>& clamped = config.experts->clamped;
+  if (!clamped) return activation_of(config);
+  return {devices::ActivationKind::kClampedSwiglu, static_cast<float>(clamped->alpha),
+          static_cast<float>(clamped->limit)};
 }
 
 /// Of each token the experts that its router chooses.
@@ -187,14 +207,21 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, const LayerPa
     for (const std::uint32_t index : indices) ids.push_back(weights.get(index));
     return ids;
   };
-  const TensorId logits = recorder.matmul(normed, weights.get(parts.experts->router), {}, {}, 1.0,
+  const ExpertParts& own = *parts.experts;
+  std::optional<TensorId> router_bias;
+  if (own.router_bias) router_bias = weights.get(*own.router_bias);
+  const TensorId logits = recorder.matmul(normed, weights.get(own.router), router_bias, {}, 1.0,
                                           {recorder.tokens(), experts.count}, "router");
   const Recorder::Routed routed = recorder.route(logits, experts.choices, experts.normalised);
+  const auto product = [&](TensorId of, const ExpertLinears& linears, const std::string& name) {
+    const TensorId y = recorder.grouped_matmul(of, routed, of_each(linears.weights), name);
+    return linears.bias ? recorder.grouped_bias(y, routed, weights.get(*linears.bias), name + ".biased") : y;
+  };
   const TensorId sent = recorder.dispatch(normed, routed);
-  const TensorId gate = recorder.grouped_matmul(sent, routed, of_each(parts.experts->gate), "gate");
-  const TensorId up = recorder.grouped_matmul(sent, routed, of_each(parts.experts->up), "up");
-  const TensorId activated = recorder.gated_activation(gate, up, activation_of(config));
-  const TensorId down = recorder.grouped_matmul(activated, routed, of_each(parts.experts->down), "down");
+  const TensorId gate = product(sent, own.gate, "gate");
+  const TensorId up = product(sent, own.up, "up");
+  const TensorId activated = recorder.gated_activation(gate, up, activation_of_experts(config));
+  const TensorId down = product(activated, own.down, "down");
   return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
     return recorder.combine(down, routed, residual.addend, residual.factor);
   });
@@ -215,6 +242,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   builder.linear(attention, "k_proj", kv_width, hidden, config.attention_bias);
   builder.linear(attention, "v_proj", kv_width, hidden, config.attention_bias);
   builder.linear(attention, "o_proj", hidden, q_width, config.attention_output_bias);
+  if (config.attention_sinks) builder.parts().sinks = builder.sinks(attention, config.num_heads);
   if (config.qk_norm != QkNorm::kNone) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
     builder.parts().q_norm = builder.norm(attention + ".q_norm", all ? q_width : config.head_dim);
@@ -270,9 +298,10 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   }
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
                                                 config.sliding_window[block]};
-  const TensorId o =
+  Recorder::Attended attended =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
-  return record_output(recorder, weights, method, parts, o, x, config);
+  if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));
+  return record_output(recorder, weights, method, parts, attended.o, x, config);
 }
 
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,

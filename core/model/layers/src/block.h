@@ -23,10 +23,17 @@ struct LinearUse {
   double scale = 0;
 };
 
-/// A mixture of experts in the place of an MLP: indices of weights.
+/// One linear layer of each expert: indices of weights.
+struct ExpertLinears {
+  std::vector<std::uint32_t> weights;  // by expert
+  std::optional<std::uint32_t> bias;   // of all
+};
+
+/// A mixture of experts in the place of an MLP.
 struct ExpertParts {
   std::uint32_t router = 0;
-  std::vector<std::uint32_t> gate, up, down;  // by expert
+  std::optional<std::uint32_t> router_bias;
+  ExpertLinears gate, up, down;
 };
 
 /// The parameters of one layer in order, and where its modules find them.
@@ -36,6 +43,7 @@ struct LayerParts {
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
+  std::optional<std::uint32_t> sinks;  // of attention
 };
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);

@@ -84,6 +84,8 @@ class GradientPass {
         return rope(op, *dy);
       case OpKind::kAttention:
         return attention(op, *dy);
+      case OpKind::kAttentionSink:
+        return attention_sink(op, *dy);
       case OpKind::kGatedActivation:
         return gated_activation(op, *dy);
       case OpKind::kDropout:
@@ -96,6 +98,8 @@ class GradientPass {
         return dispatch(op, *dy);
       case OpKind::kGroupedMatMul:
         return grouped_matmul(op, *dy);
+      case OpKind::kGroupedBias:
+        return grouped_bias(op, *dy);
       case OpKind::kCombine:
         return combine(op, *dy);
       case OpKind::kExpand:
@@ -189,12 +193,27 @@ class GradientPass {
     const TensorId dq = fresh(op.reads[0]);
     const TensorId dk = fresh(op.reads[1]);
     const TensorId dv = fresh(op.reads[2]);
+    const auto sunk = sunk_.find(op.writes[0]);
+    const auto [o, lse] = sunk == sunk_.end() ? std::pair(op.writes[0], op.writes[1]) : sunk->second;
     Op& back = recorder_.append(OpKind::kAttentionBackward, op.attributes);
-    back.reads = {op.reads[0], op.reads[1], op.reads[2], op.writes[0], op.writes[1], d_o, op.reads[3]};
+    back.reads = {op.reads[0], op.reads[1], op.reads[2], o, lse, d_o, op.reads[3]};
     back.writes = {dq, dk, dv};
     collect(op.reads[0], dq);
     collect(op.reads[1], dk);
     collect(op.reads[2], dv);
+  }
+
+  /// Attention's gradient is that of both together.
+  void attention_sink(const Op& op, TensorId d_o) {
+    const TensorId sinks = op.reads[2];
+    if (trains(sinks)) {
+      const TensorId d_sinks = recorder_.gradient_of_weight(sinks);
+      Op& back = recorder_.append(OpKind::kAttentionSinkGradient);
+      back.reads = {op.writes[0], op.writes[1], sinks, d_o};
+      back.writes = {d_sinks};
+    }
+    sunk_[op.reads[0]] = {op.writes[0], op.writes[1]};
+    set(op.reads[0], d_o);
   }
 
   void gated_activation(const Op& op, TensorId dy) {
@@ -291,6 +310,16 @@ class GradientPass {
     set(x, dx);
   }
 
+  void grouped_bias(const Op& op, TensorId dy) {
+    if (trains(op.reads[2])) {
+      const TensorId db = recorder_.gradient_of_weight(op.reads[2]);
+      Op& back = recorder_.append(OpKind::kGroupedBiasGradient);
+      back.reads = {dy, op.reads[1]};
+      back.writes = {db};
+    }
+    if (needs(op.reads[0])) collect(op.reads[0], dy);
+  }
+
   void combine(const Op& op, TensorId dy) {
     const auto& attributes = std::get<devices::CombineAttributes>(op.attributes);
     if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
@@ -309,9 +338,10 @@ class GradientPass {
 
   Recorder& recorder_;
   Graph& graph_;
-  std::vector<bool> needed_;               // by forward TensorId
-  std::vector<TensorId> copied_;           // by forward TensorId: what it is a copy of, or itself
-  std::map<TensorId, TensorId> gradient_;  // of a forward tensor: its gradient so far
+  std::vector<bool> needed_;                                // by forward TensorId
+  std::vector<TensorId> copied_;                            // by forward TensorId: what it is a copy of, or itself
+  std::map<TensorId, TensorId> gradient_;                   // of a forward tensor: its gradient so far
+  std::map<TensorId, std::pair<TensorId, TensorId>> sunk_;  // of attention's o: o and lse behind the sinks
 };
 
 void Recorder::backward(std::optional<TensorId> seed, std::optional<TensorId> input) {

@@ -27,7 +27,7 @@ bool is_of_given(const Op& op) {
 /// Nothing but the sum of a weight's gradient comes of it, and all that it reads is there without it.
 bool is_deferrable(OpKind kind) {
   return kind == OpKind::kMatMulWeightGradient || kind == OpKind::kGroupedMatMulWeightGradient ||
-         kind == OpKind::kBiasGradient;
+         kind == OpKind::kBiasGradient || kind == OpKind::kGroupedBiasGradient;
 }
 
 class Slicer {

@@ -135,33 +135,47 @@ TensorId Recorder::rope(TensorId x, const devices::RopeAttributes& attributes, c
   return y;
 }
 
-TensorId Recorder::attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes) {
+Recorder::Attended Recorder::attention(TensorId q, TensorId k, TensorId v,
+                                       const devices::AttentionAttributes& attributes) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
-  const TensorId o = activation("attended", graph_.tensors[q].shape);
-  const TensorId lse = tensor("lse", {tokens(), graph_.tensors[q].shape[1]}, DType::kFloat32, TensorRole::kScratch);
+  const Attended attended = attended_of(q, "attended");
   Op& op = append(OpKind::kAttention, attributes);
   op.reads = {q, k, v, bounds};
-  op.writes = {o, lse};
-  return o;
+  op.writes = {attended.o, attended.lse};
+  return attended;
 }
 
-TensorId Recorder::cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
-                                    const devices::AttentionAttributes& attributes) {
+Recorder::Attended Recorder::cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
+                                              const devices::AttentionAttributes& attributes) {
   const TensorId positions = batch(devices::BatchTensor::kPositions);
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const Shape cache = {capacity, graph_.tensors[k].shape[1], graph_.tensors[k].shape[2]};
   const TensorId keys = tensor("key_cache", cache, dtype_, TensorRole::kState, 0);
   const TensorId values = tensor("value_cache", cache, dtype_, TensorRole::kState, 1);
-  const TensorId o = activation("attended", graph_.tensors[q].shape);
+  const Attended attended = attended_of(q, "attended");
   Op& op = append(OpKind::kCachedAttention, attributes);
   op.reads = {q, k, v, positions, bounds, keys, values};
-  op.writes = {o};
-  return o;
+  op.writes = {attended.o, attended.lse};
+  return attended;
 }
 
-TensorId Recorder::gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation_kind) {
+Recorder::Attended Recorder::attention_sink(const Attended& attended, TensorId sinks) {
+  const Attended sunk = attended_of(attended.o, "attended_with_sink");
+  Op& op = append(OpKind::kAttentionSink);
+  op.reads = {attended.o, attended.lse, sinks};
+  op.writes = {sunk.o, sunk.lse};
+  return sunk;
+}
+
+Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {
+  const Shape shape = graph_.tensors[q].shape;
+  const TensorId o = activation(name, shape);
+  return {o, tensor(name + ".lse", {shape[0], shape[1]}, DType::kFloat32, TensorRole::kScratch)};
+}
+
+TensorId Recorder::gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes) {
   const TensorId y = activation("activated", graph_.tensors[gate].shape);
-  Op& op = append(OpKind::kGatedActivation, devices::GatedActivationAttributes{activation_kind});
+  Op& op = append(OpKind::kGatedActivation, attributes);
   op.reads = {gate, up};
   op.writes = {y};
   return y;
@@ -238,6 +252,14 @@ TensorId Recorder::grouped_matmul(TensorId x, const Routed& routed, const std::v
   Op& op = append(OpKind::kGroupedMatMul, devices::GroupAttributes{});
   op.reads = {x, routed.offsets};
   op.reads.insert(op.reads.end(), numbers.begin(), numbers.end());
+  op.writes = {y};
+  return y;
+}
+
+TensorId Recorder::grouped_bias(TensorId x, const Routed& routed, TensorId bias, const std::string& name) {
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kGroupedBias);
+  op.reads = {x, routed.offsets, bias};
   op.writes = {y};
   return y;
 }

@@ -52,9 +52,16 @@ enum class OpKind : std::uint8_t {
   kAttention,
   // reads: q, k, v, o, lse, do, bounds                writes: dq, dk, dv
   kAttentionBackward,
-  // reads: q, k, v, positions, bounds, key cache [S, Hkv, D], value cache (roles kState)   writes: o
+  // reads: q, k, v, positions, bounds, key cache [S, Hkv, D], value cache (roles kState)   writes: o, lse fp32 [T, H]
   // one sequence: puts k and v into the caches at `positions`, then attends to cache rows 0 ... position
   kCachedAttention,
+  // Behind attention: a sink is one more score of each query, whose value is zero, as if it had been there.
+  // reads: o [T, H, D], lse fp32 [T, H], sinks [H]    writes: o / (1 + exp(sink - lse)), log(exp(lse) + exp(sink))
+  // kAttentionBackward of what is written and its gradient gives dq, dk and dv of both together.
+  kAttentionSink,
+  // reads: o [T, H, D] and lse fp32 [T, H] as written, sinks [H], do
+  // writes: dsinks fp32 [H] += sum over tokens of -exp(sink - lse) * (do . o)
+  kAttentionSinkGradient,
   // reads: gate [T, F], up [T, F]                     writes: y = activation(gate) * up
   kGatedActivation,
   // reads: gate, up, dy                               writes: dgate, dup
@@ -118,6 +125,12 @@ enum class OpKind : std::uint8_t {
   kGroupedMatMulInputGradient,
   // reads: dy [k T, N], x [k T, K], offsets           writes: dw fp32 [N, K] += of each expert, in chunks of its rows
   kGroupedMatMulWeightGradient,
+  // reads: x [k T, N], offsets, bias [E, N]           writes: y [k T, N] = x + the expert's row of bias; of padding
+  // zeros
+  kGroupedBias,
+  // reads: dy [k T, N], offsets                       writes: db fp32 [E, N] += sum over an expert's rows, in chunks of
+  // these
+  kGroupedBiasGradient,
   // reads: w, or x from another layer, encoded        writes: the numbers, of the same shape and dtype (encoding.h)
   kExpand,
   // reads: x [T, C]                                   writes: x encoded for another layer (is_hadamard)
@@ -162,7 +175,9 @@ inline constexpr std::int64_t kMostExperts = 256;
 /// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.
 constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
 
-enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh };
+/// kClampedSwiglu, of GPT-OSS: with g = min(gate, limit) and u = clamp(up, -limit, limit) it is
+/// g * sigmoid(alpha * g) * (u + 1); what is clamped has no gradient.
+enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu };
 
 /// Products of numbers of eight bits (fp8.h). kHybrid: gradients are E5M2, all else is E4M3.
 enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
@@ -201,6 +216,8 @@ struct AttentionAttributes {
 };
 struct GatedActivationAttributes {
   ActivationKind activation = ActivationKind::kSilu;
+  float alpha = 1.702F;  // both of kClampedSwiglu
+  float limit = 7.0F;
 };
 struct DropoutAttributes {
   float probability = 0.0F;

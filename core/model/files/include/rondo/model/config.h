@@ -26,7 +26,8 @@ enum class Family {
   kGemma3,
   kMixtral,
   kQwen3Moe,
-  kOlmoe
+  kOlmoe,
+  kGptOss
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
@@ -58,6 +59,12 @@ struct RopeConfig {
   bool truncate = true;                    // yarn
 };
 
+/// Of GPT-OSS's experts, whatever the activation is: see devices::ActivationKind.
+struct ClampedSwiglu {
+  double alpha = 1.702;
+  double limit = 7.0;
+};
+
 /// Mixture of experts: each token goes through `choices` of `count` MLPs of width `width`.
 struct ExpertsConfig {
   std::uint32_t count = 0;
@@ -65,6 +72,8 @@ struct ExpertsConfig {
   std::uint32_t width = 0;
   bool normalised = false;         // the shares of those that are chosen sum to 1
   std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there; empty: nowhere
+  bool biases = false;             // on router and experts
+  std::optional<ClampedSwiglu> clamped;
 };
 
 /// Limits of the two numbers.
@@ -91,6 +100,7 @@ struct ModelConfig {
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
+  bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
   bool norms_add_one = false;                 // Gemma: norms multiply by 1 + weight
@@ -100,7 +110,7 @@ struct ModelConfig {
   double logits_scaling = 1.0;                // Granite: logits are divided by it
   std::optional<double> attention_scale;      // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
-  std::optional<ExpertsConfig> experts;       // Mixtral, Qwen3-MoE, OLMoE
+  std::optional<ExpertsConfig> experts;       // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over

@@ -7,8 +7,12 @@
 //   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads
 //   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias)
 //     or of E experts of width W, see expert_names():
-//   model.layers.N.mlp.gate.weight [E, C], the router
+//   model.layers.N.mlp.gate.weight [E, C] (.bias), the router
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
+//   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C]: GPT-OSS, whose files have all this
+//   in
+//     stacks (stacked_experts.h), and
+//   model.layers.N.self_attn.sinks [num_heads]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
 //   lm_head.weight [V, C], unless tied to embed_tokens
@@ -29,7 +33,7 @@
 
 namespace rondo::model {
 
-enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias };
+enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias, kSink };
 
 struct ParameterSpec {
   std::string name;
@@ -60,9 +64,10 @@ struct NormNames {
 };
 NormNames norm_names(NormPlace place);
 
-/// What the mixture of a block is called: "mlp" and its experts' three matrices.
+/// What the mixture of a block is called: "mlp", its router and its experts' three matrices.
 struct ExpertNames {
   const char* module;
+  const char* router;
   const char* gate;
   const char* up;
   const char* down;

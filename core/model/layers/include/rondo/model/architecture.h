@@ -49,7 +49,7 @@ struct MethodSpec {
   bool trains_end(const char* module) const;
 };
 
-enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kLoraA, kLoraB, kMagnitude };
+enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kSink, kLoraA, kLoraB, kMagnitude };
 
 struct Parameter {
   std::string name;  // Hugging Face's, or PEFT's tensor name for factors of an adapter
@@ -59,7 +59,7 @@ struct Parameter {
   devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
   double rate_factor = 1.0;                                // of the learning rate
   bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
-  /// Weight decay applies to matrices and, as in transformers, to magnitudes; not to biases and norm weights.
+  /// Weight decay applies to matrices and, as in transformers, to magnitudes and sinks; not to biases and norm weights.
   bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
   /// In fp32 whatever the others are in: a magnitude scales a whole row, whose errors would not cancel out.
   bool wide() const { return kind == WeightKind::kMagnitude; }

@@ -70,10 +70,17 @@ class Recorder {
   TensorId matmul(TensorId x, TensorId w, std::optional<TensorId> bias, std::optional<TensorId> addend, double alpha,
                   Shape shape, const std::string& name, devices::Fp8Format fp8 = devices::Fp8Format::kNone);
   TensorId rope(TensorId x, const devices::RopeAttributes& attributes, const std::string& name);
-  TensorId attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes);
-  TensorId cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
+  /// Of each query and head the sum of values, and the logarithm of what they were divided by.
+  struct Attended {
+    TensorId o;    // [T, H, D]
+    TensorId lse;  // fp32 [T, H]
+  };
+  Attended attention(TensorId q, TensorId k, TensorId v, const devices::AttentionAttributes& attributes);
+  Attended cached_attention(TensorId q, TensorId k, TensorId v, std::int64_t capacity,
                             const devices::AttentionAttributes& attributes);
-  TensorId gated_activation(TensorId gate, TensorId up, devices::ActivationKind activation);
+  /// As if each query had seen one more key of score sinks [H] and value 0.
+  Attended attention_sink(const Attended& attended, TensorId sinks);
+  TensorId gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
   /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
@@ -95,6 +102,8 @@ class Recorder {
   TensorId dispatch(TensorId x, const Routed& routed);
   /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.
   TensorId grouped_matmul(TensorId x, const Routed& routed, const std::vector<TensorId>& w, const std::string& name);
+  /// y [k T, N] = x + of each expert's rows its row of bias [E, N].
+  TensorId grouped_bias(TensorId x, const Routed& routed, TensorId bias, const std::string& name);
   /// y [T, C] = alpha * what the token's experts gave, by shares (+ addend).
   TensorId combine(TensorId x, const Routed& routed, std::optional<TensorId> addend, double alpha);
 
@@ -130,6 +139,7 @@ class Recorder {
   friend class GradientPass;
   Op& append(OpKind kind, devices::OpAttributes attributes = devices::NoAttributes{});
   TensorId activation(std::string name, Shape shape);
+  Attended attended_of(TensorId q, const std::string& name);
   TensorId gradient_of_weight(TensorId weight);
   TensorId statistics_before();
   TensorId normalisers(TensorRole role, std::uint32_t index);
