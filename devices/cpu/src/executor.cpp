@@ -152,7 +152,12 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kDispatch:
     case OpKind::kCombine:
     case OpKind::kCombineBackward:
+    case OpKind::kGroupedBias:
+    case OpKind::kGroupedBiasGradient:
       return prepare_route_op(preparation);
+    case OpKind::kAttentionSink:
+    case OpKind::kAttentionSinkGradient:
+      return prepare_sink_op(preparation);
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kGroupedMatMulWeightGradient:

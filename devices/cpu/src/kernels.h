@@ -62,20 +62,21 @@ void attention_backward(ThreadPool& pool, Storage storage, const TileUnits* unit
                         const void* o, const float* lse, const void* d_o, const std::int32_t* bounds, void* dq,
                         void* dk, void* dv, std::byte* scratch);
 std::size_t attention_backward_scratch(const AttentionShape& shape, const TileUnits* units, std::uint32_t threads);
-/// Writes k and v into the caches [capacity, kv_heads, head_dim] at `positions`, then attends. shape.tokens: of q. Only
-/// the first bounds[bounds[0] + 1] tokens are real.
+/// Writes k and v into the caches [capacity, kv_heads, head_dim] at `positions`, then attends; o and lse as above.
+/// shape.tokens: of q. Only the first bounds[bounds[0] + 1] tokens are real.
 void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                       const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                       const std::int32_t* positions, const std::int32_t* bounds, void* k_cache, void* v_cache, void* o,
-                      std::byte* scratch);
+                      float* lse, std::byte* scratch);
 std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,
                                      std::uint32_t threads);
 
 /// y = activation(gate) * up over n elements.
-void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate, const void* up,
-                      void* y, std::int64_t n);
-void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate,
-                               const void* up, const void* dy, void* dgate, void* dup, std::int64_t n);
+void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
+                      const void* up, void* y, std::int64_t n);
+void gated_activation_backward(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation,
+                               const void* gate, const void* up, const void* dy, void* dgate, void* dup,
+                               std::int64_t n);
 
 /// y[0 ... n) from encoded bytes (encoding.h). `encoding` is not kPlain.
 void expand(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y, std::int64_t n);

@@ -23,6 +23,7 @@ class TokenOp : public PreparedOp {
 
  protected:
   const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  const TensorDesc& write(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
   Bytes member_floats() const { return round_up(static_cast<Bytes>(width_), 16); }
 
   /// fn(token, scratch): `width` floats of the thread's own.
@@ -230,6 +231,66 @@ class CombineBackward final : public TokenOp {
   const float alpha_;
 };
 
+/// A task for some rows, which find their expert.
+class GroupedBias final : public TokenOp {
+ public:
+  explicit GroupedBias(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+
+  absl::Status run(const RunContext& context) const override {
+    const ConstArray x = context.array(op_.reads[0]);
+    const auto* offsets = context.as<std::int32_t>(op_.reads[1]);
+    const auto* end = offsets + rows_of(read(2)) + 1;
+    const Array y = context.out(op_.writes[0]);
+    Finish finish;
+    finish.out = y;
+    for_tokens(context, [&](std::int64_t row, float* sum) {
+      const auto* behind = std::upper_bound(offsets, end, row);
+      if (behind == end) {
+        std::memset(y.at(row * width_).data, 0, static_cast<std::size_t>(width_ * size_of(y.storage)));
+        return;
+      }
+      convert_row(x.at(row * width_), {sum}, width_);
+      Finish biased = finish;
+      biased.bias = context.array(op_.reads[2]).at((behind - offsets - 1) * width_);
+      finish_tile(biased, sum, width_, row, 0, 1, width_, width_);
+    });
+    return absl::OkStatus();
+  }
+};
+
+/// A task for some columns of an expert.
+class GroupedBiasGradient final : public TokenOp {
+ public:
+  explicit GroupedBiasGradient(const Preparation& preparation)
+      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+
+  absl::Status run(const RunContext& context) const override {
+    const ConstArray dy = context.array(op_.reads[0]);
+    const auto* offsets = context.as<std::int32_t>(op_.reads[1]);
+    auto* const gradient = context.as<float>(op_.writes[0]);
+    auto* const scratch = reinterpret_cast<float*>(context.scratch);
+    const std::int64_t blocks = divide_up(width_, kBlock);
+    context.pool.parallel_for(rows_of(write(0)) * blocks, [&](std::int64_t task, std::uint32_t member) {
+      const std::int64_t expert = task / blocks;
+      const std::int64_t first = task % blocks * kBlock;
+      const std::int64_t columns = std::min(kBlock, width_ - first);
+      float* sum = scratch + member * member_floats();
+      for (std::int64_t row = offsets[expert]; row < offsets[expert + 1]; row += kTokenChunk) {
+        std::fill_n(sum, columns, 0.0F);
+        for (std::int64_t r = row; r < std::min<std::int64_t>(offsets[expert + 1], row + kTokenChunk); ++r) {
+          add_row(dy.at(r * width_ + first), sum, columns);
+        }
+        add_row({sum}, gradient + expert * width_ + first, columns);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 512;
+};
+
 }  // namespace
 
 PreparedOr prepare_route_op(const Preparation& preparation) {
@@ -242,6 +303,10 @@ PreparedOr prepare_route_op(const Preparation& preparation) {
       return std::make_unique<Dispatch>(preparation);
     case OpKind::kCombine:
       return std::make_unique<Combine>(preparation);
+    case OpKind::kGroupedBias:
+      return std::make_unique<GroupedBias>(preparation);
+    case OpKind::kGroupedBiasGradient:
+      return std::make_unique<GroupedBiasGradient>(preparation);
     default:
       return std::make_unique<CombineBackward>(preparation);
   }

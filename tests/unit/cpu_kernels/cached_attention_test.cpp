@@ -9,7 +9,7 @@ constexpr std::int64_t kBucket = 16;  // of a generation step: one real token an
 
 /// Caches and outputs of a sequence fed in pieces of the given lengths.
 struct Generation {
-  Array k_cache, v_cache, o;
+  Array k_cache, v_cache, o, lse;
 };
 
 void copy_rows(Storage storage, const Array& from, std::size_t from_row, Array& to, std::size_t to_row,
@@ -41,8 +41,13 @@ void feed(ThreadPool& pool, Arithmetic arithmetic, const AttentionCase& whole, c
   copy_rows(storage, in.k, at, k, 0, rows, k_width);
   copy_rows(storage, in.v, at, v, 0, rows, k_width);
   std::vector<std::byte> scratch(cached_attention_scratch(shape, units, capacity, pool.threads()), std::byte{0xFF});
+  const auto heads = static_cast<std::size_t>(shape.heads);
+  std::vector<float> lse(static_cast<std::size_t>(shape.tokens) * heads, 1.0F);
   cached_attention(pool, storage, units, shape, whole.attributes, q.data(), k.data(), v.data(), batch.positions.data(),
-                   batch.bounds.data(), generation.k_cache.data(), generation.v_cache.data(), o.data(), scratch.data());
+                   batch.bounds.data(), generation.k_cache.data(), generation.v_cache.data(), o.data(), lse.data(),
+                   scratch.data());
+  std::copy_n(lse.begin(), rows * heads, static_cast<float*>(generation.lse.data()) + at * heads);
+  for (std::size_t i = rows * heads; i < lse.size(); ++i) ASSERT_EQ(lse[i], 0.0F) << "padding";
   copy_rows(storage, o, 0, generation.o, at, rows, q_width);
   for (std::size_t i = rows * q_width; i < o.size(); ++i) ASSERT_EQ(o[i], 0.0) << "padding";
 }
@@ -55,7 +60,8 @@ Generation generate(ThreadPool& pool, Arithmetic arithmetic, const AttentionCase
   const float nan = std::numeric_limits<float>::quiet_NaN();
   // Rows that nothing was written to must not be read.
   const Array unwritten(storage, std::vector<float>(static_cast<std::size_t>(cache), 1.0F));
-  Generation generation{unwritten, unwritten, Array(storage, in.q.size())};
+  const auto places = static_cast<std::size_t>(c.shape.tokens * c.shape.heads);
+  Generation generation{unwritten, unwritten, Array(storage, in.q.size()), Array(Storage::kFloat32, places)};
   for (Array* array : {&generation.k_cache, &generation.v_cache}) {
     if (storage == Storage::kFloat32) {
       std::fill_n(static_cast<float*>(array->data()), cache, nan);
@@ -81,6 +87,7 @@ void check(const AttentionCase& c, Arithmetic arithmetic, const std::vector<std:
   } else {
     expect_sums(generation.o, want.o, 2e-6, 4e-6, "o");
   }
+  expect_close(generation.lse, want.lse, Storage::kFloat32, 1e-6, 4e-6, "lse");
   EXPECT_TRUE(generation.k_cache.slice(0, in.k.size()).same_bits(in.k));
   EXPECT_TRUE(generation.v_cache.slice(0, in.v.size()).same_bits(in.v));
 }

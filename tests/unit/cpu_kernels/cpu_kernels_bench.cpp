@@ -66,7 +66,7 @@ void GatedSilu(benchmark::State& state) {
   const Array up = random_array(storage_of(state), kTokens * kInner, 2);
   Array y(storage_of(state), gate.size());
   for ([[maybe_unused]] auto _ : state) {
-    gated_activation(pool, storage_of(state), ActivationKind::kSilu, gate.data(), up.data(), y.data(),
+    gated_activation(pool, storage_of(state), {ActivationKind::kSilu}, gate.data(), up.data(), y.data(),
                      kTokens * kInner);
   }
   count(state, "GB/s", 3 * bytes_of(state) * static_cast<double>(gate.size()));
@@ -79,7 +79,7 @@ void GatedSiluBackward(benchmark::State& state) {
   Array dgate(storage_of(state), gate.size());
   Array dup(storage_of(state), gate.size());
   for ([[maybe_unused]] auto _ : state) {
-    gated_activation_backward(pool, storage_of(state), ActivationKind::kSilu, gate.data(), up.data(), up.data(),
+    gated_activation_backward(pool, storage_of(state), {ActivationKind::kSilu}, gate.data(), up.data(), up.data(),
                               dgate.data(), dup.data(), kTokens * kInner);
   }
   count(state, "GB/s", 5 * bytes_of(state) * static_cast<double>(gate.size()));

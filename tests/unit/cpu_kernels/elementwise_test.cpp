@@ -20,6 +20,8 @@ double activation_of(ActivationKind kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case ActivationKind::kGeluTanh:
       return x / (1.0 + std::exp(-2.0 * z));
+    case ActivationKind::kClampedSwiglu:
+      break;  // not of the gate alone
   }
   return 0;
 }
@@ -141,13 +143,47 @@ TEST(GatedActivation, WideRange_AgreesWithDouble) {
     for (const ActivationKind kind : kActivations) {
       Array y(storage, grid.size());
       ThreadPool pool(2);
-      gated_activation(pool, storage, kind, gate.data(), up.data(), y.data(), static_cast<std::int64_t>(grid.size()));
+      gated_activation(pool, storage, {kind}, gate.data(), up.data(), y.data(), static_cast<std::int64_t>(grid.size()));
       std::vector<double> want(grid.size());
       for (std::size_t i = 0; i < want.size(); ++i) want[i] = activation_of(kind, gate[i]) * up[i];
       // A few roundings of 6e-8 each, and in the tail e^-a turns three roundings of a into a relative 2e-7 a; past
       // a = 8 the result is so small that an absolute 2e-10 covers it.
       expect_close(y, want, storage, 2e-6, 2e-10, "activation " + std::to_string(static_cast<int>(kind)));
     }
+  });
+}
+
+TEST(GatedActivation, Clamped_AgreesWithDouble) {
+  const double alpha = 1.75;
+  const double limit = 5.0;
+  for_each_storage([&](Storage storage) {
+    std::vector<float> grid;
+    for (int i = -6000; i <= 6000; ++i) grid.push_back(static_cast<float>(i) * 0.002F);
+    const auto n = static_cast<std::int64_t>(grid.size());
+    const Array gate(storage, grid);
+    std::vector<float> backwards(grid.rbegin(), grid.rend());
+    const Array up(storage, backwards);
+    Array y(storage, grid.size());
+    ThreadPool pool(2);
+    const GatedActivationAttributes clamped{ActivationKind::kClampedSwiglu, 1.75F, 5.0F};
+    gated_activation(pool, storage, clamped, gate.data(), up.data(), y.data(), n);
+    std::vector<double> want;
+    for (std::size_t i = 0; i < grid.size(); ++i) {
+      const double g = std::min<double>(gate[i], limit);
+      want.push_back(g / (1.0 + std::exp(-alpha * g)) * (std::clamp<double>(up[i], -limit, limit) + 1.0));
+    }
+    expect_close(y, want, storage, 2e-6, 2e-10, "clamped");
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> gates = {infinity, -infinity, -1e30F, 1e30F, nan, 1.0F};
+    const std::vector<float> ups = {infinity, 1.0F, -1e30F, -infinity, 1.0F, nan};
+    std::vector<float> got(gates.size());
+    gated_activation(pool, Storage::kFloat32, clamped, gates.data(), ups.data(), got.data(), 6);
+    EXPECT_NEAR(got[0], 30.0F, 0.01F);
+    EXPECT_NEAR(got[2], 0.0F, 1e-30F);
+    EXPECT_NEAR(got[3], -20.0F, 0.01F);
+    EXPECT_TRUE(std::isnan(got[4]));
+    EXPECT_TRUE(std::isnan(got[5]));
   });
 }
 
@@ -158,7 +194,7 @@ TEST(GatedActivation, LargeMagnitudes_StayFinite) {
     for (const ActivationKind kind : kActivations) {
       std::vector<float> y(gate.size());
       ThreadPool pool(1);
-      gated_activation(pool, Storage::kFloat32, kind, gate.data(), ones.data(), y.data(), 7);
+      gated_activation(pool, Storage::kFloat32, {kind}, gate.data(), ones.data(), y.data(), 7);
       EXPECT_EQ(y, (std::vector<float>{0, 0, y[2], 0, 89.0F, 200.0F, 1e9F}));
       EXPECT_NEAR(y[2], 0.0F, 1e-36F);
     }
@@ -172,7 +208,7 @@ TEST(GatedActivation, NaN_StaysNaN) {
     for (const ActivationKind kind : kActivations) {
       float y = 0;
       ThreadPool pool(1);
-      gated_activation(pool, Storage::kFloat32, kind, &nan, &one, &y, 1);
+      gated_activation(pool, Storage::kFloat32, {kind}, &nan, &one, &y, 1);
       EXPECT_TRUE(std::isnan(y));
     }
   });
@@ -190,7 +226,7 @@ TEST(GatedActivationBackward, WideRange_AgreesWithDifferences) {
       Array dgate(storage, grid.size());
       Array dup(storage, grid.size());
       ThreadPool pool(2);
-      gated_activation_backward(pool, storage, kind, gate.data(), up.data(), dy.data(), dgate.data(), dup.data(), n);
+      gated_activation_backward(pool, storage, {kind}, gate.data(), up.data(), dy.data(), dgate.data(), dup.data(), n);
       std::vector<double> want_gate(grid.size());
       std::vector<double> want_up(grid.size());
       for (std::size_t i = 0; i < grid.size(); ++i) {
@@ -209,7 +245,7 @@ TEST(GatedActivation, Threads_DoNotMatter) {
   const Array up = random_array(Storage::kBfloat16, kOdd, 6);
   expect_same_with_any_threads([&](ThreadPool& pool) {
     Array y(Storage::kBfloat16, gate.size());
-    gated_activation(pool, Storage::kBfloat16, ActivationKind::kSilu, gate.data(), up.data(), y.data(), kOdd);
+    gated_activation(pool, Storage::kBfloat16, {ActivationKind::kSilu}, gate.data(), up.data(), y.data(), kOdd);
     return y;
   });
 }

@@ -64,6 +64,11 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   experts.width = own.width == 0 ? config.intermediate_size
                                  : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, own.width);
   experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", false);
+  experts.biases = own.stacked;
+  if (own.stacked) {
+    experts.clamped = {fields.number("swiglu_alpha", {1e-3, 1e3}, ClampedSwiglu{}.alpha),
+                       fields.number("swiglu_limit", {1e-3, 1e6}, ClampedSwiglu{}.limit)};
+  }
   if (own.some_blocks) experts.dense_blocks = parse_dense_blocks(fields, config.num_layers);
   if (experts.count == 0 || !fields.status().ok()) return;
   if (experts.choices > experts.count) {

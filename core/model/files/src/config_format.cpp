@@ -47,7 +47,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.windows == Windows::kAll) return;
   if (traits.windows == Windows::kPattern) {
     // transformers wants a number even where no layer slides.
-    if (!any) out["sliding_window"] = kDefaultWindow;
+    if (!any) out["sliding_window"] = traits.default_window;
     return add_layer_types(windows, out);
   }
   out["use_sliding_window"] = any;
@@ -97,6 +97,10 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (config.experts) out["num_experts_per_tok"] = experts.choices;
   if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;
   if (!traits.experts->normalises_always) out["norm_topk_prob"] = experts.normalised;
+  if (experts.clamped) {
+    out["swiglu_alpha"] = experts.clamped->alpha;
+    out["swiglu_limit"] = experts.clamped->limit;
+  }
   if (!traits.experts->some_blocks) return;
   out["decoder_sparse_step"] = 1;
   out["mlp_only_layers"] = OrderedJson::array();

@@ -48,9 +48,16 @@ const FamilyTraits* parse_family(Fields& fields) {
   return traits;
 }
 
+/// Published GPT-OSS has its experts in MXFP4, which loading expands: stacked_experts.h.
+bool is_mxfp4(const Fields& fields, const FamilyTraits& traits) {
+  const Json& settings = fields.at("quantization_config");
+  return traits.experts && traits.experts->stacked && settings.is_object() &&
+         settings.value("quant_method", Json()) == "mxfp4";
+}
+
 /// Features that change what the model computes or how its weights are stored.
-void refuse_unsupported(Fields& fields) {
-  if (fields.has("quantization_config")) {
+void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
+  if (fields.has("quantization_config") && !is_mxfp4(fields, traits)) {
     fields.refuse("quantization_config", "quantized weights are not supported; use the model in bf16, fp16 or fp32");
   }
   if (fields.has("per_layer_config") && !fields.at("per_layer_config").empty()) {
@@ -178,7 +185,7 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
                     fmt::format("layer {} is sliding_attention; expected an integer, found null", layer));
       return;
     }
-    config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow);
+    config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, traits.default_window);
   }
 }
 
@@ -308,7 +315,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.text_part = text_part.has_value();
   config.family = traits->family;
   config.model_type = traits->model_type;
-  refuse_unsupported(fields);
+  refuse_unsupported(fields, *traits);
   if (!traits->experts) refuse_experts(fields);
   parse_sizes(fields, *traits, config);
   // From here on the sizes are used to allocate and to divide.
@@ -317,9 +324,10 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_ropes(fields, *traits, config);
   parse_unrotated(fields, *traits, config);
   config.tie_word_embeddings = fields.flag("tie_word_embeddings", traits->ties);
-  const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", false);
+  const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias);
   config.attention_bias = bias || traits->qkv_bias_always;
   config.attention_output_bias = bias;
+  config.attention_sinks = traits->attention_sinks;
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);

@@ -109,6 +109,15 @@ const Json& no_settings() {
   return kEmpty;
 }
 
+/// Of a family that `stretches`.
+const Json& stretched_settings() {
+  static const Json kYarn = {{"rope_type", "yarn"},
+                             {"factor", 32.0},
+                             {"truncate", false},
+                             {"original_max_position_embeddings", 4096}};
+  return kYarn;
+}
+
 /// One set. `theta`: what holds where the set has none.
 RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& path, double theta,
                      const ModelConfig& config) {
@@ -168,7 +177,8 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (traits.window_theta) return parse_by_kind(fields, traits, config);
   const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
-  const Json& settings = settings_at(fields, key);
+  const bool stretched = traits.stretches && !fields.has(key);
+  const Json& settings = stretched ? stretched_settings() : settings_at(fields, key);
   for (const auto& [name, value] : settings.items()) {
     if (!value.is_object()) continue;
     fields.refuse(key, fmt::format("rotary settings by kind of layer ({}) are not supported; expected one set for all",

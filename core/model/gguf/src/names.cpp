@@ -199,6 +199,8 @@ std::string architecture_name(Family family) {
       return "gemma";
     case Family::kGemma3:
       return "gemma3";
+    case Family::kGptOss:
+      return "gpt-oss";
   }
   return "";
 }

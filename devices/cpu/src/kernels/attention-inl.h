@@ -157,7 +157,7 @@ struct ForwardBlock {
   const T* k;
   const T* v;
   T* o;
-  float* lse;  // may be null
+  float* lse;
   std::int64_t tokens;
   std::int64_t first_position;    // of the tokens in rising order, unless
   const std::int32_t* positions;  // they are told one by one
@@ -210,7 +210,7 @@ HWY_INLINE void store_outputs(const AttentionLayout& layout, const ForwardBlock<
     const auto sum = splat(state.sum);
     for_vectors(layout.head_dim,
                 [=](std::int64_t i, auto extent) HWY_ATTR { store(hn::Div(load(from + i), sum), to + i, extent); });
-    if (block.lse != nullptr) block.lse[place] = state.maximum + std::log(state.sum);
+    block.lse[place] = state.maximum + std::log(state.sum);
   }
 }
 

@@ -22,6 +22,7 @@ struct CachedPointers {
   const void *q, *k, *v;
   const std::int32_t *positions, *bounds;
   void *k_cache, *v_cache, *o;
+  float* lse;
 };
 }  // namespace rondo::devices::cpu
 #endif
@@ -40,6 +41,7 @@ struct CachedProblem {
   const T* k_cache;
   const T* v_cache;
   T* o;
+  float* lse;
 };
 
 /// What one chunk of keys gives for one query of one head: the softmax so far and its weighted values.
@@ -160,6 +162,7 @@ HWY_INLINE void join_chunks(const CachedProblem<T>& problem, const Partial& part
   for (std::int64_t chunk = 0; chunk < partial.chunks; ++chunk) {
     sum += states[chunk].sum * hn::GetLane(exp_of(splat(states[chunk].maximum - maximum)));
   }
+  problem.lse[place] = maximum + std::log(sum);
   const auto divisor = splat(sum);
   T* to = problem.o + place * layout.head_dim;
   for_vectors(layout.head_dim,
@@ -203,7 +206,7 @@ void attend_many(ThreadPool& pool, const CachedProblem<T>& problem, std::byte* s
                                 .k = problem.k_cache + kv_head * layout.head_dim,
                                 .v = problem.v_cache + kv_head * layout.head_dim,
                                 .o = problem.o + at,
-                                .lse = nullptr,
+                                .lse = problem.lse + first * layout.heads + kv_head * layout.group,
                                 .tokens = HWY_MIN(layout.block_tokens, problem.real - first),
                                 .first_position = 0,
                                 .positions = problem.positions + first};
@@ -243,10 +246,12 @@ void cached_any(ThreadPool& pool, Storage storage, const TileUnits* units, const
                                    p.positions,
                                    static_cast<const T*>(p.k_cache),
                                    static_cast<const T*>(p.v_cache),
-                                   static_cast<T*>(p.o)};
+                                   static_cast<T*>(p.o),
+                                   p.lse};
     attend(pool, problem, scratch, attention_scratch(shape, problem.layout.units, 1));
     const std::int64_t width = shape.heads * shape.head_dim;
     std::memset(problem.o + real * width, 0, static_cast<std::size_t>((shape.tokens - real) * width) * sizeof(T));
+    std::fill(problem.lse + real * shape.heads, problem.lse + shape.tokens * shape.heads, 0.0F);
   });
 }
 
@@ -260,9 +265,9 @@ HWY_EXPORT(cached_any);
 void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units, const AttentionShape& shape,
                       const AttentionAttributes& attributes, const void* q, const void* k, const void* v,
                       const std::int32_t* positions, const std::int32_t* bounds, void* k_cache, void* v_cache, void* o,
-                      std::byte* scratch) {
+                      float* lse, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(cached_any)
-  (pool, storage, units, shape, attributes, {q, k, v, positions, bounds, k_cache, v_cache, o}, scratch);
+  (pool, storage, units, shape, attributes, {q, k, v, positions, bounds, k_cache, v_cache, o, lse}, scratch);
 }
 
 std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,

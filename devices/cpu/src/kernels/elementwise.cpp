@@ -18,6 +18,11 @@ struct Activated {
   Vector slope;
 };
 
+struct Gradients {
+  Vector gate;
+  Vector up;
+};
+
 struct Sigmoid {
   Vector value;
   Vector rest;  // 1 - value
@@ -112,40 +117,79 @@ void add_typed(ThreadPool& pool, const T* a, const T* b, T* y, std::int64_t n) {
   });
 }
 
-template <typename T, typename Activation>
-void gated(ThreadPool& pool, const T* gate, const T* up, T* y, std::int64_t n, Activation) {
+/// activation(gate) * up.
+template <typename Activation>
+struct TimesUp {
+  HWY_INLINE Vector value(Vector gate, Vector up) const { return hn::Mul(Activation::value(gate), up); }
+  HWY_INLINE Gradients gradients(Vector gate, Vector up, Vector dy) const {
+    const Activated activated = Activation::both(gate);
+    return {hn::Mul(hn::Mul(dy, up), activated.slope), hn::Mul(dy, activated.value)};
+  }
+};
+
+/// g sigmoid(alpha g) (u + 1) of gate and up within their limits.
+struct ClampedSwiglu {
+  float alpha;
+  float limit;
+
+  HWY_INLINE Activated of_gate(Vector gate) const {
+    const auto factor = splat(alpha);
+    const auto g = hn::IfThenElse(hn::Gt(gate, splat(limit)), splat(limit), gate);
+    const Sigmoid s = sigmoid(hn::Mul(factor, g));
+    const auto y = hn::Mul(g, s.value);
+    return {y, hn::MulAdd(hn::Mul(factor, y), s.rest, s.value)};
+  }
+  HWY_INLINE Vector of_up(Vector up) const {
+    const auto most = splat(limit);
+    const auto least = splat(-limit);
+    up = hn::IfThenElse(hn::Gt(up, most), most, up);
+    return hn::Add(hn::IfThenElse(hn::Lt(up, least), least, up), splat(1.0F));
+  }
+  HWY_INLINE Vector value(Vector gate, Vector up) const { return hn::Mul(of_gate(gate).value, of_up(up)); }
+  HWY_INLINE Gradients gradients(Vector gate, Vector up, Vector dy) const {
+    const Activated activated = of_gate(gate);
+    const auto by_gate = hn::Mul(hn::Mul(dy, of_up(up)), activated.slope);
+    const auto by_up = hn::Mul(dy, activated.value);
+    const auto beyond = hn::Gt(hn::Abs(up), splat(limit));
+    return {hn::IfThenZeroElse(hn::Gt(gate, splat(limit)), by_gate), hn::IfThenZeroElse(beyond, by_up)};
+  }
+};
+
+template <typename T, typename Gate>
+void gated(ThreadPool& pool, const T* gate, const T* up, T* y, std::int64_t n, const Gate& activation) {
   for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
     for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
       const std::int64_t at = begin + i;
-      store(hn::Mul(Activation::value(load(gate + at, extent)), load(up + at, extent)), y + at, extent);
+      store(activation.value(load(gate + at, extent), load(up + at, extent)), y + at, extent);
     });
   });
 }
 
-template <typename T, typename Activation>
+template <typename T, typename Gate>
 void gated_backward(ThreadPool& pool, const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n,
-                    Activation) {
+                    const Gate& activation) {
   for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
     for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
       const std::int64_t at = begin + i;
-      const Activated activated = Activation::both(load(gate + at, extent));
-      const auto slope = load(dy + at, extent);
-      const auto through_gate = hn::Mul(hn::Mul(slope, load(up + at, extent)), activated.slope);
-      store(hn::Mul(slope, activated.value), dup + at, extent);
-      store(through_gate, dgate + at, extent);
+      const Gradients gradients =
+          activation.gradients(load(gate + at, extent), load(up + at, extent), load(dy + at, extent));
+      store(gradients.up, dup + at, extent);
+      store(gradients.gate, dgate + at, extent);
     });
   });
 }
 
 template <typename Function>
-void with_activation(ActivationKind kind, const Function& fn) {
-  switch (kind) {
+void with_activation(const GatedActivationAttributes& attributes, const Function& fn) {
+  switch (attributes.activation) {
     case ActivationKind::kSilu:
-      return fn(Silu{});
+      return fn(TimesUp<Silu>{});
     case ActivationKind::kGelu:
-      return fn(Gelu{});
+      return fn(TimesUp<Gelu>{});
     case ActivationKind::kGeluTanh:
-      return fn(GeluTanh{});
+      return fn(TimesUp<GeluTanh>{});
+    case ActivationKind::kClampedSwiglu:
+      return fn(ClampedSwiglu{attributes.alpha, attributes.limit});
   }
 }
 
@@ -156,21 +200,21 @@ void add_any(ThreadPool& pool, Storage storage, const void* a, const void* b, vo
   });
 }
 
-void gated_any(ThreadPool& pool, Storage storage, ActivationKind kind, const void* gate, const void* up, void* y,
+void gated_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate, const void* up, void* y,
                std::int64_t n) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    with_activation(kind, [&](auto activation) {
+    with_activation(attributes, [&](auto activation) {
       gated(pool, static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y), n, activation);
     });
   });
 }
 
-void gated_backward_any(ThreadPool& pool, Storage storage, ActivationKind kind, const void* gate, const void* up,
+void gated_backward_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate, const void* up,
                         const void* dy, void* dgate, void* dup, std::int64_t n) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    with_activation(kind, [&](auto activation) {
+    with_activation(attributes, [&](auto activation) {
       gated_backward(pool, static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<const T*>(dy),
                      static_cast<T*>(dgate), static_cast<T*>(dup), n, activation);
     });
@@ -190,12 +234,12 @@ void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* 
   HWY_DYNAMIC_DISPATCH(add_any)(pool, storage, a, b, y, n);
 }
 
-void gated_activation(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate, const void* up,
+void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate, const void* up,
                       void* y, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(gated_any)(pool, storage, activation, gate, up, y, n);
 }
 
-void gated_activation_backward(ThreadPool& pool, Storage storage, ActivationKind activation, const void* gate,
+void gated_activation_backward(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
                                const void* up, const void* dy, void* dgate, void* dup, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(gated_backward_any)(pool, storage, activation, gate, up, dy, dgate, dup, n);
 }

@@ -73,7 +73,7 @@ struct ExpertsConfig {
   bool normalised = false;         // the shares of those that are chosen sum to 1
   std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there; empty: nowhere
   bool biases = false;             // on router and experts
-  std::optional<ClampedSwiglu> clamped;
+  std::optional<ClampedSwiglu> clamped = std::nullopt;
 };
 
 /// Limits of the two numbers.

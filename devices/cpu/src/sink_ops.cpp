@@ -1,0 +1,102 @@
+// Sinks of attention: one more score in each head's softmax, after the fact.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/storage.h"
+#include "prepared_op.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+/// Of a query and head.
+struct Shared {
+  float kept;   // what the keys have of the whole softmax
+  float whole;  // the logarithm of the sum of all exponentials
+};
+
+Shared share(float lse, float sink) {
+  const float rest = std::exp(-std::abs(lse - sink));
+  const float larger = 1.0F / (1.0F + rest);
+  return {lse >= sink ? larger : rest * larger, std::max(lse, sink) + std::log1p(rest)};
+}
+
+class AttentionSink final : public PreparedOp {
+ public:
+  explicit AttentionSink(const Preparation& preparation)
+      : op_(preparation.op), shape_(preparation.read(0).shape) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+  absl::Status run(const RunContext& context) const override {
+    const std::int64_t heads = shape_[1];
+    const std::int64_t width = shape_[2];
+    const ConstArray o = context.array(op_.reads[0]);
+    const auto* lse = context.as<float>(op_.reads[1]);
+    const Array y = context.out(op_.writes[0]);
+    auto* whole = context.as<float>(op_.writes[1]);
+    const std::int64_t step = task_rows(heads * width);
+    context.pool.parallel_for(divide_up(shape_[0], step), [&](std::int64_t task, std::uint32_t) {
+      for (std::int64_t i = task * step * heads; i < std::min(shape_[0], (task + 1) * step) * heads; ++i) {
+        float sink = 0;
+        convert_row(context.array(op_.reads[2]).at(i % heads), {&sink}, 1);
+        const Shared shared = share(lse[i], sink);
+        whole[i] = shared.whole;
+        convert_row(o.at(i * width), y.at(i * width), width, shared.kept);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const Op& op_;
+  const Shape shape_;
+};
+
+/// Each head's sums of chunks of tokens, then these in order.
+class AttentionSinkGradient final : public PreparedOp {
+ public:
+  explicit AttentionSinkGradient(const Preparation& preparation)
+      : op_(preparation.op),
+        shape_(preparation.read(0).shape),
+        chunks_(divide_up(preparation.read(0).shape[0], kTokenChunk)) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return static_cast<Bytes>(shape_[1] * chunks_) * sizeof(float); }
+
+  absl::Status run(const RunContext& context) const override {
+    auto* const sums = reinterpret_cast<float*>(context.scratch);
+    context.pool.parallel_for(shape_[1] * chunks_, [&](std::int64_t task, std::uint32_t) {
+      sums[task] = sum_of_chunk(context, task / chunks_, task % chunks_);
+    });
+    auto* const gradient = context.as<float>(op_.writes[0]);
+    for (std::int64_t task = 0; task < shape_[1] * chunks_; ++task) gradient[task / chunks_] += sums[task];
+    return absl::OkStatus();
+  }
+
+ private:
+  float sum_of_chunk(const RunContext& context, std::int64_t head, std::int64_t chunk) const {
+    const std::int64_t heads = shape_[1];
+    const std::int64_t width = shape_[2];
+    const ConstArray o = context.array(op_.reads[0]);
+    const auto* lse = context.as<float>(op_.reads[1]);
+    const ConstArray d_o = context.array(op_.reads[3]);
+    float sink = 0;
+    convert_row(context.array(op_.reads[2]).at(head), {&sink}, 1);
+    float sum = 0;
+    for (std::int64_t t = chunk * kTokenChunk; t < std::min(shape_[0], (chunk + 1) * kTokenChunk); ++t) {
+      const std::int64_t i = t * heads + head;
+      sum -= std::exp(sink - lse[i]) * dot_of_rows(d_o.at(i * width), o.at(i * width), width);
+    }
+    return sum;
+  }
+
+  const Op& op_;
+  const Shape shape_;
+  const std::int64_t chunks_;
+};
+
+}  // namespace
+
+PreparedOr prepare_sink_op(const Preparation& preparation) {
+  if (preparation.op.kind == OpKind::kAttentionSink) return std::make_unique<AttentionSink>(preparation);
+  return std::make_unique<AttentionSinkGradient>(preparation);
+}
+
+}  // namespace rondo::devices::cpu
