@@ -116,10 +116,11 @@ namespace {
 
 /// Fills a store from the case's model and, for LoRA, its adapter.
 void load(const Case& golden, const model::Architecture& model, offload::ParameterStore& store) {
-  const model::TensorFiles files = open_file(golden.folder / "model" / "model.safetensors");
+  const auto files = train::open_tensors(golden.folder / "model", model.config());
+  ASSERT_TRUE(files.ok()) << files.status();
   std::optional<model::TensorFiles> adapter;
   if (model.method().lora) adapter = open_file(golden.folder / "adapter" / "adapter_model.safetensors");
-  const absl::Status loaded = train::load_weights(model, files, adapter ? &*adapter : nullptr, store);
+  const absl::Status loaded = train::load_weights(model, *files, adapter ? &*adapter : nullptr, store);
   ASSERT_TRUE(loaded.ok()) << loaded;
 }
 

@@ -14,6 +14,7 @@
 #include "rondo/base/status.h"
 #include "rondo/gguf/import.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 
 namespace rondo::train {
 namespace {
@@ -158,7 +159,7 @@ absl::StatusOr<model::ModelConfig> open_config(const fs::path& model, const Docu
 
 absl::StatusOr<model::TensorFiles> open_tensors(const fs::path& model, const model::ModelConfig& config) {
   RONDO_ASSIGN_OR_RETURN(model::TensorFiles files,
-                         is_gguf_file(model) ? gguf::import_tensors(model) : model::TensorFiles::open_model(model));
+                         is_gguf_file(model) ? gguf::import_tensors(model) : model::open_weights(config, model));
   RONDO_RETURN_IF_ERROR(model::check_model_tensors(config, files));
   return files;
 }

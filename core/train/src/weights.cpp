@@ -15,6 +15,7 @@
 #include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 
 namespace rondo::train {
 namespace {
@@ -199,10 +200,11 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
         {model::name_in_text_model(parameter.name), file_type(store.dtype()), file_shape(parameter.shape)});
     ids.push_back(id);
   }
-  RONDO_RETURN_IF_ERROR(
-      model::write_sharded_safetensors(folder, tensors, [&](std::size_t i, const model::TensorSink& sink) {
-        return read_rounded(store, ids[i], file_type(store.dtype()), sink);
-      }));
+  const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
+    return read_rounded(store, ids[i], file_type(store.dtype()), sink);
+  };
+  const model::WritePlan plan = model::in_stacks(model.config(), {std::move(tensors), produce});
+  RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, plan.tensors, plan.produce));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());
   RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", model::format_config(config)));

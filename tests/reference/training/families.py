@@ -9,7 +9,7 @@ import zlib
 
 import torch
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
-from transformers import GemmaConfig, GemmaForCausalLM
+from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -103,6 +103,13 @@ CASES = {
         num_attention_heads=3, num_key_value_heads=3, vocab_size=131, rms_norm_eps=1e-5, tie_word_embeddings=False,
         num_experts=9, num_experts_per_tok=4, norm_topk_prob=True,
         rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # Sinks, biases everywhere, activations that reach their limits, a layer that slides and one that sees all.
+    "gpt_oss": _case(
+        GptOssConfig, GptOssForCausalLM, hidden_size=52, intermediate_size=38, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=119, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_alpha=1.4,
+        swiglu_limit=1.2, rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, truncate=False,
+                                               original_max_position_embeddings=32)),
     # A layer with rotary embedding, one without, one without that slides.
     "smollm3": _case(
         SmolLM3Config, SmolLM3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,

@@ -8,7 +8,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from transformers import get_constant_schedule_with_warmup, get_cosine_schedule_with_warmup
+from transformers import Trainer, get_constant_schedule_with_warmup, get_cosine_schedule_with_warmup
 from transformers import get_linear_schedule_with_warmup
 
 MASKED = -100
@@ -50,10 +50,11 @@ def make_schedule(optimizer, kind, warmup, steps):
 
 
 def make_optimizer(model, learning_rate, weight_decay, betas=(0.9, 0.999), epsilon=1e-8):
-    """AdamW with decay on matrices and none on norm weights and biases."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [dict(params=[p for p in trained if p.dim() >= 2], weight_decay=weight_decay),
-              dict(params=[p for p in trained if p.dim() < 2], weight_decay=0.0)]
+    """AdamW with the groups of transformers' Trainer: norm weights and biases do not decay, magnitudes and sinks do."""
+    names = set(Trainer.get_decay_parameter_names(None, model))
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    groups = [dict(params=[p for n, p in trained.items() if n in names], weight_decay=weight_decay),
+              dict(params=[p for n, p in trained.items() if n not in names], weight_decay=0.0)]
     return torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate, betas=betas, eps=epsilon,
                              foreach=False, fused=False)
 

@@ -71,7 +71,7 @@ def make_adapter(model, seed, options, fresh=False):
 def save_adapter(wrapped, folder, targets):
     wrapped.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
-    settle_adapter_config(folder / "adapter_config.json")
+    settle_adapter_config(folder / "adapter_config.json", targets)
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text())
     config["target_modules"] = targets
@@ -90,16 +90,6 @@ def build(variant, folder):
     return peft.PeftModel.from_pretrained(model, folder / "adapter", is_trainable=True).train()
 
 
-def decayed_as_by_trainer(model, learning_rate, weight_decay, betas, epsilon):
-    """The groups of transformers' Trainer: it decays DoRA's magnitudes."""
-    names = set(transformers.Trainer.get_decay_parameter_names(None, model))
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    groups = [dict(params=[p for n, p in trained.items() if n in names], weight_decay=weight_decay),
-              dict(params=[p for n, p in trained.items() if n not in names], weight_decay=0.0)]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, betas=betas, eps=epsilon,
-                             foreach=False, fused=False)
-
-
 def loraplus(ratio):
     def make(model, learning_rate, weight_decay, betas, epsilon):
         return create_loraplus_optimizer(model, torch.optim.AdamW, lr=learning_rate, loraplus_lr_ratio=ratio,
@@ -113,8 +103,6 @@ def run(variant, folder, padded=False):
     model = build(variant, folder)
     initial = trained_tensors(model)
     more = {}
-    if variant.get("lora", {}).get("use_dora"):
-        more["build_optimizer"] = decayed_as_by_trainer
     if "loraplus" in variant:
         more["build_optimizer"] = loraplus(variant["loraplus"])
     records = loop.train(model, batches["steps"], padded=padded, **batches["training"], **more)

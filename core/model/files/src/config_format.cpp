@@ -9,7 +9,9 @@
 namespace rondo::model {
 namespace {
 
-OrderedJson rope_scaling(const RopeConfig& rope) {
+/// Null for none, unless the family `stretches` where there is none.
+OrderedJson rope_scaling(const RopeConfig& rope, bool stretches = false) {
+  if (rope.kind == RopeKind::kDefault && stretches) return {{"rope_type", "default"}};
   if (rope.kind == RopeKind::kDefault) return nullptr;
   OrderedJson scaling;
   scaling["rope_type"] = rope_kind_name(rope.kind);
@@ -67,7 +69,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 /// that slide outside of them.
 void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   out["rope_theta"] = config.rope.theta;
-  out["rope_scaling"] = rope_scaling(config.rope);
+  out["rope_scaling"] = rope_scaling(config.rope, traits.stretches);
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   const auto set = [](const RopeConfig& rope) {

@@ -111,10 +111,8 @@ const Json& no_settings() {
 
 /// Of a family that `stretches`.
 const Json& stretched_settings() {
-  static const Json kYarn = {{"rope_type", "yarn"},
-                             {"factor", 32.0},
-                             {"truncate", false},
-                             {"original_max_position_embeddings", 4096}};
+  static const Json kYarn = {
+      {"rope_type", "yarn"}, {"factor", 32.0}, {"truncate", false}, {"original_max_position_embeddings", 4096}};
   return kYarn;
 }
 

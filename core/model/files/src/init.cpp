@@ -16,6 +16,7 @@
 #include "rondo/model/new_folder.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
+#include "rondo/model/stacked_experts.h"
 
 namespace rondo::model {
 namespace {
@@ -58,6 +59,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     }
   }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
+  config.attention_bias = traits.attention_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;
   config.weight_type = options.weight_type;
@@ -113,7 +115,7 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   const float norm = config.norms_add_one ? 0.0F : 1.0F;
   std::vector<float> values;
   std::vector<std::byte> stored;
-  return write_sharded_safetensors(folder, tensors, [&](std::size_t index, const TensorSink& sink) {
+  const auto produce = [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
     const bool drawn = spec.kind != ParameterKind::kNorm && spec.kind != ParameterKind::kBias;
     for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
@@ -127,7 +129,9 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
       RONDO_RETURN_IF_ERROR(sink(stored));
     }
     return absl::OkStatus();
-  });
+  };
+  const WritePlan plan = in_stacks(config, {std::move(tensors), produce});
+  return write_sharded_safetensors(folder, plan.tensors, plan.produce);
 }
 
 std::string generation_config_json() {

@@ -74,6 +74,8 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3-235B-A22B", "qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 1536},
     {"mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e6, 0, 0, 8, 2},
     {"allenai/OLMoE-1B-7B-0924", "olmoe", 2048, 1024, 16, 16, 16, 128, 50304, false, 4096, 1e4, 0, 0, 64, 8},
+    {"openai/gpt-oss-20b", "gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, false, 131072, 1.5e5, 0, 128, 32, 4},
+    {"openai/gpt-oss-120b", "gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, false, 131072, 1.5e5, 0, 128, 128, 4},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -116,7 +118,8 @@ std::string without_owner(const std::string& name) {
 }
 
 bool has_large_epsilon(std::string_view type) {
-  return type == "llama" || type == "mistral" || type == "granite" || type == "mixtral" || type == "olmoe";
+  return type == "llama" || type == "mistral" || type == "granite" || type == "mixtral" || type == "olmoe" ||
+         type == "gpt_oss";
 }
 
 std::string config_text(const Row& row) {

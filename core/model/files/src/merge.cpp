@@ -7,6 +7,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 
 namespace rondo::model {
 namespace {
@@ -145,7 +146,8 @@ absl::Status write_merged_weights(const ModelConfig& config, const TensorFiles& 
   }
   Merger merger(lora, base, adapter);
   const auto fill = [&](std::size_t index, std::span<std::byte> out) { return merger.put(names[index], out); };
-  return write_sharded_safetensors(folder, tensors, produce_whole(tensors, fill), max_shard_bytes);
+  const WritePlan plan = in_stacks(config, {tensors, produce_whole(tensors, fill)});
+  return write_sharded_safetensors(folder, plan.tensors, plan.produce, max_shard_bytes);
 }
 
 }  // namespace rondo::model

@@ -194,6 +194,8 @@ absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const Ten
     const TensorView* view = files.find(spec.name);
     if (view == nullptr) {
       missing.push_back(spec.name);
+    } else if (view->codes) {
+      return invalid_input("{}: tensor {}: dtype: expected F32, BF16 or F16, found U8", view->file, spec.name);
     } else if (view->shape != spec.shape) {
       reshaped.push_back(fmt::format("{} (expected [{}], found [{}])", spec.name, fmt::join(spec.shape, ", "),
                                      fmt::join(view->shape, ", ")));
@@ -222,7 +224,8 @@ bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
   const TensorView* head = files.find("lm_head.weight");
   const TensorView* embedding = files.find(name_prefix(config) + "embed_tokens.weight");
   if (head == nullptr || embedding == nullptr || head->shape != embedding->shape) return false;
-  return head->type != embedding->type || !std::ranges::equal(head->data, embedding->data);
+  return head->type != embedding->type || head->codes != embedding->codes ||
+         !std::ranges::equal(head->data, embedding->data);
 }
 
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {

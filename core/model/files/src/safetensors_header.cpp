@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kSizeField = 8;
 constexpr std::size_t kMaxDimensions = 8;
 constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kCodes = "U8";
 constexpr std::array<WeightType, 3> kTypes = {WeightType::kFloat32, WeightType::kBfloat16, WeightType::kFloat16};
 
 struct Entry {
@@ -47,7 +48,16 @@ const Json& member(const Json& object, const char* key) {
   return found == object.end() ? kNull : *found;
 }
 
-absl::StatusOr<Entry> parse_entry(const std::string& name, const Json& value, const std::string& file) {
+/// Nothing where they do not fit in 64 bits.
+std::optional<std::uint64_t> bytes_of(std::uint64_t element, std::span<const std::uint64_t> shape) {
+  std::uint64_t bytes = element;
+  for (const std::uint64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+absl::StatusOr<Entry> parse_entry(const std::string& name, const Json& value, const std::string& file, bool codes) {
   const auto wrong = [&](const char* key, const char* expected, const Json& found) {
     return invalid_input("{}: tensor {}: {}: expected {}, found {}", file, quoted_name(name), key, expected,
                          excerpt(found));
@@ -60,8 +70,9 @@ absl::StatusOr<Entry> parse_entry(const std::string& name, const Json& value, co
   entry.view.file = file;
   const Json& dtype = member(value, "dtype");
   const auto* type = std::find_if(kTypes.begin(), kTypes.end(), [&](WeightType t) { return dtype == stored_name(t); });
-  if (type == kTypes.end()) return wrong("dtype", "F32, BF16 or F16", dtype);
-  entry.view.type = *type;
+  entry.view.codes = codes && dtype == kCodes;
+  if (type == kTypes.end() && !entry.view.codes) return wrong("dtype", "F32, BF16 or F16", dtype);
+  if (type != kTypes.end()) entry.view.type = *type;
 
   const auto shape = unsigned_list(member(value, "shape"), kMaxDimensions);
   if (!shape) return wrong("shape", "a list of at most 8 sizes", member(value, "shape"));
@@ -72,10 +83,10 @@ absl::StatusOr<Entry> parse_entry(const std::string& name, const Json& value, co
   }
   entry.begin = (*offsets)[0];
   entry.end = (*offsets)[1];
-  const auto bytes = tensor_bytes(entry.view.type, entry.view.shape);
+  const auto bytes = bytes_of(entry.view.codes ? 1 : weight_type_size(entry.view.type), entry.view.shape);
   if (!bytes || *bytes != entry.end - entry.begin) {
     return invalid_input("{}: tensor {}: shape {} of {} and data_offsets {} disagree: expected {} bytes, found {}",
-                         file, quoted_name(name), excerpt(Json(entry.view.shape)), stored_name(entry.view.type),
+                         file, quoted_name(name), excerpt(Json(entry.view.shape)), excerpt(dtype),
                          excerpt(Json(*offsets)), bytes ? std::to_string(*bytes) : "fewer than 2^64",
                          entry.end - entry.begin);
   }
@@ -145,14 +156,11 @@ std::string_view stored_name(WeightType type) {
 }
 
 std::optional<std::uint64_t> tensor_bytes(WeightType type, std::span<const std::uint64_t> shape) {
-  std::uint64_t bytes = weight_type_size(type);
-  for (const std::uint64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
-  }
-  return bytes;
+  return bytes_of(weight_type_size(type), shape);
 }
 
-absl::StatusOr<std::vector<TensorView>> read_header(std::span<const std::byte> contents, const std::string& file) {
+absl::StatusOr<std::vector<TensorView>> read_header(std::span<const std::byte> contents, const std::string& file,
+                                                    bool codes) {
   RONDO_ASSIGN_OR_RETURN(const Json header, parse_header_text(contents, file));
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
@@ -160,7 +168,7 @@ absl::StatusOr<std::vector<TensorView>> read_header(std::span<const std::byte> c
       RONDO_RETURN_IF_ERROR(check_metadata(value, file));
       continue;
     }
-    RONDO_ASSIGN_OR_RETURN(Entry entry, parse_entry(name, value, file));
+    RONDO_ASSIGN_OR_RETURN(Entry entry, parse_entry(name, value, file, codes));
     entries.push_back(std::move(entry));
   }
   const std::span<const std::byte> data = contents.subspan(kSizeField + size_field(contents));

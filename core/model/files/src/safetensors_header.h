@@ -22,8 +22,10 @@ std::string_view stored_name(WeightType type);
 /// Bytes of a tensor, nullopt when they do not fit in 64 bits.
 std::optional<std::uint64_t> tensor_bytes(WeightType type, std::span<const std::uint64_t> shape);
 
-/// Every tensor of the file `contents`, its data inside `contents`. Errors: as TensorFiles::open_file.
-absl::StatusOr<std::vector<TensorView>> read_header(std::span<const std::byte> contents, const std::string& file);
+/// Every tensor of the file `contents`, its data inside `contents`. `codes`: U8 is let pass. Errors: as
+/// TensorFiles::open_file.
+absl::StatusOr<std::vector<TensorView>> read_header(std::span<const std::byte> contents, const std::string& file,
+                                                    bool codes);
 
 /// Size field, header and padding, ready to be written. Errors: Internal when a name stands twice, is reserved, or the
 /// header grows past kMaxHeaderBytes.

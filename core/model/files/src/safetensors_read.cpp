@@ -56,10 +56,10 @@ std::uint64_t TensorView::elements() const {
   return count;
 }
 
-absl::Status TensorFiles::add_file(const std::filesystem::path& file) {
+absl::Status TensorFiles::add_file(const std::filesystem::path& file, bool codes) {
   RONDO_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(file));
   files_.push_back(std::make_unique<MappedFile>(std::move(mapped)));
-  RONDO_ASSIGN_OR_RETURN(std::vector<TensorView> views, read_header(files_.back()->bytes(), file.string()));
+  RONDO_ASSIGN_OR_RETURN(std::vector<TensorView> views, read_header(files_.back()->bytes(), file.string(), codes));
   for (TensorView& view : views) {
     view.name = present_name(std::move(view.name));
     std::string name = view.name;
@@ -74,13 +74,18 @@ absl::Status TensorFiles::add_file(const std::filesystem::path& file) {
 absl::StatusOr<TensorFiles> TensorFiles::open_file(const std::filesystem::path& file) {
   TensorFiles opened;
   opened.origin_ = file.string();
-  RONDO_RETURN_IF_ERROR(opened.add_file(file));
+  RONDO_RETURN_IF_ERROR(opened.add_file(file, false));
   return opened;
 }
 
 absl::StatusOr<TensorFiles> TensorFiles::open_model(const std::filesystem::path& folder) {
   std::error_code ignored;
-  if (std::filesystem::exists(folder / kSingleFile, ignored)) return open_file(folder / kSingleFile);
+  if (std::filesystem::exists(folder / kSingleFile, ignored)) {
+    TensorFiles opened;
+    opened.origin_ = (folder / kSingleFile).string();
+    RONDO_RETURN_IF_ERROR(opened.add_file(folder / kSingleFile, true));
+    return opened;
+  }
   if (!std::filesystem::exists(folder / kIndexFile, ignored)) {
     const bool pickled = std::filesystem::exists(folder / "pytorch_model.bin", ignored) ||
                          std::filesystem::exists(folder / "pytorch_model.bin.index.json", ignored);
@@ -98,7 +103,7 @@ absl::StatusOr<TensorFiles> TensorFiles::open_model(const std::filesystem::path&
       return invalid_input("{}: {}, one of its {} shards, is missing: an incomplete download? Fetch the model again",
                            (folder / kIndexFile).string(), (folder / shard).string(), shards.size());
     }
-    RONDO_RETURN_IF_ERROR(opened.add_file(folder / shard));
+    RONDO_RETURN_IF_ERROR(opened.add_file(folder / shard, true));
   }
   for (const auto& [name, shard] : places) {
     const TensorView* view = opened.find(name);
@@ -114,11 +119,13 @@ TensorFiles TensorFiles::from_views(MappedFile file, std::vector<TensorView> vie
   TensorFiles opened;
   opened.origin_ = file.path().string();
   opened.files_.push_back(std::make_unique<MappedFile>(std::move(file)));
-  for (TensorView& view : views) {
-    std::string name = view.name;
-    opened.tensors_.emplace(std::move(name), std::move(view));
-  }
+  for (TensorView& view : views) opened.add(std::move(view));
   return opened;
+}
+
+void TensorFiles::add(TensorView view) {
+  std::string name = view.name;
+  tensors_.emplace(std::move(name), std::move(view));
 }
 
 const TensorView* TensorFiles::find(const std::string& name) const {

@@ -32,6 +32,7 @@ struct TensorView {
   std::vector<std::uint64_t> shape;        // row-major, outermost first
   std::span<const std::byte> data;         // product(shape) * size(type) bytes, little-endian; with `decode` any
   std::string file;                        // for messages
+  bool codes = false;                      // U8: bytes, from which other tensors are read (stacked_experts.h)
   /// For tensors that do not lie plainly in `data` (blocks of quantized numbers, rows in another order): puts the
   /// numbers from `first` on as fp32. Empty: they lie plainly.
   std::function<void(std::uint64_t first, std::span<float> out)> decode;
@@ -44,7 +45,7 @@ class TensorFiles {
   /// model.safetensors, or the shards that model.safetensors.index.json lists.
   /// Errors: InvalidArgument naming file and tensor: header over 100 MB or past the end, broken JSON, unknown dtype,
   /// offsets that overlap, leave a hole or disagree with the shape, a tensor twice, a shard or an indexed tensor
-  /// missing.
+  /// missing. U8 is let pass in models: check_model_tensors() refuses it where numbers are expected.
   static absl::StatusOr<TensorFiles> open_model(const std::filesystem::path& folder);
   static absl::StatusOr<TensorFiles> open_file(const std::filesystem::path& file);
   /// The tensors of a file of another format, each name once, their data inside `file`.
@@ -59,13 +60,16 @@ class TensorFiles {
   static void read_as_float32(const TensorView& tensor, std::uint64_t first, std::span<float> out);
   /// Copies a tensor as bf16 bits (to nearest, ties to even).
   static void read_as_bfloat16(const TensorView& tensor, std::span<std::uint16_t> out);
+  /// Another view on what is open; of its name there is none yet.
+  void add(TensorView view);
+  void erase(const std::string& name) { tensors_.erase(name); }
   /// The pages of this tensor need not stay in memory.
   void release(const TensorView& tensor) const;
   /// The folder or file that was opened, for messages.
   const std::string& origin() const { return origin_; }
 
  private:
-  absl::Status add_file(const std::filesystem::path& file);
+  absl::Status add_file(const std::filesystem::path& file, bool codes);
 
   std::string origin_;
   std::vector<std::unique_ptr<MappedFile>> files_;

@@ -1,0 +1,42 @@
+// GPT-OSS's files have one tensor for the experts of a block, where model_parameters() has a matrix for each.
+//
+// E experts of width W over C; `experts` is model.layers.N.mlp.experts:
+//   experts.gate_up_proj [E, C, 2 W]        column 2 i is row i of gate_proj, column 2 i + 1 row i of up_proj
+//   experts.gate_up_proj_bias [E, 2 W]      likewise
+//   experts.down_proj [E, W, C]             transposed
+//   experts.down_proj_bias [E, C]
+// or, in the place of a matrix, MXFP4 (Open Compute Project, Microscaling Formats 1.0, section 5):
+//   experts.gate_up_proj_blocks U8 [E, 2 W, C / 32, 16], experts.gate_up_proj_scales U8 [E, 2 W, C / 32]
+//   experts.down_proj_blocks U8 [E, C, W / 32, 16], experts.down_proj_scales U8 [E, C, W / 32]
+// Rows are those of the parameters, gate and up in turn. A block of 32 numbers is 16 bytes, the first of two in the
+// lower half: E2M1, times 2^(scale - 127).
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rondo/model/config.h"
+#include "rondo/model/safetensors.h"
+
+namespace rondo::model {
+
+/// The files hold experts in stacks.
+bool has_stacked_experts(const ModelConfig& config);
+
+/// A model directory's tensors under the names of model_parameters(), stacks as views of their parts. Errors: those of
+/// TensorFiles::open_model; InvalidArgument naming a stack of another shape than the configuration's. Whether all are
+/// there check_model_tensors() says.
+absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder);
+
+/// Tensors and where their bytes come from.
+struct WritePlan {
+  std::vector<TensorToWrite> tensors;
+  TensorProducer produce;
+};
+
+/// The same numbers as files of the model have them. REQUIRES: the matrices and biases of all experts are there, under
+/// the names of model_parameters().
+WritePlan in_stacks(const ModelConfig& config, WritePlan plan);
+
+}  // namespace rondo::model
