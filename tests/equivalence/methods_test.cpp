@@ -90,6 +90,15 @@ void as_olmoe(model::ModelConfig& config) {
   config.experts = {7, 3, 40, false, {}};
 }
 
+/// Sinks, biases everywhere, activations that reach their limits, layers that slide.
+void as_gpt_oss(model::ModelConfig& config) {
+  config.family = model::Family::kGptOss;
+  config.attention_output_bias = true;
+  config.attention_sinks = true;
+  config.sliding_window = {5, 0, 5};
+  config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
+}
+
 model::MethodSpec lora_of_codes() {
   model::MethodSpec spec = lora(DType::kBfloat16);
   spec.base_encoding = devices::Encoding::kNf4;
@@ -110,6 +119,8 @@ std::vector<Method> methods() {
           {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},
           {"experts_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
+          {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
+          {"gpt_oss_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite}};
 }
 

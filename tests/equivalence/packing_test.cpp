@@ -53,7 +53,10 @@ enum class Kind : std::uint8_t { kFull, kLora, kExperts };
 
 model::Architecture model_of(Kind kind, DType dtype) {
   model::ModelConfig config = small_config();
-  if (kind == Kind::kExperts) config.experts = {5, 2, 24, true, {}};
+  if (kind == Kind::kExperts) {
+    config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
+    config.attention_sinks = true;
+  }
   return *model::Architecture::make(config, kind == Kind::kLora ? lora(dtype) : full(dtype));
 }
 

@@ -40,7 +40,9 @@ inline nlohmann::json experts_to_json(const ModelConfig& config) {
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
     if (!has_experts(config, block)) without.push_back(block);
   }
-  return {config.experts->count, config.experts->choices, config.experts->normalised, without};
+  nlohmann::json clamped = nullptr;
+  if (config.experts->clamped) clamped = {config.experts->clamped->alpha, config.experts->clamped->limit};
+  return {config.experts->count, config.experts->choices, config.experts->normalised, without, clamped};
 }
 
 /// `parameters`: names and shapes, in name order.

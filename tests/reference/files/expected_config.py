@@ -58,13 +58,16 @@ def windows_of(config, layers):
 
 
 def experts_of(config, layers):
-    """Count, choices, whether their shares sum to 1, and the blocks without; None where no block has any."""
-    routers = [layer.mlp.gate for layer in layers if hasattr(layer.mlp, "experts")]
-    if not routers:
+    """Count, choices, whether their shares sum to 1, the blocks without, and what their activation is clamped by; None
+    where no block has any."""
+    mixtures = [layer.mlp for layer in layers if hasattr(layer.mlp, "experts")]
+    if not mixtures:
         return None
-    normalised = getattr(routers[0], "norm_topk_prob", config.model_type == "mixtral")
-    return [routers[0].weight.shape[0], routers[0].top_k, normalised,
-            [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")]]
+    router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
+    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "gpt_oss"))
+    return [router.weight.shape[0], router.top_k, normalised,
+            [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")],
+            [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None]
 
 
 def in_fp32(number):

@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import MixtralConfig, OlmoeConfig, Qwen3MoeConfig
+from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig
 from transformers import Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -144,6 +144,20 @@ CASES = {
     "olmoe_bare": written("olmoe", num_hidden_layers=1, vocab_size=50304),
     "olmoe_hub": written("olmoe", clip_qkv=None, num_experts=5, num_experts_per_tok=2, num_key_value_heads=4,
                          norm_topk_prob=False, eos_token_id=279, pad_token_id=1, torch_dtype="bfloat16"),
+    "saved_gpt_oss": saved(GptOssConfig, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=3, head_dim=16, sliding_window=24,
+                           attention_bias=False, swiglu_alpha=1.5, swiglu_limit=3.0),
+    "saved_gpt_oss_plain_rope": saved(GptOssConfig, num_key_value_heads=4, num_local_experts=4, layer_types=[
+        "full_attention", "full_attention", "sliding_attention"], rope_parameters=dict(rope_type="default", rope_theta=5e4)),
+    "gpt_oss_bare": written("gpt_oss", num_hidden_layers=1, num_attention_heads=8),
+    "gpt_oss_hub": written(
+        "gpt_oss", attention_bias=True, attention_dropout=0.0, eos_token_id=279, experts_per_token=4, head_dim=64,
+        hidden_act="silu", initial_context_length=4096, initializer_range=0.02, max_position_embeddings=131072,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], num_experts_per_tok=4,
+        num_key_value_heads=1, num_local_experts=8, output_router_logits=False, pad_token_id=277, rms_norm_eps=1e-05,
+        rope_scaling=dict(beta_fast=32.0, beta_slow=1.0, factor=32.0, original_max_position_embeddings=4096,
+                          rope_type="yarn", truncate=False), rope_theta=150000, router_aux_loss_coef=0.9,
+        sliding_window=128, swiglu_limit=7.0, tie_word_embeddings=False, use_cache=True, quantization_config=dict(
+            modules_to_not_convert=["model.layers.*.self_attn", "lm_head"], quant_method="mxfp4")),
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -83,6 +83,12 @@ TEST(KnownModels, Parameters_AreAsPublished) {
   }
 }
 
+/// Their files count bytes of codes. To the digits of the model card (arXiv 2508.10925, table 1).
+TEST(KnownModels, ParametersOfGptOss_AreAsPublished) {
+  EXPECT_NEAR(static_cast<double>(parameters_of(*known_model("openai/gpt-oss-20b"))), 20.91e9, 0.005e9);
+  EXPECT_NEAR(static_cast<double>(parameters_of(*known_model("openai/gpt-oss-120b"))), 116.83e9, 0.005e9);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

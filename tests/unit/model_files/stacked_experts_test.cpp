@@ -1,0 +1,153 @@
+// Experts in stacks, as GPT-OSS's files have them, against what transformers makes of the same files.
+#include "rondo/model/stacked_experts.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "helpers.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const fs::path kFolder = fs::path(RONDO_TEST_DATA) / "mxfp4";
+
+std::vector<float> values_of(const TensorView& view) {
+  std::vector<float> values(view.elements());
+  TensorFiles::read_as_float32(view, values);
+  return values;
+}
+
+TensorFiles weights_of(const fs::path& folder) {
+  const auto config = load_config(folder);
+  EXPECT_TRUE(config.ok()) << config.status();
+  auto files = open_weights(*config, folder);
+  EXPECT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_model_tensors(*config, *files).ok()) << check_model_tensors(*config, *files);
+  return *std::move(files);
+}
+
+TEST(StackedExperts, OfMxfp4_HaveTheNumbersThatTransformersExpandsThemTo) {
+  const TensorFiles stored = weights_of(kFolder / "stored");
+  const TensorFiles expanded = weights_of(kFolder / "expanded");
+  ASSERT_EQ(stored.tensors().size(), expanded.tensors().size());
+  for (const auto& [name, want] : expanded.tensors()) {
+    const TensorView* got = stored.find(name);
+    ASSERT_NE(got, nullptr) << name;
+    EXPECT_EQ(got->shape, want.shape) << name;
+    EXPECT_EQ(got->type, WeightType::kBfloat16) << name;
+    EXPECT_EQ(values_of(*got), values_of(want)) << name;
+  }
+}
+
+/// Gate and up take turns in the columns of a row-by-row transpose.
+TEST(StackedExperts, OfFloats_AreTransposedInTurns) {
+  const TensorFiles files = weights_of(kFolder / "expanded");
+  const auto plain = *TensorFiles::open_model(kFolder / "expanded");
+  const std::string experts = "model.layers.0.mlp.experts.";
+  const std::vector<float> stack = values_of(*plain.find(experts + "gate_up_proj"));
+  const std::vector<float> biases = values_of(*plain.find(experts + "gate_up_proj_bias"));
+  const std::uint64_t hidden = 64;
+  const std::uint64_t width = 32;
+  for (const std::uint64_t turn : {0U, 1U}) {
+    const std::string word = turn == 0 ? "gate_proj" : "up_proj";
+    for (std::uint64_t e = 0; e < 3; ++e) {
+      const std::vector<float> part = values_of(*files.find(experts + std::to_string(e) + "." + word + ".weight"));
+      for (std::uint64_t i = 0; i < width; ++i) {
+        for (std::uint64_t c = 0; c < hidden; ++c) {
+          ASSERT_EQ(part[i * hidden + c], stack[(e * hidden + c) * 2 * width + 2 * i + turn]) << word << e;
+        }
+      }
+    }
+    const std::vector<float> bias = values_of(*files.find(experts + word + ".bias"));
+    for (std::uint64_t i = 0; i < bias.size(); ++i) ASSERT_EQ(bias[i], biases[2 * i + turn]) << word;
+  }
+}
+
+TEST(StackedExperts, ReadInPieces_AreTheSame) {
+  for (const char* folder : {"stored", "expanded"}) {
+    const TensorFiles files = weights_of(kFolder / folder);
+    for (const auto& [name, view] : files.tensors()) {
+      const std::vector<float> whole = values_of(view);
+      std::vector<float> pieces(whole.size());
+      for (std::size_t first = 0, size = 1; first < whole.size(); first += size, size = size % 97 + 13) {
+        size = std::min(size, whole.size() - first);
+        TensorFiles::read_as_float32(view, first, std::span(pieces).subspan(first, size));
+      }
+      EXPECT_EQ(pieces, whole) << name;
+    }
+  }
+}
+
+/// What is read from stacks and written into them again is the file that was read.
+TEST(StackedExperts, WrittenAgain_AreTheSameFile) {
+  const fs::path folder = fresh_folder();
+  const ModelConfig config = *load_config(kFolder / "expanded");
+  const TensorFiles files = weights_of(kFolder / "expanded");
+  WritePlan plan;
+  std::vector<const TensorView*> views;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    plan.tensors.push_back({spec.name, WeightType::kBfloat16, spec.shape});
+    views.push_back(files.find(spec.name));
+  }
+  plan.produce = produce_whole(plan.tensors, [&](std::size_t index, std::span<std::byte> out) {
+    store_float32(values_of(*views[index]), WeightType::kBfloat16, out);
+    return absl::OkStatus();
+  });
+  plan = in_stacks(config, std::move(plan));
+  const absl::Status written = write_sharded_safetensors(folder, plan.tensors, plan.produce);
+  ASSERT_TRUE(written.ok()) << written;
+  const auto again = *TensorFiles::open_model(folder);
+  const auto original = *TensorFiles::open_model(kFolder / "expanded");
+  ASSERT_EQ(again.tensors().size(), original.tensors().size());
+  for (const auto& [name, want] : original.tensors()) {
+    const TensorView* got = again.find(name);
+    ASSERT_NE(got, nullptr) << name;
+    EXPECT_EQ(got->shape, want.shape) << name;
+    EXPECT_TRUE(std::ranges::equal(got->data, want.data)) << name;
+  }
+}
+
+/// A copy of a folder with another number in its configuration.
+fs::path with_setting(const char* folder, const char* key, int value) {
+  const fs::path copy = fresh_folder();
+  Json config = Json::parse(*read_file(kFolder / folder / "config.json"));
+  config[key] = value;
+  put(copy / "config.json", config.dump());
+  fs::copy_file(kFolder / folder / "model.safetensors", copy / "model.safetensors");
+  return copy;
+}
+
+TEST(StackedExperts, OfAnotherShape_AreRefused) {
+  for (const auto& [folder, key, value, name, part] :
+       {std::tuple("stored", "intermediate_size", 64, "gate_up_proj_blocks", "[3, 128, 2, 16]"),
+        std::tuple("expanded", "intermediate_size", 48, "gate_up_proj", "[3, 64, 96]"),
+        std::tuple("expanded", "num_local_experts", 4, "gate_up_proj", "[4, 64, 64]")}) {
+    const fs::path copy = with_setting(folder, key, value);
+    expect_refused(open_weights(*load_config(copy), copy).status(), {name, part});
+  }
+}
+
+TEST(StackedExperts, OfRowsThatNoBlockDivides_AreRefused) {
+  const fs::path copy = with_setting("stored", "hidden_size", 72);
+  expect_refused(open_weights(*load_config(copy), copy).status(), {"gate_up_proj_blocks", "32", "72"});
+}
+
+/// Bytes are no numbers, in whichever model they stand.
+TEST(StackedExperts, CodesWhereNumbersAreExpected_AreRefused) {
+  const fs::path folder = fresh_folder();
+  put(folder / "model.safetensors",
+      safetensors_bytes(R"({"lm_head.weight":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}})", "abcd"));
+  const auto files = TensorFiles::open_model(folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  ModelConfig config;
+  config.vocab_size = config.hidden_size = 2;
+  expect_refused(check_model_tensors(config, *files), {"lm_head.weight", "U8"});
+  expect_refused(TensorFiles::open_file(folder / "model.safetensors").status(), {"lm_head.weight", "U8"});
+}
+
+}  // namespace
+}  // namespace rondo::model
