@@ -15,7 +15,7 @@ SEED = 20240611
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "data" / "gguf"
 # Byte offsets of the fp16 numbers of a block; all else may be any byte.
 HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "BF16": [], "F32": []}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "BF16": [], "F32": [], "MXFP4": []}
 
 
 def random_blocks(random, name):

@@ -60,7 +60,7 @@ TEST_P(Decode, Stretches_AreParts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Decode, testing::Values(0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 30),
+INSTANTIATE_TEST_SUITE_P(Types, Decode, testing::Values(0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 30, 39),
                          [](const auto& test_info) { return std::string(find_coding(test_info.param)->name); });
 
 TEST(FindCoding, OtherTypes_AreNamed) {

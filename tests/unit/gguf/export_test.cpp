@@ -8,6 +8,7 @@
 #include "names.h"
 #include "reader.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 #include "small_model.h"
 
 namespace rondo::gguf {
@@ -21,6 +22,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "qwen3_moe") return "qwen3moe";
+  if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
   return arch == "olmo3" ? "olmo2" : arch;
 }
@@ -28,7 +30,8 @@ std::string name_in_files(const std::string& arch) {
 Model make_model(const std::string& arch, const fs::path& folder) {
   const model::InitOptions options = options_of(arch, 48, 64);  // 48 is no multiple of 32
   EXPECT_TRUE(model::init_model(options, folder / "model").ok());
-  return {folder / "model", *model::load_config(folder / "model"), *model::TensorFiles::open_model(folder / "model")};
+  return {folder / "model", *model::load_config(folder / "model"),
+          *model::open_weights(*model::load_config(folder / "model"), folder / "model")};
 }
 
 class ExportModel : public testing::TestWithParam<const char*> {};
@@ -88,7 +91,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".attention.head_count_kv"), 2);
   EXPECT_EQ(key(arch + ".attention.key_length"), 12);
   EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
-  const bool slides = GetParam() == std::string("olmo3") || GetParam() == std::string("gemma3_text");
+  const bool slides = std::ranges::any_of(m.config.sliding_window, [](std::uint32_t window) { return window != 0; });
   EXPECT_EQ(key(arch + ".attention.sliding_window"), slides ? nlohmann::json(512) : nlohmann::json());
   EXPECT_EQ(key(arch + ".logit_scale"), arch == "granite" ? nlohmann::json(1.0) : nlohmann::json());
   EXPECT_EQ(key("tokenizer.ggml.model"), "gpt2");
@@ -111,13 +114,19 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
     EXPECT_EQ(key(arch + ".expert_used_count"), 2);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp.weight").type, 0U);
   }
-  EXPECT_EQ(key(arch + ".expert_feed_forward_length"), arch == "qwen3moe" ? nlohmann::json(64) : nlohmann::json());
+  const bool named = arch == "qwen3moe" || arch == "gpt-oss";
+  EXPECT_EQ(key(arch + ".expert_feed_forward_length"), named ? nlohmann::json(64) : nlohmann::json());
+  if (m.config.attention_sinks) {
+    EXPECT_EQ(file.tensors.at("blk.1.attn_sinks.weight").type, 0U);
+    EXPECT_EQ(file.tensors.at("blk.1.ffn_up_exps.bias").type, 0U);
+    EXPECT_EQ(file.tensors.count("blk.1.post_attention_norm.weight"), 1U);
+  }
   EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -221,6 +230,11 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("qwen3_moe", "mlp_only_layers", [](auto& config) { config.experts->dense_blocks = {true, false}; });
   refused("qwen3_moe", "num_experts", [](auto& config) { config.experts.reset(); });
   refused("qwen3_moe", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("gpt_oss", "attention_bias",
+          [](auto& config) { config.attention_bias = config.attention_output_bias = false; });
+  refused("gpt_oss", "swiglu_limit", [](auto& config) { config.experts->clamped->limit = 6.0; });
+  refused("gpt_oss", "layer_types", [](auto& config) { config.sliding_window[1] = 512; });
+  refused("gpt_oss", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
   refused("olmo3", "layer_types", [](auto& config) { config.sliding_window[0] = 0; });
   refused("olmo3", "rope_parameters", [](auto& config) { config.window_rope->theta = 3.0; });
   refused("gemma", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = false; });

@@ -16,6 +16,7 @@
 #include "rondo/gguf/export.h"
 #include "rondo/model/config_documents.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 #include "small_model.h"
 
 namespace rondo::gguf {
@@ -34,7 +35,7 @@ Model make_model(const std::string& arch, const fs::path& folder, const std::fun
     edit(config);
     test::put(folder / "config.json", config.dump());
   }
-  return {folder, *model::load_config(folder), *model::TensorFiles::open_model(folder)};
+  return {folder, *model::load_config(folder), *model::open_weights(*model::load_config(folder), folder)};
 }
 
 fs::path exported(const Model& m, const std::string& quantization) {
@@ -90,7 +91,7 @@ TEST_P(ImportModel, Q8_IsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -252,7 +253,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
                           const std::vector<std::string>& without = {}) {
     expect_refused(read_with([&](Keys& keys) { keys.add(key, value); }, without), {"m.gguf", key, part});
   };
-  refused("general.architecture", "gpt-oss", "llama, qwen2, qwen3", {"general.architecture"});
+  refused("general.architecture", "lfm2", "llama, qwen2, qwen3", {"general.architecture"});
   refused("general.type", "adapter", "expected model");
   refused("split.count", std::uint32_t{3}, "parts");
   refused("llama.expert_count", std::uint32_t{257}, "0 to 256");

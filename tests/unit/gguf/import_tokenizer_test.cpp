@@ -97,6 +97,23 @@ TEST(ImportTokenizer, PublishedKinds_GiveTheSameIds) {
   }
 }
 
+/// GPT-OSS cuts as Llama 4 does, and goes by merges alone.
+TEST(ImportTokenizer, OfGptOss_GivesTheSameIds) {
+  Json tokenizer = Json::parse(*read_file(folder_of("llama4") / "tokenizer.json"), nullptr, false);
+  tokenizer["model"]["ignore_merges"] = false;
+  const fs::path folder = test::fresh_folder();
+  test::put(folder / "tokenizer.json", tokenizer.dump());
+  model::ModelConfig config;
+  config.vocab_size = 1000;
+  Keys keys;
+  ASSERT_TRUE(add_tokenizer_keys(Documents(folder), config, keys).ok());
+  const auto documents = read_back(keys, 1000);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const auto ours = Tokenizer::load(*documents);
+  ASSERT_TRUE(ours.ok()) << ours.status();
+  expect_same(*ours, *Tokenizer::load(Documents(folder)), "gpt-4o");
+}
+
 /// A tokenizer of single bytes with one merge and this cut.
 void add_small(Keys& keys, const std::string& pre) {
   keys.add("tokenizer.ggml.model", "gpt2");
@@ -110,8 +127,9 @@ void add_small(Keys& keys, const std::string& pre) {
 TEST(ImportTokenizer, Cuts_DecideWhatIsMerged) {
   // Three digits are one piece, two, or each its own; a line end is never merged.
   const std::pair<const char*, std::vector<data::TokenId>> kCuts[] = {
-      {"gpt-2", {5, 2}},        {"llama-bpe", {4, 5, 2}}, {"qwen2", {3, 6, 2}},        {"smollm", {3, 6, 2}},
-      {"tekken", {4, 3, 6, 2}}, {"deepseek-v3", {5, 2}},  {"deepseek-llm", {3, 6, 2}}, {"deepseek-coder", {3, 6, 2}}};
+      {"gpt-2", {5, 2}},           {"llama-bpe", {4, 5, 2}},      {"qwen2", {3, 6, 2}},
+      {"smollm", {3, 6, 2}},       {"tekken", {4, 3, 6, 2}},      {"deepseek-v3", {5, 2}},
+      {"deepseek-llm", {3, 6, 2}}, {"deepseek-coder", {3, 6, 2}}, {"gpt-4o", {5, 2}}};
   for (const auto& [name, ids] : kCuts) {
     Keys keys;
     add_small(keys, name);

@@ -1,6 +1,7 @@
-// fp16 and bf16 as their 16 bits.
+// fp16 and bf16 as their 16 bits, and MXFP4's codes.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -46,6 +47,16 @@ constexpr std::uint16_t to_bfloat16(float value) {
   // Rounding could carry a NaN into infinity: it is cut and made quiet instead.
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16U | 0x40U);
   return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
+}
+
+/// A code of four bits, E2M1 (sign, two bits of exponent, one of mantissa), times 2^(scale - 127), the scale E8M0. Past
+/// fp32 it is infinity. Source: Open Compute Project, Microscaling Formats 1.0, section 5; as readers have it, no scale
+/// is NaN.
+constexpr float from_mxfp4(std::uint32_t code, std::uint32_t scale) {
+  constexpr std::array<float, 16> kDoubled = {0.0F,  1.0F,  2.0F,  3.0F,  4.0F,  6.0F,  8.0F,  12.0F,
+                                              -0.0F, -1.0F, -2.0F, -3.0F, -4.0F, -6.0F, -8.0F, -12.0F};
+  const std::uint32_t half = scale < 2 ? 0x00200000U << scale : (scale - 1) << 23U;
+  return kDoubled[code] * std::bit_cast<float>(half);
 }
 
 }  // namespace rondo

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "family.h"
+#include "rondo/base/float16.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -21,10 +21,6 @@ constexpr std::uint64_t kBlock = 32;       // numbers of MXFP4 with one scale
 constexpr std::uint64_t kBlockBytes = 16;  // of their codes
 constexpr std::uint64_t kTile = 32;        // rows that a transposition takes at a time: neighbours in the file
 constexpr std::uint64_t kMostTurns = 2;    // gate and up
-
-/// Sign, two bits of exponent, one of mantissa.
-constexpr std::array<float, 16> kE2m1 = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
-                                         -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -93,9 +89,8 @@ struct Microscaled {
       const std::uint64_t row = first_row + (first + i) / columns * row_step;
       const std::uint64_t place = row * columns + (first + i) % columns;
       const auto pair = std::to_integer<unsigned>(codes[place / 2]);
-      const auto scale = std::to_integer<int>(scales[place / kBlock]);
-      const float value = kE2m1[place % 2 == 0 ? pair & 0xFU : pair >> 4U];
-      out[i] = std::ldexp(value, scale - 127);
+      const auto scale = std::to_integer<unsigned>(scales[place / kBlock]);
+      out[i] = from_mxfp4(place % 2 == 0 ? pair & 0xFU : pair >> 4U, scale);
     }
   }
 };

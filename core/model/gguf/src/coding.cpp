@@ -1,9 +1,11 @@
 // The table of codings, the plain ones, and those with one scale to a block of 32.
 //
 //   q8_0 = d:f16 q:i8[32]                              d q
-//   q4_0 = d:f16 q:u4[32]                              d (q - 8)        low halves of the bytes first, then the high
-//   ones q4_1 = d:f16 m:f16 q:u4[32]                        d q + m q5_0 = d:f16 high:u1[32] q:u4[32] d (q - 16) q with
-//   its fifth bit from `high` q5_1 = d:f16 m:f16 high:u1[32] q:u4[32]            d q + m
+//   q4_0 = d:f16 q:u4[32]                              d (q - 8)        low halves of the bytes first, then high ones
+//   q4_1 = d:f16 m:f16 q:u4[32]                        d q + m
+//   q5_0 = d:f16 high:u1[32] q:u4[32]                  d (q - 16)       q with its fifth bit from `high`
+//   q5_1 = d:f16 m:f16 high:u1[32] q:u4[32]            d q + m
+//   mxfp4 = e:u8 q:u4[32]                              2^(e - 127) times an E2M1
 #include "coding.h"
 
 #include <fmt/format.h>
@@ -67,7 +69,17 @@ void decode_halves(const std::byte* blocks, std::size_t count, float* out) {
   }
 }
 
-constexpr std::array<Coding, 13> kCodings = {{
+void decode_mxfp4(const std::byte* blocks, std::size_t count, float* out) {
+  for (std::size_t b = 0; b < count; ++b, blocks += 1 + kHalfBlock) {
+    const auto scale = std::to_integer<unsigned>(blocks[0]);
+    for (std::size_t i = 0; i < kSmallBlock; ++i) {
+      const auto pair = std::to_integer<unsigned>(blocks[1 + i % kHalfBlock]);
+      *out++ = from_mxfp4(i < kHalfBlock ? pair & 15U : pair >> 4U, scale) + 0.0F;  // a zero here has no sign
+    }
+  }
+}
+
+constexpr std::array<Coding, 14> kCodings = {{
     {0, "f32", 1, 4, decode_f32},
     {1, "f16", 1, 2, decode_f16},
     {30, "bf16", 1, 2, decode_bf16},
@@ -81,10 +93,11 @@ constexpr std::array<Coding, 13> kCodings = {{
     {12, "q4_k", kLargeBlock, 144, decode_q4_k},
     {13, "q5_k", kLargeBlock, 176, decode_q5_k},
     {14, "q6_k", kLargeBlock, 210, decode_q6_k},
+    {39, "mxfp4", kSmallBlock, 17, decode_mxfp4},
 }};
 
 /// Types that files hold and that are not read.
-constexpr std::array<std::pair<std::uint32_t, std::string_view>, 14> kUnread = {{{9, "q8_1"},
+constexpr std::array<std::pair<std::uint32_t, std::string_view>, 13> kUnread = {{{9, "q8_1"},
                                                                                  {15, "q8_k"},
                                                                                  {16, "iq2_xxs"},
                                                                                  {17, "iq2_xs"},
@@ -96,8 +109,7 @@ constexpr std::array<std::pair<std::uint32_t, std::string_view>, 14> kUnread = {
                                                                                  {23, "iq4_xs"},
                                                                                  {29, "iq1_m"},
                                                                                  {34, "tq1_0"},
-                                                                                 {35, "tq2_0"},
-                                                                                 {39, "mxfp4"}}};
+                                                                                 {35, "tq2_0"}}};
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class Way { kWords, kDigitsAndWords, kLlama3, kQwen2, kTekken, kDeepseekLlm, kDeepseekCoder, kDeepseekV3 };
+enum class Way { kWords, kDigitsAndWords, kLlama3, kQwen2, kTekken, kGpt4o, kDeepseekLlm, kDeepseekCoder, kDeepseekV3 };
 
 struct Named {
   std::string_view name;
@@ -17,7 +17,7 @@ struct Named {
 };
 
 /// The first name of each way is the one that this program writes.
-constexpr std::array<Named, 26> kNames = {{{"gpt-2", Way::kWords},
+constexpr std::array<Named, 27> kNames = {{{"gpt-2", Way::kWords},
                                            {"phi-2", Way::kWords},
                                            {"mpt", Way::kWords},
                                            {"olmo", Way::kWords},
@@ -40,6 +40,7 @@ constexpr std::array<Named, 26> kNames = {{{"gpt-2", Way::kWords},
                                            {"stablelm2", Way::kQwen2},
                                            {"megrez", Way::kQwen2},
                                            {"tekken", Way::kTekken},
+                                           {"gpt-4o", Way::kGpt4o},
                                            {"deepseek-llm", Way::kDeepseekLlm},
                                            {"deepseek-coder", Way::kDeepseekCoder},
                                            {"deepseek-v3", Way::kDeepseekV3}}};
@@ -82,6 +83,8 @@ Json pre_tokenizer(Way way) {
       return sequence({split(kQwen2Pattern), byte_level(false)});
     case Way::kTekken:
       return sequence({split(kTekkenPattern), byte_level(false)});
+    case Way::kGpt4o:
+      return sequence({split(kGpt4oPattern), byte_level(false)});
     case Way::kDeepseekLlm:
       return sequence({split("[\r\n]"), split("\\s?[" + std::string(kCasedLetters) + "]+"),
                        split("\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"), split("\\s+$"),

@@ -96,7 +96,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   for (auto& [name, tensor] : file.tensors) {
     if (name == "rope_freqs.weight") continue;  // is in the configuration
     model::TensorView view;
-    view.name = model_tensor_name(config, name).value_or(name);
+    view.name = name;
     view.type = config.weight_type;
     view.data = tensor.data;
     view.file = file.origin();
@@ -104,6 +104,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
       RONDO_RETURN_IF_ERROR(add_stack(names, tensor, view, views));
       continue;
     }
+    view.name = model_tensor_name(config, name).value_or(name);
     const std::uint32_t heads = interleaved_heads(config, view.name);
     view.shape = std::move(tensor.shape);
     const std::uint64_t rows = view.shape.front();

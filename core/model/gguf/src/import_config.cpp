@@ -67,9 +67,11 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
         keys.integer(prefix + "rope.scaling.original_context_length", 1, kMaxPositions, config.max_positions);
     const double attention = keys.number(prefix + "rope.scaling.attn_factor", 0.0, 1e6, 1.0);
     if (factor < 1.0) keys.refuse(prefix + "rope.scaling.factor", "expected at least 1, as yarn needs");
+    rope.truncate = truncates_yarn(config.family);
+    rope.beta_fast = keys.number(prefix + "rope.scaling.yarn_beta_fast", 1e-3, 1e6, rope.beta_fast);
+    rope.beta_slow = keys.number(prefix + "rope.scaling.yarn_beta_slow", 1e-3, 1e6, rope.beta_slow);
     if (attention != 1.0) rope.attention_factor = attention * (0.1 * std::log(std::max(factor, 1.0)) + 1.0);
-    for (const char* own :
-         {"yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier"}) {
+    for (const char* own : {"yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"}) {
       const std::string key = prefix + "rope.scaling." + own;
       if (keys.has(key)) keys.refuse(key, "yarn with settings of its own is not supported");
     }
@@ -83,7 +85,8 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
 /// Under llama's name they make a Mixtral.
 void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
-  const bool wanted = config.family == Family::kQwen3Moe || config.family == Family::kOlmoe;
+  const bool wanted =
+      config.family == Family::kQwen3Moe || config.family == Family::kOlmoe || config.family == Family::kGptOss;
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
   if (count != 0 && !wanted && config.family != Family::kLlama) {
     keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
@@ -94,10 +97,13 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   experts.count = count;
   experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
   experts.width = config.intermediate_size;
-  if (config.family == Family::kQwen3Moe) {
+  if (names_width_of_experts(config.family)) {
     experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize);
   }
   experts.normalised = normalises_shares(config.family);
+  if (config.family != Family::kGptOss) return;
+  config.intermediate_size = experts.width;  // all blocks have experts
+  experts.clamped.emplace();
 }
 
 /// Granite's factors; 0 counts as absent.
@@ -112,7 +118,7 @@ void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig
   }
 }
 
-/// Layers of Gemma 3 and OLMo 3 slide in the pattern of the architecture, unless a list says which do.
+/// Layers of Gemma 3, OLMo 3 and GPT-OSS slide in the pattern of the architecture, unless a list says which do.
 void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t window, model::ModelConfig& config) {
   const std::string key = prefix + "attention.sliding_window_pattern";
   const std::vector<bool> slides = keys.flags(key);
@@ -125,6 +131,7 @@ void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t wind
     const bool here = slides.empty() ? (layer + 1) % pattern != 0 : slides[layer];
     config.sliding_window[layer] = here ? window : 0;
   }
+  if (config.family == Family::kGptOss) return;  // all rotate alike
   config.window_rope.emplace().theta =
       keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, usual_window_theta(config));
 }
@@ -136,6 +143,7 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
   if (window_pattern(config.family) != 0) {
     config.sliding_window.assign(config.num_layers, 0);
     if (window != 0) return read_pattern(keys, prefix, window, config);
+    if (config.family == Family::kGptOss) return;
     config.window_rope.emplace().theta = usual_window_theta(config);
     return;
   }
@@ -153,6 +161,7 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
   const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
   config.tie_word_embeddings = !has("output.weight");
   config.activation = usual_activation(config.family);
+  if (config.family == Family::kGptOss) config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
@@ -185,8 +194,9 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama, Family::kQwen2, Family::kQwen3,  Family::kSmolLm3,  Family::kGranite,
-                                  Family::kOlmo2, Family::kGemma, Family::kGemma3, Family::kQwen3Moe, Family::kOlmoe};
+constexpr std::array kFamilies = {Family::kLlama,    Family::kQwen2, Family::kQwen3, Family::kSmolLm3,
+                                  Family::kGranite,  Family::kOlmo2, Family::kGemma, Family::kGemma3,
+                                  Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -39,11 +39,15 @@ std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const mo
   const model::NormNames norms = model::norm_names(config.norm_place);
   return {{{norms.attention_input, "attn_norm"},
            {norms.attention_output, "post_attention_norm"},
-           {norms.mlp_input, "ffn_norm"},
+           {norms.mlp_input, config.family == Family::kGptOss ? "post_attention_norm" : "ffn_norm"},
            {norms.mlp_output, "post_ffw_norm"}}};
 }
 
 constexpr std::string_view kRouter = "ffn_gate_inp";
+
+/// A parameter by itself, where all others are a module's weight or bias.
+constexpr std::string_view kSinks = "self_attn.sinks";
+constexpr std::string_view kStoredSinks = "attn_sinks.weight";
 
 /// An expert's matrices, and what the tensors of all are called.
 std::array<std::pair<const char*, std::string_view>, 3> experts_in_blocks(const model::ModelConfig& config) {
@@ -60,7 +64,13 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
-  if (config.experts) fn(std::string_view(std::string(model::expert_names(config).module) + ".gate"), kRouter);
+  if (!config.experts) return;
+  const model::ExpertNames names = model::expert_names(config);
+  if (fn(std::string_view(fmt::format("{}.{}", names.module, names.router)), kRouter)) return;
+  // Of their biases; a stack of matrices is no tensor of the model.
+  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
+    if (fn(std::string_view(fmt::format("{}.experts.{}", names.module, theirs)), ours)) return;
+  }
 }
 
 /// Number of the block and what follows, of a name that goes on behind `start`; nothing where it is another's.
@@ -73,11 +83,11 @@ std::optional<std::pair<std::string_view, std::string_view>> in_block(std::strin
 }
 
 /// Readers derive yarn's attention factor, its ramp and its rounding by themselves.
-bool has_default_yarn(const model::RopeConfig& rope) {
+bool has_default_yarn(const model::RopeConfig& rope, Family family) {
   const double factor = 0.1 * std::log(rope.factor) + 1.0;
   const bool attention = !rope.attention_factor || std::abs(*rope.attention_factor - factor) < 1e-6;
   return attention && !rope.mscale && !rope.mscale_all_dim && rope.beta_fast == 32.0 && rope.beta_slow == 1.0 &&
-         rope.truncate;
+         rope.truncate == truncates_yarn(family);
 }
 
 std::uint32_t context_length(const model::ModelConfig& config) {
@@ -130,6 +140,9 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
   if (!config.experts->dense_blocks.empty()) {
     return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};
   }
+  if (config.experts->clamped && config.experts->clamped != model::ClampedSwiglu{}) {
+    return {{"swiglu_limit", "GGUF's readers have 7, and an alpha of 1.702"}};
+  }
   if (config.experts->normalised == normalises_shares(config.family)) return std::nullopt;
   return {{"norm_topk_prob", "GGUF's readers take it the other way"}};
 }
@@ -139,10 +152,13 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   const bool olmo =
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
   const bool gemma = config.norms_add_one;
-  if (biased && (olmo || gemma || config.family == Family::kQwen3 || config.experts)) {
+  const bool oss = config.family == Family::kGptOss;
+  if (biased && (olmo || gemma || config.family == Family::kQwen3 || (config.experts && !oss))) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
   }
-  if (olmo && config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
+  if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
+  if ((olmo || oss) && config.tie_word_embeddings)
+    return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
   if (olmo && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
@@ -156,7 +172,20 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
 
 }  // namespace
 
-std::uint32_t window_pattern(Family family) { return family == Family::kGemma3 ? 6 : family == Family::kOlmo3 ? 4 : 0; }
+std::uint32_t window_pattern(Family family) {
+  switch (family) {
+    case Family::kGemma3:
+      return 6;
+    case Family::kOlmo3:
+      return 4;
+    case Family::kGptOss:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 
 model::Activation usual_activation(Family family) {
   const bool gemma = family == Family::kGemma || family == Family::kGemma3;
@@ -221,7 +250,7 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     return invalid_input(
         "{}: rope_scaling: dynamic scaling has no counterpart in GGUF; expected linear, yarn or llama3", origin);
   }
-  if (config.rope.kind == RopeKind::kYarn && !has_default_yarn(config.rope)) {
+  if (config.rope.kind == RopeKind::kYarn && !has_default_yarn(config.rope, config.family)) {
     return invalid_input(
         "{}: rope_scaling: only yarn with its default attention factor, beta_fast 32 and beta_slow 1 "
         "has a counterpart in GGUF",
@@ -257,13 +286,18 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   if (config.experts) {
     keys.add(prefix + "expert_count", config.experts->count);
     keys.add(prefix + "expert_used_count", config.experts->choices);
-    if (config.family == Family::kQwen3Moe) keys.add(prefix + "expert_feed_forward_length", config.experts->width);
+    if (names_width_of_experts(config.family)) keys.add(prefix + "expert_feed_forward_length", config.experts->width);
   }
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
 
+bool names_width_of_experts(Family family) { return family == Family::kQwen3Moe || family == Family::kGptOss; }
+
 std::string tensor_name(const model::ModelConfig& config, const std::string& of_model) {
   const std::string name = model::name_in_text_model(of_model);
+  if (const auto place = in_block(name, kLayers); place && place->second == kSinks) {
+    return fmt::format("{}{}.{}", kBlocks, place->first, kStoredSinks);
+  }
   const std::size_t dot = name.rfind('.');
   const std::string_view module = std::string_view(name).substr(0, dot);
   const std::string ending = name.substr(dot);  // .weight, .bias
@@ -282,6 +316,9 @@ std::string tensor_name(const model::ModelConfig& config, const std::string& of_
 }
 
 std::optional<std::string> model_tensor_name(const model::ModelConfig& config, const std::string& name) {
+  if (const auto place = in_block(name, kBlocks); place && config.attention_sinks && place->second == kStoredSinks) {
+    return fmt::format("{}{}.{}", kLayers, place->first, kSinks);
+  }
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
   const std::string_view module = std::string_view(name).substr(0, dot);
@@ -332,7 +369,9 @@ std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, 
   return names;
 }
 
-bool stays_wide(const std::string& name) { return name.find(kRouter) != std::string::npos; }
+bool stays_wide(const std::string& name) {
+  return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias");
+}
 
 bool normalises_shares(model::Family family) { return family != Family::kOlmoe; }
 

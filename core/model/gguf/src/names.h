@@ -13,11 +13,18 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma, gemma3,
-/// qwen3moe, olmoe.
+/// qwen3moe, olmoe, gpt-oss.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
 std::uint32_t window_pattern(model::Family family);
+
+/// Whether yarn's ramp begins and ends at whole pairs, which readers do not ask the file: they always take whole ones,
+/// but GPT-OSS was trained otherwise.
+bool truncates_yarn(model::Family family);
+
+/// Files say how wide experts are; others have them as wide as feed_forward_length.
+bool names_width_of_experts(model::Family family);
 
 /// Of scores, as readers have it where no key says otherwise: the largest Gemma 3 differs from the others.
 double usual_attention_scale(const model::ModelConfig& config);
@@ -55,7 +62,7 @@ std::optional<Stacked> stacked(const model::ModelConfig& config, const std::stri
 /// The way back: the names of all experts in the tensor; empty for all other tensors.
 std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name);
 
-/// Writers keep it in fp32 whatever the others are in: a router.
+/// Writers keep it in fp32 whatever the others are in: a router, biases of experts.
 bool stays_wide(const std::string& name);
 
 /// Whether shares of experts sum to 1, which readers know from the architecture.

@@ -15,8 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 /// Patterns and the names under which readers of GGUF have them.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPatterns = {
-    {{kLlama3Pattern, "llama-bpe"}, {kQwen2Pattern, "qwen2"}, {kTekkenPattern, "tekken"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPatterns = {
+    {{kLlama3Pattern, "llama-bpe"}, {kQwen2Pattern, "qwen2"}, {kTekkenPattern, "tekken"}, {kGpt4oPattern, "gpt-4o"}}};
 
 std::string word(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};
@@ -82,8 +82,7 @@ absl::StatusOr<std::string> splitting_name(const Json& tokenizer, const std::str
   }
   return invalid_input(
       "{}: pre_tokenizer: GGUF has no name for how this tokenizer cuts text; expected that of gpt-2, smollm, "
-      "llama-bpe, dbrx, "
-      "qwen2 or tekken",
+      "llama-bpe, dbrx, qwen2, tekken or gpt-4o",
       origin);
 }
 

@@ -63,6 +63,7 @@ struct RopeConfig {
 struct ClampedSwiglu {
   double alpha = 1.702;
   double limit = 7.0;
+  bool operator==(const ClampedSwiglu&) const = default;
 };
 
 /// Mixture of experts: each token goes through `choices` of `count` MLPs of width `width`.
