@@ -127,7 +127,7 @@ void main() {
     const uint four = lane + i * kLanes;
     if (four < kFours) store_channels(to, query, four, sums[i] * inverse);
   }
-  if (!kCached && lane == 0) {
+  if (lane == 0) {
     Floats(address(5)).v[query] = token < real ? maximum + exact_log(total) : 0.0;
   }
 }

@@ -1,7 +1,7 @@
 // Ops on elements alone: addition, gated activation and its gradient, dropout, zeros, copies.
 //
 // slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that;
-// what is dropped is 0, or itself with `rest`.
+// what is dropped is 0, or itself with `rest`. Of the clamped activation: alpha, limit.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -15,7 +15,7 @@ layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for wh
 layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5;
-const uint kSilu = 0, kGelu = 1, kGeluTanh = 2;
+const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3;
 
 /// Value and slope.
 vec2 activate(float x) {
@@ -32,6 +32,23 @@ vec2 activate(float x) {
   const vec2 sigmoid = logistic(1.59576912 * (x + 0.044715 * x * x * x));
   const float slope = 1.59576912 * (1.0 + 3.0 * 0.044715 * x * x);
   return vec2(x * sigmoid.x, sigmoid.x + x * sigmoid.x * sigmoid.y * slope);
+}
+
+/// activation(gate) * up, and its slopes along both.
+vec3 gated(float gate, float up) {
+  if (kActivation != kClampedSwiglu) {
+    const vec2 activated = activate(gate);
+    return vec3(activated.x * up, up * activated.y, activated.x);
+  }
+  const float alpha = push.factors[0];
+  const float limit = push.factors[1];
+  // Not by min and clamp, which may lose a NaN.
+  const float g = gate > limit ? limit : gate;
+  const float u = abs(up) > limit ? sign(up) * limit : up;
+  const vec2 sigmoid = logistic(alpha * g);
+  const float activated = g * sigmoid.x;
+  const float slope = sigmoid.x + alpha * activated * sigmoid.y;
+  return vec3(activated * (u + 1.0), gate > limit ? 0.0 : (u + 1.0) * slope, abs(up) > limit ? 0.0 : activated);
 }
 
 /// rondo/devices/random.h's dropout_keeps().
@@ -67,18 +84,20 @@ void compute(uint64_t tensors[5], uint i) {
     return;
   }
   vec2 values;
-  vec2 slopes;
+  vec2 along_gate;
+  vec2 along_up;
   [[unroll]] for (uint e = 0; e < 2; ++e) {
-    const vec2 activated = e < kStep ? activate(a[e]) : vec2(0.0);
-    values[e] = activated.x;
-    slopes[e] = activated.y;
+    const vec3 both = e < kStep ? gated(a[e], b[e]) : vec3(0.0);
+    values[e] = both.x;
+    along_gate[e] = both.y;
+    along_up[e] = both.z;
   }
   if (kMode == kGated) {
-    store_some(tensors[2], kType, kStep, i, values * b);
+    store_some(tensors[2], kType, kStep, i, values);
   } else {
     const vec2 dy = load_some(tensors[2], kType, kStep, i);
-    store_some(tensors[3], kType, kStep, i, dy * b * slopes);
-    store_some(tensors[4], kType, kStep, i, dy * values);
+    store_some(tensors[3], kType, kStep, i, dy * along_gate);
+    store_some(tensors[4], kType, kStep, i, dy * along_up);
   }
 }
 

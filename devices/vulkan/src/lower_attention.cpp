@@ -1,5 +1,5 @@
 // Attention, its gradient, and attention to a cache: by the card's matrix units where they suit, else by tiles. Where
-// there is a panel (panel.h), what is attended to goes through it.
+// there is a panel (panel.h), what is attended to goes through it. Then what sinks make of it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -200,14 +200,16 @@ bool attend_by_units(OpLowering& op) {
   return true;
 }
 
-/// do . o of every query.
+/// do . o of every query; for the gradient of sinks, what each query adds to it.
 std::uint32_t add_delta(OpLowering& op) {
   constexpr std::int64_t kThreads = 64;
-  const TensorDesc& q = op.in(0);
+  const bool sinks = op.op().kind == OpKind::kAttentionSinkGradient;
+  const TensorDesc& q = op.in(0);  // or o, which is alike
   const std::int64_t rows = q.shape[0] * q.shape[1];
   const std::uint32_t delta = op.workspace(rows);
-  op.add(Shader::kAttentionDelta, {storage_of(q)}, {op.read(3), op.read(5), delta}, {rows, q.shape[2]},
-         parts_of(rows, kThreads));
+  op.add(Shader::kAttentionDelta, {storage_of(q), spread_step(q.shape[2]), flag_of(sinks)},
+         {op.read(sinks ? 0 : 3), op.read(sinks ? 3 : 5), delta, op.read(1), op.read(2)},
+         {rows, q.shape[2], q.shape[1]}, parts_of(rows, kThreads));
   return delta;
 }
 
@@ -255,7 +257,19 @@ void lower_cached_attention(OpLowering& op) {
   op.add(Shader::kCacheStore, {storage_of(k)}, {op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.read(6)},
          {k.elements(), columns_of(k), rows_of(cache)}, parts_of(k.elements(), kElementsOfGroup));
   add_tiles(op, Shader::kAttention, tile_rows(op.in(0).shape[2], 2), true, op.in(0).shape[1],
-            {op.read(0), op.read(5), op.read(6), op.read(4), op.write(0), op.write(0), op.read(3)}, rows_of(cache));
+            {op.read(0), op.read(5), op.read(6), op.read(4), op.write(0), op.write(1), op.read(3)}, rows_of(cache));
+}
+
+void lower_attention_sink(OpLowering& op) {
+  const TensorDesc& o = op.in(0);
+  add_spread(op, Shader::kAttentionSink, {}, {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, o,
+             o.shape[2], o.shape[1]);
+}
+
+void lower_attention_sink_gradient(OpLowering& op) {
+  const TensorDesc& lse = op.in(1);
+  if (lse.elements() == 0) return;
+  lower_token_sums(op, kFloat32Storage, add_delta(op), op.write(0), rows_of(lse), columns_of(lse));
 }
 
 }  // namespace rondo::devices::vulkan

@@ -1,4 +1,4 @@
-// Mixture of experts: where tokens go, what comes back, and the products of each expert's rows.
+// Mixture of experts: where tokens go, what comes back, products of each expert's rows, and biases.
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -23,20 +23,6 @@ void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initial
          {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(op.attributes<RouteAttributes>().normalised),
           static_cast<std::uint32_t>(parts_of(experts, lanes))},
          slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
-}
-
-/// Elements that kernels of spread.glsl take at once.
-std::uint32_t spread_step(std::int64_t width) { return width % 4 == 0 ? 4 : 1; }
-
-/// One of them along `elements`, in rows of `width`; `more`: its constants from 3 on.
-Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::initializer_list<std::uint32_t> slots,
-                     const TensorDesc& along, std::int64_t choices) {
-  const std::uint32_t each = op.panel() ? 4 : 1;  // processors that pose as cards look tensors up a lane at a time
-  const std::int64_t width = columns_of(along);
-  Constants constants = {storage_of(along), spread_step(width), each};
-  constants.insert(constants.end(), more.begin(), more.end());
-  return op.add(shader, std::move(constants), slots, {along.elements(), width, choices},
-                parts_of(along.elements(), kStepsOfGroup * each * spread_step(width)));
 }
 
 /// What matmul_grouped.comp is told, see there.
@@ -99,6 +85,15 @@ void add_grouped(OpLowering& op, const Grouped& p, std::span<const TensorId> ten
 
 }  // namespace
 
+Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::initializer_list<std::uint32_t> slots,
+                     const TensorDesc& along, std::int64_t width, std::int64_t last) {
+  const std::uint32_t each = each_of(op);
+  Constants constants = {storage_of(along), spread_step(width), each};
+  constants.insert(constants.end(), more.begin(), more.end());
+  return op.add(shader, std::move(constants), slots, {along.elements(), width, last},
+                parts_of(along.elements(), kStepsOfGroup * each * spread_step(width)));
+}
+
 void lower_route(OpLowering& op) {
   const std::int64_t choices = columns_of(op.out(0));
   const std::int64_t experts = columns_of(op.in(0));
@@ -112,7 +107,8 @@ void lower_route_backward(OpLowering& op) {
 }
 
 void lower_dispatch(OpLowering& op) {
-  add_spread(op, Shader::kExpertDispatch, {}, {op.read(0), op.read(1), op.write(0)}, op.out(0), columns_of(op.in(1)));
+  add_spread(op, Shader::kExpertDispatch, {}, {op.read(0), op.read(1), op.write(0)}, op.out(0), columns_of(op.out(0)),
+             columns_of(op.in(1)));
 }
 
 void lower_combine(OpLowering& op) {
@@ -121,7 +117,7 @@ void lower_combine(OpLowering& op) {
       add_spread(op, Shader::kExpertCombine, {flag_of(combine.has_shares), flag_of(combine.has_addend)},
                  {op.read(0), op.read(1), op.read(combine.has_shares ? 2 : 0),
                   op.read(combine.has_addend ? op.reads() - 1 : 0), op.write(0)},
-                 op.out(0), columns_of(op.in(1)));
+                 op.out(0), columns_of(op.out(0)), columns_of(op.in(1)));
   dispatch.push.factors[0] = combine.alpha;
 }
 
@@ -170,6 +166,23 @@ void lower_grouped_weight_gradient(OpLowering& op) {
   p.transposed_a = true;
   p.groups_depth = true;
   add_grouped(op, p, op.op().writes);
+}
+
+void lower_grouped_bias(OpLowering& op) {
+  const TensorDesc& x = op.in(0);
+  const std::int64_t width = columns_of(x);
+  op.add(Shader::kGroupedBias, {storage_of(x), spread_step(width)}, {op.read(0), op.read(1), op.read(2), op.write(0)},
+         {width, rows_of(x), rows_of(op.in(2))}, width > 0 ? rows_of(x) : 0);
+}
+
+void lower_grouped_bias_gradient(OpLowering& op) {
+  constexpr std::int64_t kStepsAcross = 16;  // of a workgroup
+  const std::int64_t width = columns_of(op.out(0));
+  Dispatch& dispatch =
+      op.add(Shader::kGroupedBiasGradient, {storage_of(op.in(0)), spread_step(width)},
+             {op.read(0), op.read(1), op.write(0)}, {width, kTokenChunk}, op.in(0).elements() > 0 ? 1 : 0);
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(width, kStepsAcross * spread_step(width))),
+                     static_cast<std::uint32_t>(rows_of(op.out(0))), 1};
 }
 
 }  // namespace rondo::devices::vulkan

@@ -57,9 +57,6 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
          parts_of(width, kThreads));
 }
 
-/// Steps of an invocation of elementwise.comp: processors that pose as cards look tensors up a lane at a time.
-std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
-
 /// Workgroups for n elements, of which an invocation takes `step` in each of its steps.
 std::int64_t groups_of(const OpLowering& op, std::int64_t n, std::uint32_t step) {
   return parts_of(n, kElementsOfGroup * each_of(op) * step);
@@ -142,13 +139,15 @@ void lower_elementwise(OpLowering& op) {
     }
     case OpKind::kGatedActivation:
     case OpKind::kGatedActivationBackward: {
-      const auto activation = static_cast<std::uint32_t>(op.attributes<GatedActivationAttributes>().activation);
-      if (op.op().kind == OpKind::kGatedActivation) {
-        add_elementwise(op, Mode::kGated, storage, activation, {op.read(0), op.read(1), op.write(0)}, {n}, n);
-      } else {
-        add_elementwise(op, Mode::kGatedBackward, storage, activation,
-                        {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, n);
-      }
+      const auto& attributes = op.attributes<GatedActivationAttributes>();
+      const auto activation = static_cast<std::uint32_t>(attributes.activation);
+      Dispatch& dispatch =
+          op.op().kind == OpKind::kGatedActivation
+              ? add_elementwise(op, Mode::kGated, storage, activation, {op.read(0), op.read(1), op.write(0)}, {n}, n)
+              : add_elementwise(op, Mode::kGatedBackward, storage, activation,
+                                {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, n);
+      dispatch.push.factors[0] = attributes.alpha;
+      dispatch.push.factors[1] = attributes.limit;
       return;
     }
     default:
@@ -174,11 +173,15 @@ void lower_rms_norm_backward(OpLowering& op) {
                   std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
 }
 
+void lower_token_sums(OpLowering& op, std::uint32_t storage, std::uint32_t from, std::uint32_t gradient,
+                      std::int64_t tokens, std::int64_t width) {
+  if (tokens == 0) return;
+  add_column_sums(op, storage, from, from, from, Term::kPlain, gradient, tokens, width, 1);
+}
+
 void lower_bias_gradient(OpLowering& op) {
-  const std::int64_t rows = rows_of(op.in(0));
-  if (rows == 0) return;
-  add_column_sums(op, storage_of(op.in(0)), op.read(0), op.read(0), op.read(0), Term::kPlain, op.write(0), rows,
-                  columns_of(op.in(0)), 1);
+  const TensorDesc& dy = op.in(0);
+  lower_token_sums(op, storage_of(dy), op.read(0), op.write(0), rows_of(dy), columns_of(dy));
 }
 
 void lower_rope(OpLowering& op) {

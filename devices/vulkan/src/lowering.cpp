@@ -64,6 +64,10 @@ void lower(OpLowering& op) {
       return lower_attention_backward(op);
     case OpKind::kCachedAttention:
       return lower_cached_attention(op);
+    case OpKind::kAttentionSink:
+      return lower_attention_sink(op);
+    case OpKind::kAttentionSinkGradient:
+      return lower_attention_sink_gradient(op);
     case OpKind::kGatedActivation:
     case OpKind::kGatedActivationBackward:
     case OpKind::kAdd:
@@ -88,6 +92,10 @@ void lower(OpLowering& op) {
       return lower_grouped_matmul(op);
     case OpKind::kGroupedMatMulWeightGradient:
       return lower_grouped_weight_gradient(op);
+    case OpKind::kGroupedBias:
+      return lower_grouped_bias(op);
+    case OpKind::kGroupedBiasGradient:
+      return lower_grouped_bias_gradient(op);
     case OpKind::kSelectLast:
       return lower_select_last(op);
     case OpKind::kExpand:

@@ -147,6 +147,13 @@ inline std::int64_t columns_of(const TensorDesc& tensor) {
   return tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
 }
 constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+/// Steps of an invocation that goes along elements: processors that pose as cards look tensors up a lane at a time.
+inline std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
+/// Elements that kernels of spread.glsl take at once of rows of `width`.
+constexpr std::uint32_t spread_step(std::int64_t width) { return width % 4 == 0 ? 4 : 1; }
+/// One of them that goes along elements in rows of `width`. `more`: its constants from 3 on; `last`: of its sizes.
+Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::initializer_list<std::uint32_t> slots,
+                     const TensorDesc& along, std::int64_t width, std::int64_t last);
 
 void lower_elementwise(OpLowering& op);
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor);
@@ -154,6 +161,9 @@ void lower_copy(OpLowering& op, std::uint32_t from, std::uint32_t to, const Tens
 void lower_rms_norm(OpLowering& op);
 void lower_rms_norm_backward(OpLowering& op);
 void lower_bias_gradient(OpLowering& op);
+/// gradient += sums over tokens of what is at `from` [tokens, width].
+void lower_token_sums(OpLowering& op, std::uint32_t storage, std::uint32_t from, std::uint32_t gradient,
+                      std::int64_t tokens, std::int64_t width);
 void lower_rope(OpLowering& op);
 void lower_embedding(OpLowering& op);
 void lower_embedding_backward(OpLowering& op);
@@ -178,9 +188,13 @@ void lower_combine_backward(OpLowering& op);
 /// Forward, and the gradient of the input.
 void lower_grouped_matmul(OpLowering& op);
 void lower_grouped_weight_gradient(OpLowering& op);
+void lower_grouped_bias(OpLowering& op);
+void lower_grouped_bias_gradient(OpLowering& op);
 void lower_attention(OpLowering& op);
 void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);
+void lower_attention_sink(OpLowering& op);
+void lower_attention_sink_gradient(OpLowering& op);
 /// Those of is_update().
 void lower_update(OpLowering& op);
 

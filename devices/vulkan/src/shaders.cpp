@@ -28,6 +28,7 @@ namespace {
   X(panel)                      \
   X(attention)                  \
   X(attention_delta)            \
+  X(attention_sink)             \
   X(attention_query_gradient)   \
   X(attention_key_gradient)     \
   X(attention_panels)           \
@@ -54,6 +55,8 @@ namespace {
   X(expert_dispatch)            \
   X(expert_combine)             \
   X(expert_combine_backward)    \
+  X(grouped_bias)               \
+  X(grouped_bias_gradient)      \
   X(add_rows)                   \
   X(sum_of_squares)             \
   X(sum_of_squares_doubles)     \

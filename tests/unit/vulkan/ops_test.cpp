@@ -19,6 +19,7 @@
 
 #include "comparison.h"
 #include "every_op.h"
+#include "expert_descriptions.h"
 #include "heads_case.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/reference/reference.h"
@@ -309,6 +310,51 @@ TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
   b.op(OpKind::kMatMulWeightGradient, {wide, x}, {gradient}, MatMulAttributes{});
   b.result().reduction = 260;
   expect_reference(**card, b.result());
+}
+
+/// Sinks whose share is all or nothing, and scores whose sum has no digits but the sink's, in whole fours of channels.
+TEST(Sinks, FarFromTheScores_AgreeWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  constexpr std::array kSinks = {0.0, 200.0, -200.0, 87.5};
+  constexpr std::array kNormalisers = {0.0, 90.0, -90.0, 87.5, 1e30};
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    CaseBuilder b(storage, kNormalisers.size());
+    const Shape heads = {kNormalisers.size(), kSinks.size(), 8};
+    const TensorId o = b.input("o", heads), lse = b.wide_input("lse", {heads[0], heads[1]});
+    const TensorId sinks = b.weight("sinks", {heads[1]}), dsinks = b.gradient("dsinks", {heads[1]});
+    const TensorId with_sink = b.saved("with sink", heads), total = b.saved_wide("total", {heads[0], heads[1]});
+    const TensorId d_o = b.input("do", heads);
+    b.op(OpKind::kAttentionSink, {o, lse, sinks}, {with_sink, total});
+    b.op(OpKind::kAttentionSinkGradient, {with_sink, total, sinks, d_o}, {dsinks});
+    expect_reference(**card, b.result(), false, [&](CaseMemory& memory) {
+      for (std::size_t i = 0; i < kNormalisers.size() * kSinks.size(); ++i) {
+        memory.set(sinks, static_cast<std::int64_t>(i % kSinks.size()), kSinks[i % kSinks.size()]);
+        memory.set(lse, static_cast<std::int64_t>(i), kNormalisers[i / kSinks.size()]);
+      }
+    });
+  }
+}
+
+/// Most experts have no rows: nothing is added to their gradients, and rows find their expert past such.
+TEST(GroupedBias, OfMoreExpertsThanRows_AgreesWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    CaseBuilder b(storage, 8);
+    b.sequences({2, 3});
+    const Routed routed = add_route(b, 60, 2, true);
+    const TensorId x = b.input("x", {16, 24}), dy = b.input("dy", {16, 24}), y = b.output("y", {16, 24});
+    const TensorId bias = b.weight("bias", {60, 24}), db = b.gradient("db", {60, 24});
+    b.op(OpKind::kGroupedBias, {x, routed.offsets, bias}, {y});
+    b.op(OpKind::kGroupedBiasGradient, {dy, routed.offsets}, {db});
+    b.result().reduction = 16;
+    expect_reference(**card, b.result());
+  }
 }
 
 /// As on cards whose memory no view of texels reaches whole.
