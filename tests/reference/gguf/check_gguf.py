@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
          "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
          "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen3_moe": MODEL_ARCH.QWEN3MOE,
-         "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE}
+         "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -59,12 +59,25 @@ def stacked(tensors):
     """The matrices of a block's experts in one, under the name that the package knows for all."""
     stacks, others = {}, {}
     for name, weights in tensors.items():
+        if ".experts.gate_up_proj" in name or ".experts.down_proj" in name and not name.endswith(".weight"):
+            others.update(parts_of_stack(name, weights))
+            continue
         place = re.fullmatch(r"(.*\.experts)\.(\d+)\.(\w+\.weight)", name)
         if place:
             stacks.setdefault(f"{place[1]}.{place[3]}", {})[int(place[2])] = weights
         else:
             others[name] = weights
     return {**others, **{name: np.stack([parts[e] for e in range(len(parts))]) for name, parts in stacks.items()}}
+
+
+def parts_of_stack(name, weights):
+    """GPT-OSS, as the package's converter has it: gate and up apart, rows as in a linear layer."""
+    whole, dot, word = name.rpartition(".")
+    ending = ".bias" if word.endswith("_bias") else ".weight"
+    weights = weights if ending == ".bias" else weights.swapaxes(1, 2)
+    if word.startswith("down_proj"):
+        return {f"{whole}.down_proj{ending}": weights}
+    return {f"{whole}.{part}{ending}": weights[:, first::2] for first, part in enumerate(("gate_proj", "up_proj"))}
 
 
 def interleaved(weights, heads):
@@ -87,7 +100,7 @@ def same_tensor(found, wanted, quantization):
     """Bit for bit what the package makes of the same numbers."""
     shape = tuple(int(n) for n in reversed(found.shape))
     assert shape == wanted.shape, f"{found.name}: shape {shape}, expected {wanted.shape}"
-    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name else TYPES[quantization]
+    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name or found.name.endswith("_exps.bias") else TYPES[quantization]
     if kind == Type.Q8_0 and wanted.shape[-1] % 32:
         kind = Type.F16
     assert found.tensor_type == kind, f"{found.name}: {found.tensor_type.name}, expected {kind.name}"
@@ -144,11 +157,13 @@ def model(folder, quantization, pre, scratch):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
-    if config["model_type"] in ("olmo3", "gemma3_text"):
+    if config["model_type"] in ("olmo3", "gemma3_text", "gpt_oss"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     if "num_experts_per_tok" in config:
         wanted[f"{prefix}.expert_count"] = config.get("num_experts", config.get("num_local_experts"))
         wanted[f"{prefix}.expert_used_count"] = config["num_experts_per_tok"]
+    if config["model_type"] == "gpt_oss":
+        wanted[f"{prefix}.expert_feed_forward_length"] = config["intermediate_size"]
     if config["model_type"] == "qwen3_moe":
         wanted[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     for key, expected in wanted.items():
@@ -160,6 +175,7 @@ def model(folder, quantization, pre, scratch):
     assert len(found) == len(base), f"{len(found)} tensors, expected {len(base)}"
     for name, weights in base.items():
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        theirs += ".weight" if name.endswith(".sinks") else ""  # as the converter has it
         same_tensor(found[theirs], expected_rows(config, name, weights), quantization)
 
 

@@ -18,6 +18,7 @@
 #include "rondo/model/config_documents.h"
 #include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stacked_experts.h"
 
 namespace {
 
@@ -41,7 +42,8 @@ absl::Status import(const std::filesystem::path& file, const std::filesystem::pa
                                         {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
     return absl::OkStatus();
   };
-  return model::write_sharded_safetensors(folder, tensors, model::produce_whole(tensors, fill));
+  const model::WritePlan plan = model::in_stacks(config, {tensors, model::produce_whole(tensors, fill)});
+  return model::write_sharded_safetensors(folder, plan.tensors, plan.produce);
 }
 
 absl::Status decode(const std::string& type, const std::string& from, const std::string& to) {
@@ -74,7 +76,7 @@ absl::Status run(const std::vector<std::string>& words) {
     RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(config, lora, files));
     return gguf::export_adapter(Documents(words[1]), config, lora, files, words[3], words[4]);
   }
-  RONDO_ASSIGN_OR_RETURN(const auto files, model::TensorFiles::open_model(words[1]));
+  RONDO_ASSIGN_OR_RETURN(const auto files, model::open_weights(config, words[1]));
   RONDO_RETURN_IF_ERROR(model::check_model_tensors(config, files));
   return gguf::export_model(Documents(words[1]), config, files, words[2], words[3]);
 }
