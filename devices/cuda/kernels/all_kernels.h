@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention.h"
+#include "attention_sink.h"
 #include "cached_attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
@@ -12,6 +13,7 @@
 #include "group_attention.h"
 #include "group_backward.h"
 #include "grouped.h"
+#include "grouped_bias.h"
 #include "grouped_matrix.h"
 #include "hadamard.h"
 #include "magnitude.h"

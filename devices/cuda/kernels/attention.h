@@ -237,6 +237,20 @@ struct AttentionJoin {
 
 inline constexpr int kDeltaRows = kMostThreads / 4;  // of a block: four threads each
 
+/// The part of thread `thread` of `threads` in the product of two rows.
+template <typename T>
+RONDO_KERNEL float part_of_dot(const T* left, const T* right, std::int64_t width, int thread, int threads) {
+  float sum = 0;
+  for_row(width, thread, threads, [&](auto vector, std::int64_t d) {
+    constexpr int kCount = decltype(vector)::kNumbers;
+    auto a = load_vector<kCount>(left + d);
+    auto b = load_vector<kCount>(right + d);
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) sum += a[i] * b[i];
+  });
+  return sum;
+}
+
 /// delta [T, H] = do . o.
 template <typename T>
 struct AttentionDelta {
@@ -248,15 +262,8 @@ struct AttentionDelta {
       const std::int64_t row = block.x() * kDeltaRows + thread / 4;
       sums[thread] = 0;
       if (row >= rows) return;
-      const T* d_o = static_cast<const T*>(p.d_o) + row * p.head_dim;
-      const T* o = static_cast<const T*>(p.o) + row * p.head_dim;
-      for_row(p.head_dim, thread % 4, 4, [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto left = load_vector<kCount>(d_o + d);
-        auto right = load_vector<kCount>(o + d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) sums[thread] += left[i] * right[i];
-      });
+      sums[thread] = part_of_dot(static_cast<const T*>(p.d_o) + row * p.head_dim,
+                                 static_cast<const T*>(p.o) + row * p.head_dim, p.head_dim, thread % 4, 4);
     });
     block.quad_sum([&](int thread) -> float& { return sums[thread]; });
     block.local([&](int thread) {

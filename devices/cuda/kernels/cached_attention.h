@@ -34,9 +34,11 @@ struct CachedAttention {
   RONDO_KERNEL static void run(Block& block, const CachedAttentionParams& p) {
     auto* query = reinterpret_cast<float*>(block.shared());  // [kMostHeadDim]
     float* weights = query + kMostHeadDim;                   // [kCachedThreads]
-    const std::int64_t row = (block.x() * p.heads + block.y()) * p.head_dim;
+    const std::int64_t query_row = block.x() * p.heads + block.y();
+    const std::int64_t row = query_row * p.head_dim;
     if (block.x() >= real_tokens(p.bounds)) {
       block.each([&](int thread) {
+        if (thread == 0) p.lse[query_row] = 0;
         for (int d = thread; d < p.head_dim; d += block.threads()) store(static_cast<T*>(p.o) + row + d, 0.0F);
       });
       return;
@@ -85,6 +87,7 @@ struct CachedAttention {
       });
     }
     block.each([&](int thread) {
+      if (thread == 0) p.lse[query_row] = maximum + logf(total);
       RONDO_UNROLL
       for (int i = 0; i < kMostHeadDim / kCachedThreads; ++i) {
         const int d = thread + i * kCachedThreads;

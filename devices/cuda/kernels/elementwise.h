@@ -70,6 +70,32 @@ RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
   return {x * share, share + 2 * x * share * (one - share) * inner_slope};
 }
 
+/// Number of ActivationKind::kClampedSwiglu.
+inline constexpr int kClampedActivation = 3;
+
+/// activation(gate) * factor(up).
+template <typename Real>
+struct GatedFactors {
+  Activated<Real> gate;
+  Real up;
+  bool up_counts;  // in the gradient: the factor's slope is 1, else 0
+};
+
+template <typename Real>
+RONDO_KERNEL GatedFactors<Real> gated_factors(const ElementwiseParams& p, Real gate, Real up) {
+  if (p.activation != kClampedActivation) return {activate(p.activation, gate), up, true};
+  constexpr Real one = 1;
+  const auto alpha = static_cast<Real>(p.alpha);
+  const auto limit = static_cast<Real>(p.limit);
+  // Not by fmin: a NaN stays one.
+  const Real kept = gate > limit ? limit : gate;
+  const bool up_counts = !(up > limit || up < -limit);
+  if (!up_counts) up = up > 0 ? limit : -limit;
+  const Real sigmoid = one / (one + exponential(-alpha * kept));
+  const Real slope = gate > limit ? Real{0} : sigmoid * (one + alpha * kept * (one - sigmoid));
+  return {{kept * sigmoid, slope}, up + one, up_counts};
+}
+
 template <typename T>
 struct Add {
   template <typename Block>
@@ -94,8 +120,8 @@ struct Gated {
       auto up = load_vector<kCount>(static_cast<const T*>(p.b) + first);
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
-        const Real activated = activate(p.activation, static_cast<Real>(gate[i])).value;
-        gate[i] = static_cast<float>(activated * static_cast<Real>(up[i]));
+        const auto factors = gated_factors(p, static_cast<Real>(gate[i]), static_cast<Real>(up[i]));
+        gate[i] = static_cast<float>(factors.gate.value * factors.up);
       }
       store_vector<kCount>(static_cast<T*>(p.y) + first, gate);
     });
@@ -115,9 +141,9 @@ struct GatedBackward {
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
         const auto gradient = static_cast<Real>(dy[i]);
-        const Activated<Real> activated = activate(p.activation, static_cast<Real>(gate[i]));
-        gate[i] = static_cast<float>(gradient * static_cast<Real>(up[i]) * activated.slope);
-        up[i] = static_cast<float>(gradient * activated.value);
+        const auto factors = gated_factors(p, static_cast<Real>(gate[i]), static_cast<Real>(up[i]));
+        gate[i] = static_cast<float>(gradient * factors.up * factors.gate.slope);
+        up[i] = factors.up_counts ? static_cast<float>(gradient * factors.gate.value) : 0.0F;
       }
       store_vector<kCount>(static_cast<T*>(p.y) + first, gate);
       store_vector<kCount>(static_cast<T*>(p.z) + first, up);

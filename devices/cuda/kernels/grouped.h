@@ -23,24 +23,30 @@ constexpr std::int64_t tiles_of_group(std::int64_t rows, std::int64_t experts, i
   return rows / tile + experts + 1;
 }
 
-/// An expert's tiles have the numbers from begin / tile + expert on: what quotients leave out is less than the one more
-/// that each expert has. `found`: kGroupRowsShared bytes.
-template <typename Block>
-RONDO_KERNEL GroupRows rows_of_tile(Block& block, const GroupedParams& p, std::int32_t number, std::int32_t tile,
+/// The number of an expert's first tile, whose rows begin at `begin`: what quotients leave out is less than the one
+/// more that each expert has.
+template <typename Integer>
+RONDO_KERNEL Integer first_tile(Integer begin, Integer expert, std::int32_t tile) {
+  return begin / tile + expert;
+}
+
+/// Params: with rows, experts and their offsets. `found`: kGroupRowsShared bytes.
+template <typename Block, typename Params>
+RONDO_KERNEL GroupRows rows_of_tile(Block& block, const Params& p, std::int32_t number, std::int32_t tile,
                                     std::int32_t* found) {
   block.each([&](int thread) {
     for (std::int32_t e = thread; e <= p.experts; e += block.threads()) {
       const bool last = e == p.experts;
       const std::int32_t begin = p.offsets[e];
       const std::int32_t end = last ? static_cast<std::int32_t>(p.rows) : p.offsets[e + 1];
-      if (number < begin / tile + e || (!last && number > end / tile + e)) continue;
+      if (number < first_tile(begin, e, tile) || (!last && number > end / tile + e)) continue;
       found[0] = e;
       found[1] = begin;
       found[2] = end;
     }
   });
   const std::int32_t begin = found[1];
-  return {found[0], begin, found[2], begin + (number - begin / tile - found[0]) * tile};
+  return {found[0], begin, found[2], begin + (number - first_tile(begin, found[0], tile)) * tile};
 }
 
 /// Behind that of the product.

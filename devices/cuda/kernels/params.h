@@ -31,6 +31,8 @@ struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward
   void* z;
   std::int64_t elements;
   std::int32_t activation;  // ActivationKind
+  float alpha;              // of the clamped one, as is the limit
+  float limit;
 };
 
 struct Fp8Params {   // a matrix to codes, by rows or by columns
@@ -286,11 +288,25 @@ struct CachedAttentionParams {
   void* k_cache;
   void* v_cache;
   void* o;
+  float* lse;
   std::int32_t heads;
   std::int32_t kv_heads;
   std::int32_t head_dim;
   std::int32_t window;
   float scale;
+};
+
+struct AttentionSinkParams {  // and its gradient
+  const void* o;              // [T, H, D], as it was, or as written
+  const float* lse;           // [T, H], likewise
+  const void* sinks;          // [H]
+  const void* d_o;            // gradient
+  void* y;
+  float* total;    // [T, H]
+  float* partial;  // gradient: [chunks, H]
+  std::int32_t tokens;
+  std::int32_t heads;
+  std::int32_t head_dim;
 };
 
 /// The kernels around the products of the loss over the vocabulary, by chunks of tokens that have a target.
@@ -372,6 +388,19 @@ struct GroupedGradientParams {
   std::int64_t columns;         // K
   std::int32_t experts;
   float* dw[kMostGroup];  // by expert
+};
+
+/// y [k T, N] = x + bias of each row's expert, zeros behind the last expert's; and the sums of x over each one's rows.
+struct GroupedBiasParams {
+  const void* x;
+  const std::int32_t* offsets;  // [experts + 1]
+  const void* bias;             // [experts, N]
+  void* y;
+  float* partial;        // sums: [tiles_of_group(), N] of each chunk
+  float* totals;         // sums: [experts, N] +=
+  std::int64_t rows;     // k T
+  std::int64_t columns;  // N
+  std::int32_t experts;
 };
 
 /// C [M, N] = alpha A B + bias + addend, summed over K in rising order by one thread an element.

@@ -24,20 +24,25 @@ template <typename T>
 struct ColumnSums {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const ColumnSumsParams& p) {
+    of_chunk(block, p, block.y() * p.chunk);
+  }
+
+  /// Of the rows from `begin` on; to row y of the partial sums.
+  template <typename Block>
+  RONDO_KERNEL static void of_chunk(Block& block, const ColumnSumsParams& p, std::int64_t begin) {
     if (p.columns % kVector == 0) {
-      sum<kVector>(block, p);
+      sum<kVector>(block, p, begin);
     } else {
-      sum<1>(block, p);
+      sum<1>(block, p, begin);
     }
   }
 
  private:
   template <int kCount, typename Block>
-  RONDO_KERNEL static void sum(Block& block, const ColumnSumsParams& p) {
+  RONDO_KERNEL static void sum(Block& block, const ColumnSumsParams& p, std::int64_t begin) {
     constexpr int kColumns = kColumnThreads * kCount;
     auto* lanes = reinterpret_cast<float*>(block.shared());  // [kRowLanes, kColumns]
     const std::int64_t first = block.x() * kColumns;
-    const std::int64_t begin = block.y() * p.chunk;
     const std::int64_t end = begin + p.chunk < p.rows ? begin + p.chunk : p.rows;
     block.each([&](int thread) {
       const std::int64_t column = first + thread % kColumnThreads * kCount;

@@ -38,6 +38,8 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:
+    case OpKind::kAttentionSink:
+    case OpKind::kAttentionSinkGradient:
       return lower_attention(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
@@ -51,6 +53,8 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kGroupedMatMulWeightGradient:
+    case OpKind::kGroupedBias:
+    case OpKind::kGroupedBiasGradient:
       return lower_experts(op);
     case OpKind::kExpand:
       return lower_expand(op);

@@ -1,5 +1,6 @@
 // Steps of attention.
 #include "kernels/attention.h"
+#include "kernels/attention_sink.h"
 #include "kernels/cached_attention.h"
 #include "kernels/group_attention.h"
 #include "kernels/group_backward.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kBlocksWanted = 3;  // a multiprocessor
 static_assert(kGroupRows == kMatrixRows && kGroup == kMatrixThreads);
+static_assert(kSinkChunk == kTokenChunk);
 
 /// By the reads 0 and 1: q and k.
 absl::Status check_heads(const Lowering& op) {
@@ -44,6 +46,7 @@ bool by_matrices(const Lowering& op) {
 }
 
 absl::Status lower_forward(Lowering& op) {
+  RONDO_RETURN_IF_ERROR(check_heads(op));
   Arguments<AttentionParams> arguments = arguments_of(op);
   const AttentionParams& p = arguments.params;
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
@@ -100,6 +103,7 @@ void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Stor
 }
 
 absl::Status lower_backward(Lowering& op) {
+  RONDO_RETURN_IF_ERROR(check_heads(op));
   Arguments<AttentionParams> arguments = arguments_of(op);
   const AttentionParams& p = arguments.params;
   const Place delta = op.workspace(static_cast<Bytes>(p.tokens) * static_cast<Bytes>(p.heads) * sizeof(float));
@@ -123,6 +127,7 @@ absl::Status lower_backward(Lowering& op) {
 }
 
 absl::Status lower_cached(Lowering& op) {
+  RONDO_RETURN_IF_ERROR(check_heads(op));
   const auto& attributes = op.attributes<AttentionAttributes>();
   Arguments<CachedAttentionParams> arguments;
   CachedAttentionParams& p = arguments.params;
@@ -134,7 +139,7 @@ absl::Status lower_cached(Lowering& op) {
   using P = CachedAttentionParams;
   arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2)).at(&P::positions, op.read(3));
   arguments.at(&P::bounds, op.read(4)).at(&P::k_cache, op.read(5)).at(&P::v_cache, op.read(6));
-  arguments.at(&P::o, op.write(0));
+  arguments.at(&P::o, op.write(0)).at(&P::lse, op.write(1));
   const Storage storage = Lowering::storage_of(op.in(0));
   const std::int64_t tokens = op.in(0).shape[0];
   op.launch(of_storage(KernelId::k_cache_put_fp32, storage), {tokens, 1, kMostThreads, 0}, arguments);
@@ -143,15 +148,51 @@ absl::Status lower_cached(Lowering& op) {
   return absl::OkStatus();
 }
 
+/// Of both ops of a sink.
+Arguments<AttentionSinkParams> sink_arguments(const Lowering& op) {
+  using P = AttentionSinkParams;
+  Arguments<P> arguments;
+  arguments.params.tokens = static_cast<std::int32_t>(op.in(0).shape[0]);
+  arguments.params.heads = static_cast<std::int32_t>(op.in(0).shape[1]);
+  arguments.params.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
+  arguments.at(&P::o, op.read(0)).at(&P::lse, op.read(1)).at(&P::sinks, op.read(2));
+  return arguments;
+}
+
+void lower_sink(Lowering& op) {
+  using P = AttentionSinkParams;
+  Arguments<P> arguments = sink_arguments(op);
+  arguments.at(&P::y, op.write(0)).at(&P::total, op.write(1));
+  op.launch(of_storage(KernelId::k_attention_sink_fp32, Lowering::storage_of(op.in(0))),
+            {divide_up(op.in(1).elements(), kDeltaRows), 1, kMostThreads, 0}, arguments);
+}
+
+void lower_sink_gradient(Lowering& op) {
+  using P = AttentionSinkParams;
+  Arguments<P> arguments = sink_arguments(op);
+  const std::int64_t heads = arguments.params.heads;
+  const std::int64_t chunks = divide_up(arguments.params.tokens, kSinkChunk);
+  const Place partial = op.workspace(static_cast<Bytes>(chunks * heads) * sizeof(float));
+  arguments.at(&P::d_o, op.read(3)).at(&P::partial, partial);
+  op.launch(of_storage(KernelId::k_attention_sink_gradient_fp32, Lowering::storage_of(op.in(0))),
+            {heads, chunks, kMostThreads, 0}, arguments);
+  add_chunks(op, partial, chunks, heads, op.write(0));
+}
+
 }  // namespace
 
 absl::Status lower_attention(Lowering& op) {
-  RONDO_RETURN_IF_ERROR(check_heads(op));
   switch (op.op().kind) {
     case OpKind::kAttention:
       return lower_forward(op);
     case OpKind::kAttentionBackward:
       return lower_backward(op);
+    case OpKind::kAttentionSink:
+      lower_sink(op);
+      return absl::OkStatus();
+    case OpKind::kAttentionSinkGradient:
+      lower_sink_gradient(op);
+      return absl::OkStatus();
     default:
       return lower_cached(op);
   }

@@ -1,6 +1,7 @@
 // Steps of a mixture of experts.
 #include "kernels/experts.h"
 #include "kernels/grouped.h"
+#include "kernels/grouped_bias.h"
 #include "kernels/grouped_matrix.h"
 #include "lowering.h"
 
@@ -131,6 +132,42 @@ absl::Status lower_grouped_gradient(Lowering& op) {
   return absl::OkStatus();
 }
 
+/// `experts`: the tensor that has a row for each.
+Arguments<GroupedBiasParams> bias_arguments(const Lowering& op, const TensorDesc& experts) {
+  using P = GroupedBiasParams;
+  Arguments<P> arguments;
+  arguments.params.rows = op.in(0).shape[0];
+  arguments.params.columns = Lowering::columns_of(op.in(0));
+  arguments.params.experts = static_cast<std::int32_t>(experts.shape[0]);
+  arguments.at(&P::x, op.read(0)).at(&P::offsets, op.read(1));
+  return arguments;
+}
+
+void lower_grouped_bias(Lowering& op) {
+  using P = GroupedBiasParams;
+  Arguments<P> arguments = bias_arguments(op, op.in(2));
+  const P& p = arguments.params;
+  arguments.at(&P::bias, op.read(2)).at(&P::y, op.write(0));
+  op.launch(of_storage(KernelId::k_grouped_bias_fp32, Lowering::storage_of(op.in(0))),
+            {divide_up(p.columns, columns_of_block(p.columns)), tiles_of_group(p.rows, p.experts, kBiasRows),
+             kMostThreads, kGroupRowsShared},
+            arguments);
+}
+
+void lower_grouped_bias_gradient(Lowering& op) {
+  using P = GroupedBiasParams;
+  Arguments<P> arguments = bias_arguments(op, op.out(0));
+  const P& p = arguments.params;
+  const std::int64_t chunks = tiles_of_group(p.rows, p.experts, kGroupChunk);
+  arguments.at(&P::partial, op.workspace(static_cast<Bytes>(chunks * p.columns) * sizeof(float)));
+  arguments.at(&P::totals, op.write(0));
+  op.launch(of_storage(KernelId::k_grouped_bias_sums_fp32, Lowering::storage_of(op.in(0))),
+            {divide_up(p.columns, columns_of_block(p.columns)), chunks, kMostThreads, bias_sums_shared(p.columns)},
+            arguments);
+  op.launch(KernelId::k_grouped_bias_totals, {divide_up(p.columns, kMostThreads), p.experts, kMostThreads, 0},
+            arguments);
+}
+
 }  // namespace
 
 absl::Status lower_experts(Lowering& op) {
@@ -152,6 +189,12 @@ absl::Status lower_experts(Lowering& op) {
       return absl::OkStatus();
     case OpKind::kGroupedMatMulWeightGradient:
       return lower_grouped_gradient(op);
+    case OpKind::kGroupedBias:
+      lower_grouped_bias(op);
+      return absl::OkStatus();
+    case OpKind::kGroupedBiasGradient:
+      lower_grouped_bias_gradient(op);
+      return absl::OkStatus();
     default:
       return lower_grouped(op);
   }

@@ -26,11 +26,7 @@ void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x,
   sums.at(&ColumnSumsParams::column_scales, column_scales).at(&ColumnSumsParams::partial, partial);
   op.launch(of_storage(KernelId::k_column_sums_fp32, storage),
             {divide_up(columns, columns_of_block(columns)), chunks, kMostThreads, column_sums_shared(columns)}, sums);
-  Arguments<ColumnTotalsParams> total;
-  total.params.chunks = chunks;
-  total.params.columns = columns;
-  total.at(&ColumnTotalsParams::partial, partial).at(&ColumnTotalsParams::totals, totals);
-  op.launch(KernelId::k_column_totals, {divide_up(columns, kMostThreads), 1, kMostThreads, 0}, total);
+  add_chunks(op, partial, chunks, columns, totals);
 }
 
 absl::Status lower_embedding(Lowering& op) {
@@ -156,6 +152,14 @@ absl::Status lower_magnitude(Lowering& op) {
   return absl::OkStatus();
 }
 
+void add_chunks(Lowering& op, const Place& partial, std::int64_t chunks, std::int64_t columns, const Place& totals) {
+  Arguments<ColumnTotalsParams> arguments;
+  arguments.params.chunks = chunks;
+  arguments.params.columns = columns;
+  arguments.at(&ColumnTotalsParams::partial, partial).at(&ColumnTotalsParams::totals, totals);
+  op.launch(KernelId::k_column_totals, {divide_up(columns, kMostThreads), 1, kMostThreads, 0}, arguments);
+}
+
 void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b,
                   const Place& y) {
   Arguments<ElementwiseParams> arguments;
@@ -174,7 +178,11 @@ absl::Status lower_elementwise(Lowering& op) {
   arguments.params.elements = op.in(0).elements();
   arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::b, op.read(1));
   arguments.at(&ElementwiseParams::y, op.write(0));
-  arguments.params.activation = static_cast<std::int32_t>(op.attributes<GatedActivationAttributes>().activation);
+  static_assert(kClampedActivation == static_cast<int>(ActivationKind::kClampedSwiglu));
+  const auto& gated = op.attributes<GatedActivationAttributes>();
+  arguments.params.activation = static_cast<std::int32_t>(gated.activation);
+  arguments.params.alpha = gated.alpha;
+  arguments.params.limit = gated.limit;
   KernelId kernel = KernelId::k_gated_fp32;
   if (op.op().kind == OpKind::kGatedActivationBackward) {
     arguments.at(&ElementwiseParams::c, op.read(2)).at(&ElementwiseParams::z, op.write(1));

@@ -155,6 +155,8 @@ inline int threads_for_vectors(std::int64_t width) {
   return threads_for(width % kVector == 0 ? width / kVector : width);
 }
 
+/// totals [columns] += partial [chunks, columns], chunk by chunk in rising order.
+void add_chunks(Lowering& op, const Place& partial, std::int64_t chunks, std::int64_t columns, const Place& totals);
 /// y = a + b, each of which y may be.
 void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b, const Place& y);
 absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
@@ -168,8 +170,9 @@ absl::Status lower_rows(Lowering& op);        // embedding and its gradient, the
 absl::Status lower_product(Lowering& op);     // the three products of a linear layer
 absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
 absl::Status lower_update(Lowering& op);      // rows added to a table, sums of squares, AdamW
-absl::Status lower_attention(Lowering& op);   // forward, backward, cached
-absl::Status lower_experts(Lowering& op);     // a mixture of experts: where tokens go, their rows, grouped products
+absl::Status lower_attention(Lowering& op);   // forward, backward, cached, sinks and their gradient
+absl::Status lower_experts(
+    Lowering& op);  // a mixture of experts: where tokens go, their rows, grouped products, biases
 
 /// Whether a pair's products are lowered together.
 bool can_pair(const OpList& list, const ProductPair& pair);

@@ -368,6 +368,53 @@ TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("288"));
 }
 
+/// It does not look at the heads as attention does, which keeps them in shared memory.
+TEST(CudaLower_SinkGradient, OfLargeHeads_IsAddedChunkByChunk) {
+  OpList list;
+  list.tokens = 1025;
+  list.tensors = {{"o", {1025, 2, 288}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"lse", {1025, 2}, DType::kFloat32, TensorRole::kInput, 1},
+                  {"sinks", {2}, DType::kBfloat16, TensorRole::kWeight, 0},
+                  {"do", {1025, 2, 288}, DType::kBfloat16, TensorRole::kInput, 2},
+                  {"dsinks", {2}, DType::kFloat32, TensorRole::kGradient, 0}};
+  list.ops = {{OpKind::kAttentionSinkGradient, NoAttributes{}, {0, 1, 2, 3}, {4}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 2U);
+  const auto& sums = std::get<LaunchStep>(steps->steps[0]);
+  EXPECT_EQ(sums.kernel, KernelId::k_attention_sink_gradient_bf16);
+  EXPECT_EQ(sums.grid_x, 2U);
+  EXPECT_EQ(sums.grid_y, 3U);
+  EXPECT_EQ(std::get<LaunchStep>(steps->steps[1]).kernel, KernelId::k_column_totals);
+  EXPECT_GE(steps->workspace, 3U * 2 * sizeof(float));
+  ASSERT_EQ(steps->unset.size(), 1U);
+}
+
+/// How an expert's rows lie in chunks is known on the card alone: one more for each expert, and what is left of
+/// padding.
+TEST(CudaLower_GroupBiasGradient, HasRoomForTheChunksOfEveryLayout) {
+  OpList list;
+  list.tokens = 1100;
+  list.tensors = {{"dy", {1100, 24}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"offsets", {6}, DType::kInt32, TensorRole::kInput, 1},
+                  {"db", {5, 24}, DType::kFloat32, TensorRole::kGradient, 0}};
+  list.ops = {{OpKind::kGroupedBiasGradient, NoAttributes{}, {0, 1}, {2}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 2U);
+  const auto& sums = std::get<LaunchStep>(steps->steps[0]);
+  EXPECT_EQ(sums.kernel, KernelId::k_grouped_bias_sums_bf16);
+  EXPECT_EQ(sums.grid_y, 2U + 5 + 1);
+  EXPECT_GE(steps->workspace, (2U + 5 + 1) * 24 * sizeof(float));
+  const auto& totals = std::get<LaunchStep>(steps->steps[1]);
+  EXPECT_EQ(totals.kernel, KernelId::k_grouped_bias_totals);
+  EXPECT_EQ(totals.grid_y, 5U);
+  ASSERT_EQ(steps->unset.size(), 1U);
+  EXPECT_EQ(steps->unset[0].size, 5 * 24 * sizeof(float));
+}
+
 TEST(CudaLower_VocabularyLoss, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
   OpList list;
   list.tokens = 2048;

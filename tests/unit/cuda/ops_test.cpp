@@ -301,7 +301,8 @@ TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetPar
 INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
-/// Products of a group in sizes that tiles do not divide: experts of several tiles, of one row and of none, padding.
+/// Products and biases of a group in sizes that tiles do not divide: experts of several tiles, of one row and of none,
+/// padding.
 struct GroupCase {
   const char* name;
   std::uint32_t tokens;
@@ -339,6 +340,9 @@ OpCase case_of(const GroupCase& group, DType storage) {
   backward.push_back(addend);
   b.op(OpKind::kGroupedMatMulInputGradient, backward, {b.output("more dx", {rows, group.in})}, GroupAttributes{true});
   b.op(OpKind::kGroupedMatMulWeightGradient, {dy, x, offsets}, gradients, GroupAttributes{});
+  const TensorId bias = b.weight("bias", {group.experts, group.out});
+  b.op(OpKind::kGroupedBias, {dy, offsets, bias}, {b.output("biased", {rows, group.out})});
+  b.op(OpKind::kGroupedBiasGradient, {dy, offsets}, {b.gradient("db", {group.experts, group.out})});
   b.result().reduction = std::max({group.in, group.out, rows});
   return b.result();
 }
@@ -396,6 +400,33 @@ TEST(CudaRoute, OfLogitsThatAreNoNumbers_SendsTokensToExpertsThatDiffer) {
   EXPECT_EQ(offsets[5], 27);
 }
 
+/// Sinks whose exponentials are past fp32 or nothing beside the scores', and some between; heads are whole vectors.
+void check_far_sinks(Device& device) {
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    CaseBuilder b(storage, 70);
+    const Shape heads = {70, 4, 64};
+    const TensorId sinks = b.weight("sinks", {4});
+    const TensorId lse = b.wide_input("lse", {70, 4});
+    const TensorId o = b.saved("o", heads);
+    const TensorId total = b.saved_wide("total", {70, 4});
+    b.op(OpKind::kAttentionSink, {b.input("attended", heads), lse, sinks}, {o, total});
+    b.op(OpKind::kAttentionSinkGradient, {o, total, sinks, b.input("do", heads)}, {b.gradient("dsinks", {4})});
+    b.result().reduction = 70;
+    check_case(device, b.result(), {}, [&](CaseMemory& memory) {
+      memory.set(sinks, 0, 300);
+      memory.set(sinks, 1, -300);
+    });
+  }
+}
+
+TEST(CudaSinks, FarFromTheScores_AreTheOnlyScoreOrNone) {
+  cuda::testing::reset_fake();
+  auto device = cuda::testing::open_fake({});
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  check_far_sinks(**device);
+}
+
 class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -411,6 +442,7 @@ class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaFp8OnHardware : public OnHardware {};
 class CudaGroupsOnHardware : public OnHardware {};
 class CudaGradientsOnHardware : public OnHardware {};
+class CudaSinksOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
@@ -436,6 +468,8 @@ TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
 }
 
 TEST_F(CudaGradientsOnHardware, ThatAreSet_AreWhatIsAddedToZeros) { check_set_gradients(*device_); }
+
+TEST_F(CudaSinksOnHardware, FarFromTheScores_AreTheOnlyScoreOrNone) { check_far_sinks(*device_); }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
