@@ -25,7 +25,9 @@ class StepAllocation : public testing::TestWithParam<Placement> {};
 TEST_P(StepAllocation, StepsAfterTheFirst_AllocateNothing) {
   const data::Dataset dataset = random_samples(61, 8, 80, 20);
   model::ModelConfig config = small_config(true);
-  config.experts = {5, 2, 24, true, {false, true, false}};  // blocks with one MLP and blocks with several
+  // Blocks with one MLP and blocks with several.
+  config.experts = {5, 2, 24, true, {false, true, false}, true, model::ClampedSwiglu{1.702, 0.5}};
+  config.attention_sinks = true;
   const model::Architecture model = *model::Architecture::make(config, full(dtype_without_primitives()));
   Job job;
   job.steps = steps_of(dataset, {5, 5, 5, 3, 5, 5});
