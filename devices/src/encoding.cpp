@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "rondo/base/float16.h"
+
 namespace rondo::devices {
 namespace {
 
@@ -64,6 +66,20 @@ float decoded_magnitude(const EncodedLayout& layout, const std::byte* encoded, s
   return scaled + get<float>(encoded, layout.offset, 0);
 }
 
+/// The magnitudes of MXFP4's codes without their sign, doubled, and what lies halfway between two.
+constexpr std::array<float, 7> kMxfp4Bounds = {0.5F, 1.5F, 2.5F, 3.5F, 5.0F, 7.0F, 10.0F};
+
+/// `doubled`: twice the number, over its scale.
+std::uint8_t mxfp4_code(float doubled) {
+  const float magnitude = std::abs(doubled);
+  unsigned code = 0;
+  // A tie goes up where the code above is the even one.
+  for (std::size_t i = 0; i < kMxfp4Bounds.size(); ++i) {
+    code += magnitude > kMxfp4Bounds[i] || (magnitude == kMxfp4Bounds[i] && i % 2 == 1) ? 1U : 0U;
+  }
+  return static_cast<std::uint8_t>(code | (std::signbit(doubled) ? 8U : 0U));
+}
+
 /// To the nearest whole number within the range of int8 codes.
 float int8_code(float x) { return std::clamp(std::nearbyint(x), -127.0F, 127.0F); }
 
@@ -104,6 +120,7 @@ EncodedLayout::EncodedLayout(Encoding encoding, std::int64_t elements)
   const auto count = static_cast<Bytes>(elements);
   const auto block_count = static_cast<Bytes>(blocks);
   if (encoding == Encoding::kInt8) scales = padded(count);
+  if (encoding == Encoding::kMxfp4) scales = padded((count + 1) / 2);
   if (encoding == Encoding::kHadamard8) scales = padded(block_count * kEncodedBlock);
   if (encoding == Encoding::kHadamard4) scales = padded(block_count * kEncodedBlock / 2);
   if (encoding != Encoding::kNf4) return;
@@ -130,6 +147,10 @@ float decoded_element(Encoding encoding, const EncodedLayout& layout, const std:
     return static_cast<float>(sum) * get<float>(encoded, layout.scales, block);
   }
   const auto pair = get<std::uint8_t>(encoded, layout.codes, i / 2);
+  if (encoding == Encoding::kMxfp4) {
+    const auto scale = get<std::uint8_t>(encoded, layout.scales, i / kMxfp4Block);
+    return from_mxfp4(i % 2 == 0 ? pair & 15U : pair >> 4U, scale);
+  }
   return kNf4Values[i % 2 == 0 ? pair >> 4U : pair & 15U] * decoded_magnitude(layout, encoded, block);
 }
 
@@ -163,6 +184,8 @@ void BlockEncoder::append(std::span<const float> values) {
       append_int8(block);
     } else if (is_hadamard(encoding_)) {
       append_hadamard(block);
+    } else if (encoding_ == Encoding::kMxfp4) {
+      append_mxfp4(block);
     } else {
       append_nf4(block);
     }
@@ -217,14 +240,34 @@ void BlockEncoder::append_hadamard(std::span<const float> block) {
 void BlockEncoder::append_nf4(std::span<const float> block) {
   const float magnitude = largest_magnitude(block);
   magnitudes_.push_back(magnitude);
-  const auto code = [&](std::size_t i) {
-    return i < block.size() && magnitude > 0 ? nf4_code(block[i] / magnitude) : nf4_code(0.0F);
-  };
-  const std::int64_t first = next_block_ * kEncodedBlock / 2;
-  for (std::size_t i = 0; i < block.size(); i += 2) {
-    put(out_, layout_.codes, first + static_cast<std::int64_t>(i / 2),
-        static_cast<std::uint8_t>(code(i) << 4U | code(i + 1)));
+  std::array<std::uint8_t, kEncodedBlock> codes{};
+  codes.fill(static_cast<std::uint8_t>(nf4_code(0.0F)));
+  for (std::size_t i = 0; i < block.size() && magnitude > 0; ++i) {
+    codes[i] = static_cast<std::uint8_t>(nf4_code(block[i] / magnitude));
   }
+  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, codes[i] << 4U | codes[i + 1]);
+}
+
+void BlockEncoder::append_mxfp4(std::span<const float> block) {
+  constexpr int kLeastScale = 2;  // below it, it would be no normal number
+  std::array<std::uint8_t, kEncodedBlock> codes{};
+  for (std::size_t first = 0; first < block.size(); first += kMxfp4Block) {
+    const std::span<const float> part = block.subspan(first, std::min<std::size_t>(kMxfp4Block, block.size() - first));
+    const float most = largest_magnitude(part);
+    const int exponent = most > 0 ? std::max(std::ilogb(most) - 2 + 127, kLeastScale) : kLeastScale;
+    const std::int64_t place = (next_block_ * kEncodedBlock + static_cast<std::int64_t>(first)) / kMxfp4Block;
+    put(out_, layout_.scales, place, static_cast<std::uint8_t>(exponent));
+    // By a power of two, in double: the quotient may be past fp32.
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      codes[first + i] = mxfp4_code(static_cast<float>(std::ldexp(static_cast<double>(part[i]), 128 - exponent)));
+    }
+  }
+  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, codes[i] | codes[i + 1] << 4U);
+}
+
+void BlockEncoder::put_pair(std::size_t i, unsigned pair) {
+  put(out_, layout_.codes, next_block_ * (kEncodedBlock / 2) + static_cast<std::int64_t>(i / 2),
+      static_cast<std::uint8_t>(pair));
 }
 
 void BlockEncoder::finish() {

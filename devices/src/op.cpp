@@ -120,6 +120,8 @@ const char* name_of(Encoding encoding) {
       return "int8";
     case Encoding::kNf4:
       return "nf4";
+    case Encoding::kMxfp4:
+      return "mxfp4";
     case Encoding::kHadamard8:
       return "hadamard8";
     case Encoding::kHadamard4:

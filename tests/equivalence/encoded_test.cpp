@@ -124,7 +124,8 @@ TEST_P(Encoded, Weights_TakeTheirEncodedBytesEverywhere) {
 INSTANTIATE_TEST_SUITE_P(, Encoded,
                          testing::Values(EncodedVariant{"int8_bf16", Encoding::kInt8, DType::kBfloat16},
                                          EncodedVariant{"nf4_bf16", Encoding::kNf4, DType::kBfloat16},
-                                         EncodedVariant{"nf4_fp32", Encoding::kNf4, DType::kFloat32}),
+                                         EncodedVariant{"nf4_fp32", Encoding::kNf4, DType::kFloat32},
+                                         EncodedVariant{"mxfp4_bf16", Encoding::kMxfp4, DType::kBfloat16}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace

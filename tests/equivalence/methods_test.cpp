@@ -105,6 +105,13 @@ model::MethodSpec lora_of_codes() {
   return spec;
 }
 
+/// Experts as they were published, the rest in codes of its own.
+model::MethodSpec lora_of_published_codes() {
+  model::MethodSpec spec = lora_of_codes();
+  spec.keeps_mxfp4 = true;
+  return spec;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
@@ -120,7 +127,7 @@ std::vector<Method> methods() {
           {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},
           {"experts_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
-          {"gpt_oss_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
+          {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite}};
 }
 

@@ -13,6 +13,7 @@
 #include <random>
 
 #include "op_case.h"
+#include "rondo/base/float16.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/reference/reference.h"
 
@@ -115,7 +116,9 @@ TEST_P(Encodings, Encode_OfLittleOrNothing_IsWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Encodings, ::testing::Values(Named{"int8", Encoding::kInt8}, Named{"nf4", Encoding::kNf4}),
+INSTANTIATE_TEST_SUITE_P(, Encodings,
+                         ::testing::Values(Named{"int8", Encoding::kInt8}, Named{"nf4", Encoding::kNf4},
+                                           Named{"mxfp4", Encoding::kMxfp4}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 constexpr std::int64_t kBlocks = 1000;  // several tasks, the last not full
@@ -259,10 +262,53 @@ TEST(DynamicMap, RisesFromMinusNearlyOneToOne) {
   EXPECT_FLOAT_EQ(map[0], -0.99296875F);
 }
 
+/// Every block that can be, of codes of every kind and scales from the least to the largest.
+TEST(Mxfp4, NumbersThatWereInIt_ComeBackAsTheyWere) {
+  std::mt19937_64 generator(31);
+  std::vector<float> values;
+  for (std::uint32_t scale = 5; scale <= 252; ++scale) {
+    for (int kind = 0; kind < 9; ++kind) {  // of all codes, or of the smaller ones alone
+      for (std::int64_t i = 0; i < kMxfp4Block; ++i) {
+        const auto code = static_cast<std::uint32_t>(generator() % (kind == 8 ? 8U : static_cast<unsigned>(kind) + 1U));
+        values.push_back(from_mxfp4(code | (generator() % 2 == 0 ? 8U : 0U), scale));
+      }
+    }
+  }
+  values.resize(values.size() - 5);  // the last block is short
+  const auto n = static_cast<std::int64_t>(values.size());
+  const EncodedLayout layout(Encoding::kMxfp4, n);
+  std::vector<std::byte> encoded(layout.size);
+  BlockEncoder encoder(Encoding::kMxfp4, n, encoded);
+  encoder.append(values);
+  encoder.finish();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float found = decoded_element(Encoding::kMxfp4, layout, encoded.data(), i);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(i)]))
+        << "element " << i;
+  }
+}
+
+/// By the definition: the scale from the largest, each to the nearest, ties to the even code.
+TEST(Mxfp4, OtherNumbers_TakeTheNearest) {
+  const std::vector<float> values = {4.0F, 0.25F, 0.26F, 0.75F, 0.74F, 1.25F, 1.26F, 1.75F, 1.74F, 2.5F,
+                                     2.6F, 3.5F,  3.4F,  5.0F,  5.1F,  7.9F,  -0.3F, -5.1F, 0.0F};
+  const std::vector<float> wanted = {4.0F, 0.0F, 0.5F, 1.0F, 0.5F, 1.0F, 1.5F,  2.0F,  1.5F, 2.0F,
+                                     3.0F, 4.0F, 3.0F, 4.0F, 6.0F, 6.0F, -0.5F, -6.0F, 0.0F};
+  const auto n = static_cast<std::int64_t>(values.size());
+  const EncodedLayout layout(Encoding::kMxfp4, n);
+  std::vector<std::byte> encoded(layout.size);
+  BlockEncoder encoder(Encoding::kMxfp4, n, encoded);
+  encoder.append(values);
+  for (std::int64_t i = 0; i < n; ++i) {
+    EXPECT_EQ(decoded_element(Encoding::kMxfp4, layout, encoded.data(), i), wanted[static_cast<std::size_t>(i)]) << i;
+  }
+}
+
 TEST(EncodedBytes, OfAMillionElements_AreAboutThePublishedBits) {
   constexpr std::int64_t kElements = 1 << 20;
   EXPECT_NEAR(static_cast<double>(encoded_bytes(Encoding::kInt8, kElements)) * 8 / kElements, 8.5, 1e-3);
   EXPECT_NEAR(static_cast<double>(encoded_bytes(Encoding::kNf4, kElements)) * 8 / kElements, 4.127, 2e-3);
+  EXPECT_EQ(encoded_bytes(Encoding::kMxfp4, kElements) * 8 * 4, Bytes{kElements} * 17);
   EXPECT_EQ(encoded_bytes(Encoding::kHadamard8, kElements) * 16, Bytes{kElements} * 17);
   EXPECT_EQ(encoded_bytes(Encoding::kHadamard4, kElements) * 16, Bytes{kElements} * 9);
 }

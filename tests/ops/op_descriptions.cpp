@@ -383,6 +383,7 @@ OpCase expand_case(DType storage, Scale scale, Encoding encoding) {
 }
 OpCase expand_int8(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kInt8); }
 OpCase expand_nf4(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kNf4); }
+OpCase expand_mxfp4(DType storage, Scale scale) { return expand_case(storage, scale, Encoding::kMxfp4); }
 
 /// What passes between layers, into codes (`in`) or out of them: whole blocks only, not a whole number of workgroups.
 OpCase boundary_case(DType storage, Scale scale, Encoding encoding, bool in) {
@@ -472,6 +473,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Experts_BiasSeveralChunks", expert_biases_of_many_rows, false},  // likewise
       {"Expand_Int8", expand_int8, false},                               // of frozen weights: nothing flows back
       {"Expand_Nf4", expand_nf4, false},
+      {"Expand_Mxfp4", expand_mxfp4, false},
       {"Expand_Hadamard8", decode_8, false},  // rounding has no gradient; models pass it straight through
       {"Expand_Hadamard4", decode_4, false},
       {"Encode_Hadamard8", encode_8, false},

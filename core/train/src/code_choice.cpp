@@ -23,6 +23,7 @@ absl::StatusOr<model::Architecture> bare(const model::Architecture& model, devic
   model::MethodSpec method;
   method.dtype = model.method().dtype;
   method.base_encoding = encoding;
+  method.keeps_mxfp4 = model.method().keeps_mxfp4;
   return model::Architecture::make(model.config(), method);
 }
 
@@ -151,7 +152,7 @@ class CodeChoice {
     for (std::uint32_t index = 0; index < plain_.layers()[layer].parameters.size(); ++index) {
       std::pair<devices::Buffer, devices::BufferView>& weight = weights_.emplace_back();
       const model::Parameter& one = parameter_of(plain_, layer, index);
-      if (parameter_of(coded_, layer, index).encoding == devices::Encoding::kPlain) {
+      if (parameter_of(coded_, layer, index).encoding == one.encoding) {
         weight.second = store_.published(home_.at(one.name));
         continue;
       }

@@ -46,8 +46,11 @@ absl::StatusOr<std::string> run_merge(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
     RONDO_RETURN_IF_ERROR(write_file_atomically(folder.path() / name, text));
   }
-  if (model_config.text_part) {
-    RONDO_RETURN_IF_ERROR(write_file_atomically(folder.path() / "config.json", model::format_config(model_config)));
+  const bool expanded = model_config.experts && model_config.experts->mxfp4;
+  if (model_config.text_part || expanded) {
+    model::ModelConfig written = model_config;
+    if (expanded) written.experts->mxfp4 = false;
+    RONDO_RETURN_IF_ERROR(write_file_atomically(folder.path() / "config.json", model::format_config(written)));
   }
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(documents, folder.path()));
   RONDO_RETURN_IF_ERROR(folder.commit());

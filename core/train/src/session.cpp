@@ -264,6 +264,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
   if (training && config.fp8) {
     method.fp8 = config.fp8_format == "hybrid" ? devices::Fp8Format::kHybrid : devices::Fp8Format::kE4m3;
   }
+  method.keeps_mxfp4 = !method.train_weights && model_config.experts && model_config.experts->mxfp4;
   if (config.quantization_bit == 8) method.base_encoding = devices::Encoding::kInt8;
   if (config.quantization_bit == 4) method.base_encoding = devices::Encoding::kNf4;
   if (training && config.boundary_quantization_bit == 8) method.boundary_encoding = devices::Encoding::kHadamard8;

@@ -103,6 +103,26 @@ bool all_finite(std::span<const std::uint16_t> values) {
   return true;
 }
 
+/// Codes as the file has them. Other numbers would not stay what they are.
+absl::Status fill_mxfp4(const model::TensorView& tensor, devices::DType dtype, const devices::BufferView& to) {
+  constexpr unsigned kLargestScale = 252;  // 6 times 2^125 is in fp32's range
+  if (!tensor.copy_mxfp4) {
+    return invalid_input("{}: tensor {}: expected MXFP4, as config.json says", tensor.file, tensor.name);
+  }
+  const auto elements = static_cast<std::int64_t>(tensor.elements());
+  const devices::EncodedLayout layout(devices::Encoding::kMxfp4, elements);
+  const std::span<std::byte> all(to.host(), to.size);
+  const auto count = static_cast<std::size_t>(elements);
+  const std::span<std::byte> scales = all.subspan(layout.scales, count / devices::kMxfp4Block);
+  tensor.copy_mxfp4(all.first(count / 2), scales);
+  unsigned most = 0;
+  for (const std::byte scale : scales) most = std::max(most, std::to_integer<unsigned>(scale));
+  const unsigned limit = dtype == devices::DType::kFloat16 ? 127 + 13 : kLargestScale;  // 6 times 2^13
+  if (most <= limit) return absl::OkStatus();
+  return invalid_input("{}: tensor {} has a scale of 2^{}, more than dtype {} holds the numbers of", tensor.file,
+                       tensor.name, static_cast<int>(most) - 127, devices::name_of(dtype));
+}
+
 absl::Status fill(const model::Parameter& parameter, const model::TensorView& tensor, model::ParameterId id,
                   offload::ParameterStore& store) {
   const auto bad = [&] {
@@ -115,6 +135,7 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
     return invalid_input("{}: tensor {} holds a number that is too large for dtype fp16, set dtype: bf16 or fp32",
                          tensor.file, tensor.name);
   };
+  if (parameter.encoding == devices::Encoding::kMxfp4) return fill_mxfp4(tensor, dtype, store.published(id));
   if (parameter.encoding != devices::Encoding::kPlain) {
     // Codes are made of the file's numbers, not of rounded ones.
     const devices::BufferView to = store.published(id);
@@ -207,6 +228,7 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
   RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, plan.tensors, plan.produce));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());
+  if (config.experts) config.experts->mxfp4 = false;
   RONDO_RETURN_IF_ERROR(write_file_atomically(folder / "config.json", model::format_config(config)));
   const std::string generation = "generation_config.json";
   if (!base.has(generation)) return absl::OkStatus();

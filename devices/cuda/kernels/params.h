@@ -222,7 +222,8 @@ struct SelectLastParams {
 /// Of rondo/devices/encoding.h.
 inline constexpr int kBlockElements = 64;   // elements that share a scale
 inline constexpr int kBlocksOfScale = 256;  // blocks whose scales share one
-inline constexpr int kNf4Codes = 16;
+inline constexpr int kNibbleCodes = 16;
+inline constexpr int kMxfp4Elements = 32;  // that share a scale
 inline constexpr int kMapCodes = 256;
 
 struct ExpandInt8Params {
@@ -239,8 +240,16 @@ struct ExpandNf4Params {
   const float* offset;
   void* y;
   std::int64_t elements;
-  float values[kNf4Codes];
+  float values[kNibbleCodes];
   float map[kMapCodes];
+};
+
+struct ExpandMxfp4Params {
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  void* y;
+  std::int64_t elements;
+  float doubled[kNibbleCodes];
 };
 
 /// Of EncodeHadamard, which reads the numbers, and of ExpandHadamard, which writes them.

@@ -5,6 +5,7 @@
 #include "kernels/magnitude.h"
 #include "kernels/rows.h"
 #include "lowering.h"
+#include "rondo/base/float16.h"
 #include "rondo/devices/encoding.h"
 
 namespace rondo::devices::cuda {
@@ -216,7 +217,7 @@ absl::Status lower_encode(Lowering& op) {
 
 absl::Status lower_expand(Lowering& op) {
   static_assert(kBlockElements == kEncodedBlock && kBlocksOfScale == kScaleBlock);
-  static_assert(kNf4Codes == kNf4Values.size());
+  static_assert(kNibbleCodes == kNf4Values.size() && kMxfp4Elements == kMxfp4Block);
   const TensorDesc& encoded = op.in(0);
   if (is_hadamard(encoded.encoding)) {
     launch_hadamard(op, KernelId::k_expand_hadamard_fp32, encoded, op.read(0), op.out(0), op.write(0));
@@ -233,6 +234,18 @@ absl::Status lower_expand(Lowering& op) {
     op.launch(of_storage(KernelId::k_expand_int8_fp32, storage), over_elements(elements), arguments);
     return absl::OkStatus();
   }
+  Grid grid = over_elements(elements);
+  grid.shared = kNibbleCodes * static_cast<int>(sizeof(float));
+  if (encoded.encoding == Encoding::kMxfp4) {
+    using P = ExpandMxfp4Params;
+    Arguments<P> arguments;
+    arguments.params.elements = elements;
+    std::copy(kMxfp4Doubled.begin(), kMxfp4Doubled.end(), arguments.params.doubled);
+    arguments.at(&P::codes, op.read(0).past(layout.codes)).at(&P::scales, op.read(0).past(layout.scales));
+    arguments.at(&P::y, op.write(0));
+    op.launch(of_storage(KernelId::k_expand_mxfp4_fp32, storage), grid, arguments);
+    return absl::OkStatus();
+  }
   Arguments<ExpandNf4Params> arguments;
   arguments.params.elements = elements;
   std::copy(kNf4Values.begin(), kNf4Values.end(), arguments.params.values);
@@ -242,8 +255,6 @@ absl::Status lower_expand(Lowering& op) {
   arguments.at(&ExpandNf4Params::block_codes, op.read(0).past(layout.block_codes));
   arguments.at(&ExpandNf4Params::block_scales, op.read(0).past(layout.block_scales));
   arguments.at(&ExpandNf4Params::offset, op.read(0).past(layout.offset));
-  Grid grid = over_elements(elements);
-  grid.shared = kNf4Codes * static_cast<int>(sizeof(float));
   op.launch(of_storage(KernelId::k_expand_nf4_fp32, storage), grid, arguments);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lowering.h"
+#include "rondo/base/float16.h"
 #include "rondo/devices/encoding.h"
 
 namespace rondo::devices::vulkan {
@@ -268,6 +269,9 @@ void lower_select_last(OpLowering& op) {
 void lower_encode(OpLowering& op) { lower_hadamard(op, Shader::kHadamardEncode, op.out(0), op.in(0)); }
 
 void lower_expand(OpLowering& op) {
+  // As expand.comp and hadamard.glsl have them.
+  static_assert(static_cast<int>(Encoding::kInt8) == 1 && static_cast<int>(Encoding::kNf4) == 2);
+  static_assert(static_cast<int>(Encoding::kMxfp4) == 3 && static_cast<int>(Encoding::kHadamard8) == 4);
   const TensorDesc& encoded = op.in(0);
   if (is_hadamard(encoded.encoding)) return lower_hadamard(op, Shader::kHadamardExpand, encoded, op.out(0));
   const std::int64_t n = encoded.elements();
@@ -277,6 +281,11 @@ void lower_expand(OpLowering& op) {
   const std::int64_t groups = parts_of(n, kExpandedOfGroup);
   if (encoded.encoding == Encoding::kInt8) {
     op.add(Shader::kExpand, kinds, {op.read(0), op.write(0), op.read(0)}, {n, words(layout.scales)}, groups);
+    return;
+  }
+  if (encoded.encoding == Encoding::kMxfp4) {
+    const std::vector<float> doubled(kMxfp4Doubled.begin(), kMxfp4Doubled.end());
+    op.add(Shader::kExpand, kinds, {op.read(0), op.write(0), op.constants(doubled)}, {n, words(layout.scales)}, groups);
     return;
   }
   std::vector<float> values(kNf4Values.begin(), kNf4Values.end());

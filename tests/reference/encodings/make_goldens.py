@@ -4,7 +4,8 @@ Usage: make_goldens.py [--judge]     writes tests/data/encodings; --judge compar
 
 NF4 as in QLoRA (arXiv 2305.14314): blocks of 64, quantiles of a normal distribution, the blocks' magnitudes less their
 mean encoded once more in blocks of 256 with the signed dynamic map of arXiv 2110.02861. int8: blocks of 64, largest
-magnitude over 127. The layout of the bytes is that of devices/include/rondo/devices/encoding.h.
+magnitude over 127. MXFP4 as in the Open Compute Project's Microscaling Formats 1.0, section 6.3, to the nearest, ties to
+even. The layout of the bytes is that of devices/include/rondo/devices/encoding.h.
 """
 
 import hashlib
@@ -88,6 +89,28 @@ def encode_nf4(x):
     return encoded + padded(offset.tobytes()), decoded
 
 
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def encode_mxfp4(x):
+    codes, scales, decoded = [], [], []
+    for block in blocks_of(x.astype(np.float64), 32):
+        most = np.abs(block).max()
+        scale = max(int(np.floor(np.log2(most))) - 2 + 127, 2) if most > 0 else 2
+        shares = np.abs(block) / 2.0 ** (scale - 127)
+        apart = np.abs(shares[:, None] - E2M1[None, :])
+        # Of two that are as near the even code.
+        code = (apart + np.where(np.arange(8) % 2 == 1, 1e-12, 0)).argmin(axis=1)
+        codes.append(code | np.where(np.signbit(block), 8, 0))
+        scales.append(scale)
+        decoded.append(np.copysign(E2M1[code], block) * 2.0 ** (scale - 127))
+    codes = np.concatenate(codes).astype(np.uint8)
+    pairs = np.concatenate([codes, np.zeros(len(codes) % 2, np.uint8)])
+    packed = pairs[::2] | (pairs[1::2] << 4)
+    encoded = padded(packed.tobytes()) + padded(np.array(scales, np.uint8).tobytes())
+    return encoded, np.concatenate(decoded)
+
+
 def judge(x, decoded):
     import torch
     from bitsandbytes import functional
@@ -106,7 +129,7 @@ def judge(x, decoded):
 def main():
     x = weights()
     results = {"weights.f32": x.tobytes()}
-    for name, encode in (("int8", encode_int8), ("nf4", encode_nf4)):
+    for name, encode in (("int8", encode_int8), ("nf4", encode_nf4), ("mxfp4", encode_mxfp4)):
         encoded, decoded = encode(x)
         results[f"{name}.bin"] = encoded
         results[f"{name}.f32"] = decoded.astype(np.float32).tobytes()

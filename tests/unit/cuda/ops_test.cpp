@@ -209,7 +209,7 @@ void expand_all(Device& device) {
       }
     }
   }
-  EXPECT_EQ(cases, 24U);  // four encodings, two sizes and three dtypes each
+  EXPECT_EQ(cases, 30U);  // five encodings, two sizes and three dtypes each
 }
 
 TEST(CudaEncodedWeights, OnTheFakeCard_ExpandToTheReferencesBits) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rondo/base/file.h"
+#include "rondo/base/float16.h"
 
 namespace rondo::gguf {
 namespace {
@@ -62,6 +63,19 @@ TEST_P(Decode, Stretches_AreParts) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Decode, testing::Values(0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 30, 39),
                          [](const auto& test_info) { return std::string(find_coding(test_info.param)->name); });
+
+TEST(SplitMxfp4, CodesAndScales_GiveTheSameNumbers) {
+  const Golden g = golden(39);
+  std::vector<std::byte> codes(g.values.size() / 2);
+  std::vector<std::byte> scales(g.values.size() / 32);
+  split_mxfp4(g.data(), codes, scales);
+  for (std::size_t i = 0; i < g.values.size(); ++i) {
+    const auto pair = std::to_integer<unsigned>(codes[i / 2]);
+    const float found =
+        from_mxfp4(i % 2 == 0 ? pair & 15U : pair >> 4U, std::to_integer<unsigned>(scales[i / 32])) + 0.0F;
+    ASSERT_TRUE(same_bits({&found, 1}, {&g.values[i], 1})) << i;
+  }
+}
 
 TEST(FindCoding, OtherTypes_AreNamed) {
   EXPECT_EQ(find_coding(23), nullptr);

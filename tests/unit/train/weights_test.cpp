@@ -8,7 +8,9 @@
 #include "files.h"
 #include "rondo/base/file.h"
 #include "rondo/base/float16.h"
+#include "rondo/devices/encoding.h"
 #include "rondo/model/init.h"
+#include "rondo/model/stacked_experts.h"
 #include "rondo/schedule/shape.h"
 #include "tiny_model.h"
 
@@ -187,6 +189,42 @@ TEST_F(Weights, Adapter_ComesBackFromItsOwnResult) {
   const auto files = *model::TensorFiles::open_file(out / "adapter_model.safetensors");
   EXPECT_EQ(files.tensors().size(), factors);
   EXPECT_NE(files.find("base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"), nullptr);
+}
+
+/// A GPT-OSS as published: experts stay in their codes, which stand for the numbers that the files stand for.
+TEST(PublishedMxfp4, IsKeptCodeByCode) {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "mxfp4" / "stored";
+  const model::ModelConfig config = *model::load_config(folder);
+  const model::TensorFiles files = *model::open_weights(config, folder);
+  model::MethodSpec method = tiny::lora(DType::kBfloat16);
+  method.lora->targets = {"q_proj"};
+  method.keeps_mxfp4 = true;
+  const model::Architecture model = *model::Architecture::make(config, method);
+  auto store = *offload::ParameterStore::make(schedule::parameter_specs(model), DType::kBfloat16, false);
+  ASSERT_EQ(load_weights(model, files, nullptr, store), absl::OkStatus());
+  int kept = 0;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (parameter.encoding != devices::Encoding::kMxfp4) continue;
+    ++kept;
+    const auto elements = static_cast<std::int64_t>(parameter.elements());
+    const devices::EncodedLayout layout(parameter.encoding, elements);
+    std::vector<float> want(parameter.elements());
+    model::TensorFiles::read_as_float32(*files.find(parameter.name), want);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      ASSERT_EQ(devices::decoded_element(parameter.encoding, layout, store.published(id).host(), i),
+                want[static_cast<std::size_t>(i)])
+          << parameter.name << " " << i;
+    }
+  }
+  EXPECT_EQ(kept, 9);
+  // In fp16 a scale of these is too large; and numbers that are in no codes are refused where codes are promised.
+  method.dtype = DType::kFloat16;
+  const model::Architecture half = *model::Architecture::make(config, method);
+  auto halves = *offload::ParameterStore::make(schedule::parameter_specs(half), DType::kFloat16, false);
+  expect_refused(load_weights(half, files, nullptr, halves), {"up_proj", "2^123", "fp16"});
+  const model::TensorFiles expanded = *model::open_weights(config, folder.parent_path() / "expanded");
+  expect_refused(load_weights(model, expanded, nullptr, store), {"gate_proj", "expected MXFP4"});
 }
 
 TEST_F(Weights, Dora_StartsAtTheLengthsOfRowsAndComesBack) {

@@ -390,7 +390,7 @@ TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
       }
     }
   }
-  EXPECT_EQ(cases, 24U);  // four encodings, two sizes and three dtypes each
+  EXPECT_EQ(cases, 30U);  // five encodings, two sizes and three dtypes each
 }
 
 /// llvmpipe says in its name how wide its registers are; a subgroup has an invocation for each 32 bits. Seen with the

@@ -49,14 +49,14 @@ constexpr std::uint16_t to_bfloat16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
 }
 
-/// A code of four bits, E2M1 (sign, two bits of exponent, one of mantissa), times 2^(scale - 127), the scale E8M0. Past
-/// fp32 it is infinity. Source: Open Compute Project, Microscaling Formats 1.0, section 5; as readers have it, no scale
-/// is NaN.
-constexpr float from_mxfp4(std::uint32_t code, std::uint32_t scale) {
-  constexpr std::array<float, 16> kDoubled = {0.0F,  1.0F,  2.0F,  3.0F,  4.0F,  6.0F,  8.0F,  12.0F,
-                                              -0.0F, -1.0F, -2.0F, -3.0F, -4.0F, -6.0F, -8.0F, -12.0F};
-  const std::uint32_t half = scale < 2 ? 0x00200000U << scale : (scale - 1) << 23U;
-  return kDoubled[code] * std::bit_cast<float>(half);
+/// MXFP4: a code of four bits, E2M1 (sign, two bits of exponent, one of mantissa), times 2^(scale - 127), the scale
+/// E8M0. Past fp32 it is infinity. Source: Open Compute Project, Microscaling Formats 1.0, section 5; as readers have
+/// it, no scale is NaN. Twice the numbers of the codes, so that half their scale is what they are multiplied by.
+inline constexpr std::array<float, 16> kMxfp4Doubled = {0.0F,  1.0F,  2.0F,  3.0F,  4.0F,  6.0F,  8.0F,  12.0F,
+                                                        -0.0F, -1.0F, -2.0F, -3.0F, -4.0F, -6.0F, -8.0F, -12.0F};
+constexpr float mxfp4_scale(std::uint32_t scale) {
+  return std::bit_cast<float>(scale < 2 ? 0x00200000U << scale : (scale - 1) << 23U);
 }
+constexpr float from_mxfp4(std::uint32_t code, std::uint32_t scale) { return kMxfp4Doubled[code] * mxfp4_scale(scale); }
 
 }  // namespace rondo

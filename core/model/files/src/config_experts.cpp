@@ -66,6 +66,7 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", false);
   experts.biases = own.stacked;
   if (own.stacked) {
+    experts.mxfp4 = fields.has("quantization_config");  // others are refused
     experts.clamped = {fields.number("swiglu_alpha", {1e-3, 1e3}, ClampedSwiglu{}.alpha),
                        fields.number("swiglu_limit", {1e-3, 1e6}, ClampedSwiglu{}.limit)};
   }

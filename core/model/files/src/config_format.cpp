@@ -102,6 +102,7 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (experts.clamped) {
     out["swiglu_alpha"] = experts.clamped->alpha;
     out["swiglu_limit"] = experts.clamped->limit;
+    if (experts.mxfp4) out["quantization_config"] = {{"quant_method", "mxfp4"}};
   }
   if (!traits.experts->some_blocks) return;
   out["decoder_sparse_step"] = 1;

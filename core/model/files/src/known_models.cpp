@@ -137,6 +137,7 @@ std::string config_text(const Row& row) {
                         R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
                         row.llama3_factor);
   }
+  if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {
     text += fmt::format(R"(, "num_experts": {}, "num_experts_per_tok": {})", row.experts, row.choices);
   }

@@ -93,6 +93,15 @@ struct Microscaled {
       out[i] = from_mxfp4(place % 2 == 0 ? pair & 0xFU : pair >> 4U, scale);
     }
   }
+  void copy(std::span<std::byte> to_codes, std::span<std::byte> to_scales) const {
+    copy_rows(codes, columns / 2, to_codes);
+    copy_rows(scales, columns / kBlock, to_scales);
+  }
+  void copy_rows(std::span<const std::byte> from, std::uint64_t width, std::span<std::byte> to) const {
+    for (std::uint64_t row = 0; row * width < to.size(); ++row) {
+      std::ranges::copy(from.subspan((first_row + row * row_step) * width, width), to.subspan(row * width).begin());
+    }
+  }
 };
 
 /// Puts views of its parts in the place of a stack.
@@ -171,8 +180,11 @@ class Unstacker {
       of_one.type = WeightType::kBfloat16;  // which has all that these can be
       of_one.codes = false;
       for (std::uint64_t part = 0; part < turns; ++part) {
-        add(of_one, fmt::format("{}{}.{}.weight", prefix, e, parts[part]), {rows, columns},
-            Microscaled{of_one.data, all_scales.subspan(e * scale_bytes, scale_bytes), columns, part, turns});
+        const Microscaled reader{of_one.data, all_scales.subspan(e * scale_bytes, scale_bytes), columns, part, turns};
+        of_one.copy_mxfp4 = [reader](std::span<std::byte> to_codes, std::span<std::byte> to_scales) {
+          reader.copy(to_codes, to_scales);
+        };
+        add(of_one, fmt::format("{}{}.{}.weight", prefix, e, parts[part]), {rows, columns}, reader);
       }
     }
     return absl::OkStatus();

@@ -132,6 +132,21 @@ std::string readable_types() {
   return names;
 }
 
+void split_mxfp4(std::span<const std::byte> blocks, std::span<std::byte> codes, std::span<std::byte> scales) {
+  for (std::size_t b = 0; b < scales.size(); ++b) {
+    const std::span<const std::byte> block = blocks.subspan(b * (1 + kHalfBlock), 1 + kHalfBlock);
+    scales[b] = block[0];
+    // A byte has the codes of i and i + 16.
+    for (std::size_t i = 0; i < kHalfBlock; i += 2) {
+      const std::byte first = block[1 + i];
+      const std::byte second = block[2 + i];
+      const std::byte low{15};
+      codes[b * kHalfBlock + i / 2] = (first & low) | (second & low) << 4U;
+      codes[b * kHalfBlock + kHalfBlock / 2 + i / 2] = first >> 4U | (second & ~low);
+    }
+  }
+}
+
 void decode_stretch(const Coding& coding, std::span<const std::byte> data, std::uint64_t first, std::span<float> out) {
   const std::size_t width = coding.block_numbers;
   std::size_t done = 0;

@@ -31,4 +31,7 @@ std::string readable_types();
 /// Puts out.size() numbers of a tensor from `first` on. `data` holds the tensor's blocks.
 void decode_stretch(const Coding& coding, std::span<const std::byte> data, std::uint64_t first, std::span<float> out);
 
+/// Blocks of mxfp4 as their codes, two neighbours in a byte, the first in its lower half, and their scales.
+void split_mxfp4(std::span<const std::byte> blocks, std::span<std::byte> codes, std::span<std::byte> scales);
+
 }  // namespace rondo::gguf

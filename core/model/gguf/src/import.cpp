@@ -58,6 +58,11 @@ absl::Status add_stack(const std::vector<std::string>& names, StoredTensor& tens
     view.data = tensor.data.subspan(expert * bytes, bytes);
     view.decode = [coding = tensor.coding, data = tensor.data, begin = expert * view.elements()](
                       std::uint64_t first, std::span<float> out) { decode_stretch(*coding, data, begin + first, out); };
+    if (tensor.coding->name == "mxfp4") {
+      view.copy_mxfp4 = [data = view.data](std::span<std::byte> codes, std::span<std::byte> scales) {
+        split_mxfp4(data, codes, scales);
+      };
+    }
     views.push_back(std::move(view));
   }
   return absl::OkStatus();

@@ -156,12 +156,26 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
   config.family = Family::kMistral;
 }
 
+/// All of them, those of each kind in one tensor a block.
+bool has_experts_in_mxfp4(const StoredFile& file, const model::ModelConfig& config) {
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    for (const char* kind : {"gate", "up", "down"}) {
+      const auto found = file.tensors.find(fmt::format("blk.{}.ffn_{}_exps.weight", block, kind));
+      if (found == file.tensors.end() || found->second.coding->name != "mxfp4") return false;
+    }
+  }
+  return true;
+}
+
 /// Which optional tensors the file has says which features the model has.
 void read_features(const StoredFile& file, model::ModelConfig& config) {
   const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
   config.tie_word_embeddings = !has("output.weight");
   config.activation = usual_activation(config.family);
-  if (config.family == Family::kGptOss) config.attention_bias = has("blk.0.attn_q.bias");
+  if (config.family == Family::kGptOss) {
+    config.attention_bias = has("blk.0.attn_q.bias");
+    config.experts->mxfp4 = has_experts_in_mxfp4(file, config);
+  }
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;

@@ -36,6 +36,11 @@ class PartsBuilder {
     if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;
     return index;
   }
+  std::uint32_t matrix_of_expert(const std::string& module, std::int64_t out, std::int64_t in) {
+    const std::uint32_t index = matrix(module, out, in);
+    if (!trains_ && method_.keeps_mxfp4) parts_.parameters.back().encoding = devices::Encoding::kMxfp4;
+    return index;
+  }
   void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
     LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}, {}};
     use.weight = matrix(use.module, out, in);
@@ -68,9 +73,9 @@ class PartsBuilder {
     parts.router = add(router + ".weight", {count, hidden}, WeightKind::kMatrix, trains_);
     for (std::int64_t expert = 0; expert < count; ++expert) {
       const std::string one = fmt::format("{}.experts.{}.", module, expert);
-      parts.gate.weights.push_back(matrix(one + names.gate, width, hidden));
-      parts.up.weights.push_back(matrix(one + names.up, width, hidden));
-      parts.down.weights.push_back(matrix(one + names.down, hidden, width));
+      parts.gate.weights.push_back(matrix_of_expert(one + names.gate, width, hidden));
+      parts.up.weights.push_back(matrix_of_expert(one + names.up, width, hidden));
+      parts.down.weights.push_back(matrix_of_expert(one + names.down, hidden, width));
     }
     if (!config.experts->biases) return;
     const auto bias = [&](const std::string& name, const devices::Shape& shape) {

@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "kernels/storage.h"
 #include "kernels/vector-inl.h"
+#include "rondo/base/float16.h"
 #include "rondo/devices/encoding.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -66,19 +67,21 @@ HWY_INLINE void look_up(const Table* tables, Table codes, float* y) {
   }
 }
 
-template <typename T>
-void expand_nf4_block(const std::uint8_t* codes, float magnitude, T* y) {
+/// `count` codes, whole 32, of 16 values times `scale`. kUpperFirst: the first of a byte is in its upper half.
+template <bool kUpperFirst, typename T>
+void expand_nibbles(const std::uint8_t* codes, std::int64_t count, const float* of_codes, float scale, T* y) {
   const Codes d;
   HWY_ALIGN T values[16];
-  for_vectors(16, [&](std::int64_t i, auto extent) HWY_ATTR {
-    store(hn::Mul(load(kNf4Values.data() + i, extent), splat(magnitude)), values + i, extent);
-  });
+  for_vectors(16, [&](std::int64_t i, auto extent)
+                      HWY_ATTR { store(hn::Mul(load(of_codes + i, extent), splat(scale)), values + i, extent); });
   Table tables[sizeof(T)];
   for (std::size_t which = 0; which < sizeof(T); ++which) tables[which] = byte_table(values, which);
-  for (std::int64_t i = 0; i < kEncodedBlock; i += 32) {
+  for (std::int64_t i = 0; i < count; i += 32) {
     const auto pairs = hn::LoadU(d, codes + i / 2);
-    const auto first = hn::ShiftRight<4>(pairs);
-    const auto second = hn::And(pairs, hn::Set(d, std::uint8_t{15}));
+    const auto upper = hn::ShiftRight<4>(pairs);
+    const auto lower = hn::And(pairs, hn::Set(d, std::uint8_t{15}));
+    const auto first = kUpperFirst ? upper : lower;
+    const auto second = kUpperFirst ? lower : upper;
     look_up(tables, hn::InterleaveLower(d, first, second), y + i);
     look_up(tables, hn::InterleaveUpper(d, first, second), y + i + 16);
   }
@@ -125,7 +128,24 @@ void expand_nf4_typed(ThreadPool& pool, Storage storage, const std::byte* encode
     using T = decltype(type);
     for_blocks(pool, static_cast<T*>(y), n, [=](std::int64_t b, T* out) HWY_ATTR {
       const float scaled = map[block_codes[b]] * block_scales[b / kScaleBlock];
-      expand_nf4_block(codes + b * kEncodedBlock / 2, scaled + offset, out);
+      expand_nibbles<true>(codes + b * kEncodedBlock / 2, kEncodedBlock, kNf4Values.data(), scaled + offset, out);
+    });
+  });
+}
+
+void expand_mxfp4_typed(ThreadPool& pool, Storage storage, const std::byte* encoded, void* y, std::int64_t n) {
+  const EncodedLayout layout(Encoding::kMxfp4, n);
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(encoded + layout.codes);
+  const auto* scales = reinterpret_cast<const std::uint8_t*>(encoded + layout.scales);
+  with_storage(storage, [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    for_blocks(pool, static_cast<T*>(y), n, [=](std::int64_t b, T* out) HWY_ATTR {
+      for (std::int64_t i = 0; i < kEncodedBlock; i += kMxfp4Block) {
+        const std::int64_t first = b * kEncodedBlock + i;
+        if (first >= n) return;
+        const float scale = mxfp4_scale(scales[first / kMxfp4Block]);
+        expand_nibbles<false>(codes + first / 2, kMxfp4Block, kMxfp4Doubled.data(), scale, out + i);
+      }
     });
   });
 }
@@ -137,12 +157,15 @@ HWY_AFTER_NAMESPACE();
 namespace rondo::devices::cpu {
 HWY_EXPORT(expand_int8_typed);
 HWY_EXPORT(expand_nf4_typed);
+HWY_EXPORT(expand_mxfp4_typed);
 
 void expand(ThreadPool& pool, Encoding encoding, Storage storage, const std::byte* encoded, void* y, std::int64_t n) {
   if (is_hadamard(encoding)) {
     expand_hadamard(pool, encoding, storage, encoded, y, n);
   } else if (encoding == Encoding::kInt8) {
     HWY_DYNAMIC_DISPATCH(expand_int8_typed)(pool, storage, encoded, y, n);
+  } else if (encoding == Encoding::kMxfp4) {
+    HWY_DYNAMIC_DISPATCH(expand_mxfp4_typed)(pool, storage, encoded, y, n);
   } else {
     HWY_DYNAMIC_DISPATCH(expand_nf4_typed)(pool, storage, encoded, y, n);
   }

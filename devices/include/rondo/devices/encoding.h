@@ -4,6 +4,7 @@
 //
 //   kInt8 = codes int8[n]          scales fp32[B]                                     B = ceil(n / 64)
 //   kNf4  = codes uint4[n]         block_codes uint8[B]      block_scales fp32[S]     offset fp32     S = ceil(B / 256)
+//   kMxfp4 = codes uint4[n]        scales uint8[ceil(n / 32)]
 //   kHadamard8 = codes int8[64 B]  scales fp32[B]
 //   kHadamard4 = codes int4[64 B]  scales fp32[B]                                     two's complement
 //
@@ -11,7 +12,10 @@
 // kNf4: element = kNf4Values[code] * a with a, the block's largest magnitude, encoded once more: a = offset +
 // dynamic_map()[block_code] * block_scale. offset is the mean of all a; block_scale the largest |a - offset| of 256
 // blocks. The first element of a byte is in its upper half.
-// kHadamard8, kHadamard4: the codes are those of the block's Walsh-Hadamard transform c[k] = sum over i of
+// kMxfp4, of blocks of 32: element = from_mxfp4(code, scale). The exponent of a block's largest magnitude, less 2, is
+// that of its scale, and a number takes the nearest code, ties to the even one: so what was in MXFP4 before comes back
+// as it was, from scales of 2^-125 on. As published, the first element of a byte is in its lower half. kHadamard8,
+// kHadamard4: the codes are those of the block's Walsh-Hadamard transform c[k] = sum over i of
 // (-1)^popcount(i & k) x[i], which spreads an outlier over its whole block; L = 127 or 7, m the largest |c|:
 // code[k] = c[k] * (L / m) to the nearest whole number, ties to even; scale = m * fp32(1 / (64 L));
 // element i = scale * (sum over k of (-1)^popcount(i & k) code[k]), whose sum is exact.
@@ -72,7 +76,7 @@ struct EncodedLayout {
   EncodedLayout(Encoding encoding, std::int64_t elements);
   std::int64_t blocks = 0;
   Bytes codes = 0;
-  Bytes scales = 0;        // kInt8, kHadamard8, kHadamard4
+  Bytes scales = 0;        // kInt8, kMxfp4, kHadamard8, kHadamard4
   Bytes block_codes = 0;   // kNf4
   Bytes block_scales = 0;  // kNf4
   Bytes offset = 0;        // kNf4
@@ -99,6 +103,9 @@ class BlockEncoder {
  private:
   void append_int8(std::span<const float> block);
   void append_nf4(std::span<const float> block);
+  void append_mxfp4(std::span<const float> block);
+  /// The codes of elements i and i + 1 of the block at hand.
+  void put_pair(std::size_t i, unsigned pair);
   void append_hadamard(std::span<const float> block);
 
   const Encoding encoding_;

@@ -43,13 +43,15 @@ enum class Encoding : std::uint8_t {
   kPlain,
   kInt8,       // of frozen weights
   kNf4,        // likewise
+  kMxfp4,      // likewise, as some are published
   kHadamard8,  // of activations and their gradients between layers
   kHadamard4,  // likewise
 };
 inline constexpr std::int64_t kEncodedBlock = 64;  // elements that share a scale
 inline constexpr std::int64_t kScaleBlock = 256;   // kNf4: blocks whose scales share one
+inline constexpr std::int64_t kMxfp4Block = 32;    // kMxfp4: elements that share a scale
 
-/// "plain", "int8", "nf4", "hadamard8", "hadamard4".
+/// "plain", "int8", "nf4", "mxfp4", "hadamard8", "hadamard4".
 const char* name_of(Encoding encoding);
 
 /// Those that kEncode writes. They hold whole blocks: a row of such a tensor is a multiple of kEncodedBlock long.
@@ -63,6 +65,9 @@ constexpr Bytes encoded_bytes(Encoding encoding, std::int64_t elements) {
   const Bytes blocks = (count + kEncodedBlock - 1) / kEncodedBlock;
   if (encoding == Encoding::kInt8 || encoding == Encoding::kHadamard8) {
     return round_up(count, 64) + round_up(blocks * 4, 64);
+  }
+  if (encoding == Encoding::kMxfp4) {
+    return round_up((count + 1) / 2, 64) + round_up((count + kMxfp4Block - 1) / kMxfp4Block, 64);
   }
   if (encoding == Encoding::kHadamard4) return round_up(blocks * kEncodedBlock / 2, 64) + round_up(blocks * 4, 64);
   const Bytes groups = (blocks + kScaleBlock - 1) / kScaleBlock;

@@ -75,6 +75,7 @@ struct ExpertsConfig {
   std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there; empty: nowhere
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
+  bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
 };
 
 /// Limits of the two numbers.

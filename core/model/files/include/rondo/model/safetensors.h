@@ -36,6 +36,9 @@ struct TensorView {
   /// For tensors that do not lie plainly in `data` (blocks of quantized numbers, rows in another order): puts the
   /// numbers from `first` on as fp32. Empty: they lie plainly.
   std::function<void(std::uint64_t first, std::span<float> out)> decode;
+  /// Of tensors in MXFP4, for which `decode` is there too: copies the codes of all elements, two in a byte, the first
+  /// in its lower half, and the scales of all blocks of 32.
+  std::function<void(std::span<std::byte> codes, std::span<std::byte> scales)> copy_mxfp4;
   std::uint64_t elements() const;
 };
 

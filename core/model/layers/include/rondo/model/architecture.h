@@ -35,6 +35,8 @@ struct MethodSpec {
   double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B and, as PEFT has it, magnitudes
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
+  /// Experts' frozen matrices stay in the MXFP4 that their files have them in, whatever base_encoding is.
+  bool keeps_mxfp4 = false;
   /// Products of the blocks' matrices, but not of an adapter's factors, take eight bits (devices/fp8.h): forward and
   /// for the gradient of their input, not for that of their weights.
   devices::Fp8Format fp8 = devices::Fp8Format::kNone;
