@@ -58,13 +58,14 @@ def load_model(arguments, torch):
     transformers.logging.disable_progress_bar()
     dtypes = {"bf16": torch.bfloat16, "fp32": torch.float32}
     dtype = dtypes[arguments.dtype]
+    config = transformers.AutoConfig.from_pretrained(arguments.model)
+    # With sinks transformers has the plain implementation alone.
+    how = dict(dtype=dtype, attn_implementation="eager" if config.model_type == "gpt_oss" else "sdpa")
     with torch.device(arguments.device):
         if arguments.random:
-            config = transformers.AutoConfig.from_pretrained(arguments.model)
-            model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+            model = transformers.AutoModelForCausalLM.from_config(config, **how)
         else:
-            model = transformers.AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype,
-                                                                      attn_implementation="sdpa")
+            model = transformers.AutoModelForCausalLM.from_pretrained(arguments.model, **how)
     model.config.use_cache = False
     if arguments.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))

@@ -22,8 +22,7 @@ Shared share(float lse, float sink) {
 
 class AttentionSink final : public PreparedOp {
  public:
-  explicit AttentionSink(const Preparation& preparation)
-      : op_(preparation.op), shape_(preparation.read(0).shape) {}
+  explicit AttentionSink(const Preparation& preparation) : op_(preparation.op), shape_(preparation.read(0).shape) {}
   Bytes scratch_bytes(std::uint32_t) const override { return 0; }
 
   absl::Status run(const RunContext& context) const override {

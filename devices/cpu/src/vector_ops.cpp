@@ -151,7 +151,8 @@ class CachedAttention final : public VectorOp {
     }
     cached_attention(context.pool, storage_, tile_units_for(storage_), attention_shape(read(0), read(1)),
                      attributes<AttentionAttributes>(), in(context, 0), in(context, 1), in(context, 2), positions,
-                     bounds, context.at(op_.reads[5]), context.at(op_.reads[6]), out(context, 0), out_floats(context, 1), context.scratch);
+                     bounds, context.at(op_.reads[5]), context.at(op_.reads[6]), out(context, 0),
+                     out_floats(context, 1), context.scratch);
     return absl::OkStatus();
   }
 };
@@ -160,8 +161,8 @@ class GatedActivation final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    gated_activation(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0),
-                     in(context, 1), out(context, 0), read(0).elements());
+    gated_activation(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0), in(context, 1),
+                     out(context, 0), read(0).elements());
     return absl::OkStatus();
   }
 };
@@ -170,9 +171,8 @@ class GatedActivationBackward final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    gated_activation_backward(context.pool, storage_, attributes<GatedActivationAttributes>(),
-                              in(context, 0), in(context, 1), in(context, 2), out(context, 0), out(context, 1),
-                              read(0).elements());
+    gated_activation_backward(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0),
+                              in(context, 1), in(context, 2), out(context, 0), out(context, 1), read(0).elements());
     return absl::OkStatus();
   }
 };

@@ -200,8 +200,8 @@ void add_any(ThreadPool& pool, Storage storage, const void* a, const void* b, vo
   });
 }
 
-void gated_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate, const void* up, void* y,
-               std::int64_t n) {
+void gated_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate,
+               const void* up, void* y, std::int64_t n) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     with_activation(attributes, [&](auto activation) {
@@ -210,8 +210,8 @@ void gated_any(ThreadPool& pool, Storage storage, const GatedActivationAttribute
   });
 }
 
-void gated_backward_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate, const void* up,
-                        const void* dy, void* dgate, void* dup, std::int64_t n) {
+void gated_backward_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes,
+                        const void* gate, const void* up, const void* dy, void* dgate, void* dup, std::int64_t n) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     with_activation(attributes, [&](auto activation) {
@@ -234,13 +234,14 @@ void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* 
   HWY_DYNAMIC_DISPATCH(add_any)(pool, storage, a, b, y, n);
 }
 
-void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate, const void* up,
-                      void* y, std::int64_t n) {
+void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
+                      const void* up, void* y, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(gated_any)(pool, storage, activation, gate, up, y, n);
 }
 
-void gated_activation_backward(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
-                               const void* up, const void* dy, void* dgate, void* dup, std::int64_t n) {
+void gated_activation_backward(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation,
+                               const void* gate, const void* up, const void* dy, void* dgate, void* dup,
+                               std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(gated_backward_any)(pool, storage, activation, gate, up, dy, dgate, dup, n);
 }
 
