@@ -245,7 +245,7 @@ void BlockEncoder::append_nf4(std::span<const float> block) {
   for (std::size_t i = 0; i < block.size() && magnitude > 0; ++i) {
     codes[i] = static_cast<std::uint8_t>(nf4_code(block[i] / magnitude));
   }
-  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, codes[i] << 4U | codes[i + 1]);
+  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, unsigned{codes[i]} << 4U | codes[i + 1]);
 }
 
 void BlockEncoder::append_mxfp4(std::span<const float> block) {
@@ -262,7 +262,7 @@ void BlockEncoder::append_mxfp4(std::span<const float> block) {
       codes[first + i] = mxfp4_code(static_cast<float>(std::ldexp(static_cast<double>(part[i]), 128 - exponent)));
     }
   }
-  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, codes[i] | codes[i + 1] << 4U);
+  for (std::size_t i = 0; i < block.size(); i += 2) put_pair(i, codes[i] | unsigned{codes[i + 1]} << 4U);
 }
 
 void BlockEncoder::put_pair(std::size_t i, unsigned pair) {

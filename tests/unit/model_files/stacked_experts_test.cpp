@@ -2,6 +2,7 @@
 #include "rondo/model/stacked_experts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "helpers.h"
@@ -64,6 +65,32 @@ TEST(StackedExperts, OfFloats_AreTransposedInTurns) {
     }
     const std::vector<float> bias = values_of(*files.find(experts + word + ".bias"));
     for (std::uint64_t i = 0; i < bias.size(); ++i) ASSERT_EQ(bias[i], biases[2 * i + turn]) << word;
+  }
+}
+
+/// As transformers 5 saves a model that it has expanded.
+TEST(StackedExperts, OfFloatsUnderTheNamesOfCodes_AreTheSame) {
+  const fs::path folder = fresh_folder();
+  std::string bytes = *read_file(kFolder / "expanded" / "model.safetensors");
+  for (const std::string name : {"gate_up_proj\"", "down_proj\""}) {
+    const std::size_t place = bytes.find(name);
+    ASSERT_NE(place, std::string::npos);
+    bytes.insert(place + name.size() - 1, "_blocks");
+  }
+  // The header is longer by as much, a multiple of 8 with the blanks behind it.
+  std::uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  bytes.insert(8 + size + 14, 2, ' ');
+  size += 16;
+  std::memcpy(bytes.data(), &size, sizeof(size));
+  put(folder / "model.safetensors", bytes);
+  const ModelConfig config = *load_config(kFolder / "expanded");
+  const auto files = open_weights(config, folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_model_tensors(config, *files).ok()) << check_model_tensors(config, *files);
+  const TensorFiles expanded = weights_of(kFolder / "expanded");
+  for (const auto& [name, want] : expanded.tensors()) {
+    EXPECT_EQ(values_of(*files->find(name)), values_of(want)) << name;
   }
 }
 

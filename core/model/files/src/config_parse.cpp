@@ -48,7 +48,7 @@ const FamilyTraits* parse_family(Fields& fields) {
   return traits;
 }
 
-/// Published GPT-OSS has its experts in MXFP4, which loading expands: stacked_experts.h.
+/// Published GPT-OSS has its experts in MXFP4: stacked_experts.h.
 bool is_mxfp4(const Fields& fields, const FamilyTraits& traits) {
   const Json& settings = fields.at("quantization_config");
   return traits.experts && traits.experts->stacked && settings.is_object() &&

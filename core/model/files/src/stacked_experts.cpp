@@ -134,12 +134,18 @@ class Unstacker {
     return view;
   }
 
+  /// transformers 5, having expanded a model, saves numbers under the name of the codes that they were.
+  std::string name_of_floats(const std::string& name) const {
+    const TensorView* view = files_.find(name + "_blocks");
+    return view != nullptr && !view->codes ? view->name : name;
+  }
+
   /// Linear layers [rows, columns] of all experts, in turns of `parts`.
   absl::Status matrices(const std::string& prefix, const std::string& name, const std::vector<std::string>& parts,
                         std::uint64_t rows, std::uint64_t columns) {
     const std::uint64_t turns = parts.size();
     RONDO_ASSIGN_OR_RETURN(const TensorView* found,
-                           stack(prefix + name, {sizes_.experts, columns, turns * rows}, false));
+                           stack(name_of_floats(prefix + name), {sizes_.experts, columns, turns * rows}, false));
     if (found == nullptr) return microscaled(prefix, name, parts, rows, columns);
     const TensorView whole = *found;
     files_.erase(whole.name);
@@ -226,8 +232,7 @@ absl::Status collect(const TensorProducer& produce, std::size_t index, std::vect
   });
 }
 
-/// One part of a stack: parameters of which each is [rows, columns] and becomes (r, c) -> r * row_step + c *
-/// column_step.
+/// One part of a stack: parameters [rows, columns] whose rows, or columns where they are transposed, take turns.
 struct Turned {
   std::vector<std::size_t> parts;  // indices of the parameters that take turns
   std::uint64_t rows;

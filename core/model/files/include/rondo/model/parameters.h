@@ -9,9 +9,8 @@
 //     or of E experts of width W, see expert_names():
 //   model.layers.N.mlp.gate.weight [E, C] (.bias), the router
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
-//   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C]: GPT-OSS, whose files have all this
-//   in
-//     stacks (stacked_experts.h), and
+//   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C], of GPT-OSS alone
+//     (whose files have experts in stacks: stacked_experts.h)
 //   model.layers.N.self_attn.sinks [num_heads]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]

@@ -8,8 +8,8 @@
 // or, in the place of a matrix, MXFP4 (Open Compute Project, Microscaling Formats 1.0, section 5):
 //   experts.gate_up_proj_blocks U8 [E, 2 W, C / 32, 16], experts.gate_up_proj_scales U8 [E, 2 W, C / 32]
 //   experts.down_proj_blocks U8 [E, C, W / 32, 16], experts.down_proj_scales U8 [E, C, W / 32]
-// Rows are those of the parameters, gate and up in turn. A block of 32 numbers is 16 bytes, the first of two in the
-// lower half: E2M1, times 2^(scale - 127).
+// (or numbers under these names, as transformers 5 saves what it has expanded). Rows are those of the parameters, gate
+// and up in turn. A block of 32 numbers is 16 bytes, the first of two in the lower half: E2M1, times 2^(scale - 127).
 #pragma once
 
 #include <filesystem>
