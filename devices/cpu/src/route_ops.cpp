@@ -14,9 +14,9 @@ namespace {
 /// An op with a task for each token.
 class TokenOp : public PreparedOp {
  public:
-  /// `width`: elements a token, that say how many tokens make a task.
-  TokenOp(const Preparation& preparation, std::int64_t tokens, std::int64_t width)
-      : op_(preparation.op), list_(preparation.list), tokens_(tokens), width_(width) {}
+  /// Of the rows of `along`, whose width says how many of them make a task.
+  TokenOp(const Preparation& preparation, const TensorDesc& along)
+      : op_(preparation.op), list_(preparation.list), tokens_(rows_of(along)), width_(columns_of(along)) {}
   Bytes scratch_bytes(std::uint32_t members) const override {
     return static_cast<Bytes>(members) * member_floats() * sizeof(float);
   }
@@ -58,7 +58,7 @@ float exponentials(float* logits, std::int64_t count) {
 class Route final : public TokenOp {
  public:
   explicit Route(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+      : TokenOp(preparation, preparation.read(0)),
         choices_(columns_of(preparation.write(0))),
         normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
 
@@ -121,7 +121,7 @@ class Route final : public TokenOp {
 class RouteBackward final : public TokenOp {
  public:
   explicit RouteBackward(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+      : TokenOp(preparation, preparation.read(0)),
         choices_(columns_of(preparation.read(1))),
         normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
 
@@ -154,8 +154,7 @@ class RouteBackward final : public TokenOp {
 
 class Dispatch final : public TokenOp {
  public:
-  explicit Dispatch(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+  explicit Dispatch(const Preparation& preparation) : TokenOp(preparation, preparation.read(0)) {}
   Bytes scratch_bytes(std::uint32_t) const override { return 0; }
 
   absl::Status run(const RunContext& context) const override {
@@ -176,7 +175,7 @@ class Dispatch final : public TokenOp {
 class Combine final : public TokenOp {
  public:
   explicit Combine(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.write(0)), columns_of(preparation.write(0))),
+      : TokenOp(preparation, preparation.write(0)),
         attributes_(std::get<CombineAttributes>(preparation.op.attributes)) {}
 
   absl::Status run(const RunContext& context) const override {
@@ -205,7 +204,7 @@ class Combine final : public TokenOp {
 class CombineBackward final : public TokenOp {
  public:
   explicit CombineBackward(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))),
+      : TokenOp(preparation, preparation.read(0)),
         alpha_(std::get<CombineAttributes>(preparation.op.attributes).alpha) {}
   Bytes scratch_bytes(std::uint32_t) const override { return 0; }
 
@@ -234,8 +233,7 @@ class CombineBackward final : public TokenOp {
 /// A task for some rows, which find their expert.
 class GroupedBias final : public TokenOp {
  public:
-  explicit GroupedBias(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+  explicit GroupedBias(const Preparation& preparation) : TokenOp(preparation, preparation.read(0)) {}
 
   absl::Status run(const RunContext& context) const override {
     const ConstArray x = context.array(op_.reads[0]);
@@ -262,8 +260,7 @@ class GroupedBias final : public TokenOp {
 /// A task for some columns of an expert.
 class GroupedBiasGradient final : public TokenOp {
  public:
-  explicit GroupedBiasGradient(const Preparation& preparation)
-      : TokenOp(preparation, rows_of(preparation.read(0)), columns_of(preparation.read(0))) {}
+  explicit GroupedBiasGradient(const Preparation& preparation) : TokenOp(preparation, preparation.read(0)) {}
 
   absl::Status run(const RunContext& context) const override {
     const ConstArray dy = context.array(op_.reads[0]);

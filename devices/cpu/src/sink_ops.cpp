@@ -20,6 +20,13 @@ Shared share(float lse, float sink) {
   return {lse >= sink ? larger : rest * larger, std::max(lse, sink) + std::log1p(rest)};
 }
 
+/// The third read of both ops, widened.
+float sink_of(const RunContext& context, const Op& op, std::int64_t head) {
+  float sink = 0;
+  convert_row(context.array(op.reads[2]).at(head), {&sink}, 1);
+  return sink;
+}
+
 class AttentionSink final : public PreparedOp {
  public:
   explicit AttentionSink(const Preparation& preparation) : op_(preparation.op), shape_(preparation.read(0).shape) {}
@@ -35,9 +42,7 @@ class AttentionSink final : public PreparedOp {
     const std::int64_t step = task_rows(heads * width);
     context.pool.parallel_for(divide_up(shape_[0], step), [&](std::int64_t task, std::uint32_t) {
       for (std::int64_t i = task * step * heads; i < std::min(shape_[0], (task + 1) * step) * heads; ++i) {
-        float sink = 0;
-        convert_row(context.array(op_.reads[2]).at(i % heads), {&sink}, 1);
-        const Shared shared = share(lse[i], sink);
+        const Shared shared = share(lse[i], sink_of(context, op_, i % heads));
         whole[i] = shared.whole;
         convert_row(o.at(i * width), y.at(i * width), width, shared.kept);
       }
@@ -76,8 +81,7 @@ class AttentionSinkGradient final : public PreparedOp {
     const ConstArray o = context.array(op_.reads[0]);
     const auto* lse = context.as<float>(op_.reads[1]);
     const ConstArray d_o = context.array(op_.reads[3]);
-    float sink = 0;
-    convert_row(context.array(op_.reads[2]).at(head), {&sink}, 1);
+    const float sink = sink_of(context, op_, head);
     float sum = 0;
     for (std::int64_t t = chunk * kTokenChunk; t < std::min(shape_[0], (chunk + 1) * kTokenChunk); ++t) {
       const std::int64_t i = t * heads + head;
