@@ -111,8 +111,13 @@ void check_rope(Checker& c) {
   c.alike(c.out(0), c.in(0));
   if (!c.good()) return;
   const auto pairs = static_cast<std::int64_t>(rope->frequencies.size());
-  if (2 * pairs != c.in(0).shape[2]) {
-    c.complain(fmt::format("{} frequencies for heads of size {}, expected half of it", pairs, c.in(0).shape[2]));
+  if (pairs == 0 || 2 * pairs > c.in(0).shape[2]) {
+    c.complain(
+        fmt::format("{} frequencies for heads of size {}, expected half of it at most", pairs, c.in(0).shape[2]));
+  }
+  const std::size_t long_pairs = rope->long_frequencies.size();
+  if (long_pairs != 0 && long_pairs != rope->frequencies.size()) {
+    c.complain(fmt::format("{} frequencies, and {} for long sequences", pairs, long_pairs));
   }
 }
 

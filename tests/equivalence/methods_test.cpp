@@ -99,6 +99,24 @@ void as_gpt_oss(model::ModelConfig& config) {
   config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
 }
 
+/// Fused layers, heads that turn in part, the longer sequences at other speeds than the shorter.
+void as_phi3(model::ModelConfig& config) {
+  config.fused_linears = true;
+  config.attention_bias = false;
+  config.rope.kind = model::RopeKind::kLongRope;
+  config.rope.turned_share = 0.5;
+  config.rope.original_max_positions = 9;
+  config.rope.short_factors.assign(config.head_dim / 4, 1.5);
+  config.rope.long_factors.assign(config.head_dim / 4, 4.0);
+}
+
+model::MethodSpec dora_of_fused() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"qkv_proj", "o_proj", "gate_up_proj"};
+  spec.lora->rank_pattern = {{"gate_up_proj", 5}};
+  return spec;
+}
+
 model::MethodSpec lora_of_codes() {
   model::MethodSpec spec = lora(DType::kBfloat16);
   spec.base_encoding = devices::Encoding::kNf4;
@@ -128,7 +146,8 @@ std::vector<Method> methods() {
           {"experts_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
-          {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite}};
+          {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},
+          {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3}};
 }
 
 model::ModelConfig config_of(const Method& method) {

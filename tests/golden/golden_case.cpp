@@ -5,6 +5,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "rondo/model/stored_weights.h"
 #include "rondo/train/loader.h"
 #include "rondo/train/model_place.h"
 #include "rondo/train/weights.h"
@@ -119,7 +120,12 @@ void load(const Case& golden, const model::Architecture& model, offload::Paramet
   const auto files = train::open_tensors(golden.folder / "model", model.config());
   ASSERT_TRUE(files.ok()) << files.status();
   std::optional<model::TensorFiles> adapter;
-  if (model.method().lora) adapter = open_file(golden.folder / "adapter" / "adapter_model.safetensors");
+  if (model.method().lora) {
+    auto factors = model::open_factors(model.config(), *model.method().lora,
+                                       golden.folder / "adapter" / "adapter_model.safetensors");
+    ASSERT_TRUE(factors.ok()) << factors.status();
+    adapter = *std::move(factors);
+  }
   const absl::Status loaded = train::load_weights(model, *files, adapter ? &*adapter : nullptr, store);
   ASSERT_TRUE(loaded.ok()) << loaded;
 }

@@ -104,8 +104,11 @@ TEST_P(Golden, TwentySteps_FollowTheReference) {
   expect_to_follow(name, method, architecture_of(read_case(name), method, devices::DType::kFloat32), {device, device});
 }
 
+/// Of families whose heads differ.
+class GoldenHeads : public Golden {};
+
 /// Each part a visit of its own.
-TEST_P(Golden, TwentyStepsOfAHeadInParts_FollowTheReference) {
+TEST_P(GoldenHeads, TwentyStepsInParts_FollowTheReference) {
   const auto& [name, method, device] = GetParam();
   const model::Architecture model = architecture_of(read_case(name), method, devices::DType::kFloat32, 4);
   ASSERT_GE(model.layers().size(), model.first_head_layer() + 4);
@@ -122,6 +125,11 @@ std::string name_of(const testing::TestParamInfo<Golden::ParamType>& info) {
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::ValuesIn(case_names()), testing::Values("full", "lora"),
                                           testing::ValuesIn(devices_under_test())),
+                         name_of);
+// By itself, tied to the embedding, with scaled logits, behind a norm that multiplies by 1 + weight.
+INSTANTIATE_TEST_SUITE_P(Families, GoldenHeads,
+                         testing::Combine(testing::Values("llama", "qwen3_tied", "granite", "gemma3"),
+                                          testing::Values("full", "lora"), testing::ValuesIn(devices_under_test())),
                          name_of);
 
 class GoldenInference : public testing::TestWithParam<std::tuple<std::string, std::string>> {};

@@ -7,6 +7,7 @@
 
 #include "golden_case.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stored_weights.h"
 #include "rondo/train/weights.h"
 #include "tiny_model.h"
 
@@ -43,7 +44,7 @@ Variant read_variant(const std::string& name) {
     method.lora = *lora;
     method.train_lora = true;
     method.lora_b_rate = variant.records.value("loraplus", 1.0);
-    auto files = model::TensorFiles::open_file(variant.folder / "adapter" / "adapter_model.safetensors");
+    auto files = model::open_factors(*config, *lora, variant.folder / "adapter" / "adapter_model.safetensors");
     EXPECT_TRUE(files.ok()) << files.status();
     const absl::Status checked = model::check_adapter_tensors(*config, *lora, *files);
     EXPECT_TRUE(checked.ok()) << checked;
@@ -62,7 +63,7 @@ tiny::Job job_of(const Variant& variant) {
   job.optimizer = {hyper["betas"][0].get<double>(), hyper["betas"][1].get<double>(), hyper["epsilon"].get<double>(),
                    hyper["weight_decay"].get<double>()};
   job.fill = [&variant](const model::Architecture& model, offload::ParameterStore& store) {
-    const auto files = model::TensorFiles::open_file(variant.golden.folder / "model" / "model.safetensors");
+    const auto files = model::open_weights(model.config(), variant.golden.folder / "model");
     ASSERT_TRUE(files.ok()) << files.status();
     const absl::Status loaded =
         train::load_weights(model, *files, variant.adapter ? &*variant.adapter : nullptr, store);
@@ -126,7 +127,7 @@ TEST_P(Variants, TwentySteps_FollowTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, Variants,
                          testing::Values("patterns", "some_layers", "loraplus", "saved_modules", "freeze", "dora",
-                                         "dora_biases", "dora_loraplus", "dora_fresh"),
+                                         "dora_biases", "dora_loraplus", "dora_fresh", "dora_fused"),
                          [](const auto& one) { return one.param; });
 
 TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {

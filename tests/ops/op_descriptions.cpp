@@ -187,7 +187,8 @@ OpCase matmul_short(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{28, 20, 12} : ProductSizes{512, 576, 4}, 1, false, true);
 }
 
-OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from) {
+/// `rest`: channels of a head that do not turn. `halved`: long sequences turn at half the speed.
+OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from, std::int64_t rest = 0, bool halved = false) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   add_sequences(b, scale);
@@ -197,9 +198,10 @@ OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from) {
   const TensorId dy = b.input("dy", shape);
   const TensorId dx = b.output("dx", shape);
   RopeAttributes rope;
-  for (std::int64_t i = 0; i < s.head_dim / 2; ++i) {
+  for (std::int64_t i = 0; i < (s.head_dim - rest) / 2; ++i) {
     rope.frequencies.push_back(
         static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim))));
+    if (halved) rope.long_frequencies.push_back(rope.frequencies.back() / 2.0F);
   }
   rope.amplitude = 1.25F;
   rope.dynamic_from = dynamic_from;
@@ -214,6 +216,9 @@ OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from) {
 }
 OpCase rope_static(DType storage, Scale scale) { return rope_case(storage, scale, 0); }
 OpCase rope_dynamic(DType storage, Scale scale) { return rope_case(storage, scale, 12); }
+OpCase rope_partial(DType storage, Scale scale) {
+  return rope_case(storage, scale, 12, scale == Scale::kOdd ? 6 : 32, true);
+}
 
 OpCase attention_case(DType storage, Scale scale, std::uint32_t window) {
   const Sizes s = sizes_of(scale);
@@ -437,6 +442,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"MatMul_Short", matmul_short, true},
       {"Rope", rope_static, true},
       {"Rope_Dynamic", rope_dynamic, true},
+      {"Rope_PartialAndLong", rope_partial, true},
       {"Attention", attention_full, true},
       {"Attention_Window", attention_window, true},
       {"Attention_Sink", attention_sink, true},

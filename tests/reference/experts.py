@@ -1,5 +1,6 @@
-"""Names and shapes of experts: transformers holds those of a block in one tensor, files have each by itself. GPT-OSS's
-files have one tensor too, but Rondo names its parts as it does those of the others."""
+"""What files have of a parameter, under Rondo's names: transformers holds the experts of a block in one tensor, files have
+each by itself. GPT-OSS's files have one tensor too, and Phi-3's one for q, k and v and one for gate and up, but Rondo names
+their parts as it does those of the others."""
 
 
 def names_of(model_type):
@@ -22,8 +23,24 @@ def parts_of_stack(name, tensor):
     return [(name.replace("down_proj_bias", "down_proj.bias"), tensor)]
 
 
-def in_files(model_type, name, tensor):
+def parts_of_fused(config, name, tensor):
+    """Phi-3: rows of several linear layers behind one another; of an adapter too, but for the factor that they share."""
+    heads = config.hidden_size // config.num_attention_heads
+    rows = {"qkv_proj": {"q_proj": heads * config.num_attention_heads, "k_proj": heads * config.num_key_value_heads,
+                         "v_proj": heads * config.num_key_value_heads},
+            "gate_up_proj": {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}}
+    for fused, parts in rows.items():
+        if f".{fused}." in name and "lora_A" not in name:
+            return [(name.replace(fused, word), part)
+                    for word, part in zip(parts, tensor.split(list(parts.values())))]
+    return [(name, tensor)]
+
+
+def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
+    model_type = config.model_type
+    if model_type == "phi3":
+        return parts_of_fused(config, name, tensor)
     module, gate, up, down = names_of(model_type)
     block, _, rest = name.partition(".mlp.")
     if model_type == "gpt_oss":

@@ -31,7 +31,10 @@ inline nlohmann::json to_json(const RopeConfig& rope) {
           {"beta_slow", rope.beta_slow},
           {"mscale", or_null(rope.mscale)},
           {"mscale_all_dim", or_null(rope.mscale_all_dim)},
-          {"truncate", rope.truncate}};
+          {"truncate", rope.truncate},
+          {"short_factors", rope.short_factors},
+          {"long_factors", rope.long_factors},
+          {"turned_share", rope.turned_share}};
 }
 
 inline nlohmann::json experts_to_json(const ModelConfig& config) {

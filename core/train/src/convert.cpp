@@ -9,6 +9,7 @@
 #include "rondo/model/new_folder.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
+#include "rondo/model/stored_weights.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 #include "rondo/train/weights.h"
@@ -26,7 +27,8 @@ struct OpenAdapter {
 
 absl::StatusOr<OpenAdapter> open_adapter(const fs::path& folder, const model::ModelConfig& config) {
   RONDO_ASSIGN_OR_RETURN(model::LoraConfig lora, model::load_adapter_config(folder));
-  RONDO_ASSIGN_OR_RETURN(model::TensorFiles files, model::TensorFiles::open_file(folder / "adapter_model.safetensors"));
+  RONDO_ASSIGN_OR_RETURN(model::TensorFiles files,
+                         model::open_factors(config, lora, folder / "adapter_model.safetensors"));
   RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(config, lora, files));
   return OpenAdapter{std::move(lora), std::move(files)};
 }

@@ -14,7 +14,7 @@
 #include "rondo/base/status.h"
 #include "rondo/gguf/import.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::train {
 namespace {

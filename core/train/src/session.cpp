@@ -21,6 +21,7 @@
 #include "rondo/devices/random.h"
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stored_weights.h"
 #include "rondo/partition/slots.h"
 #include "rondo/schedule/shape.h"
 #include "rondo/train/weights.h"
@@ -245,7 +246,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     }
     RONDO_ASSIGN_OR_RETURN(method.lora, model::load_adapter_config(config.adapter_name_or_path));
     const fs::path file = fs::path(config.adapter_name_or_path) / "adapter_model.safetensors";
-    RONDO_ASSIGN_OR_RETURN(open.adapter_files, model::TensorFiles::open_file(file));
+    RONDO_ASSIGN_OR_RETURN(open.adapter_files, model::open_factors(model_config, *method.lora, file));
     RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(model_config, *method.lora, *open.adapter_files));
     method.train_lora = training;
   } else if (training && config.finetuning_type == "lora") {

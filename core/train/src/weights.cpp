@@ -15,7 +15,7 @@
 #include "rondo/devices/encoding.h"
 #include "rondo/devices/random.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::train {
 namespace {
@@ -182,12 +182,13 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
     tensors.push_back({adapter_name_of(parameter), model::WeightType::kFloat32, file_shape(parameter.shape)});
     ids.push_back(id);
   }
-  RONDO_RETURN_IF_ERROR(model::write_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}},
-                                                 [&](std::size_t i, const model::TensorSink& sink) {
-                                                   return read_pieces(store, ids[i], offload::StateArray::kMaster,
-                                                                      sink);
-                                                 }));
+  const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
+    return read_pieces(store, ids[i], offload::StateArray::kMaster, sink);
+  };
   model::LoraConfig config = *model.method().lora;
+  const model::WritePlan plan = model::stored_factors(model.config(), config, {std::move(tensors), produce});
+  RONDO_RETURN_IF_ERROR(
+      model::write_safetensors(folder / "adapter_model.safetensors", plan.tensors, {{"format", "pt"}}, plan.produce));
   config.base_model = base.origin().string();
   config.exclude_modules = model.config().text_part ? model::kPicturesExcluded : "";
   return write_file_atomically(folder / "adapter_config.json", model::format_adapter_config(config));
@@ -224,7 +225,7 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
   const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
     return read_rounded(store, ids[i], file_type(store.dtype()), sink);
   };
-  const model::WritePlan plan = model::in_stacks(model.config(), {std::move(tensors), produce});
+  const model::WritePlan plan = model::stored_weights(model.config(), {std::move(tensors), produce});
   RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, plan.tensors, plan.produce));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());

@@ -172,13 +172,16 @@ struct RopeParams {  // a block a token
   const std::int32_t* bounds;
   void* y;
   std::int64_t heads;
-  std::int32_t half;  // pairs of a head
+  std::int32_t half;      // pairs of a head
+  std::int32_t head_dim;  // channels behind those of the pairs stay as they are
   float amplitude;
   float direction;
   std::uint32_t dynamic_from;
   double theta;
   double factor;
+  bool has_long;
   float frequencies[kMostRopePairs];
+  float long_frequencies[kMostRopePairs];  // past dynamic_from, where there are any
 };
 
 struct EmbeddingParams {  // a block a token

@@ -7,14 +7,17 @@
 
 namespace rondo::devices::cuda {
 
-/// transformers' dynamic NTK frequency for a sequence of `length` tokens: theta grows with the length.
+/// Of a sequence of `length` tokens, more than dynamic_from: see devices/rope.h.
 RONDO_KERNEL float dynamic_frequency(const RopeParams& p, std::int32_t length, int pair) {
+  if (p.has_long) return p.long_frequencies[pair];
   const double width = 2.0 * p.half;
   const double stretch = p.factor * static_cast<double>(length) / static_cast<double>(p.dynamic_from);
   const double base = p.theta * pow(stretch - (p.factor - 1.0), width / (width - 2.0));
   const float exponent = static_cast<float>(2 * pair) / static_cast<float>(width);
   return 1.0F / static_cast<float>(pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
 }
+
+RONDO_KERNEL bool rope_by_vectors(const RopeParams& p) { return p.half % kVector == 0 && p.head_dim % kVector == 0; }
 
 template <typename T>
 struct Rope {
@@ -23,8 +26,8 @@ struct Rope {
     auto* cosines = reinterpret_cast<float*>(block.shared());  // [half]
     float* sines = cosines + p.half;                           // [half]
     const auto token = static_cast<std::int32_t>(block.x());
-    const std::int64_t from = block.x() * p.heads * 2 * p.half;
-    const bool by_vectors = p.half % kVector == 0;
+    const std::int64_t from = block.x() * p.heads * p.head_dim;
+    const bool by_vectors = rope_by_vectors(p);
     const std::int64_t vectors = by_vectors ? p.heads * p.half / kVector : 0;
     typename Block::template Own<Pairs<kVector>> first;  // a thread's, read while the angles are computed
     block.each([&](int thread) {
@@ -55,6 +58,10 @@ struct Rope {
           turn<1>(p, from, i, pairs, cosines, sines);
         }
       }
+      if (p.head_dim > 2 * p.half) {
+        by_vectors ? keep_others<kVector>(p, from, thread, block.threads())
+                   : keep_others<1>(p, from, thread, block.threads());
+      }
     });
   }
 
@@ -67,7 +74,16 @@ struct Rope {
   };
   /// Where the left half of a token's pair lies: the token's numbers begin `from`, pairs count over all heads.
   RONDO_KERNEL static std::int64_t place_of(const RopeParams& p, std::int64_t from, std::int64_t pair) {
-    return from + pair / p.half * 2 * p.half + pair % p.half;
+    return from + pair / p.half * p.head_dim + pair % p.half;
+  }
+  /// Channels behind those of the pairs: by vectors these are whole vectors too.
+  template <int kCount>
+  RONDO_KERNEL static void keep_others(const RopeParams& p, std::int64_t from, int thread, int threads) {
+    const std::int64_t pieces = (p.head_dim - 2 * p.half) / kCount;  // of a head
+    for (std::int64_t i = thread; i < p.heads * pieces; i += threads) {
+      const std::int64_t place = from + i / pieces * p.head_dim + 2 * p.half + i % pieces * kCount;
+      store_vector<kCount>(static_cast<T*>(p.y) + place, load_vector<kCount>(static_cast<const T*>(p.x) + place));
+    }
   }
   template <int kCount>
   RONDO_KERNEL static Pairs<kCount> read(const RopeParams& p, std::int64_t from, std::int64_t first) {

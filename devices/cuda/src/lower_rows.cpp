@@ -3,6 +3,7 @@
 #include "kernels/embedding.h"
 #include "kernels/hadamard.h"
 #include "kernels/magnitude.h"
+#include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "lowering.h"
 #include "rondo/base/float16.h"
@@ -281,23 +282,26 @@ absl::Status lower_rope(Lowering& op) {
   Arguments<RopeParams> arguments;
   RopeParams& p = arguments.params;
   if (attributes.frequencies.size() > kMostRopePairs) {
-    return unimplemented("op {}: '{}' has heads of {}; on CUDA they have {} at most", name_of(op.op().kind),
-                         op.in(0).name, op.in(0).shape[2], 2 * kMostRopePairs);
+    return unimplemented("op {}: '{}' turns {} channels of a head; on CUDA they are {} at most", name_of(op.op().kind),
+                         op.in(0).name, 2 * attributes.frequencies.size(), 2 * kMostRopePairs);
   }
   p.heads = op.in(0).shape[1];
   p.half = static_cast<std::int32_t>(attributes.frequencies.size());
+  p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
   p.amplitude = attributes.amplitude;
   p.direction = attributes.direction;
   p.dynamic_from = attributes.dynamic_from;
   p.theta = attributes.theta;
   p.factor = attributes.factor;
-  std::copy(attributes.frequencies.begin(), attributes.frequencies.end(), p.frequencies);
+  p.has_long = !attributes.long_frequencies.empty();
+  std::ranges::copy(attributes.frequencies, p.frequencies);
+  std::ranges::copy(attributes.long_frequencies, p.long_frequencies);
   arguments.at(&RopeParams::x, op.read(0)).at(&RopeParams::positions, op.read(1));
   arguments.at(&RopeParams::bounds, op.read(2)).at(&RopeParams::y, op.write(0));
-  op.launch(of_storage(KernelId::k_rope_fp32, Lowering::storage_of(op.in(0))),
-            {op.tokens(), 1, threads_for(p.half % kVector == 0 ? p.heads * p.half / kVector : p.heads * p.half),
-             2 * p.half * 4},
-            arguments);
+  op.launch(
+      of_storage(KernelId::k_rope_fp32, Lowering::storage_of(op.in(0))),
+      {op.tokens(), 1, threads_for(rope_by_vectors(p) ? p.heads * p.half / kVector : p.heads * p.half), 2 * p.half * 4},
+      arguments);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rondo/devices/random.h"
+#include "rondo/devices/rope.h"
 #include "values.h"
 
 namespace rondo::devices::reference {
@@ -66,17 +67,6 @@ Gated gated(const GatedActivationAttributes& attributes, double gate, double up)
   return {g * sigmoid * factor, gate > limit ? 0.0 : factor * slope, std::abs(up) > limit ? 0.0 : g * sigmoid};
 }
 
-/// Of the pair (i, i + D/2), in fp32 as transformers keeps it; see RopeAttributes for dynamic scaling.
-float frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
-  if (rope.dynamic_from == 0 || length <= rope.dynamic_from) return rope.frequencies[static_cast<std::size_t>(pair)];
-  const auto width = static_cast<double>(head_dim);
-  const double stretch = rope.factor * static_cast<double>(length) / static_cast<double>(rope.dynamic_from);
-  const double base = rope.theta * std::pow(stretch - (rope.factor - 1.0), width / (width - 2.0));
-  const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
-  return 1.0F /
-         static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
-}
-
 /// What a norm multiplies by.
 double gain(const NormAttributes& attributes, double w) {
   return static_cast<double>(attributes.weight_factor) * w + static_cast<double>(attributes.weight_offset);
@@ -130,11 +120,11 @@ void rope(const Call& call) {
   Values y = call.out(0);
   const std::int64_t heads = x.extent(1);
   const std::int64_t head_dim = x.extent(2);
-  const std::int64_t half = head_dim / 2;
+  const auto half = static_cast<std::int64_t>(attributes.frequencies.size());
   for (std::int64_t t = 0; t < x.extent(0); ++t) {
     const std::int64_t length = sequences.length_at(t);
     for (std::int64_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(positions[t]) * frequency(attributes, head_dim, length, i);
+      const float angle = static_cast<float>(positions[t]) * rope_frequency(attributes, length, i);
       const double cosine = std::cos(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude);
       const double sine = std::sin(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude) *
                           static_cast<double>(attributes.direction);
@@ -144,6 +134,9 @@ void rope(const Call& call) {
         y.set(a, x[a] * cosine - x[b] * sine);
         y.set(b, x[b] * cosine + x[a] * sine);
       }
+    }
+    for (std::int64_t i = t * heads * head_dim; i < (t + 1) * heads * head_dim; ++i) {
+      if (i % head_dim >= 2 * half) y.set(i, x[i]);
     }
   }
 }

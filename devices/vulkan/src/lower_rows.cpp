@@ -2,11 +2,11 @@
 // weights back to numbers.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "lowering.h"
 #include "rondo/base/float16.h"
 #include "rondo/devices/encoding.h"
+#include "rondo/devices/rope.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -69,16 +69,6 @@ Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std:
                           std::int64_t n) {
   return op.add(Shader::kElementwise, {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_of(n)},
                 slots, sizes, groups_of(op, n, step_of(n)));
-}
-
-/// transformers' dynamic NTK frequencies for a sequence of `length` tokens, as OpKind::kRope's reference computes them.
-float dynamic_frequency(const RopeAttributes& rope, std::int64_t head_dim, std::int64_t length, std::int64_t pair) {
-  const auto width = static_cast<double>(head_dim);
-  const double stretch = rope.factor * static_cast<double>(length) / static_cast<double>(rope.dynamic_from);
-  const double base = rope.theta * std::pow(stretch - (rope.factor - 1.0), width / (width - 2.0));
-  const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
-  return 1.0F /
-         static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
 }
 
 /// hadamard_encode.comp or hadamard_expand.comp, from the op's read to its write.
@@ -188,17 +178,24 @@ void lower_bias_gradient(OpLowering& op) {
 void lower_rope(OpLowering& op) {
   const auto& rope = op.attributes<RopeAttributes>();
   const TensorDesc& x = op.in(0);
-  const std::int64_t half = x.shape[2] / 2;
-  std::vector<float> frequencies(rope.frequencies.begin(), rope.frequencies.end());
-  for (std::int64_t length = rope.dynamic_from + 1; rope.dynamic_from > 0 && length <= x.shape[0]; ++length) {
+  const auto half = static_cast<std::int64_t>(rope.frequencies.size());
+  const std::int64_t width = x.shape[2];
+  const std::int64_t step = width % 2 == 0 ? step_of(half) : 1;
+  // Past dynamic_from all lengths have one row, or each has its own.
+  std::int64_t last_row = 0;
+  if (rope.dynamic_from > 0 && x.shape[0] > rope.dynamic_from) {
+    last_row = rope.long_frequencies.empty() ? x.shape[0] - rope.dynamic_from : 1;
+  }
+  std::vector<float> frequencies;
+  for (std::int64_t row = 0; row <= last_row; ++row) {
     for (std::int64_t pair = 0; pair < half; ++pair) {
-      frequencies.push_back(dynamic_frequency(rope, x.shape[2], length, pair));
+      frequencies.push_back(rope_frequency(rope, rope.dynamic_from + row, pair));
     }
   }
-  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), step_of(half)},
+  Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), static_cast<std::uint32_t>(step)},
                               {op.read(0), op.read(1), op.read(2), op.write(0), op.constants(frequencies)},
-                              {x.shape[0], x.shape[1], half, rope.dynamic_from},
-                              parts_of(x.shape[0] * (half / step_of(half)), kThreads));
+                              {x.shape[0], x.shape[1], half, rope.dynamic_from, width, last_row},
+                              parts_of(x.shape[0] * ((width - half) / step), kThreads));
   dispatch.push.factors[0] = rope.amplitude;
   dispatch.push.factors[1] = rope.direction;
 }

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from auto_class import auto_class  # noqa: E402
 from experts import in_files  # noqa: E402
 
-ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3"]
+ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3", "longrope"]
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh"]
 DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
           "float32": 0, "bfloat16": 1, "float16": 2}
@@ -33,26 +33,29 @@ def ropes_of(config):
 
 def rope_of(config, rope):
     kind = rope["rope_type"]
-    stretched = kind in ("yarn", "llama3")
+    stretched = kind in ("yarn", "llama3", "longrope")
     original = rope.get("original_max_position_embeddings", 0) if stretched else 0
     factor = rope.get("factor", 1.0) if kind != "default" else 1.0
-    if factor is None:  # yarn takes the ratio of the two lengths
+    if factor is None or (kind == "longrope" and "factor" not in rope):  # the ratio of the two lengths
         factor = config.max_position_embeddings / original
     yarn = rope if kind == "yarn" else {}
+    long = rope if kind == "longrope" else {}
     return {
         "kind": ROPE_KINDS.index(kind), "theta": float(rope["rope_theta"]), "factor": float(factor),
         "low": rope["low_freq_factor"] if kind == "llama3" else 1.0,
         "high": rope["high_freq_factor"] if kind == "llama3" else 4.0,
         "original": original,
-        "attention_factor": yarn.get("attention_factor"),
+        "attention_factor": (yarn or long).get("attention_factor"),
         "beta_fast": yarn.get("beta_fast") or 32.0, "beta_slow": yarn.get("beta_slow") or 1.0,
         "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,
         "truncate": yarn.get("truncate", True),
+        "short_factors": long.get("short_factor", []), "long_factors": long.get("long_factor", []),
+        "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type == "phi3" else 1.0,
     }
 
 
 def windows_of(config, layers):
-    if config.model_type in ("mistral", "mixtral", "qwen3_moe"):
+    if config.model_type in ("mistral", "mixtral", "qwen3_moe", "phi3"):
         return [config.sliding_window or 0] * config.num_hidden_layers
     return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in layers]
 
@@ -106,5 +109,5 @@ def expected(folder):
         "experts": experts_of(config, layers),
         "parameters": sorted([name, list(part.shape)] for whole, p in model.named_parameters()
                              if "vision_tower" not in whole and "multi_modal_projector" not in whole
-                             for name, part in in_files(config.model_type, whole, p)),
+                             for name, part in in_files(config, whole, p)),
     }

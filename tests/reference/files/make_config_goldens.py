@@ -14,7 +14,7 @@ import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig
-from transformers import Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
@@ -158,6 +158,25 @@ CASES = {
                           rope_type="yarn", truncate=False), rope_theta=150000, router_aux_loss_coef=0.9,
         sliding_window=128, swiglu_limit=7.0, tie_word_embeddings=False, use_cache=True, quantization_config=dict(
             modules_to_not_convert=["model.layers.*.self_attn", "lm_head"], quant_method="mxfp4")),
+    "saved_phi3": saved(Phi3Config, num_key_value_heads=2, sliding_window=16, pad_token_id=0, eos_token_id=[2, 7]),
+    "saved_phi3_long": saved(
+        Phi3Config, num_key_value_heads=1, tie_word_embeddings=True, dtype="bfloat16", max_position_embeddings=512,
+        original_max_position_embeddings=64, pad_token_id=0, eos_token_id=2, rope_parameters=dict(
+            rope_type="longrope", rope_theta=5000.0, partial_rotary_factor=0.5, short_factor=[1.0, 1.5],
+            long_factor=[1.25, 4.0])),
+    "phi3_bare": written("phi3", vocab_size=32064),
+    "phi3_hub": written(
+        "phi3", attention_bias=False, attention_dropout=0.0, auto_map={}, bos_token_id=1, embd_pdrop=0.0, eos_token_id=279,
+        hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072, num_key_value_heads=4,
+        original_max_position_embeddings=4096, pad_token_id=279, resid_pdrop=0.0, rms_norm_eps=1e-05,
+        rope_scaling=dict(long_factor=[1.08, 1.11, 1.14, 1.34], short_factor=[1.0, 1.02, 1.03, 1.05], type="longrope"),
+        rope_theta=10000.0, sliding_window=262144, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True),
+    "phi3_hub_partial": written(
+        "phi3", attention_bias=False, attention_dropout=0.0, bos_token_id=279, eos_token_id=279, pad_token_id=279,
+        max_position_embeddings=131072, num_key_value_heads=2, original_max_position_embeddings=4096,
+        partial_rotary_factor=0.75, rope_scaling=dict(long_factor=[1.0, 1.1, 30.0], short_factor=[1.0, 1.0, 2.0],
+                                                      type="longrope", attention_factor=1.25), sliding_window=None,
+        tie_word_embeddings=True, torch_dtype="bfloat16", vocab_size=320),
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -18,7 +18,7 @@
 #include "rondo/model/config_documents.h"
 #include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ absl::Status import(const std::filesystem::path& file, const std::filesystem::pa
                                         {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
     return absl::OkStatus();
   };
-  const model::WritePlan plan = model::in_stacks(config, {tensors, model::produce_whole(tensors, fill)});
+  const model::WritePlan plan = model::stored_weights(config, {tensors, model::produce_whole(tensors, fill)});
   return model::write_sharded_safetensors(folder, plan.tensors, plan.produce);
 }
 

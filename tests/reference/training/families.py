@@ -15,9 +15,11 @@ from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeFo
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
+from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
@@ -110,6 +112,13 @@ CASES = {
         tie_word_embeddings=False, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_alpha=1.4,
         swiglu_limit=1.2, rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, truncate=False,
                                                original_max_position_embeddings=32)),
+    # Fused layers; heads that turn in part, at speeds of their own; windows. No sequence here is a long one.
+    "phi3": _case(
+        Phi3Config, Phi3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=137, rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=9,
+        original_max_position_embeddings=64,
+        rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.5,
+                             short_factor=[1.0, 1.3, 2.1], long_factor=[1.1, 2.5, 7.0])),
     # A layer with rotary embedding, one without, one without that slides.
     "smollm3": _case(
         SmolLM3Config, SmolLM3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,
@@ -223,6 +232,8 @@ def make_model(name, seed, **changes):
 
 
 def targets_of(model):
+    if model.config.model_type == "phi3":
+        return FUSED_LAYERS
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 

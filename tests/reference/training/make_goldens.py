@@ -109,7 +109,7 @@ def plain_name(name):
 def trained_tensors(model, value=lambda parameter: parameter):
     """By the names in files."""
     return {name: part.detach().clone() for n, p in model.named_parameters() if p.requires_grad and value(p) is not None
-            for name, part in in_files(model.config.model_type, plain_name(n), value(p))}
+            for name, part in in_files(model.config, plain_name(n), value(p))}
 
 
 def update_of(final, initial):
@@ -188,7 +188,8 @@ def make_case(name):
     write_json(folder / "full.json", full)
     save_file(sample(final), folder / "full_final.safetensors")
     lora, final = run_training(load_adapter, steps, noise["lora"])
-    if set(final) != set(load_file(adapter_folder / "adapter_model.safetensors")):
+    stored = load_file(adapter_folder / "adapter_model.safetensors")
+    if set(final) != {part for name, tensor in stored.items() for part, _ in in_files(model.config, name, tensor)}:
         sys.exit(f"error: {name}: names of trained factors and of the stored adapter differ")
     write_json(folder / "lora.json", lora)
     save_file(sample(final), folder / "lora_final.safetensors")

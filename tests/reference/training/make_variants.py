@@ -42,6 +42,8 @@ VARIANTS = {
     "dora_loraplus": dict(case="mistral", lora=dict(use_dora=True, layers_to_transform=[1],
                                                     target_modules=["q_proj", "o_proj", "down_proj"]), loraplus=8.0),
     "dora_fresh": dict(case="qwen3", lora=dict(use_dora=True), fresh=True),
+    "dora_fused": dict(case="phi3", lora=dict(use_dora=True, rank_pattern={"qkv_proj": 3}, target_modules=[
+        "qkv_proj", "gate_up_proj", "down_proj"])),
 }
 
 

@@ -8,7 +8,7 @@
 #include "names.h"
 #include "reader.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 #include "small_model.h"
 
 namespace rondo::gguf {

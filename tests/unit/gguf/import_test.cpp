@@ -16,7 +16,7 @@
 #include "rondo/gguf/export.h"
 #include "rondo/model/config_documents.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 #include "small_model.h"
 
 namespace rondo::gguf {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "helpers.h"
+#include "rondo/model/parameters.h"
 
 namespace rondo::model {
 namespace {
@@ -59,7 +60,7 @@ TEST(LoadAdapterConfig, WhatPeftWrites_IsRead) {
 TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
   Json adapter = good_adapter();
   adapter["target_modules"] = "all-linear";
-  EXPECT_EQ(load(adapter)->targets, kAll);
+  EXPECT_EQ(load(adapter)->targets, linear_module_names());
   adapter["target_modules"] = {"self_attn.o_proj", "mlp.up_proj", "o_proj"};
   EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("o_proj", "up_proj"));
   adapter["target_modules"] = {"model.layers.1.mlp.up_proj", "layers.0.mlp.up_proj"};

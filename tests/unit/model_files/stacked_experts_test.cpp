@@ -1,12 +1,11 @@
 // Experts in stacks, as GPT-OSS's files have them, against what transformers makes of the same files.
-#include "rondo/model/stacked_experts.h"
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 
 #include "helpers.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -124,7 +123,7 @@ TEST(StackedExperts, WrittenAgain_AreTheSameFile) {
     store_float32(values_of(*views[index]), WeightType::kBfloat16, out);
     return absl::OkStatus();
   });
-  plan = in_stacks(config, std::move(plan));
+  plan = stored_weights(config, std::move(plan));
   const absl::Status written = write_sharded_safetensors(folder, plan.tensors, plan.produce);
   ASSERT_TRUE(written.ok()) << written;
   const auto again = *TensorFiles::open_model(folder);

@@ -10,7 +10,7 @@
 #include "rondo/base/float16.h"
 #include "rondo/devices/encoding.h"
 #include "rondo/model/init.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 #include "rondo/schedule/shape.h"
 #include "tiny_model.h"
 

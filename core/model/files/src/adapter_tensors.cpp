@@ -22,9 +22,11 @@ std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const L
     if (!lora.adapts(linear.name, linear.layer)) continue;
     const std::uint64_t rank = lora.rank_of(linear.path);
     out.push_back({adapter_tensor_name(linear.path, 'A'), {rank, linear.in}, ParameterKind::kMatrix, linear.layer});
-    out.push_back({adapter_tensor_name(linear.path, 'B'), {linear.out, rank}, ParameterKind::kMatrix, linear.layer});
-    if (lora.use_dora) {
-      out.push_back({magnitude_tensor_name(linear.path), {linear.out}, ParameterKind::kMatrix, linear.layer});
+    for (const LinearModule& part : parts_or_self(linear)) {
+      out.push_back({adapter_tensor_name(part.path, 'B'), {part.out, rank}, ParameterKind::kMatrix, part.layer});
+      if (lora.use_dora) {
+        out.push_back({magnitude_tensor_name(part.path), {part.out}, ParameterKind::kMatrix, part.layer});
+      }
     }
   }
   for (ParameterSpec& spec : model_parameters(config)) {

@@ -9,6 +9,17 @@
 namespace rondo::model {
 namespace {
 
+/// As older versions want it: these three keys and no others, but for what could not be found without.
+OrderedJson long_rope_scaling(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  OrderedJson scaling = {
+      {"type", "longrope"}, {"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}};
+  const double stretch = static_cast<double>(config.max_positions) / rope.original_max_positions;
+  if (rope.factor != stretch) scaling["factor"] = rope.factor;
+  if (rope.attention_factor) scaling["attention_factor"] = *rope.attention_factor;
+  return scaling;
+}
+
 /// Null for none, unless the family `stretches` where there is none.
 OrderedJson rope_scaling(const RopeConfig& rope, bool stretches = false) {
   if (rope.kind == RopeKind::kDefault && stretches) return {{"rope_type", "default"}};
@@ -69,7 +80,12 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 /// that slide outside of them.
 void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   out["rope_theta"] = config.rope.theta;
-  out["rope_scaling"] = rope_scaling(config.rope, traits.stretches);
+  const bool is_long = config.rope.kind == RopeKind::kLongRope;
+  out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, traits.stretches);
+  if (traits.long_rope_from != 0) {
+    out["original_max_position_embeddings"] = is_long ? config.rope.original_max_positions : config.max_positions;
+    out["partial_rotary_factor"] = config.rope.turned_share;
+  }
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   const auto set = [](const RopeConfig& rope) {

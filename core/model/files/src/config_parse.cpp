@@ -66,6 +66,9 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   if (fields.number("attention_dropout", {0.0, 1.0}, 0.0) != 0.0) {
     fields.refuse("attention_dropout", "dropout inside attention is not supported; expected 0.0");
   }
+  if (traits.drops_residuals && fields.number("resid_pdrop", {0.0, 1.0}, 0.0) != 0.0) {
+    fields.refuse("resid_pdrop", "dropout of what a block adds is not supported; expected 0.0");
+  }
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (fields.has(key)) fields.refuse(key, "capped scores are not supported; expected null");
   }
@@ -300,6 +303,10 @@ WeightType parse_dtype(Fields& fields) {
 
 }  // namespace
 
+std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope) {
+  return static_cast<std::uint32_t>(config.head_dim * rope.turned_share);
+}
+
 double scale_of_scores(const ModelConfig& config) {
   return config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
 }
@@ -328,6 +335,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.attention_bias = bias || traits->qkv_bias_always;
   config.attention_output_bias = bias;
   config.attention_sinks = traits->attention_sinks;
+  config.fused_linears = traits->fused;
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr Limits kThetaLimits = {1.0, 1e18};
 constexpr Limits kFactorLimits = {1.0, 1e6};
+constexpr Limits kLongRopeLimits = {1e-6, 1e6};
 
 struct KindName {
   std::string_view name;
@@ -26,9 +27,15 @@ constexpr std::array<KindName, 5> kKinds = {{{"default", RopeKind::kDefault},
 
 bool is_filled(const Json& value) { return !value.is_null() && !(value.is_object() && value.empty()); }
 
-RopeKind parse_kind(Fields& rope) {
+RopeKind parse_kind(Fields& rope, const FamilyTraits& traits) {
   const char* key = rope.has("rope_type") || !rope.has("type") ? "rope_type" : "type";
   const std::string name = rope.word(key, "default");
+  if (traits.long_rope_from != 0 && name != "default") {
+    if (name == "longrope" || name == "su" || name == "yarn") return RopeKind::kLongRope;
+    rope.refuse(key, fmt::format("the rotary embedding {} is none of {}; expected default or longrope",
+                                 quoted_name(name), traits.model_type));
+    return RopeKind::kDefault;
+  }
   const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& k) { return k.name == name; });
   if (found != kKinds.end()) return found->kind;
   rope.refuse(key, fmt::format("the rotary embedding {} is not supported; supported: default, linear, dynamic, yarn, "
@@ -81,7 +88,29 @@ void parse_llama3(Fields& rope, RopeConfig& out) {
   }
 }
 
-void parse_kind_settings(Fields& fields, Fields& rope, const ModelConfig& config, RopeConfig& out) {
+std::vector<double> parse_factors(Fields& rope, const char* key, std::size_t count) {
+  const Json& list = rope.at(key);
+  const bool right =
+      list.is_array() && list.size() == count && std::ranges::all_of(list, [](const Json& one) {
+        return one.is_number() && one.get<double>() >= kLongRopeLimits.low && one.get<double>() <= kLongRopeLimits.high;
+      });
+  if (right) return list.get<std::vector<double>>();
+  rope.expected(key, fmt::format("a list of {} numbers from {:g} to {:g}, one for each two channels that turn", count,
+                                 kLongRopeLimits.low, kLongRopeLimits.high));
+  return {};
+}
+
+void parse_long_rope(Fields& rope, const ModelConfig& config, RopeConfig& out) {
+  const double stretch = static_cast<double>(config.max_positions) / out.original_max_positions;
+  out.factor = rope.number("factor", kLongRopeLimits, stretch);
+  out.attention_factor = rope.optional_number("attention_factor", {0.0, 1e6});
+  const std::size_t count = turned_channels(config, out) / 2;
+  out.short_factors = parse_factors(rope, "short_factor", count);
+  out.long_factors = parse_factors(rope, "long_factor", count);
+}
+
+void parse_kind_settings(Fields& fields, Fields& rope, const FamilyTraits& traits, const ModelConfig& config,
+                         RopeConfig& out) {
   switch (out.kind) {
     case RopeKind::kDefault:
       return;
@@ -101,6 +130,11 @@ void parse_kind_settings(Fields& fields, Fields& rope, const ModelConfig& config
       out.original_max_positions = original_positions(fields, rope, config);
       parse_llama3(rope, out);
       return;
+    case RopeKind::kLongRope:
+      out.original_max_positions =
+          fields.integer("original_max_position_embeddings", 1, kMaxPositions, traits.long_rope_from);
+      parse_long_rope(rope, config, out);
+      return;
   }
 }
 
@@ -116,19 +150,34 @@ const Json& stretched_settings() {
   return kYarn;
 }
 
-/// One set. `theta`: what holds where the set has none.
-RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& path, double theta,
-                     const ModelConfig& config) {
-  RopeConfig out;
-  Fields rope(settings, fields.origin(), path + ".");
+/// What the settings say wins over what stands outside.
+void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits, const ModelConfig& config,
+                        RopeConfig& out) {
+  const char* key = "partial_rotary_factor";
   for (Fields* holder : {&fields, &rope}) {
-    if (holder->number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
-      holder->refuse("partial_rotary_factor", "partial rotary embedding is not supported; expected 1.0");
+    if (!holder->has(key)) continue;
+    out.turned_share = holder->number(key, {0.0, 1.0});
+    if (!holder->status().ok()) return;
+    const std::uint32_t turned = turned_channels(config, out);
+    if (traits.long_rope_from == 0 && out.turned_share != 1.0) {
+      holder->refuse(key,
+                     fmt::format("heads of {} that turn in part are not supported; expected 1.0", traits.model_type));
+    } else if (turned == 0 || turned % 2 != 0) {
+      holder->refuse(
+          key, fmt::format("expected an even number of head_dim ({}) to turn, found {}", config.head_dim, turned));
     }
   }
+}
+
+/// One set. `theta`: what holds where the set has none.
+RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& path, double theta,
+                     const FamilyTraits& traits, const ModelConfig& config) {
+  RopeConfig out;
+  Fields rope(settings, fields.origin(), path + ".");
+  parse_turned_share(fields, rope, traits, config, out);
   out.theta = rope.number("rope_theta", kThetaLimits, theta);
-  out.kind = parse_kind(rope);
-  parse_kind_settings(fields, rope, config, out);
+  out.kind = parse_kind(rope, traits);
+  parse_kind_settings(fields, rope, traits, config, out);
   fields.adopt(rope.status());
   return out;
 }
@@ -161,13 +210,13 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   Json full = set("full_attention");
   full.update(scaling);
   const double theta = fields.number("rope_theta", kThetaLimits, traits.theta);
-  config.rope =
-      parse_set(fields, full, scaling.empty() ? "rope_parameters.full_attention" : "rope_scaling", theta, config);
+  config.rope = parse_set(fields, full, scaling.empty() ? "rope_parameters.full_attention" : "rope_scaling", theta,
+                          traits, config);
   const double window_theta = traits.window_theta_key.empty() ? *traits.window_theta
                                                               : fields.number(std::string(traits.window_theta_key),
                                                                               kThetaLimits, traits.window_theta);
   config.window_rope =
-      parse_set(fields, set("sliding_attention"), "rope_parameters.sliding_attention", window_theta, config);
+      parse_set(fields, set("sliding_attention"), "rope_parameters.sliding_attention", window_theta, traits, config);
 }
 
 }  // namespace
@@ -183,7 +232,8 @@ void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
                                    quoted_name(name)));
     return;
   }
-  config.rope = parse_set(fields, settings, key, fields.number("rope_theta", kThetaLimits, traits.theta), config);
+  config.rope =
+      parse_set(fields, settings, key, fields.number("rope_theta", kThetaLimits, traits.theta), traits, config);
 }
 
 }  // namespace rondo::model

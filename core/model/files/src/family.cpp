@@ -181,6 +181,20 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
                              .choices = 4,
                              .normalises_always = true,
                              .stacked = true}},
+    {.family = Family::kPhi3,
+     .model_type = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .vocab_size = 32064,
+     .max_positions = 4096,
+     .rms_norm_eps = 1e-5,
+     .long_rope_from = 4096,
+     .fused = true,
+     .drops_residuals = true,
+     .bos = 1,
+     .eos = 32000,
+     .pad = 32000,
+     .windows = Windows::kAll,
+     .default_window = 0},
 });
 
 }  // namespace
@@ -246,6 +260,8 @@ std::string_view rope_kind_name(RopeKind kind) {
       return "yarn";
     case RopeKind::kLlama3:
       return "llama3";
+    case RopeKind::kLongRope:
+      return "longrope";
   }
   return "";
 }

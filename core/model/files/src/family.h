@@ -48,6 +48,11 @@ struct FamilyTraits {
   double rms_norm_eps = 1e-6;
   double theta = 10000.0;
   bool stretches = false;  // 32-fold yarn when rotary settings are absent
+  /// Phi-3: heads turn in part, longrope is the only scaling (older files call it su or yarn), and what is trained for
+  /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
+  std::uint32_t long_rope_from = 0;
+  bool fused = false;            // ModelConfig::fused_linears
+  bool drops_residuals = false;  // `resid_pdrop` means something to this family
   std::optional<std::int32_t> bos = std::nullopt;
   std::optional<std::int32_t> eos = std::nullopt;
   std::optional<std::int32_t> pad = std::nullopt;

@@ -16,7 +16,7 @@
 #include "rondo/model/new_folder.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -130,7 +130,7 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
     }
     return absl::OkStatus();
   };
-  const WritePlan plan = in_stacks(config, {std::move(tensors), produce});
+  const WritePlan plan = stored_weights(config, {std::move(tensors), produce});
   return write_sharded_safetensors(folder, plan.tensors, plan.produce);
 }
 

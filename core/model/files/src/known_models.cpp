@@ -1,6 +1,6 @@
 // From the config.json files that the models were published with, of those that read pictures too the text part. Token
-// ids, initializer ranges, Granite's factors and scalings of Gemma's rotary embedding are left to the family's
-// defaults: a plan does not need them.
+// ids, initializer ranges, Granite's factors and scalings of Gemma's and Phi's rotary embedding are left to the
+// family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -76,6 +76,11 @@ constexpr Row kRows[] = {
     {"allenai/OLMoE-1B-7B-0924", "olmoe", 2048, 1024, 16, 16, 16, 128, 50304, false, 4096, 1e4, 0, 0, 64, 8},
     {"openai/gpt-oss-20b", "gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, false, 131072, 1.5e5, 0, 128, 32, 4},
     {"openai/gpt-oss-120b", "gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, false, 131072, 1.5e5, 0, 128, 128, 4},
+    {"microsoft/Phi-3-mini-4k-instruct", "phi3", 3072, 8192, 32, 32, 32, 96, 32064, false, 4096, 1e4, 0, 2047},
+    {"microsoft/Phi-3-medium-4k-instruct", "phi3", 5120, 17920, 40, 40, 10, 128, 32064, false, 4096, 1e4, 0, 2047},
+    {"microsoft/Phi-3.5-mini-instruct", "phi3", 3072, 8192, 32, 32, 32, 96, 32064, false, 131072, 1e4},
+    {"microsoft/phi-4", "phi3", 5120, 17920, 40, 40, 10, 128, 100352, false, 16384, 2.5e5},
+    {"microsoft/Phi-4-mini-instruct", "phi3", 3072, 8192, 32, 24, 8, 128, 200064, true, 131072, 1e4},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -119,7 +124,7 @@ std::string without_owner(const std::string& name) {
 
 bool has_large_epsilon(std::string_view type) {
   return type == "llama" || type == "mistral" || type == "granite" || type == "mixtral" || type == "olmoe" ||
-         type == "gpt_oss";
+         type == "gpt_oss" || type == "phi3";
 }
 
 std::string config_text(const Row& row) {

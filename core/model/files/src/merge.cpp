@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stacked_experts.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -42,22 +43,28 @@ struct Factors {
 
 class Merger {
  public:
-  Merger(const LoraConfig& lora, const TensorFiles& base, const TensorFiles& adapter)
-      : base_(base), adapter_(adapter), lora_(lora) {}
+  Merger(const ModelConfig& config, const LoraConfig& lora, const TensorFiles& base, const TensorFiles& adapter)
+      : base_(base), adapter_(adapter), lora_(lora) {
+    for (const LinearModule& linear : linear_modules(config)) {
+      for (const LinearModule& part : parts_or_self(linear)) adapted_as_[part.path] = linear.path;
+    }
+  }
 
   /// Puts the merged tensor `name` into `out`, in its own type.
   absl::Status put(const std::string& name, std::span<std::byte> out) {
     const TensorView* tensor = base_.find(name);
     if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", name);
     const std::string module = name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : std::string();
-    const TensorView* a = adapter_.find(adapter_tensor_name(module, 'A'));
+    const auto known = adapted_as_.find(module);
+    const std::string& whole = known == adapted_as_.end() ? module : known->second;
+    const TensorView* a = adapter_.find(adapter_tensor_name(whole, 'A'));
     const TensorView* b = adapter_.find(adapter_tensor_name(module, 'B'));
     const bool adapted = a != nullptr && b != nullptr;
     if (adapted) {
       RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
       if (lora_.use_dora) RONDO_RETURN_IF_ERROR(read_magnitudes(module));
-      rank_ = lora_.rank_of(module);
-      scale_ = static_cast<float>(lora_.scale_of(module));
+      rank_ = lora_.rank_of(whole);
+      scale_ = static_cast<float>(lora_.scale_of(whole));
     }
     // Of modules_to_save the adapter has the whole weight.
     const TensorView* saved = adapter_.find(saved_tensor_name(name));
@@ -124,6 +131,7 @@ class Merger {
   const TensorFiles& base_;
   const TensorFiles& adapter_;
   const LoraConfig& lora_;
+  std::map<std::string, std::string> adapted_as_;  // a linear layer's path: that of which it is a part, or its own
   std::size_t rank_ = 0;
   float scale_ = 0;
   Factors factors_;
@@ -144,9 +152,9 @@ absl::Status write_merged_weights(const ModelConfig& config, const TensorFiles& 
     tensors.push_back({name_in_text_model(spec.name), tensor->type, spec.shape});
     names.push_back(spec.name);
   }
-  Merger merger(lora, base, adapter);
+  Merger merger(config, lora, base, adapter);
   const auto fill = [&](std::size_t index, std::span<std::byte> out) { return merger.put(names[index], out); };
-  const WritePlan plan = in_stacks(config, {tensors, produce_whole(tensors, fill)});
+  const WritePlan plan = stored_weights(config, {tensors, produce_whole(tensors, fill)});
   return write_sharded_safetensors(folder, plan.tensors, plan.produce, max_shard_bytes);
 }
 

@@ -20,34 +20,20 @@ std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
 }
 
-std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
-  const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
-  const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
-  const std::string prefix = layer_prefix(config, layer) + "self_attn.";
-  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
-    return LinearModule{prefix + name, name, in, out, layer, bias};
-  };
-  return {make("q_proj", hidden, query, config.attention_bias), make("k_proj", hidden, key, config.attention_bias),
-          make("v_proj", hidden, key, config.attention_bias),
-          make("o_proj", query, hidden, config.attention_output_bias)};
-}
-
-std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
-  if (has_experts(config, layer)) return {};
-  const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t inner = config.intermediate_size;
-  const std::string prefix = layer_prefix(config, layer) + "mlp.";
-  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
-    return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
-  };
-  return {make("gate_proj", hidden, inner), make("up_proj", hidden, inner), make("down_proj", inner, hidden)};
+LinearModule fused(const char* name, const std::vector<LinearModule>& parts) {
+  const LinearModule& first = parts.front();
+  const std::string prefix = first.path.substr(0, first.path.size() - first.name.size());
+  LinearModule whole{prefix + name, name, first.in, 0, first.layer, first.bias, parts};
+  for (const LinearModule& part : parts) whole.out += part.out;
+  return whole;
 }
 
 void add_linears(const std::vector<LinearModule>& linears, std::vector<ParameterSpec>& out) {
   for (const LinearModule& linear : linears) {
-    out.push_back({linear.path + ".weight", {linear.out, linear.in}, ParameterKind::kMatrix, linear.layer});
-    if (linear.bias) out.push_back({linear.path + ".bias", {linear.out}, ParameterKind::kBias, linear.layer});
+    for (const LinearModule& part : parts_or_self(linear)) {
+      out.push_back({part.path + ".weight", {part.out, part.in}, ParameterKind::kMatrix, part.layer});
+      if (part.bias) out.push_back({part.path + ".bias", {part.out}, ParameterKind::kBias, part.layer});
+    }
   }
 }
 
@@ -156,6 +142,40 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   return out;
 }
 
+std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
+  return linear.parts.empty() ? std::vector{linear} : linear.parts;
+}
+
+std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
+  const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
+  const std::string prefix = layer_prefix(config, layer) + "self_attn.";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
+    return LinearModule{prefix + name, name, in, out, layer, bias};
+  };
+  std::vector<LinearModule> inputs = {make("q_proj", hidden, query, config.attention_bias),
+                                      make("k_proj", hidden, key, config.attention_bias),
+                                      make("v_proj", hidden, key, config.attention_bias)};
+  if (config.fused_linears) inputs = {fused("qkv_proj", inputs)};
+  inputs.push_back(make("o_proj", query, hidden, config.attention_output_bias));
+  return inputs;
+}
+
+std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
+  if (has_experts(config, layer)) return {};
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t inner = config.intermediate_size;
+  const std::string prefix = layer_prefix(config, layer) + "mlp.";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+    return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
+  };
+  std::vector<LinearModule> linears = {make("gate_proj", hidden, inner), make("up_proj", hidden, inner)};
+  if (config.fused_linears) linears = {fused("gate_up_proj", linears)};
+  linears.push_back(make("down_proj", inner, hidden));
+  return linears;
+}
+
 std::vector<LinearModule> linear_modules(const ModelConfig& config) {
   std::vector<LinearModule> out;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -168,10 +188,15 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config) {
 
 const std::vector<std::string>& linear_module_names() {
   static const std::vector<std::string> names = [] {
-    ModelConfig dense;
-    dense.num_layers = 1;
     std::vector<std::string> all;
-    for (const LinearModule& linear : linear_modules(dense)) all.push_back(linear.name);
+    for (const bool fused : {false, true}) {
+      ModelConfig dense;
+      dense.fused_linears = fused;
+      dense.num_layers = 1;
+      for (const LinearModule& linear : linear_modules(dense)) {
+        if (std::ranges::count(all, linear.name) == 0) all.push_back(linear.name);
+      }
+    }
     return all;
   }();
   return names;

@@ -334,17 +334,16 @@ bool has_stacked_experts(const ModelConfig& config) {
   return config.experts && traits_of(config.family).experts->stacked;
 }
 
-absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder) {
-  RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_model(folder));
-  if (!has_stacked_experts(config)) return files;
+absl::Status unstack_experts(const ModelConfig& config, TensorFiles& files) {
+  if (!has_stacked_experts(config)) return absl::OkStatus();
   Unstacker unstacker(config, files);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     RONDO_RETURN_IF_ERROR(unstacker.layer(experts_of_layer(config, layer)));
   }
-  return files;
+  return absl::OkStatus();
 }
 
-WritePlan in_stacks(const ModelConfig& config, WritePlan plan) {
+WritePlan stack_experts(const ModelConfig& config, WritePlan plan) {
   if (!has_stacked_experts(config)) return plan;
   const auto stored = std::make_shared<std::vector<Stored>>(Stacker(config, plan).take());
   WritePlan out;

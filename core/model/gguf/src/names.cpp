@@ -230,11 +230,16 @@ std::string architecture_name(Family family) {
       return "gemma3";
     case Family::kGptOss:
       return "gpt-oss";
+    case Family::kPhi3:
+      return "phi3";
   }
   return "";
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
+  if (config.family == Family::kPhi3) {
+    return invalid_input("{}: model_type: phi3 is not written as GGUF; use the safetensors files", origin);
+  }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "rondo/model/parameters.h"
+#include "rope.h"
 
 namespace rondo::model {
 
@@ -41,22 +43,29 @@ class PartsBuilder {
     if (!trains_ && method_.keeps_mxfp4) parts_.parameters.back().encoding = devices::Encoding::kMxfp4;
     return index;
   }
-  void linear(const std::string& prefix, const std::string& word, std::int64_t out, std::int64_t in, bool bias) {
-    LinearUse use{prefix + "." + word, out, in, static_cast<std::uint32_t>(parts_.linears.size()), {}, {}, {}, {}, {}};
-    use.weight = matrix(use.module, out, in);
-    if (bias) use.bias = add(use.module + ".bias", {out}, WeightKind::kBias, trains_);
-    if (adaptable_ && method_.lora && method_.lora->adapts(word, block_)) {
-      use.rank = method_.lora->rank_of(use.module);
-      use.scale = method_.lora->scale_of(use.module);
-      use.lora_a = add(adapter_tensor_name(use.module, 'A'), {use.rank, in}, WeightKind::kLoraA, method_.train_lora);
-      use.lora_b = add(adapter_tensor_name(use.module, 'B'), {out, use.rank}, WeightKind::kLoraB, method_.train_lora);
-      parts_.parameters.back().rate_factor = method_.lora_b_rate;
-      if (method_.lora->use_dora) {
-        use.magnitude = add(magnitude_tensor_name(use.module), {out}, WeightKind::kMagnitude, method_.train_lora);
-        parts_.parameters.back().rate_factor = method_.lora_b_rate;
+  void linear(const LinearModule& module) {
+    const bool adapted = adaptable_ && method_.lora && method_.lora->adapts(module.name, block_);
+    const auto site = static_cast<std::uint32_t>(parts_.linears.size());
+    std::optional<std::uint32_t> lora_a;
+    for (const LinearModule& part : parts_or_self(module)) {
+      const auto out = static_cast<std::int64_t>(part.out);
+      const auto in = static_cast<std::int64_t>(part.in);
+      LinearUse use{part.path, out, in, site, {}, {}, {}, {}, {}};
+      use.weight = matrix(part.path, out, in);
+      if (part.bias) use.bias = add(part.path + ".bias", {out}, WeightKind::kBias, trains_);
+      if (adapted) {
+        use.rank = method_.lora->rank_of(module.path);
+        use.scale = method_.lora->scale_of(module.path);
+        if (!lora_a) lora_a = factor(adapter_tensor_name(module.path, 'A'), {use.rank, in}, WeightKind::kLoraA, 1.0);
+        use.lora_a = lora_a;
+        const double rate = method_.lora_b_rate;
+        use.lora_b = factor(adapter_tensor_name(part.path, 'B'), {out, use.rank}, WeightKind::kLoraB, rate);
+        if (method_.lora->use_dora) {
+          use.magnitude = factor(magnitude_tensor_name(part.path), {out}, WeightKind::kMagnitude, rate);
+        }
       }
+      parts_.linears.push_back(std::move(use));
     }
-    parts_.linears.push_back(std::move(use));
   }
   std::uint32_t sinks(const std::string& attention, std::int64_t heads) {
     return add(attention + ".sinks", {heads}, WeightKind::kSink, trains_);
@@ -89,6 +98,12 @@ class PartsBuilder {
   LayerParts& parts() { return parts_; }
 
  private:
+  std::uint32_t factor(std::string name, devices::Shape shape, WeightKind kind, double rate) {
+    const std::uint32_t index = add(std::move(name), std::move(shape), kind, method_.train_lora);
+    parts_.parameters.back().rate_factor = rate;
+    return index;
+  }
+
   const MethodSpec& method_;
   const std::uint32_t block_;
   const bool trains_;
@@ -118,50 +133,80 @@ struct Residual {
   double factor = 1.0;  // 1 where the layer has a bias
 };
 
-/// y = factor (x' W^T + m / |W + scale B A| * (W + scale B A) dropout(x)) (+ b) (+ addend), x' being what dropping
-/// takes from x: PEFT drops out the input of all that the magnitude scales, beyond what the base gives unscaled.
-TensorId record_dora(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
-                     TensorId x, Residual residual, const devices::Shape& shape) {
-  const std::string word = use.module.substr(use.module.rfind('.') + 1);
-  const TensorId w = weights.get(*use.weight);
-  std::optional<TensorId> bias;
-  if (use.bias) bias = weights.get(*use.bias);
-  std::optional<TensorId> addend = residual.addend;
-  TensorId input = x;
-  if (method.train_lora && method.lora->dropout > 0.0) {
-    input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
-    const TensorId rest = recorder.dropout(x, method.lora->dropout, use.site, word + ".rest", true);
-    addend = recorder.matmul(rest, w, bias, addend, residual.factor, shape, word + ".undropped", method.fp8);
-    bias.reset();
-  }
-  const TensorId a = weights.get(*use.lora_a);
-  const TensorId b = weights.get(*use.lora_b);
-  const TensorId base = recorder.matmul(input, w, {}, {}, residual.factor, shape, word, method.fp8);
-  const TensorId low = recorder.matmul(input, a, {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
-  const TensorId direction = recorder.matmul(low, b, {}, base, residual.factor * use.scale, shape, word + ".adapted");
-  const TensorId scale = recorder.magnitude_scale(weights.get(*use.magnitude), w, a, b, use.scale, word);
-  return recorder.column_scale(direction, scale, bias, addend, word + ".scaled");
-}
+/// Records linear layers, perhaps with adapters, of one half of a block. Parts of a fused layer share what its adapter
+/// makes of their input.
+class LinearRecorder {
+ public:
+  LinearRecorder(Recorder& recorder, WeightSource& weights, const MethodSpec& method)
+      : recorder_(recorder), weights_(weights), method_(method) {}
 
-/// y = factor (x W^T (+ scale B A dropout(x))) (+ b) (+ addend). PEFT: the adapter's input is dropped out, the base's
-/// is not.
-TensorId record_linear(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LinearUse& use,
-                       TensorId x, Residual residual, const devices::Shape& shape) {
-  if (use.magnitude) return record_dora(recorder, weights, method, use, x, residual, shape);
-  const std::string word = use.module.substr(use.module.rfind('.') + 1);
-  std::optional<TensorId> bias;
-  if (use.bias) bias = weights.get(*use.bias);
-  TensorId y =
-      recorder.matmul(x, weights.get(*use.weight), bias, residual.addend, residual.factor, shape, word, method.fp8);
-  if (!use.lora_a) return y;
-  TensorId input = x;
-  if (method.train_lora && method.lora->dropout > 0.0) {
-    input = recorder.dropout(x, method.lora->dropout, use.site, word + ".dropped");
+  /// y = factor (x W^T (+ scale B A dropout(x))) (+ b) (+ addend). PEFT: the adapter's input is dropped out, the base's
+  /// is not.
+  TensorId record(const LinearUse& use, TensorId x, Residual residual, const devices::Shape& shape) {
+    if (use.magnitude) return record_dora(use, x, residual, shape);
+    const TensorId y = recorder_.matmul(x, weights_.get(*use.weight), bias_of(use), residual.addend, residual.factor,
+                                        shape, word_of(use), method_.fp8);
+    if (!use.lora_a) return y;
+    const Shared& shared = shared_of(use, x);
+    return recorder_.matmul(shared.low, weights_.get(*use.lora_b), {}, y, residual.factor * use.scale, shape,
+                            word_of(use) + ".adapted");
   }
-  const TensorId low =
-      recorder.matmul(input, weights.get(*use.lora_a), {}, {}, 1.0, {recorder.tokens(), use.rank}, word + ".low");
-  return recorder.matmul(low, weights.get(*use.lora_b), {}, y, residual.factor * use.scale, shape, word + ".adapted");
-}
+
+ private:
+  struct Shared {
+    TensorId input;                // dropped out
+    std::optional<TensorId> rest;  // what dropping takes from x, of DoRA
+    TensorId low;
+  };
+
+  /// y = factor (x' W^T + m / |W + scale B A| * (W + scale B A) dropout(x)) (+ b) (+ addend), x' being what dropping
+  /// takes from x: PEFT drops out the input of all that the magnitude scales, beyond what the base gives unscaled.
+  TensorId record_dora(const LinearUse& use, TensorId x, Residual residual, const devices::Shape& shape) {
+    const std::string word = word_of(use);
+    const TensorId w = weights_.get(*use.weight);
+    std::optional<TensorId> bias = bias_of(use);
+    std::optional<TensorId> addend = residual.addend;
+    const Shared& shared = shared_of(use, x);
+    if (shared.rest) {
+      addend =
+          recorder_.matmul(*shared.rest, w, bias, addend, residual.factor, shape, word + ".undropped", method_.fp8);
+      bias.reset();
+    }
+    const TensorId a = weights_.get(*use.lora_a);
+    const TensorId b = weights_.get(*use.lora_b);
+    const TensorId base = recorder_.matmul(shared.input, w, {}, {}, residual.factor, shape, word, method_.fp8);
+    const TensorId direction =
+        recorder_.matmul(shared.low, b, {}, base, residual.factor * use.scale, shape, word + ".adapted");
+    const TensorId scale = recorder_.magnitude_scale(weights_.get(*use.magnitude), w, a, b, use.scale, word);
+    return recorder_.column_scale(direction, scale, bias, addend, word + ".scaled");
+  }
+
+  const Shared& shared_of(const LinearUse& use, TensorId x) {
+    const auto found = shared_.find(*use.lora_a);
+    if (found != shared_.end()) return found->second;
+    const std::string word = word_of(use);
+    Shared shared{x, {}, x};
+    if (method_.train_lora && method_.lora->dropout > 0.0) {
+      shared.input = recorder_.dropout(x, method_.lora->dropout, use.site, word + ".dropped");
+      if (use.magnitude) {
+        shared.rest = recorder_.dropout(x, method_.lora->dropout, use.site, word + ".rest", true);
+      }
+    }
+    shared.low = recorder_.matmul(shared.input, weights_.get(*use.lora_a), {}, {}, 1.0, {recorder_.tokens(), use.rank},
+                                  word + ".low");
+    return shared_.emplace(*use.lora_a, shared).first->second;
+  }
+
+  std::optional<TensorId> bias_of(const LinearUse& use) {
+    return use.bias ? std::optional(weights_.get(*use.bias)) : std::nullopt;
+  }
+  static std::string word_of(const LinearUse& use) { return use.module.substr(use.module.rfind('.') + 1); }
+
+  Recorder& recorder_;
+  WeightSource& weights_;
+  const MethodSpec& method_;
+  std::map<std::uint32_t, Shared> shared_;  // by lora_a
+};
 
 /// What the first linear layers of a half of a block read.
 TensorId record_input(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
@@ -182,12 +227,11 @@ TensorId record_sum(Recorder& recorder, WeightSource& weights, const LayerParts&
 }
 
 /// The same of the last linear layer.
-TensorId record_output(Recorder& recorder, WeightSource& weights, const MethodSpec& method, const LayerParts& parts,
+TensorId record_output(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
                        TensorId inner, TensorId x, const ModelConfig& config) {
   const devices::Shape shape = {recorder.tokens(), config.hidden_size};
-  return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
-    return record_linear(recorder, weights, method, parts.linears.back(), inner, residual, shape);
-  });
+  return record_sum(recorder, weights, parts, x, config,
+                    [&](Residual residual) { return linears.record(parts.linears.back(), inner, residual, shape); });
 }
 
 devices::GatedActivationAttributes activation_of(const ModelConfig& config) {
@@ -243,10 +287,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.attention_input, hidden);
-  builder.linear(attention, "q_proj", q_width, hidden, config.attention_bias);
-  builder.linear(attention, "k_proj", kv_width, hidden, config.attention_bias);
-  builder.linear(attention, "v_proj", kv_width, hidden, config.attention_bias);
-  builder.linear(attention, "o_proj", hidden, q_width, config.attention_output_bias);
+  for (const LinearModule& linear : attention_linears(config, block)) builder.linear(linear);
   if (config.attention_sinks) builder.parts().sinks = builder.sinks(attention, config.num_heads);
   if (config.qk_norm != QkNorm::kNone) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
@@ -260,7 +301,6 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
   const std::string prefix = fmt::format("{}layers.{}", name_prefix(config), block);
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t inner = config.intermediate_size;
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.mlp_input, hidden);
@@ -268,9 +308,7 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   if (has_experts(config, block)) {
     builder.experts(prefix, config);
   } else {
-    builder.linear(prefix + ".mlp", "gate_proj", inner, hidden, config.mlp_bias);
-    builder.linear(prefix + ".mlp", "up_proj", inner, hidden, config.mlp_bias);
-    builder.linear(prefix + ".mlp", "down_proj", hidden, inner, config.mlp_bias);
+    for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
   }
   builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
   return std::move(builder.parts());
@@ -292,21 +330,23 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
     return norm ? record_norm(recorder, of, weights.get(*norm), config, name) : of;
   };
   const TensorId normed = record_input(recorder, weights, parts, x, config);
-  TensorId q = record_linear(recorder, weights, method, parts.linears[0], normed, {}, q_shape);
-  TensorId k = record_linear(recorder, weights, method, parts.linears[1], normed, {}, kv_shape);
-  const TensorId v = record_linear(recorder, weights, method, parts.linears[2], normed, {}, kv_shape);
+  LinearRecorder linears(recorder, weights, method);
+  TensorId q = linears.record(parts.linears[0], normed, {}, q_shape);
+  TensorId k = linears.record(parts.linears[1], normed, {}, kv_shape);
+  const TensorId v = linears.record(parts.linears[2], normed, {}, kv_shape);
   q = normed_if(q, parts.q_norm, "q_normed");
   k = normed_if(k, parts.k_norm, "k_normed");
   if (rope != nullptr) {
-    q = recorder.rope(q, *rope, "q_rotated");
-    k = recorder.rope(k, *rope, "k_rotated");
+    const devices::RopeAttributes turning = capacity > 0 ? settled_rope(*rope, capacity) : *rope;
+    q = recorder.rope(q, turning, "q_rotated");
+    k = recorder.rope(k, turning, "k_rotated");
   }
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
                                                 config.sliding_window[block]};
   Recorder::Attended attended =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
   if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));
-  return record_output(recorder, weights, method, parts, attended.o, x, config);
+  return record_output(recorder, weights, linears, parts, attended.o, x, config);
 }
 
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
@@ -315,10 +355,11 @@ TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, con
   const devices::Shape inner = {recorder.tokens(), config.intermediate_size};
   const TensorId normed = record_input(recorder, weights, parts, x, config);
   if (parts.experts) return record_experts(recorder, weights, parts, normed, x, config);
-  const TensorId gate = record_linear(recorder, weights, method, parts.linears[0], normed, {}, inner);
-  const TensorId up = record_linear(recorder, weights, method, parts.linears[1], normed, {}, inner);
+  LinearRecorder linears(recorder, weights, method);
+  const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
+  const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
   const TensorId activated = recorder.gated_activation(gate, up, activation_of(config));
-  return record_output(recorder, weights, method, parts, activated, x, config);
+  return record_output(recorder, weights, linears, parts, activated, x, config);
 }
 
 }  // namespace rondo::model

@@ -18,8 +18,9 @@ struct LinearUse {
   std::int64_t in = 0;
   std::uint32_t site = 0;                                     // of dropout's random numbers within the layer
   std::optional<std::uint32_t> weight, bias, lora_a, lora_b;  // index among the layer's parameters
-  std::optional<std::uint32_t> magnitude;                     // of DoRA
-  std::int64_t rank = 0;                                      // of the adapter
+  // Parts of a layer that is fused have one lora_a and one site.
+  std::optional<std::uint32_t> magnitude;  // of DoRA
+  std::int64_t rank = 0;                   // of the adapter
   double scale = 0;
 };
 

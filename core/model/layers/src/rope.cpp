@@ -5,17 +5,40 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace rondo::model {
 namespace {
 
-std::vector<double> plain_frequencies(double theta, std::uint32_t head_dim) {
-  std::vector<double> frequencies(head_dim / 2);
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    frequencies[i] = static_cast<double>(1.0F / static_cast<float>(std::pow(theta, static_cast<double>(exponent))));
+/// theta^(2 i / channels), in fp32.
+std::vector<float> wavelengths(double theta, std::uint32_t channels) {
+  std::vector<float> lengths(channels / 2);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(channels);
+    lengths[i] = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+  }
+  return lengths;
+}
+
+std::vector<double> plain_frequencies(double theta, std::uint32_t channels) {
+  std::vector<double> frequencies;
+  for (const float length : wavelengths(theta, channels)) frequencies.push_back(static_cast<double>(1.0F / length));
+  return frequencies;
+}
+
+/// LongRoPE (arXiv 2402.13753): each wavelength has a factor of its own.
+std::vector<float> lengthened(double theta, const std::vector<double>& factors) {
+  std::vector<float> frequencies = wavelengths(theta, static_cast<std::uint32_t>(2 * factors.size()));
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    frequencies[i] = 1.0F / (static_cast<float>(factors[i]) * frequencies[i]);
   }
   return frequencies;
+}
+
+double long_rope_amplitude(const RopeConfig& rope) {
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.factor <= 1.0) return 1.0;
+  return std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
 }
 
 /// Long waves are slowed by `factor`, short ones are left, those between are blended (Llama 3.1).
@@ -36,9 +59,9 @@ void scale_llama3(std::vector<double>& frequencies, const RopeConfig& rope) {
 }
 
 /// YaRN's "NTK by parts": a ramp over the dimensions between interpolation and extrapolation.
-void scale_yarn(std::vector<double>& frequencies, const RopeConfig& rope, std::uint32_t head_dim) {
+void scale_yarn(std::vector<double>& frequencies, const RopeConfig& rope, std::uint32_t channels) {
   const auto dimension_of = [&](double rotations) {
-    return head_dim * std::log(rope.original_max_positions / (rotations * 2.0 * std::numbers::pi)) /
+    return channels * std::log(rope.original_max_positions / (rotations * 2.0 * std::numbers::pi)) /
            (2.0 * std::log(rope.theta));
   };
   double low = dimension_of(rope.beta_fast);
@@ -48,7 +71,7 @@ void scale_yarn(std::vector<double>& frequencies, const RopeConfig& rope, std::u
     high = std::ceil(high);
   }
   low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(head_dim) - 1.0);
+  high = std::min(high, static_cast<double>(channels) - 1.0);
   if (low == high) high += 0.001;
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -71,7 +94,8 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
   devices::RopeAttributes attributes;
   attributes.theta = rope.theta;
   attributes.factor = rope.factor;
-  std::vector<double> frequencies = plain_frequencies(rope.theta, config.head_dim);
+  const std::uint32_t channels = turned_channels(config, rope);
+  std::vector<double> frequencies = plain_frequencies(rope.theta, channels);
   switch (rope.kind) {
     case RopeKind::kDefault:
       break;
@@ -82,15 +106,29 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
       attributes.dynamic_from = rope.original_max_positions != 0 ? rope.original_max_positions : config.max_positions;
       break;
     case RopeKind::kYarn:
-      scale_yarn(frequencies, rope, config.head_dim);
+      scale_yarn(frequencies, rope, channels);
       attributes.amplitude = static_cast<float>(yarn_amplitude(rope));
       break;
     case RopeKind::kLlama3:
       scale_llama3(frequencies, rope);
       break;
+    case RopeKind::kLongRope:
+      attributes.dynamic_from = rope.original_max_positions;
+      attributes.amplitude = static_cast<float>(long_rope_amplitude(rope));
+      attributes.frequencies = lengthened(rope.theta, rope.short_factors);
+      attributes.long_frequencies = lengthened(rope.theta, rope.long_factors);
+      return attributes;
   }
   attributes.frequencies.assign(frequencies.begin(), frequencies.end());
   return attributes;
+}
+
+devices::RopeAttributes settled_rope(devices::RopeAttributes rope, std::uint32_t capacity) {
+  if (rope.long_frequencies.empty()) return rope;
+  if (capacity > rope.dynamic_from) rope.frequencies = std::move(rope.long_frequencies);
+  rope.long_frequencies.clear();
+  rope.dynamic_from = 0;
+  return rope;
 }
 
 }  // namespace rondo::model

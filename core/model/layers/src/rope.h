@@ -6,8 +6,12 @@
 
 namespace rondo::model {
 
-/// Frequencies [head_dim / 2] and amplitude as transformers' modeling_rope_utils computes them for each kind. `rope`:
-/// the config's for all layers or for those with a window.
+/// Frequencies, for each two channels that turn, and amplitude as transformers' modeling_rope_utils computes them for
+/// each kind. `rope`: the config's for all layers or for those with a window.
 devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope);
+
+/// For tokens that come one after the other, `capacity` at most: what stands in a cache has been turned already, so
+/// frequencies of long sequences hold for all or for none.
+devices::RopeAttributes settled_rope(devices::RopeAttributes rope, std::uint32_t capacity);
 
 }  // namespace rondo::model

@@ -2,9 +2,11 @@
 // computes, and applied to all its heads.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rope.cpp"
+#include "rondo/devices/rope.h"
+
 #include <hwy/foreach_target.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "kernels.h"
 #include "kernels/sequences.h"
@@ -24,29 +26,16 @@ struct RopeProblem {
   std::int64_t heads;
   std::int64_t head_dim;
   const RopeAttributes* attributes;
-  float* table;  // [tokens][2][head_dim / 2]
+  float* table;  // [tokens][2][pairs]
+  std::int64_t pairs() const { return static_cast<std::int64_t>(attributes->frequencies.size()); }
 };
-
-/// transformers' dynamic NTK frequencies for a sequence of `length` tokens: theta grows with the length.
-inline float dynamic_frequency(const RopeAttributes& attributes, std::int64_t head_dim, std::int64_t length,
-                               std::int64_t pair) {
-  const auto width = static_cast<double>(head_dim);
-  const double stretch = attributes.factor * static_cast<double>(length) / static_cast<double>(attributes.dynamic_from);
-  const double base = attributes.theta * std::pow(stretch - (attributes.factor - 1.0), width / (width - 2.0));
-  const float exponent = static_cast<float>(2 * pair) / static_cast<float>(head_dim);
-  return 1.0F /
-         static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
-}
 
 /// Frequencies of pairs first ... first + count - 1 for the sequence that holds `token`.
 inline void frequencies_at(const RopeProblem& problem, std::int64_t token, std::int64_t first, std::int64_t count,
                            float* to) {
   const RopeAttributes& attributes = *problem.attributes;
   const std::int64_t length = attributes.dynamic_from == 0 ? 0 : Sequences(problem.bounds).at(token).length();
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = length > attributes.dynamic_from ? dynamic_frequency(attributes, problem.head_dim, length, first + i)
-                                             : attributes.frequencies[static_cast<std::size_t>(first + i)];
-  }
+  for (std::int64_t i = 0; i < count; ++i) to[i] = rope_frequency(attributes, length, first + i);
 }
 }  // namespace rondo::devices::cpu
 #endif
@@ -116,7 +105,7 @@ HWY_INLINE void fill_table(const float* frequencies, std::int32_t position, std:
 }
 
 HWY_INLINE void tables_of_tokens(const RopeProblem& problem, std::int64_t begin, std::int64_t end) {
-  const std::int64_t half = problem.head_dim / 2;
+  const std::int64_t half = problem.pairs();
   const RopeAttributes& attributes = *problem.attributes;
   for (std::int64_t first = 0; first < half; first += kRopePairs) {
     const std::int64_t count = HWY_MIN(kRopePairs, half - first);
@@ -127,7 +116,7 @@ HWY_INLINE void tables_of_tokens(const RopeProblem& problem, std::int64_t begin,
         frequencies_at(problem, token, first, count, frequencies);
         known_until = attributes.dynamic_from == 0 ? end : Sequences(problem.bounds).at(token).end;
       }
-      float* row = problem.table + token * problem.head_dim;
+      float* row = problem.table + token * 2 * half;
       fill_table(frequencies, problem.positions[token], count, attributes.amplitude, attributes.direction, row + first,
                  row + half + first);
     }
@@ -140,9 +129,10 @@ void rope_typed(ThreadPool& pool, const T* x, T* y, const RopeProblem& problem) 
     const std::int64_t begin = task * kRopeTokens;
     const std::int64_t end = HWY_MIN(problem.tokens, begin + kRopeTokens);
     tables_of_tokens(problem, begin, end);
-    const std::int64_t half = problem.head_dim / 2;
+    const std::int64_t half = problem.pairs();
+    const std::int64_t rest = problem.head_dim - 2 * half;
     for (std::int64_t token = begin; token < end; ++token) {
-      const float* cosines = problem.table + token * problem.head_dim;
+      const float* cosines = problem.table + token * 2 * half;
       const float* sines = cosines + half;
       for (std::int64_t head = 0; head < problem.heads; ++head) {
         const std::int64_t at = (token * problem.heads + head) * problem.head_dim;
@@ -154,6 +144,7 @@ void rope_typed(ThreadPool& pool, const T* x, T* y, const RopeProblem& problem) 
           store(hn::NegMulAdd(right, sine, hn::Mul(left, cosine)), y + at + i, extent);
           store(hn::MulAdd(left, sine, hn::Mul(right, cosine)), y + at + half + i, extent);
         });
+        std::copy_n(x + at + 2 * half, rest, y + at + 2 * half);
       }
     }
   });

@@ -200,13 +200,15 @@ struct MatMulAttributes {
   bool has_addend = false;
   Fp8Format fp8 = Fp8Format::kNone;  // kMatMul, kMatMulInputGradient
 };
-/// Angles: position * frequencies[i] for the pair (i, i + D/2). For dynamic scaling the frequencies depend on the
-/// length of the sequence at hand: past `dynamic_from` tokens they follow transformers' formula with theta and factor.
+/// Angles: position * frequencies[i] for the pair (i, i + R/2) of a head's first R channels; the others stay as they
+/// are. Frequencies may depend on the length of the sequence at hand: past `dynamic_from` tokens they are
+/// long_frequencies or, without these, follow transformers' formula with theta and factor. See rope.h.
 struct RopeAttributes {
-  std::vector<float> frequencies;  // [D / 2]
-  float amplitude = 1.0F;          // factor of cosine and sine (yarn's attention factor)
+  std::vector<float> frequencies;       // [R / 2], R at most D
+  std::vector<float> long_frequencies;  // [R / 2] or empty
+  float amplitude = 1.0F;               // factor of cosine and sine (yarn's attention factor)
   float direction = 1.0F;
-  std::uint32_t dynamic_from = 0;  // 0: not dynamic
+  std::uint32_t dynamic_from = 0;  // 0: no sequence is too long for `frequencies`
   double theta = 10000.0;
   double factor = 1.0;
 };

@@ -27,10 +27,11 @@ enum class Family {
   kMixtral,
   kQwen3Moe,
   kOlmoe,
-  kGptOss
+  kGptOss,
+  kPhi3
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
-enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
+enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
 enum class NormPlace { kInput, kOutput, kBoth };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
@@ -51,12 +52,15 @@ struct RopeConfig {
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
   std::uint32_t original_max_positions = 0;
-  std::optional<double> attention_factor;  // yarn
+  std::optional<double> attention_factor;  // yarn, longrope
   double beta_fast = 32.0;                 // yarn
   double beta_slow = 1.0;                  // yarn
   std::optional<double> mscale;            // yarn
   std::optional<double> mscale_all_dim;    // yarn
   bool truncate = true;                    // yarn
+  std::vector<double> short_factors;       // longrope: of each frequency, up to original_max_positions
+  std::vector<double> long_factors;        // longrope: past these
+  double turned_share = 1.0;               // partial_rotary_factor: of a head's channels. Phi-3
 };
 
 /// Of GPT-OSS's experts, whatever the activation is: see devices::ActivationKind.
@@ -102,6 +106,7 @@ struct ModelConfig {
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
+  bool fused_linears = false;    // q, k and v are one linear layer, gate and up another: fused_linears.h. Phi-3
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
@@ -123,6 +128,9 @@ struct ModelConfig {
 
 /// Of one block.
 bool has_experts(const ModelConfig& config, std::uint32_t block);
+
+/// Channels of a head that turn.
+std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);
 
 /// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim).
 double scale_of_scores(const ModelConfig& config);

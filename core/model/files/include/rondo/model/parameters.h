@@ -11,6 +11,7 @@
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
 //   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C], of GPT-OSS alone
 //     (whose files have experts in stacks: stacked_experts.h)
+//   (where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
 //   model.layers.N.self_attn.sinks [num_heads]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
@@ -76,7 +77,7 @@ ExpertNames expert_names(const ModelConfig& config);
 /// Every weight tensor, in the model's order. A tied head is not listed.
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
 
-/// A linear layer of a block: y[out] = W[out, in] x[in].
+/// A linear layer of a block as PEFT sees it: y[out] = W[out, in] x[in].
 struct LinearModule {
   std::string path;  // model.layers.0.self_attn.q_proj
   std::string name;  // q_proj
@@ -84,14 +85,22 @@ struct LinearModule {
   std::uint64_t out = 0;
   std::uint32_t layer = 0;
   bool bias = false;
+  std::vector<LinearModule> parts = {};  // of one that is fused, in the order of their rows: fused_linears.h
 };
+
+/// Its parts, or where it has none itself alone.
+std::vector<LinearModule> parts_or_self(const LinearModule& linear);
+
+/// The linear layers of a block's halves, in the model's order. With experts an MLP has none.
+std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer);
+std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer);
 
 /// The linear layers of the blocks that an adapter may have, in the model's order; the head is none of them, nor are
 /// experts and routers, which transformers has as tensors. Where a model has experts, PEFT takes the names of an MLP's
 /// layers for theirs: so its blocks without them have none but attention's either.
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
-/// q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj.
+/// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

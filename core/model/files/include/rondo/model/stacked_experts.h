@@ -12,31 +12,22 @@
 // and up in turn. A block of 32 numbers is 16 bytes, the first of two in the lower half: E2M1, times 2^(scale - 127).
 #pragma once
 
-#include <filesystem>
-#include <vector>
-
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "rondo/model/config.h"
 #include "rondo/model/safetensors.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 
 /// The files hold experts in stacks.
 bool has_stacked_experts(const ModelConfig& config);
 
-/// A model directory's tensors under the names of model_parameters(), stacks as views of their parts. Errors: those of
-/// TensorFiles::open_model; InvalidArgument naming a stack of another shape than the configuration's. Whether all are
-/// there check_model_tensors() says.
-absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder);
-
-/// Tensors and where their bytes come from.
-struct WritePlan {
-  std::vector<TensorToWrite> tensors;
-  TensorProducer produce;
-};
+/// Puts views of its parts, under the names of model_parameters(), in the place of each stack. Errors: InvalidArgument
+/// naming a stack of another shape than the configuration's. Files that have none are left as they are.
+absl::Status unstack_experts(const ModelConfig& config, TensorFiles& files);
 
 /// The same numbers as files of the model have them. REQUIRES: the matrices and biases of all experts are there, under
 /// the names of model_parameters().
-WritePlan in_stacks(const ModelConfig& config, WritePlan plan);
+WritePlan stack_experts(const ModelConfig& config, WritePlan plan);
 
 }  // namespace rondo::model

@@ -1,0 +1,38 @@
+// Linear layers that files have as one, where model_parameters() has each of its parts: Phi-3's.
+//
+//   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
+//   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
+//
+// To PEFT it is one layer: an adapter has one factor A [r, in] for it, while the rows of B [out, r] and of DoRA's
+// magnitudes [out] belong to the parts as those of the weight do. Read, they stand under the parts' names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rondo/model/adapter.h"
+#include "rondo/model/config.h"
+#include "rondo/model/stored_weights.h"
+
+namespace rondo::model {
+
+/// A tensor of a file whose rows are those of its parts, in their order.
+struct JoinedTensor {
+  std::string name;
+  std::vector<std::string> parts;
+};
+/// Of a model's files; none where no layers are fused.
+std::vector<JoinedTensor> joined_weights(const ModelConfig& config);
+/// Of an adapter's.
+std::vector<JoinedTensor> joined_factors(const ModelConfig& config, const LoraConfig& lora);
+
+/// Puts views of its parts, [rows of `parts`, ...], in the place of each joined tensor. Errors: InvalidArgument naming
+/// a tensor that is missing or has another shape.
+absl::Status split_tensors(const std::vector<JoinedTensor>& joined, const std::vector<ParameterSpec>& parts,
+                           TensorFiles& files);
+
+/// The other way round. REQUIRES: of each joined tensor all parts are there or none.
+WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan);
+
+}  // namespace rondo::model

@@ -1,0 +1,109 @@
+// Linear layers that files have as one, as Phi-3's do: rows of parts, written again as they were read.
+#include "rondo/model/fused_linears.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "helpers.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(RONDO_TEST_DATA) / "golden" / "phi3";
+const fs::path kDora = fs::path(RONDO_TEST_DATA) / "variants" / "dora_fused" / "adapter";
+
+std::vector<float> numbers_of(const TensorFiles& files, const std::string& name) {
+  const TensorView* view = files.find(name);
+  EXPECT_NE(view, nullptr) << name;
+  if (view == nullptr) return {};
+  std::vector<float> values(view->elements());
+  TensorFiles::read_as_float32(*view, values);
+  return values;
+}
+
+std::vector<float> joined(const TensorFiles& files, const std::vector<std::string>& names) {
+  std::vector<float> all;
+  for (const std::string& name : names) {
+    const std::vector<float> part = numbers_of(files, name);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+TEST(FusedLinears, OfAModel_AreRowsOfTheirParts) {
+  const ModelConfig config = *load_config(kGolden / "model");
+  const TensorFiles stored = *TensorFiles::open_model(kGolden / "model");
+  const auto files = open_weights(config, kGolden / "model");
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_model_tensors(config, *files).ok()) << check_model_tensors(config, *files);
+  const std::string block = "model.layers.1.";
+  EXPECT_EQ(numbers_of(stored, block + "self_attn.qkv_proj.weight"),
+            joined(*files, {block + "self_attn.q_proj.weight", block + "self_attn.k_proj.weight",
+                            block + "self_attn.v_proj.weight"}));
+  EXPECT_EQ(numbers_of(stored, block + "mlp.gate_up_proj.weight"),
+            joined(*files, {block + "mlp.gate_proj.weight", block + "mlp.up_proj.weight"}));
+  EXPECT_EQ(files->find(block + "self_attn.k_proj.weight")->shape, (std::vector<std::uint64_t>{24, 48}));
+}
+
+TEST(FusedLinears, OfAnAdapter_HaveOneFactorAAndTheRowsOfB) {
+  const ModelConfig config = *load_config(kGolden / "model");
+  const LoraConfig lora = *load_adapter_config(kDora);
+  const fs::path file = kDora / "adapter_model.safetensors";
+  const TensorFiles stored = *TensorFiles::open_file(file);
+  const auto files = open_factors(config, lora, file);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_adapter_tensors(config, lora, *files).ok()) << check_adapter_tensors(config, lora, *files);
+  const std::string attention = "model.layers.0.self_attn.";
+  EXPECT_EQ(files->find(adapter_tensor_name(attention + "qkv_proj", 'A'))->shape,
+            (std::vector<std::uint64_t>{3, 48}));  // rank_pattern's
+  std::vector<std::string> factors;
+  std::vector<std::string> magnitudes;
+  for (const char* part : {"q_proj", "k_proj", "v_proj"}) {
+    factors.push_back(adapter_tensor_name(attention + part, 'B'));
+    magnitudes.push_back(magnitude_tensor_name(attention + part));
+  }
+  EXPECT_EQ(numbers_of(stored, adapter_tensor_name(attention + "qkv_proj", 'B')), joined(*files, factors));
+  EXPECT_EQ(numbers_of(stored, magnitude_tensor_name(attention + "qkv_proj")), joined(*files, magnitudes));
+}
+
+TEST(FusedLinears, WrittenAgain_AreTheFilesThatWereRead) {
+  const ModelConfig config = *load_config(kGolden / "model");
+  const TensorFiles files = *open_weights(config, kGolden / "model");
+  WritePlan plan;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    plan.tensors.push_back({spec.name, WeightType::kFloat32, spec.shape});
+  }
+  plan.produce = [&, tensors = plan.tensors](std::size_t index, const TensorSink& sink) {
+    return sink(files.find(tensors[index].name)->data);
+  };
+  plan = stored_weights(config, std::move(plan));
+  const fs::path folder = fresh_folder();
+  ASSERT_TRUE(write_sharded_safetensors(folder, plan.tensors, plan.produce).ok());
+  const TensorFiles again = *TensorFiles::open_model(folder);
+  const TensorFiles original = *TensorFiles::open_model(kGolden / "model");
+  ASSERT_EQ(again.tensors().size(), original.tensors().size());
+  for (const auto& [name, view] : original.tensors()) {
+    ASSERT_NE(again.find(name), nullptr) << name;
+    EXPECT_EQ(again.find(name)->shape, view.shape) << name;
+    EXPECT_TRUE(std::ranges::equal(again.find(name)->data, view.data)) << name;
+  }
+}
+
+TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {
+  const ModelConfig config = *load_config(kGolden / "model");
+  const fs::path folder = fresh_folder();
+  fs::copy(kGolden / "model", folder, fs::copy_options::recursive);
+  ModelConfig narrow = config;
+  narrow.num_kv_heads = 1;
+  expect_refused(open_weights(narrow, folder).status(),
+                 {"model.layers.0.self_attn.qkv_proj.weight", "[72, 48]", "[96, 48]"});
+  ModelConfig deep = config;
+  deep.num_layers = 3;
+  expect_refused(open_weights(deep, folder).status(), {"model.layers.2.self_attn.qkv_proj.weight", "missing"});
+}
+
+}  // namespace
+}  // namespace rondo::model
