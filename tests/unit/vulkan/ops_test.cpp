@@ -411,6 +411,19 @@ void expect_bits_of_dense_products(Device& device, const OpCase& op_case, std::s
   }
 }
 
+TEST(GroupedProducts, OfMoreExpertsThanRows_AgreeWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  std::vector<std::int32_t> rows(60, 0);
+  for (const std::size_t expert : {3U, 4U, 31U, 58U}) rows[expert] = expert == 31 ? 7 : 1;
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    expect_reference(**card, grouped_case(storage, {rows, 2, 24, 20}));
+    expect_reference(**card, grouped_case(storage, {std::vector<std::int32_t>(60, 0), 5, 24, 20}));
+  }
+}
+
 TEST(GroupedProducts, OfEveryRow_AreThoseOfItsExpertAlone) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   for (const Units units : {Units::kNone, Units::kAll, Units::kForFp16}) {
