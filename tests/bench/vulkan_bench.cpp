@@ -3,7 +3,8 @@
 //
 // PairedProduct runs a product on the CPU backend and on the card in turns and reports the median of the pairs' ratios,
 // of time and of what the threads of this process computed: other programs disturb these less than either time. So is
-// "CPU" what all threads computed, of use where the card is a processor.
+// "CPU" what all threads computed, of use where the card is a processor. PairedExperts does so with a grouped product
+// and a dense one of as much work.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "expert_descriptions.h"
 #include "heads_case.h"
 #include "op_case.h"
 #include "rondo/base/status.h"
@@ -182,11 +184,10 @@ OpList product(const benchmark::State& state, DType dtype) {
   return list;
 }
 
-/// Runs `list` on both in turns; the time counted is that of `measured`. `memory`: what it is run on; null: anything.
-void time_in_turns(benchmark::State& state, const OpList& list, const CaseMemory* memory,
-                   absl::StatusOr<Device*> measured, absl::StatusOr<Device*> other, const char* ratio) {
-  const auto on_measured = OnCard::make(std::move(measured), list, memory);
-  const auto on_other = OnCard::make(std::move(other), list, memory);
+/// Runs both in turns; the time counted, and `list`, are those of `on_measured`.
+using OnCardOr = absl::StatusOr<std::unique_ptr<OnCard>>;
+void time_in_turns(benchmark::State& state, const OpList& list, const OnCardOr& on_measured, const OnCardOr& on_other,
+                   const char* ratio) {
   for (const absl::Status& status : {on_measured.status(), on_other.status()}) {
     if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
   }
@@ -210,7 +211,9 @@ void time_in_turns(benchmark::State& state, const OpList& list, const CaseMemory
 
 /// In fp32 on the card and on the CPU backend.
 void time_paired_product(benchmark::State& state) {
-  time_in_turns(state, product(state, DType::kFloat32), nullptr, card(), processor(), "of_cpu_speed");
+  const OpList list = product(state, DType::kFloat32);
+  time_in_turns(state, list, OnCard::make(card(), list, nullptr), OnCard::make(processor(), list, nullptr),
+                "of_cpu_speed");
 }
 
 /// The card with and without its matrix units, and a type that they multiply.
@@ -239,7 +242,9 @@ std::optional<UnitsAndNone> units_and_none(benchmark::State& state, bool no_bflo
 void time_paired_matrix_units(benchmark::State& state, DType dtype, bool scaled) {
   const auto cards = units_and_none(state, scaled);
   if (!cards) return;
-  time_in_turns(state, product(state, dtype), nullptr, cards->with.get(), cards->without.get(), "of_speed_without");
+  const OpList list = product(state, dtype);
+  time_in_turns(state, list, OnCard::make(cards->with.get(), list, nullptr),
+                OnCard::make(cards->without.get(), list, nullptr), "of_speed_without");
 }
 
 /// Attention of one sequence, the benchmark's tokens and channels of a head: forward (0) or its gradient (1).
@@ -252,7 +257,38 @@ void time_paired_attention(benchmark::State& state) {
   const auto memory = CaseMemory::make(op_case, 1);
   if (!memory.ok()) return state.SkipWithError("the case cannot be made");
   const OpList list = single_op(op_case.list, static_cast<std::size_t>(state.range(2)));
-  time_in_turns(state, list, &*memory, cards->with.get(), cards->without.get(), "of_speed_without");
+  time_in_turns(state, list, OnCard::make(cards->with.get(), list, &*memory),
+                OnCard::make(cards->without.get(), list, &*memory), "of_speed_without");
+}
+
+/// A product, and its gradients in the order of grouped_case().
+OpCase dense_case(DType storage, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  CaseBuilder b(storage, static_cast<std::uint32_t>(rows));
+  const TensorId x = b.input("x", {rows, in}), dy = b.input("dy", {rows, out}), more = b.input("more", {rows, in});
+  const TensorId w = b.weight("w", {out, in}), dw = b.gradient("dw", {out, in});
+  const TensorId y = b.output("y", {rows, out}), dx = b.output("dx", {rows, in});
+  b.op(OpKind::kMatMul, {x, w}, {y}, MatMulAttributes{});
+  b.op(OpKind::kMatMulInputGradient, {dy, w, more}, {dx}, MatMulAttributes{1.0F, false, true});
+  b.op(OpKind::kMatMulWeightGradient, {dy, x}, {dw}, MatMulAttributes{});
+  return b.result();
+}
+
+/// Experts with so many rows each, from so many columns to so many: which of the product (0) and the gradients of rows
+/// (1) and weights (2), beside a dense product of all rows.
+void time_paired_experts(benchmark::State& state, DType dtype, vulkan::Use units, bool no_bfloat16_units) {
+  const auto device = open_card({.no_bfloat16_units = no_bfloat16_units, .matrix_units = units});
+  if (!device.ok()) return state.SkipWithError("no card");
+  const auto place = static_cast<std::size_t>(state.range(4));
+  const std::vector<std::int32_t> rows(static_cast<std::size_t>(state.range(0)),
+                                       static_cast<std::int32_t>(state.range(1)));
+  const OpCase grouped = grouped_case(dtype, {rows, 0, state.range(2), state.range(3)});
+  const OpCase dense = dense_case(dtype, state.range(0) * state.range(1), state.range(2), state.range(3));
+  const auto grouped_memory = CaseMemory::make(grouped, 1);
+  const auto dense_memory = CaseMemory::make(dense, 1);
+  if (!grouped_memory.ok() || !dense_memory.ok()) return state.SkipWithError("the case cannot be made");
+  const OpList list = single_op(grouped.list, place);
+  time_in_turns(state, list, OnCard::make(device->get(), list, &*grouped_memory),
+                OnCard::make(device->get(), single_op(dense.list, place), &*dense_memory), "of_dense_speed");
 }
 
 /// One way for bytes from the host's memory to the card's.
@@ -350,6 +386,18 @@ const int registered_on_card = [] {
       ->Args({2048, 128, 0})
       ->Args({2048, 128, 1})
       ->UseManualTime();
+  const auto time_experts = [](const char* name, DType dtype, vulkan::Use units, bool scaled) {
+    benchmark::RegisterBenchmark(name, time_paired_experts, dtype, units, scaled)
+        ->ArgNames({"experts", "rows", "in", "out", "which"})
+        ->ArgsProduct({{8}, {128}, {576}, {384}, {0, 1, 2}})
+        ->ArgsProduct({{32}, {256}, {2048}, {768}, {0, 1, 2}})
+        ->UseManualTime();
+  };
+  time_experts("PairedExperts/fp32", DType::kFloat32, vulkan::Use::kNever, false);
+  time_experts("PairedExperts/bf16", DType::kBfloat16, vulkan::Use::kNever, false);
+  time_experts("PairedExperts/bf16_units", DType::kBfloat16, vulkan::Use::kAlways, false);
+  time_experts("PairedExperts/bf16_scaled", DType::kBfloat16, vulkan::Use::kAlways, true);
+  time_experts("PairedExperts/fp16_units", DType::kFloat16, vulkan::Use::kAlways, false);
   benchmark::RegisterBenchmark("PairedUpload", time_paired_upload)
       ->ArgNames({"KiB", "host"})
       ->ArgsProduct({{64, 256, 1024, 16384}, {0, 1}})

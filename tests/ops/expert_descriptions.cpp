@@ -151,6 +151,26 @@ Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, boo
   return routed;
 }
 
+OpCase grouped_case(DType storage, const GroupedCase& grouped) {
+  std::vector<std::int32_t> begins = {0};
+  for (const std::int32_t rows : grouped.rows) begins.push_back(begins.back() + rows);
+  const std::int64_t rows = begins.back() + grouped.padding;
+  const auto experts = static_cast<std::int64_t>(grouped.rows.size());
+  CaseBuilder b(storage, static_cast<std::uint32_t>(rows));
+  const TensorId offsets = b.saved_integers("offsets", {experts + 1}, begins);
+  const TensorId x = b.input("x", {rows, grouped.in}), dy = b.input("dy", {rows, grouped.out});
+  const TensorId more = b.input("more", {rows, grouped.in});
+  const Shape shape = {grouped.out, grouped.in};
+  const std::vector<TensorId> w = several(experts, [&] { return b.weight("w", shape, inverse_root(grouped.in)); });
+  const std::vector<TensorId> dw = several(experts, [&] { return b.gradient("dw", shape); });
+  const TensorId y = b.output("y", {rows, grouped.out}), dx = b.output("dx", {rows, grouped.in});
+  b.op(OpKind::kGroupedMatMul, joined({x, offsets}, w), {y}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulInputGradient, joined(joined({dy, offsets}, w), {more}), {dx}, GroupAttributes{true});
+  b.op(OpKind::kGroupedMatMulWeightGradient, {dy, x, offsets}, dw, GroupAttributes{});
+  b.result().reduction = std::max({rows, grouped.in, grouped.out});
+  return b.result();
+}
+
 OpCase route_plain(DType storage, Scale scale) { return route_case(storage, scale, false, 1.0); }
 OpCase route_normalised(DType storage, Scale scale) { return route_case(storage, scale, true, 1.0); }
 /// The first ones are chosen.

@@ -1,6 +1,9 @@
 // Descriptions of a mixture of experts.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "op_case.h"
 
 namespace rondo::devices::testing {
@@ -12,6 +15,15 @@ struct Routed {
 
 /// By random logits of this spread; 0: to the first experts. `b` has its sequences.
 Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread = 1.0);
+
+/// Products of experts who have so many rows each, with some of padding behind the last, from `in` columns to `out`,
+/// and their gradients, that of the rows with an addend.
+struct GroupedCase {
+  std::vector<std::int32_t> rows;
+  std::int32_t padding = 0;
+  std::int64_t in = 0, out = 0;
+};
+OpCase grouped_case(DType storage, const GroupedCase& grouped);
 
 OpCase route_plain(DType storage, Scale scale);
 OpCase route_normalised(DType storage, Scale scale);

@@ -9,7 +9,8 @@
 // for the reasons in matmul.comp.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl. With kScaled, see scaled.glsl, slots 6 and 7: what
-// largest.comp found, of A and B; sizes 9 and 10: how many numbers these are, 11 and 12: which is the first.
+// largest.comp found, of A and B; sizes 9 and 10: how many numbers these are, 11 and 12: which is the first. With
+// kGrouped, products of experts as in matmul_grouped.comp: grouped.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -32,6 +33,8 @@ layout(constant_id = 19) const uint kStepOut = 1;  // elements of the result tha
 layout(constant_id = 20) const uint kPartsM = 2;
 layout(constant_id = 21) const uint kPartsN = 2;
 layout(constant_id = 22) const bool kScaled = false;
+layout(constant_id = 23) const uint kGrouped = 0;
+#include "grouped.glsl"
 
 const uint kDepth = 32;
 const uint kPairs = kDepth / 2;
@@ -65,10 +68,11 @@ ivec2 exponents = ivec2(0);
 float scale_a = 1.0;
 float scale_b = 1.0;
 
-/// In the place of tiles, of which there are none yet.
-void find_scales() {
+/// In the place of tiles, of which there are none yet. `tensor`: which of those of B.
+void find_scales(uint tensor) {
+  const uint first_b = push.sizes[12] + tensor * kLargestGroups;
   const uint own_a = own_largest(address(6) + 4 * push.sizes[11], push.sizes[9]);
-  const uint own_b = kScaledB ? own_largest(address(7) + 4 * push.sizes[12], push.sizes[10]) : 0;
+  const uint own_b = kScaledB ? own_largest(address(7) + 4 * first_b, push.sizes[10]) : 0;
   if (invocation() == 0) tiles[0] = uvec4(0);
   barrier();
   atomicMax(tiles[0].x, own_a);
@@ -256,8 +260,9 @@ void multiply_tiles(inout Sums sums[kSums]) {
 }
 
 /// In the operands' place, which nobody reads any more.
-void store_sums(Sums sums[kSums], uint first_m, uint first_n, uint rows) {
-  const Results results = find_results();
+void store_sums(Sums sums[kSums], Part part, uint first_n) {
+  Results results = find_results();
+  if (kGrouped == kGroupsDepth) results.to = tensor_of(part.expert);
   [[unroll]] for (uint i = 0; i < kTilesM; ++i) {
     [[unroll]] for (uint j = 0; j < kTilesN; ++j) {
       coopMatStoreNV(sums[i * kTilesN + j], tiles, (subgroup() / kPartsN * kM * kColumns + part_n() + j * kN) / 4,
@@ -266,47 +271,56 @@ void store_sums(Sums sums[kSums], uint first_m, uint first_n, uint rows) {
     barrier();
     for (uint at = invocation() * kStepOut; at < kRowsOut * kColumns; at += gl_WorkGroupSize.x * kStepOut) {
       const uint row = at / kColumns;
-      const uint m = first_m + (row / kM * kTilesM + i) * kM + row % kM;
+      const uint m = part.first_m + (row / kM * kTilesM + i) * kM + row % kM;
       const uint n = first_n + at % kColumns;
       if (kStepOut == 4) {
-        put_four(results, m, n, rows, unscaled(uintBitsToFloat(tiles[at / 4])));
+        put_four(results, m, n, part.rows, unscaled(uintBitsToFloat(tiles[at / 4])));
       } else {
-        put(results, m, n, rows, unscaled(vec4(uintBitsToFloat(tiles[at / 4][at % 4]))).x);
+        put(results, m, n, part.rows, unscaled(vec4(uintBitsToFloat(tiles[at / 4][at % 4]))).x);
       }
     }
     barrier();
   }
 }
 
-void main() {
-  const uint first_n = workgroup().x * kColumns;
-  const uint first_m = workgroup().y * kRows;
+/// Of a product that is no experts'.
+Part find_single_part() {
   uint rows;
   uint depth;
   find_extents(rows, depth);
-  if (first_m >= rows || depth == 0) return;
+  return Part(0, workgroup().y * kRows, rows, 0, depth);
+}
+
+void main() {
+  const uint first_n = workgroup().x * kColumns;
+  const Part part = kGrouped == 0 ? find_single_part() : find_part(kGrouped, kRows);
+  if (is_empty(part)) {
+    if (kGrouped == kGroupsRows) store_zeros(part, first_n, kRows, kColumns);
+    return;
+  }
   const uint64_t a = address(0);
-  const uint64_t b = address(1);
-  if (kScaled) find_scales();
-  for (uint begin = 0; begin < depth; begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
-    const uint last_k = begin + (min(depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
+  const uint64_t b = kGrouped == kGroupsRows ? tensor_of(part.expert) : address(1);
+  if (kScaled) find_scales(kGrouped == kGroupsRows ? part.expert : 0);
+  for (uint begin = part.begin; begin < part.depth;
+       begin += push.sizes[6]) {  // chunks of K, whole turns but for the last
+    const uint last_k = begin + (min(part.depth - begin, push.sizes[6]) - 1) / kDepth * kDepth;
     Sums sums[kSums];
     [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = Sums(0.0);
-    const Turn first = turn_at(a, b, first_m, first_n, begin, depth, kDepth);
-    find_places_of_a(first_m, rows);
+    const Turn first = turn_at(a, b, part.first_m, first_n, begin, part.depth, kDepth);
+    find_places_of_a(part.first_m, part.rows);
     find_places_of_b(first, first_n);
     read_ahead(first);
     for (uint k = begin; k <= last_k; k += kDepth) {
-      const Turn turn = turn_at(a, b, first_m, first_n, k, depth, kDepth);
-      write_eights(turn, first_m, first_n, rows);
-      load_elements(turn, a, b, first_m, first_n, rows);
+      const Turn turn = turn_at(a, b, part.first_m, first_n, k, part.depth, kDepth);
+      write_eights(turn, part.first_m, first_n, part.rows);
+      load_elements(turn, a, b, part.first_m, first_n, part.rows);
       barrier();
-      const Turn next = turn_at(a, b, first_m, first_n, min(k + kDepth, last_k), depth, kDepth);
+      const Turn next = turn_at(a, b, part.first_m, first_n, min(k + kDepth, last_k), part.depth, kDepth);
       if (kListed == 3) find_places_of_b(next, first_n);
       read_ahead(next);
       multiply_tiles(sums);
       barrier();
     }
-    store_sums(sums, first_m, first_n, rows);
+    store_sums(sums, part, first_n);
   }
 }

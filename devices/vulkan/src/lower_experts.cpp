@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lowering.h"
-#include "tiles.h"
+#include "product.h"
 
 namespace rondo::devices::vulkan {
 namespace {
@@ -25,62 +25,14 @@ void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initial
          slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
 }
 
-/// What matmul_grouped.comp is told, see there.
-struct Grouped {
-  std::uint32_t a = 0, b = 0, out = 0, addend = 0, offsets = 0;  // slots
-  std::uint32_t type_a = 0, type_b = 0, type_out = 0;
-  std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t stride_a = 0, stride_b = 0;
-  bool transposed_a = false, transposed_b = false;
-  bool has_addend = false;
-  bool groups_depth = false;  // in chunks of kTokenChunk, onto what is there
-};
-
-/// Each expert has its own rows, or all have `p.rows`.
-Tiles grouped_tiles(const Grouped& p, std::int64_t experts) {
-  const bool wide = p.type_a == kFloat32Storage || p.type_b == kFloat32Storage;
-  Tiles tiles = tiles_of(p.groups_depth ? p.rows : parts_of(p.rows, experts), p.columns, wide);
-  tiles.fours_a = p.stride_a % 4 == 0;  // an operand's inner extent is its stride
-  tiles.fours_b = p.stride_b % 4 == 0;
-  tiles.fours_out = p.columns % 4 == 0;
-  return tiles;
-}
-
-/// Tiles of rows there are at most: each expert's last, and that of padding, may have one row.
-std::int64_t most_row_tiles(std::int64_t rows, std::int64_t tile, std::int64_t experts) {
-  return (rows + std::min(experts + 1, rows) * (tile - 1)) / tile;
-}
-
-void add_grouped(OpLowering& op, const Grouped& p, std::span<const TensorId> tensors) {
+/// The products of the experts whose tensors these are.
+void add_grouped(OpLowering& op, Product p, std::span<const TensorId> tensors) {
   if (p.rows == 0 || p.columns == 0) return;
-  const auto experts = static_cast<std::int64_t>(tensors.size());
-  const Tiles tiles = grouped_tiles(p, experts);
-  Constants constants = {p.type_a,
-                         p.type_b,
-                         p.type_out,
-                         0,
-                         p.type_out,
-                         flag_of(p.transposed_a),
-                         flag_of(p.transposed_b),
-                         0,
-                         flag_of(p.has_addend),
-                         flag_of(p.groups_depth),
-                         0};
-  for (const std::uint32_t constant : tiles.constants()) constants.push_back(constant);
-  constants.push_back(flag_of(p.groups_depth));
   std::vector<float> places;
   for (const TensorId id : tensors) places.push_back(std::bit_cast<float>(OpLowering::slot(id)));
-  Dispatch& dispatch =
-      op.add(Shader::kMatMulGrouped, std::move(constants),
-             {p.a, p.b, p.out, p.a, p.has_addend ? p.addend : p.a, p.a, p.offsets, op.constants(places)},
-             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.groups_depth ? kTokenChunk : p.depth, 0,
-              0, experts},
-             1);
-  dispatch.push.factors[0] = 1.0F;
-  const std::int64_t row_tiles =
-      p.groups_depth ? parts_of(p.rows, tiles.rows()) : most_row_tiles(p.rows, tiles.rows(), experts);
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, tiles.columns())),
-                     static_cast<std::uint32_t>(row_tiles), p.groups_depth ? static_cast<std::uint32_t>(experts) : 1U};
+  p.tensors = op.constants(places);
+  p.experts = static_cast<std::int64_t>(tensors.size());
+  if (!add_by_units(op, p)) add_by_tiles(op, p);
 }
 
 }  // namespace
@@ -133,13 +85,14 @@ void lower_combine_backward(OpLowering& op) {
 void lower_grouped_matmul(OpLowering& op) {
   const bool forward = op.op().kind == OpKind::kGroupedMatMul;
   const TensorDesc& w = op.in(2);
-  Grouped p;
+  Product p;
   p.a = op.read(0);
   p.out = op.write(0);
   p.offsets = op.read(1);
   p.type_a = storage_of(op.in(0));
   p.type_b = storage_of(w);
-  p.type_out = storage_of(op.out(0));
+  p.type_out = p.type_addend = storage_of(op.out(0));
+  p.grouped = Product::Grouped::kRows;
   p.rows = rows_of(op.in(0));
   p.columns = forward ? w.shape[0] : w.shape[1];
   p.depth = p.stride_a = columns_of(op.in(0));
@@ -152,7 +105,7 @@ void lower_grouped_matmul(OpLowering& op) {
 }
 
 void lower_grouped_weight_gradient(OpLowering& op) {
-  Grouped p;
+  Product p;
   p.a = op.read(0);
   p.b = op.read(1);
   p.out = p.a;  // one that is listed
@@ -164,7 +117,8 @@ void lower_grouped_weight_gradient(OpLowering& op) {
   p.columns = p.stride_b = columns_of(op.in(1));
   p.depth = rows_of(op.in(0));
   p.transposed_a = true;
-  p.groups_depth = true;
+  p.accumulate = true;
+  p.grouped = Product::Grouped::kDepth;
   add_grouped(op, p, op.op().writes);
 }
 

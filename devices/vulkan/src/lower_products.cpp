@@ -1,44 +1,13 @@
 // Matrix products, and cross-entropy over the vocabulary, which is made of them.
 #include <algorithm>
-#include <array>
 
 #include "largest.h"
 #include "lowering.h"
 #include "panel_size.h"
-#include "tiles.h"
+#include "product.h"
 
 namespace rondo::devices::vulkan {
 namespace {
-
-/// What matmul.comp is told, see there.
-struct Product {
-  std::uint32_t a = 0, b = 0, out = 0;  // slots
-  std::uint32_t type_a = 0, type_b = 0, type_out = 0;
-  std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t stride_a = 0, stride_b = 0;
-  bool transposed_a = false, transposed_b = false;
-  float alpha = 1.0F;
-  bool narrows_a = false;   // A, fp32, may be rounded to B's type
-  bool large_a = false;     // and may be more than fp16 holds
-  bool accumulate = false;  // in chunks of kTokenChunk of the depth
-  bool onto = false;        // once, and what lies in out is added, too
-  bool has_bias = false, has_addend = false;
-  std::uint32_t bias = 0, addend = 0;
-  std::uint32_t type_bias = 0, type_addend = 0;
-  // The rows of an operand that are those of a list of tokens, see targets.comp.
-  enum class Listed : std::uint32_t { kNone, kA, kOut, kB } listed = Listed::kNone;
-  std::uint32_t list = 0;
-  std::int64_t first_listed = 0, most_listed = 0;
-  std::int64_t list_tokens = 0;  // of whom some are in the list
-  // Of operands that several products have, for matrix units that have to scale them.
-  Largest* largest_a = nullptr;
-  Largest* largest_b = nullptr;
-
-  /// To what lies in out.
-  bool adds() const { return accumulate || onto; }
-};
-/// Elements of an operand whose rows are listed, of up to four bytes.
-constexpr std::int64_t kMostListed = (std::int64_t{1} << 30) - 1;
 
 /// Rows and columns of a tile of matmul_panels.comp.
 constexpr std::int64_t kPanelRows = 32;
@@ -205,136 +174,9 @@ bool add_narrow(OpLowering& op, const Product& p) {
   return true;
 }
 
-/// Whether an operand consists of fours that lie together, and all that is read from one place lies within 32 bits.
-bool in_fours_a(const Product& p) {
-  return p.stride_a % 4 == 0 && (p.transposed_a ? p.rows : p.depth) % 4 == 0 &&
-         (p.listed != Product::Listed::kA || p.list_tokens * p.stride_a <= kMostListed);
-}
-bool in_fours_b(const Product& p) {
-  return p.stride_b % 4 == 0 && (p.transposed_b ? p.depth : p.columns) % 4 == 0 &&
-         (p.listed != Product::Listed::kB || p.list_tokens * p.stride_b <= kMostListed);
-}
-/// The same of eights: two fours along the inner extent, or two of neighbours across. A tile that is more than the
-/// extent has must end with one.
-bool in_eights(const Product& p, bool fours, bool along) {
-  return fours && (p.depth >= MatrixUnits::kDepth || p.depth % (along ? 8 : 2) == 0);
-}
-
-/// What is searched of an operand. Where rows of another are listed, A's end with the list.
-Searched searched_a(const Product& p) {
-  const std::int64_t rows = p.listed == Product::Listed::kA ? p.list_tokens : p.transposed_a ? p.depth : p.rows;
-  const bool ends = p.listed == Product::Listed::kOut || p.listed == Product::Listed::kB;
-  return {p.a, p.type_a, rows, p.stride_a, ends, p.list, p.first_listed, p.most_listed};
-}
-Searched searched_b(const Product& p) {
-  const std::int64_t rows = p.listed == Product::Listed::kB ? p.list_tokens : p.transposed_b ? p.columns : p.depth;
-  return {p.b, p.type_b, rows, p.stride_b};
-}
-
-/// Of A and B, as far as that is not known. B's is not asked for where it is fp16 as it is.
-std::array<Largest, 2> largest_of(OpLowering& op, const Product& p) {
-  std::array<Largest, 2> found = {p.largest_a != nullptr ? *p.largest_a : Largest{},
-                                  p.largest_b != nullptr ? *p.largest_b : Largest{}};
-  const bool finds_a = found[0].count == 0;
-  const bool finds_b = found[1].count == 0 && p.type_b != kFloat16Storage;
-  if (finds_a && finds_b) {
-    const auto both = find_largest(op, std::array{searched_a(p), searched_b(p)});
-    found = {both[0], both[1]};
-  } else if (finds_a) {
-    found[0] = find_largest(op, std::array{searched_a(p)})[0];
-  } else if (finds_b) {
-    found[1] = find_largest(op, std::array{searched_b(p)})[0];
-  }
-  if (p.largest_a != nullptr) *p.largest_a = found[0];
-  if (p.largest_b != nullptr) *p.largest_b = found[1];
-  return found;
-}
-
-/// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
-/// not go that way.
-bool add_cooperative(OpLowering& op, const Product& p) {
-  constexpr std::int64_t kWorthwhile = 16;
-  const MatrixUnits& units = op.units();
-  if (p.type_b == kFloat32Storage || (p.type_a != p.type_b && !p.narrows_a)) return false;
-  const bool scaled = p.type_b == kBfloat16Storage ? !units.bfloat16.there() : p.large_a;
-  const MatrixUnits::Shape shape = p.type_b == kBfloat16Storage && !scaled ? units.bfloat16 : units.float16;
-  if (!shape.there() || p.rows < kWorthwhile || p.columns < kWorthwhile || p.depth < 1) return false;
-  // Reading operands twice has to pay.
-  constexpr std::int64_t kWorthScaling = 64;
-  if (scaled && std::min({p.rows, p.columns, p.depth}) < kWorthScaling) return false;
-  const std::array<Largest, 2> largest = scaled ? largest_of(op, p) : std::array<Largest, 2>{};
-  const MatrixUnits::Tiling tiling = units.tiling(shape, p.rows, p.columns);
-  const std::uint32_t rows = tiling.rows(shape);  // of a workgroup
-  const std::uint32_t columns = tiling.columns(shape);
-  const std::uint32_t invocations = tiling.parts_m * tiling.parts_n * units.subgroup_size;
-  // Eights of an invocation, of a tile with `extent` rows or columns; 0 where there are none.
-  const auto reads = [invocations](bool eights, std::uint32_t extent) {
-    return eights ? static_cast<std::uint32_t>(parts_of(extent * MatrixUnits::kDepth / 8, invocations)) : 0U;
-  };
-  Dispatch& dispatch =
-      op.add(Shader::kMatMulCooperative,
-             {p.type_a,
-              p.type_b,
-              p.type_out,
-              p.type_bias,
-              p.type_addend,
-              flag_of(p.transposed_a),
-              flag_of(p.transposed_b),
-              flag_of(p.has_bias),
-              flag_of(p.has_addend),
-              flag_of(p.adds()),
-              static_cast<std::uint32_t>(p.listed),
-              shape.m,
-              shape.n,
-              shape.k,
-              tiling.tiles_m,
-              tiling.tiles_n,
-              reads(in_eights(p, in_fours_a(p), !p.transposed_a), rows),
-              reads(in_eights(p, in_fours_b(p), p.transposed_b), columns),
-              invocations,
-              p.columns % 4 == 0 ? 4U : 1U,
-              tiling.parts_m,
-              tiling.parts_n,
-              flag_of(scaled)},
-             {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-              p.listed == Product::Listed::kNone ? p.a : p.list, largest[0].slot, largest[1].slot},
-             {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns, p.accumulate ? kTokenChunk : p.depth,
-              p.first_listed, p.most_listed, largest[0].count, largest[1].count, largest[0].first, largest[1].first},
-             1);
-  dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)),
-                     static_cast<std::uint32_t>(parts_of(p.rows, rows)), 1};
-  return true;
-}
-
 void add_product(OpLowering& op, const Product& p) {
-  if (add_cooperative(op, p)) return;
-  if (add_narrow(op, p) || add_by_panels(op, p)) return;
-  Tiles tiles = tiles_of(p.rows, p.columns, p.type_a == kFloat32Storage || p.type_b == kFloat32Storage);
-  tiles.fours_a = in_fours_a(p);
-  tiles.fours_b = in_fours_b(p);
-  tiles.fours_out = p.columns % 4 == 0;
-  Constants constants = {p.type_a,
-                         p.type_b,
-                         p.type_out,
-                         p.type_bias,
-                         p.type_addend,
-                         flag_of(p.transposed_a),
-                         flag_of(p.transposed_b),
-                         flag_of(p.has_bias),
-                         flag_of(p.has_addend),
-                         flag_of(p.adds()),
-                         static_cast<std::uint32_t>(p.listed)};
-  for (const std::uint32_t constant : tiles.constants()) constants.push_back(constant);
-  Dispatch& dispatch = op.add(Shader::kMatMul, std::move(constants),
-                              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a,
-                               p.listed == Product::Listed::kNone ? p.a : p.list},
-                              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
-                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed},
-                              p.rows > 0 && p.columns > 0 ? 1 : 0);
-  dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, tiles.columns())),
-                     static_cast<std::uint32_t>(parts_of(p.rows, tiles.rows())), 1};
+  if (add_by_units(op, p) || add_narrow(op, p) || add_by_panels(op, p)) return;
+  add_by_tiles(op, p);
 }
 
 /// The operands and the factor; what it is a product of is still to be said.

@@ -14,7 +14,8 @@ double computed(std::int64_t rows, std::int64_t columns, std::uint32_t group_row
 
 }  // namespace
 
-MatrixUnits::Tiling MatrixUnits::tiling(Shape shape, std::int64_t rows, std::int64_t columns) const {
+MatrixUnits::Tiling MatrixUnits::tiling(Shape shape, std::int64_t rows, std::int64_t columns,
+                                        std::int64_t products) const {
   const std::uint32_t parts_m = parts(shape.m);
   const std::uint32_t parts_n = parts(shape.n);
   const Tiling small = {parts_m, parts_n, rows <= parts_m * shape.m ? 1U : 2U, columns <= parts_n * shape.n ? 1U : 2U};
@@ -27,7 +28,7 @@ MatrixUnits::Tiling MatrixUnits::tiling(Shape shape, std::int64_t rows, std::int
   const std::uint32_t own_columns = kSums * subgroup_size / kOwnRows;
   if (!wide() || kOwnRows % shape.m != 0 || own_columns % shape.n != 0 || kSide % own_columns != 0) return small;
   const Tiling large = {kSide / kOwnRows, kSide / own_columns, kOwnRows / shape.m, own_columns / shape.n};
-  const bool worthwhile = parts_of(rows, kSide) * parts_of(columns, kSide) >= kEnough &&
+  const bool worthwhile = products * parts_of(rows, kSide) * parts_of(columns, kSide) >= kEnough &&
                           computed(rows, columns, kSide, kSide) <=
                               kMostWaste * computed(rows, columns, small.rows(shape), small.columns(shape));
   return worthwhile && fits(shape, large) ? large : small;

@@ -47,8 +47,8 @@ struct MatrixUnits {
   bool fits(Shape shape, Tiling tiling) const {
     return tiling.shared_bytes(shape) <= shared_bytes && tiling.parts_m * tiling.parts_n * subgroup_size <= invocations;
   }
-  /// Of a product [rows, columns]. Sums do not depend on it.
-  Tiling tiling(Shape shape, std::int64_t rows, std::int64_t columns) const;
+  /// Of so many products [rows, columns]. Sums do not depend on it.
+  Tiling tiling(Shape shape, std::int64_t rows, std::int64_t columns, std::int64_t products = 1) const;
 };
 
 }  // namespace rondo::devices::vulkan

@@ -8,6 +8,7 @@
 
 #include "adapted_layer.h"
 #include "cooperative_code.h"
+#include "expert_descriptions.h"
 #include "heads_case.h"
 #include "lowering.h"
 #include "op_case.h"
@@ -295,6 +296,66 @@ TEST(MatrixUnitsLowering, GradientsOfLogits_AreScaledByWhatIsListed) {
   EXPECT_TRUE(is_search(half[1], 1, true));
   EXPECT_TRUE(is_product(half[2], true));
   EXPECT_TRUE(is_product(half[3], true));
+}
+
+/// Experts' products from 72 to 40 columns and their gradients, lowered.
+std::vector<Dispatch> products_of_experts(DType storage, std::vector<std::int32_t> rows, const MatrixUnits& units) {
+  const testing::OpCase op_case = testing::grouped_case(storage, {std::move(rows), 4, 72, 40});
+  Lowering lowering(op_case.list, {.units = units});
+  EXPECT_TRUE(lowering.lower_all().ok());
+  return lowering.dispatches();
+}
+std::vector<Shader> shaders_of(const std::vector<Dispatch>& dispatches) {
+  std::vector<Shader> all;
+  for (const Dispatch& dispatch : dispatches) all.push_back(dispatch.shader);
+  return all;
+}
+
+/// There are tiles for whatever each expert gets.
+TEST(MatrixUnitsLowering, ProductsOfExperts_GoThereWhereEachHasRowsEnough) {
+  const MatrixUnits units = large_card();
+  const std::vector<Dispatch> all = products_of_experts(DType::kFloat16, {60, 40, 80}, units);
+  EXPECT_EQ(shaders_of(all), std::vector<Shader>(3, Shader::kMatMulCooperative));
+  EXPECT_EQ(all[0].constants[23], 1U);                                // groups rows, of which tiles have 64
+  EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{1, 6, 1}));  // two whole ones, three experts, padding
+  EXPECT_EQ(all[1].groups, (std::array<std::uint32_t, 3>{2, 6, 1}));
+  EXPECT_EQ(all[2].constants[23], 2U);  // the inner extent
+  EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{2, 1, 3}));
+  EXPECT_EQ(all[2].push.sizes[6], 512U);
+  // Fifteen rows each; gradients of weights have as many as ever.
+  const std::vector<Dispatch> few = products_of_experts(DType::kFloat16, {11, 0, 30}, units);
+  EXPECT_EQ(shaders_of(few),
+            (std::vector<Shader>{Shader::kMatMulGrouped, Shader::kMatMulGrouped, Shader::kMatMulCooperative}));
+  EXPECT_EQ(shaders_of(products_of_experts(DType::kFloat16, {60, 40, 80}, {})),
+            std::vector<Shader>(3, Shader::kMatMulGrouped));
+  EXPECT_EQ(shaders_of(products_of_experts(DType::kFloat32, {60, 40, 80}, units)),
+            std::vector<Shader>(3, Shader::kMatMulGrouped));
+}
+
+/// Each expert's tensor by its own largest number.
+TEST(MatrixUnitsLowering, ProductsOfExpertsInBf16OnUnitsForFp16_AreScaled) {
+  testing::OpCase op_case = testing::grouped_case(DType::kBfloat16, {{300, 100}, 0, 72, 80});
+  Lowering lowering(op_case.list, {.units = large_card()});
+  ASSERT_TRUE(lowering.lower_all().ok());
+  const std::vector<Dispatch>& all = lowering.dispatches();
+  const std::vector<Shader> one = {Shader::kLargest, Shader::kLargest, Shader::kMatMulCooperative};
+  std::vector<Shader> want = one;
+  want.insert(want.end(), one.begin(), one.end());
+  want.insert(want.end(), {Shader::kLargest, Shader::kMatMulCooperative});
+  ASSERT_EQ(shaders_of(all), want);
+  EXPECT_EQ(all[1].constants[4], 1U);
+  EXPECT_EQ(all[1].groups[1], 2U);
+  EXPECT_EQ(all[1].push.sizes[0], 80U);
+  EXPECT_EQ(all[1].push.sizes[4], 72U);
+  EXPECT_EQ(all[2].push.slots[6], all[0].push.slots[4]);
+  EXPECT_EQ(all[2].push.slots[7], all[1].push.slots[4]);
+  EXPECT_EQ(all[2].push.slots[9], all[1].push.slots[9]);
+  EXPECT_EQ(all[2].constants[kProductConstants.scaled], 1U);
+  EXPECT_EQ(all[6].groups[1], 2U);  // both operands of the gradient of weights at once
+  EXPECT_EQ(all[6].constants[4], 0U);
+  EXPECT_EQ(
+      shaders_of(products_of_experts(DType::kBfloat16, {60, 40, 80}, large_card())),  // reading twice does not pay
+      std::vector<Shader>(3, Shader::kMatMulGrouped));
 }
 
 /// An adapter's product and its layer's: nothing is rounded that the smaller one would be lost in.

@@ -155,7 +155,7 @@ std::vector<std::size_t> with_products() {
   for (std::size_t i = 0; i < op_descriptions().size(); ++i) {
     const OpCase op_case = op_descriptions()[i].make(DType::kFloat16, Scale::kOdd);
     const auto is_product = [](const Op& op) {
-      return op.kind == OpKind::kMatMul || op.kind == OpKind::kVocabularyLoss;
+      return op.kind == OpKind::kMatMul || op.kind == OpKind::kGroupedMatMul || op.kind == OpKind::kVocabularyLoss;
     };
     if (std::ranges::any_of(op_case.list.ops, is_product)) all.push_back(i);
   }
@@ -254,6 +254,37 @@ TEST_F(ProductsByMatrixUnits, OfNumbersFarFromOne_AgreeWithTheReference) {
   });
 }
 
+/// Tiles that are not full, chunks of an expert's rows with and without a rest, experts without rows and one with all.
+std::vector<GroupedCase> grouped_cases() {
+  std::vector<std::int32_t> of_many;
+  for (std::int32_t i = 0; i < 24; ++i) of_many.push_back(i % 5 == 3 ? 0 : 9 * i);
+  return {{{0, 200, 0, 57, 1, 0, 222}, 31, 75, 53},
+          {{0, 0, 260, 0}, 0, 72, 40},
+          {{64, 64, 64, 64}, 64, 128, 96},
+          {{700, 5, 1031}, 3, 40, 72},
+          {{512, 1024, 513, 0}, 0, 64, 80},
+          {{44, 0, 5}, 6, 20, 24},
+          {{33, 20, 91}, 1, 30, 17},
+          {of_many, 20, 66, 100}};
+}
+
+TEST_F(ProductsByMatrixUnits, OfExperts_AgreeWithTheReference) {
+  for (const GroupedCase& grouped : grouped_cases()) {
+    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(fmt::format("{}, {} to {}", name_of(storage), grouped.in, grouped.out));
+      expect(grouped_case(storage, grouped));
+    }
+  }
+}
+
+/// So many that workgroups take large tiles, where subgroups are wide.
+TEST_F(ProductsByMatrixUnits, OfLargeTilesOfExperts_AgreeWithTheReference) {
+  for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    expect(grouped_case(storage, {{130, 0, 390, 250}, 20, 260, 1020}));
+  }
+}
+
 TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
   std::vector<HeadsCase> cases = heads_cases();
   cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0},
@@ -335,6 +366,75 @@ TEST(Sinks, FarFromTheScores_AgreeWithTheReference) {
         memory.set(lse, static_cast<std::int64_t>(i), kNormalisers[i / kSinks.size()]);
       }
     });
+  }
+}
+
+/// Each expert's weights are a million times as large as those of the one before, as far as their type goes.
+void spread_experts(CaseMemory& memory, const OpList& list, const Op& op) {
+  for (std::size_t expert = 0; expert < experts_of(op); ++expert) {
+    const TensorId w = op.reads[2 + expert];
+    if (list.tensors[w].dtype == DType::kFloat16) return;
+    for (std::int64_t i = 0; i < list.tensors[w].elements(); ++i) {
+      memory.set(w, i, std::ldexp(memory.get(w, i), 20 * static_cast<int>(expert) - 40));
+    }
+  }
+}
+
+/// The bits of a row of its expert are those of the expert's product with all rows.
+void expect_bits_of_dense_products(Device& device, const OpCase& op_case, std::size_t place) {
+  const Op& op = op_case.list.ops[place];
+  const OpList list = single_op(op_case.list, place);
+  auto grouped = CaseMemory::make(op_case, 1);
+  auto dense = CaseMemory::make(op_case, 1);
+  ASSERT_EQ(grouped.status(), absl::OkStatus());
+  ASSERT_EQ(dense.status(), absl::OkStatus());
+  for (CaseMemory* memory : {&*grouped, &*dense}) spread_experts(*memory, list, op);
+  ASSERT_EQ(run_on_card(device, list, *grouped), absl::OkStatus());
+  const TensorId out = op.writes[0];
+  const TensorDesc& desc = list.tensors[out];
+  const auto* const offsets = reinterpret_cast<const std::int32_t*>(grouped->data(op.reads[1]));
+  for (std::size_t expert = 0; expert < experts_of(op); ++expert) {
+    OpList one = list;
+    const bool forward = op.kind == OpKind::kGroupedMatMul;
+    one.ops = {{OpKind::kMatMul, MatMulAttributes{}, {op.reads[0], op.reads[2 + expert]}, {out}}};
+    if (!forward) {
+      one.ops[0].kind = OpKind::kMatMulInputGradient;
+      one.ops[0].attributes = MatMulAttributes{1.0F, false, true};
+      one.ops[0].reads.push_back(op.reads.back());
+    }
+    ASSERT_EQ(run_on_card(device, one, *dense), absl::OkStatus());
+    const Bytes row = desc.bytes() / static_cast<Bytes>(desc.shape[0]);
+    const Bytes begin = static_cast<Bytes>(offsets[expert]) * row;
+    const Bytes size = static_cast<Bytes>(offsets[expert + 1] - offsets[expert]) * row;
+    EXPECT_EQ(std::memcmp(grouped->data(out) + begin, dense->data(out) + begin, size), 0)
+        << "expert " << expert << " of '" << desc.name << "'";
+  }
+}
+
+TEST(GroupedProducts, OfMoreExpertsThanRows_AgreeWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  std::vector<std::int32_t> rows(60, 0);
+  for (const std::size_t expert : {3U, 4U, 31U, 58U}) rows[expert] = expert == 31 ? 7 : 1;
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    expect_reference(**card, grouped_case(storage, {rows, 2, 24, 20}));
+    expect_reference(**card, grouped_case(storage, {std::vector<std::int32_t>(60, 0), 5, 24, 20}));
+  }
+}
+
+TEST(GroupedProducts, OfEveryRow_AreThoseOfItsExpertAlone) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  for (const Units units : {Units::kNone, Units::kAll, Units::kForFp16}) {
+    const auto card = SharedDevice::get(units);
+    ASSERT_EQ(card.status(), absl::OkStatus());
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+      if (units != Units::kNone && !(*card)->forwards->caps().multiplies_by_units(storage)) continue;
+      SCOPED_TRACE(fmt::format("{}, units {}", name_of(storage), static_cast<int>(units)));
+      const OpCase op_case = grouped_case(storage, {{100, 0, 90, 1, 209}, 20, 104, 68});
+      for (const std::size_t place : {0U, 1U}) expect_bits_of_dense_products(*(*card)->forwards, op_case, place);
+    }
   }
 }
 
