@@ -7,6 +7,7 @@
 #include "files.h"
 #include "names.h"
 #include "reader.h"
+#include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
 #include "small_model.h"
@@ -44,7 +45,22 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
   ASSERT_TRUE(file.whole);
   EXPECT_EQ(entries_in(output.parent_path()), 1U);
   std::set<std::string> names;
+  std::set<std::string> fused;
+  for (const model::JoinedTensor& joined : model::joined_weights(m.config)) {
+    fused.insert(joined.parts.begin(), joined.parts.end());
+    const std::string name = tensor_name(m.config, joined.name);
+    names.insert(name);
+    std::vector<float> theirs;
+    for (const std::string& part : joined.parts) {
+      const std::vector<float> rows = values_of(m.files, part);
+      theirs.insert(theirs.end(), rows.begin(), rows.end());
+    }
+    ASSERT_TRUE(file.tensors.contains(name)) << name;
+    EXPECT_EQ(floats_of(file.tensors.at(name)), theirs) << name;
+    EXPECT_EQ(file.tensors.at(name).sizes, (std::vector<std::uint64_t>{48, theirs.size() / 48})) << name;
+  }
   for (const model::ParameterSpec& spec : model::model_parameters(m.config)) {
+    if (fused.contains(spec.name)) continue;
     const auto place = stacked(m.config, spec.name);
     const auto found = file.tensors.find(place ? place->name : tensor_name(m.config, spec.name));
     ASSERT_NE(found, file.tensors.end()) << spec.name;
@@ -107,7 +123,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key("tokenizer.ggml.add_bos_token"), false);
   EXPECT_NE(key("tokenizer.chat_template").dump().find("<|im_start|>"), std::string::npos);
   // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
-  EXPECT_EQ(file.tensors.at("blk.0.attn_q.weight").type, 1U);
+  EXPECT_EQ(file.tensors.at(m.config.fused_linears ? "blk.0.attn_qkv.weight" : "blk.0.attn_q.weight").type, 1U);
   EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.0.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);
   if (m.config.experts) {
     EXPECT_EQ(key(arch + ".expert_count"), 8);
@@ -126,7 +142,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss", "phi3"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -152,6 +168,28 @@ TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
   ASSERT_EQ(ours.size(), 32U);
   constexpr std::size_t kFrom[] = {0, 2, 1, 3, 4, 6, 5, 7};
   for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_EQ(ours[i], theirs[kFrom[i / 4] * 4 + i % 4]) << i;
+}
+
+TEST(ExportAdapter, OfFusedLayers_HasRowsOfAllPartsInB) {
+  const fs::path data = fs::path(RONDO_TEST_DATA) / "golden" / "phi3";
+  const model::ModelConfig config = *model::load_config(data / "model");
+  const model::LoraConfig lora = *model::load_adapter_config(data / "adapter");
+  const fs::path stored = data / "adapter" / "adapter_model.safetensors";
+  const auto files = *model::open_factors(config, lora, stored);
+  const fs::path output = fresh_folder() / "a.gguf";
+  ASSERT_TRUE(export_adapter(Documents(data / "model"), config, lora, files, "auto", output).ok());
+  ReadFile file = read_gguf(output);
+  ASSERT_TRUE(file.whole);
+  const auto plain = *model::TensorFiles::open_file(stored);
+  EXPECT_EQ(file.tensors.size(), plain.tensors().size());
+  const std::pair<const char*, const char*> kNames[] = {
+      {"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
+  for (const auto& [theirs, ours] : kNames) {
+    const std::string module = std::string("model.layers.1.") + theirs;
+    const std::string name = std::string("blk.1.") + ours + ".weight.lora_";
+    EXPECT_EQ(floats_of(file.tensors[name + "a"]), values_of(plain, model::adapter_tensor_name(module, 'A'))) << name;
+    EXPECT_EQ(floats_of(file.tensors[name + "b"]), values_of(plain, model::adapter_tensor_name(module, 'B'))) << name;
+  }
 }
 
 TEST(ExportAdapter, Dora_IsRefusedAndSaysToMerge) {

@@ -91,7 +91,7 @@ TEST_P(ImportModel, Q8_IsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss"),
+                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss", "phi3"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -125,6 +125,46 @@ TEST(ImportConfig, GranitesFactors_ComeBack) {
   EXPECT_EQ(ours.residual_multiplier, 0.22);
   EXPECT_EQ(ours.logits_scaling, 8.0);
   EXPECT_EQ(ours.attention_scale, 0.015625);
+}
+
+/// Heads of 16, of which 6 turn.
+void stretch_phi(Json& config) {
+  config["max_position_embeddings"] = 1024;
+  config["original_max_position_embeddings"] = 64;
+  config["partial_rotary_factor"] = 0.375;
+  config["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", {1.0, 1.25, 2.0}}, {"long_factor", {1.5, 4.0, 40.0}}};
+}
+
+TEST(ImportConfig, PhisLongRope_ComesBack) {
+  for (const bool own_factor : {false, true}) {
+    const Model m = make_model("phi3", fresh_folder() / "model", [&](Json& config) {
+      stretch_phi(config);
+      if (own_factor) config["rope_scaling"]["attention_factor"] = 1.5;
+    });
+    const fs::path file = exported(m, "f32");
+    const auto documents = import_documents(file);
+    ASSERT_TRUE(documents.ok()) << documents.status();
+    const model::ModelConfig ours = *model::load_config(*documents);
+    EXPECT_EQ(ours.rope.kind, model::RopeKind::kLongRope);
+    EXPECT_EQ(ours.rope.turned_share, 0.375);
+    EXPECT_EQ(ours.rope.original_max_positions, 64U);
+    EXPECT_EQ(ours.rope.short_factors, m.config.rope.short_factors);
+    EXPECT_EQ(ours.rope.long_factors, m.config.rope.long_factors);
+    EXPECT_EQ(ours.rope.attention_factor, m.config.rope.attention_factor);
+    EXPECT_TRUE(model::check_model_tensors(ours, *import_tensors(file)).ok());
+  }
+}
+
+/// The factors take part in the file by themselves.
+TEST(ImportConfig, OfPhisFactors_BothAreWanted) {
+  const Model m = make_model("phi3", fresh_folder() / "model", stretch_phi);
+  const fs::path file = exported(m, "f32");
+  std::string bytes = *read_file(file);
+  bytes.replace(bytes.find("rope_factors_long"), 17, "rope_factors_lone");
+  test::put(file, bytes);
+  expect_refused(import_documents(file).status(),
+                 {"rope_factors_short.weight", "rope_factors_long.weight", "found one"});
 }
 
 TEST(ImportTensors, NormsOfGemma_AreStoredWithTheOneThatTheyAdd) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace rondo::model {
 namespace {
@@ -220,6 +221,12 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 }
 
 }  // namespace
+
+double long_rope_amplitude(const RopeConfig& rope) {
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.factor <= 1.0) return 1.0;
+  return std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
+}
 
 void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (traits.window_theta) return parse_by_kind(fields, traits, config);

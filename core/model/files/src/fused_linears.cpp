@@ -13,12 +13,6 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
-std::uint64_t elements_of(const Shape& shape) {
-  std::uint64_t count = 1;
-  for (const std::uint64_t size : shape) count *= size;
-  return count;
-}
-
 /// The shape of parts that are joined; rows add up.
 Shape joined_shape(const std::vector<Shape>& parts) {
   Shape whole = parts.front();
@@ -38,14 +32,20 @@ absl::Status split_tensor(const JoinedTensor& joined, const std::map<std::string
   }
   const TensorView whole = *found;
   files.erase(joined.name);
-  std::uint64_t first = 0;
+  const std::size_t size = weight_type_size(whole.type);
+  std::uint64_t first = 0;  // element of the whole
   for (std::size_t i = 0; i < parts.size(); ++i) {
     TensorView view = whole;
-    const std::uint64_t bytes = elements_of(parts[i]) * weight_type_size(whole.type);
     view.name = joined.parts[i];
     view.shape = parts[i];
-    view.data = whole.data.subspan(first, bytes);
-    first += bytes;
+    if (whole.decode) {
+      view.decode = [decode = whole.decode, first](std::uint64_t begin, std::span<float> out) {
+        decode(first + begin, out);
+      };
+    } else {
+      view.data = whole.data.subspan(first * size, view.elements() * size);
+    }
+    first += view.elements();
     files.add(std::move(view));
   }
   return absl::OkStatus();

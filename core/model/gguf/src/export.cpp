@@ -2,12 +2,14 @@
 #include "rondo/gguf/export.h"
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 #include <vector>
 
 #include "container.h"
 #include "names.h"
 #include "rondo/base/status.h"
+#include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
 #include "vocabulary.h"
 
@@ -16,8 +18,9 @@ namespace {
 
 /// Where a tensor's numbers come from.
 struct Source {
-  std::vector<const model::TensorView*> views;  // one, or those of all experts one behind the other; none: `values`
-  std::uint32_t heads = 0;                      // of the interleaving; 0: none
+  // One, or one behind the other those of all experts or of the parts of a fused layer; none: `values`.
+  std::vector<const model::TensorView*> views;
+  std::uint32_t heads = 0;  // of the interleaving; 0: none
   std::vector<float> values;
   float offset = 0;  // added to each number of a view
 };
@@ -80,6 +83,31 @@ void add_tensor(const std::string& name, const model::TensorView& view, TensorTy
   draft.sources.push_back({{&view}, heads, {}, offset});
 }
 
+/// Rows of the parts of a fused layer.
+absl::Status add_joined(const model::JoinedTensor& joined, const std::string& name, const model::TensorFiles& files,
+                        TensorType type, Draft& draft) {
+  Source source;
+  std::vector<std::uint64_t> shape;
+  for (const std::string& part : joined.parts) {
+    const model::TensorView* view = files.find(part);
+    if (view == nullptr) return internal_error("tensor {} is not in the checked files", part);
+    if (shape.empty()) {
+      shape = view->shape;
+    } else {
+      shape[0] += view->shape[0];
+    }
+    source.views.push_back(view);
+  }
+  draft.tensors.push_back({name, shape, type_for(type, shape)});
+  draft.sources.push_back(std::move(source));
+  return absl::OkStatus();
+}
+
+void add_numbers(const std::string& name, std::vector<float> values, Draft& draft) {
+  draft.tensors.push_back({name, {values.size()}, TensorType::kF32});
+  draft.sources.push_back({{}, 0, std::move(values), 0});
+}
+
 /// One more expert's matrix; they come in order.
 void add_to_stack(const Stacked& place, const model::TensorView& view, TensorType type, Draft& draft) {
   if (place.expert == 0) {
@@ -117,12 +145,16 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
                          where, type_name(tensor.type));
   };
   if (source.views.empty()) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
-  const std::size_t bytes = out.size() / source.views.size();
-  for (std::size_t i = 0; i < source.views.size(); ++i) {
-    const model::TensorView& view = *source.views[i];
-    if (!put_view(view, source, tensor.type, out.subspan(i * bytes, bytes))) {
-      return refuse(fmt::format("{}: tensor {}", view.file, view.name));
+  std::uint64_t elements = 0;
+  for (const model::TensorView* view : source.views) elements += view->elements();
+  const std::size_t row_bytes = out.size() / (elements / tensor.shape.back());
+  std::size_t first = 0;
+  for (const model::TensorView* view : source.views) {
+    const std::size_t bytes = view->elements() / tensor.shape.back() * row_bytes;
+    if (!put_view(*view, source, tensor.type, out.subspan(first, bytes))) {
+      return refuse(fmt::format("{}: tensor {}", view->file, view->name));
     }
+    first += bytes;
   }
   return absl::OkStatus();
 }
@@ -183,10 +215,24 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
   add_architecture_keys(config, draft.keys);
   RONDO_RETURN_IF_ERROR(add_tokenizer_keys(base, config, draft.keys));
   if (std::vector<float> divisors = frequency_divisors(config); !divisors.empty()) {
-    draft.tensors.push_back({"rope_freqs.weight", {divisors.size()}, TensorType::kF32});
-    draft.sources.push_back({{}, 0, std::move(divisors), 0});
+    add_numbers("rope_freqs.weight", std::move(divisors), draft);
+  }
+  if (config.rope.kind == model::RopeKind::kLongRope) {
+    const model::RopeConfig& rope = config.rope;
+    add_numbers(kShortFactors, {rope.short_factors.begin(), rope.short_factors.end()}, draft);
+    add_numbers(kLongFactors, {rope.long_factors.begin(), rope.long_factors.end()}, draft);
+  }
+  const std::vector<model::JoinedTensor> joined = model::joined_weights(config);
+  std::map<std::string, const model::JoinedTensor*> whole_of;
+  for (const model::JoinedTensor& one : joined) {
+    for (const std::string& part : one.parts) whole_of[part] = &one;
   }
   for (const model::ParameterSpec& spec : parameters) {
+    if (const auto whole = whole_of.find(spec.name); whole != whole_of.end()) {
+      if (spec.name != whole->second->parts.front()) continue;  // is there with the first
+      RONDO_RETURN_IF_ERROR(add_joined(*whole->second, tensor_name(config, whole->second->name), files, type, draft));
+      continue;
+    }
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, spec.name));
     if (const auto place = stacked(config, spec.name)) {
       add_to_stack(*place, *view, type, draft);
@@ -209,15 +255,23 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
   draft.keys.add("adapter.type", "lora");
   RONDO_ASSIGN_OR_RETURN(const double alpha, common_alpha(config, lora));
   draft.keys.add("adapter.lora.alpha", static_cast<float>(alpha));
+  const std::vector<model::JoinedTensor> joined = model::joined_factors(config, lora);
   for (const model::LinearModule& linear : model::linear_modules(config)) {
     if (!lora.adapts(linear.name, linear.layer)) continue;
     const std::string weight = linear.path + ".weight";
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
+    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, 0, 0, draft);
+    const std::string name_of_b = tensor_name(config, weight) + ".lora_b";
+    const auto found =
+        std::ranges::find(joined, model::adapter_tensor_name(linear.path, 'B'), &model::JoinedTensor::name);
+    if (found != joined.end()) {
+      RONDO_RETURN_IF_ERROR(add_joined(*found, name_of_b, files, type, draft));
+      continue;
+    }
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* b,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'B')));
-    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, 0, 0, draft);
-    add_tensor(tensor_name(config, weight) + ".lora_b", *b, type, interleaved_heads(config, weight), 0, draft);
+    add_tensor(name_of_b, *b, type, interleaved_heads(config, weight), 0, draft);
   }
   return write_draft(draft, files, output);
 }

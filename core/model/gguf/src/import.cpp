@@ -14,6 +14,8 @@
 #include "import_tokenizer.h"
 #include "names.h"
 #include "rondo/base/status.h"
+#include "rondo/model/fused_linears.h"
+#include "rondo/model/parameters.h"
 
 namespace rondo::gguf {
 namespace {
@@ -99,7 +101,8 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   RONDO_ASSIGN_OR_RETURN(const model::ModelConfig config, import_config(file));
   std::vector<model::TensorView> views;
   for (auto& [name, tensor] : file.tensors) {
-    if (name == "rope_freqs.weight") continue;  // is in the configuration
+    // What is in the configuration.
+    if (name == "rope_freqs.weight" || name == kShortFactors || name == kLongFactors) continue;
     model::TensorView view;
     view.name = name;
     view.type = config.weight_type;
@@ -125,7 +128,9 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   }
   // The tokenizer's part need not stay in memory while the weights are read.
   file.file.release_pages(file.head);
-  return model::TensorFiles::from_views(std::move(file.file), std::move(views));
+  model::TensorFiles files = model::TensorFiles::from_views(std::move(file.file), std::move(views));
+  RONDO_RETURN_IF_ERROR(model::split_tensors(model::joined_weights(config), model::model_parameters(config), files));
+  return files;
 }
 
 }  // namespace rondo::gguf

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "key_reader.h"
 #include "names.h"
@@ -37,6 +38,12 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   }
 }
 
+/// The least share of which the whole, rounded down, gives `part`.
+double share_of(std::uint32_t part, std::uint32_t whole) {
+  const double share = static_cast<double>(part) / whole;
+  return share * whole < part ? std::nextafter(share, 1.0) : share;
+}
+
 void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
   config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
@@ -49,14 +56,31 @@ void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
     const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
     if (found == config.head_dim) continue;
+    if (config.family == Family::kPhi3 && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
+      config.rope.turned_share = share_of(found, config.head_dim);
+      continue;
+    }
     keys.refuse(prefix + same, fmt::format("expected {}, the width of a head, found {}", config.head_dim, found));
   }
   config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
 }
 
+/// What goes with the tensors of read_long_factors().
+void read_long_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  const std::string kind = keys.text(prefix + "rope.scaling.type", "none");
+  if (kind != "none" && kind != "longrope") {
+    keys.refuse(prefix + "rope.scaling.type",
+                fmt::format("{} is not supported; supported: none, longrope", name_in_quotes(kind)));
+  }
+  config.rope.original_max_positions =
+      keys.integer(prefix + "rope.scaling.original_context_length", 1, kMaxPositions, config.max_positions);
+  config.rope.attention_factor = keys.number(prefix + "rope.scaling.attn_factor", 0.0, 1e6, 1.0);
+}
+
 void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   model::RopeConfig& rope = config.rope;
   rope.theta = keys.number(prefix + "rope.freq_base", 1.0, 1e18, 10000.0);
+  if (config.family == Family::kPhi3) return read_long_scaling(keys, prefix, config);
   const std::string kind = keys.text(prefix + "rope.scaling.type", "none");
   const double factor = keys.number(prefix + "rope.scaling.factor", 0.0, 1e6, 0.0);
   if (kind == "linear") {
@@ -149,6 +173,7 @@ void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig&
   }
   config.sliding_window.assign(config.num_layers, window < config.max_positions ? window : 0);
   if (window == 0 || window >= config.max_positions) return;
+  if (config.family == Family::kPhi3) return;  // all do
   if (config.family != Family::kLlama) {
     keys.refuse(key, "which layers slide is not known from the file; expected none to do so");
     return;
@@ -208,9 +233,9 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,    Family::kQwen2, Family::kQwen3, Family::kSmolLm3,
-                                  Family::kGranite,  Family::kOlmo2, Family::kGemma, Family::kGemma3,
-                                  Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss};
+constexpr std::array kFamilies = {Family::kLlama,    Family::kQwen2, Family::kQwen3,  Family::kSmolLm3,
+                                  Family::kGranite,  Family::kOlmo2, Family::kGemma,  Family::kGemma3,
+                                  Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss, Family::kPhi3};
 
 std::string architecture_names() {
   std::vector<std::string> names;
@@ -242,6 +267,36 @@ absl::Status read_divisors(const StoredFile& file, model::ModelConfig& config) {
                          found->first);
   }
   if (rope->kind != RopeKind::kDefault) config.rope = *rope;
+  return absl::OkStatus();
+}
+
+/// The two tensors of factors, which phi3's files have where the model was stretched.
+absl::Status read_long_factors(const StoredFile& file, model::ModelConfig& config) {
+  if (config.family != Family::kPhi3) return absl::OkStatus();
+  model::RopeConfig& rope = config.rope;
+  const std::uint64_t count = model::turned_channels(config, rope) / 2;
+  std::size_t found = 0;
+  for (const auto& [name, factors] :
+       {std::pair(kShortFactors, &rope.short_factors), std::pair(kLongFactors, &rope.long_factors)}) {
+    const auto tensor = file.tensors.find(std::string_view(name));
+    if (tensor == file.tensors.end()) continue;
+    if (tensor->second.shape != std::vector<std::uint64_t>{count}) {
+      return invalid_input("{}: tensor {}: expected [{}] numbers, one for each two channels that turn", file.origin(),
+                           name, count);
+    }
+    std::vector<float> values(count);
+    decode_stretch(*tensor->second.coding, tensor->second.data, 0, values);
+    factors->assign(values.begin(), values.end());
+    ++found;
+  }
+  if (found == 1) {
+    return invalid_input("{}: expected both tensors {} and {}, found one", file.origin(), kShortFactors, kLongFactors);
+  }
+  const double amplitude = std::exchange(rope.attention_factor, std::nullopt).value_or(1.0);
+  if (found == 0) return absl::OkStatus();
+  rope.kind = RopeKind::kLongRope;
+  rope.factor = static_cast<double>(config.max_positions) / rope.original_max_positions;
+  if (std::abs(amplitude / model::long_rope_amplitude(rope) - 1.0) > 1e-6) rope.attention_factor = amplitude;
   return absl::OkStatus();
 }
 
@@ -339,6 +394,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   read_tokens(keys, config);
   RONDO_RETURN_IF_ERROR(keys.status());
   RONDO_RETURN_IF_ERROR(read_divisors(file, config));
+  RONDO_RETURN_IF_ERROR(read_long_factors(file, config));
   return model::parse_config(model::format_config(config), file.origin() + " as config.json");
 }
 

@@ -34,6 +34,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kInBlocks
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
 
+/// Where q, k and v, and gate and up, are one.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kFused = {
+    {{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}}};
+
 /// Norms over the hidden size: their names follow from the place, not from the other name.
 std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const model::ModelConfig& config) {
   const model::NormNames norms = model::norm_names(config.norm_place);
@@ -60,6 +64,11 @@ template <typename Fn>
 void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : norms_in_blocks(config)) {
     if (theirs != nullptr && fn(std::string_view(theirs), ours)) return;
+  }
+  if (config.fused_linears) {
+    for (const auto& [theirs, ours] : kFused) {
+      if (fn(theirs, ours)) return;
+    }
   }
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
@@ -101,6 +110,10 @@ std::uint32_t context_length(const model::ModelConfig& config) {
 
 void add_scaling(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
   const model::RopeConfig& rope = config.rope;
+  if (rope.kind == RopeKind::kLongRope) {  // its factors are tensors: long_factors()
+    keys.add(prefix + "rope.scaling.original_context_length", rope.original_max_positions);
+    keys.add(prefix + "rope.scaling.attn_factor", static_cast<float>(model::long_rope_amplitude(rope)));
+  }
   if (rope.kind != RopeKind::kLinear && rope.kind != RopeKind::kYarn) return;
   keys.add(prefix + "rope.scaling.type", rope.kind == RopeKind::kLinear ? "linear" : "yarn");
   keys.add(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
@@ -237,9 +250,6 @@ std::string architecture_name(Family family) {
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
-  if (config.family == Family::kPhi3) {
-    return invalid_input("{}: model_type: phi3 is not written as GGUF; use the safetensors files", origin);
-  }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
@@ -275,7 +285,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "attention.key_length", config.head_dim);
   keys.add(prefix + "attention.value_length", config.head_dim);
   keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
-  keys.add(prefix + "rope.dimension_count", config.head_dim);
+  keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
   keys.add(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
   add_scaling(prefix, config, keys);
   if (config.family == Family::kGranite) {

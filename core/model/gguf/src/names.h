@@ -13,7 +13,7 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma, gemma3,
-/// qwen3moe, olmoe, gpt-oss.
+/// qwen3moe, olmoe, gpt-oss, phi3.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -43,8 +43,12 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
 /// window, the context is cut to it, within which both are the same.
 void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
 
+/// Of longrope, as tensors: one number for each two channels that turn.
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+
 /// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight". `name` is one of model_parameters(), but no
-/// expert's.
+/// expert's, or one of joined_weights().
 std::string tensor_name(const model::ModelConfig& config, const std::string& name);
 
 /// The way back: "model.layers.3.self_attn.q_proj.weight" for "blk.3.attn_q.weight"; nothing for names that no weight

@@ -35,12 +35,6 @@ std::vector<float> lengthened(double theta, const std::vector<double>& factors) 
   return frequencies;
 }
 
-double long_rope_amplitude(const RopeConfig& rope) {
-  if (rope.attention_factor) return *rope.attention_factor;
-  if (rope.factor <= 1.0) return 1.0;
-  return std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
-}
-
 /// Long waves are slowed by `factor`, short ones are left, those between are blended (Llama 3.1).
 void scale_llama3(std::vector<double>& frequencies, const RopeConfig& rope) {
   const double original = rope.original_max_positions;

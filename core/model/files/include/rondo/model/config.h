@@ -132,6 +132,9 @@ bool has_experts(const ModelConfig& config, std::uint32_t block);
 /// Channels of a head that turn.
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);
 
+/// What longrope multiplies cosines and sines by.
+double long_rope_amplitude(const RopeConfig& rope);
+
 /// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim).
 double scale_of_scores(const ModelConfig& config);
 

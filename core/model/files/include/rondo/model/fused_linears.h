@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/config.h"
+#include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
