@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "golden_case.h"
 #include "rondo/devices/vulkan/vulkan_device.h"
@@ -56,6 +57,15 @@ void compare_updates(const Tensors& before, const Tensors& after, const model::T
     EXPECT_LT(std::sqrt(one.difference / one.expected), std::max(kTensorTolerance, 4 * noise));
   }
   EXPECT_GT(all.dot / std::sqrt(all.found * all.expected), 0.9999);
+}
+
+/// A folder that the manifest has no noise of would not be run.
+TEST(GoldenCases, AreAllThatThereAre) {
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(RONDO_TEST_DATA "/golden")) {
+    if (entry.is_directory()) folders.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(case_names(), testing::UnorderedElementsAreArray(folders));
 }
 
 /// The CPU, and the first Vulkan card where there is one.
@@ -126,9 +136,9 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::ValuesIn(case_names()), testing::Values("full", "lora"),
                                           testing::ValuesIn(devices_under_test())),
                          name_of);
-// By itself, tied to the embedding, behind a norm that multiplies by 1 + weight.
+// By itself, tied to the embedding, with scaled logits, behind a norm that multiplies by 1 + weight.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenHeads,
-                         testing::Combine(testing::Values("llama", "qwen3_tied", "gemma3"),
+                         testing::Combine(testing::Values("llama", "qwen3_tied", "granite", "gemma3"),
                                           testing::Values("full", "lora"), testing::ValuesIn(devices_under_test())),
                          name_of);
 
