@@ -47,12 +47,12 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
   std::set<std::string> names;
   std::set<std::string> fused;
   for (const model::JoinedTensor& joined : model::joined_weights(m.config)) {
-    fused.insert(joined.parts.begin(), joined.parts.end());
     const std::string name = tensor_name(m.config, joined.name);
     names.insert(name);
     std::vector<float> theirs;
-    for (const std::string& part : joined.parts) {
-      const std::vector<float> rows = values_of(m.files, part);
+    for (const model::JoinedTensor::Part& part : joined.parts) {
+      fused.insert(part.name);
+      const std::vector<float> rows = values_of(m.files, part.name);
       theirs.insert(theirs.end(), rows.begin(), rows.end());
     }
     ASSERT_TRUE(file.tensors.contains(name)) << name;

@@ -14,8 +14,7 @@ OrderedJson long_rope_scaling(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   OrderedJson scaling = {
       {"type", "longrope"}, {"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}};
-  const double stretch = static_cast<double>(config.max_positions) / rope.original_max_positions;
-  if (rope.factor != stretch) scaling["factor"] = rope.factor;
+  if (rope.factor != stretch_of(config, rope)) scaling["factor"] = rope.factor;
   if (rope.attention_factor) scaling["attention_factor"] = *rope.attention_factor;
   return scaling;
 }

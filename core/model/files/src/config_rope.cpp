@@ -55,8 +55,7 @@ std::uint32_t original_positions(Fields& fields, Fields& rope, const ModelConfig
 void parse_yarn(Fields& rope, const ModelConfig& config, RopeConfig& out) {
   if (!rope.present("factor")) rope.expected("factor", "a number, at least 1");
   // transformers takes a null as the ratio of the two lengths.
-  out.factor = rope.number("factor", kFactorLimits,
-                           std::max(1.0, static_cast<double>(config.max_positions) / out.original_max_positions));
+  out.factor = rope.number("factor", kFactorLimits, std::max(1.0, stretch_of(config, out)));
   out.attention_factor = rope.optional_number("attention_factor", {0.0, 1e6});
   const auto number_or = [&](const char* key, double fallback) {
     const double value = rope.number(key, {0.0, 1e6}, fallback);
@@ -102,8 +101,7 @@ std::vector<double> parse_factors(Fields& rope, const char* key, std::size_t cou
 }
 
 void parse_long_rope(Fields& rope, const ModelConfig& config, RopeConfig& out) {
-  const double stretch = static_cast<double>(config.max_positions) / out.original_max_positions;
-  out.factor = rope.number("factor", kLongRopeLimits, stretch);
+  out.factor = rope.number("factor", kLongRopeLimits, stretch_of(config, out));
   out.attention_factor = rope.optional_number("attention_factor", {0.0, 1e6});
   const std::size_t count = turned_channels(config, out) / 2;
   out.short_factors = parse_factors(rope, "short_factor", count);
@@ -221,6 +219,10 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 }
 
 }  // namespace
+
+double stretch_of(const ModelConfig& config, const RopeConfig& rope) {
+  return static_cast<double>(config.max_positions) / rope.original_max_positions;
+}
 
 double long_rope_amplitude(const RopeConfig& rope) {
   if (rope.attention_factor) return *rope.attention_factor;

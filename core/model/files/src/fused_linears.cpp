@@ -1,8 +1,7 @@
 // See fused_linears.h.
 #include "rondo/model/fused_linears.h"
 
-#include <map>
-#include <memory>
+#include <functional>
 #include <utility>
 
 #include "rondo/base/status.h"
@@ -13,19 +12,10 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
-/// The shape of parts that are joined; rows add up.
-Shape joined_shape(const std::vector<Shape>& parts) {
-  Shape whole = parts.front();
-  for (std::size_t i = 1; i < parts.size(); ++i) whole[0] += parts[i][0];
-  return whole;
-}
-
-absl::Status split_tensor(const JoinedTensor& joined, const std::map<std::string, Shape>& shapes, TensorFiles& files) {
+absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   const TensorView* found = files.find(joined.name);
   if (found == nullptr) return invalid_input("{}: tensor {} is missing", files.origin(), joined.name);
-  std::vector<Shape> parts;
-  for (const std::string& part : joined.parts) parts.push_back(shapes.at(part));
-  const Shape expected = joined_shape(parts);
+  const Shape expected = shape_of(joined, found->shape.empty() ? Shape{0} : found->shape);
   if (found->shape != expected || found->codes) {
     return invalid_input("{}: tensor {}: expected numbers [{}], found {}[{}]", found->file, joined.name,
                          fmt::join(expected, ", "), found->codes ? "U8 " : "", fmt::join(found->shape, ", "));
@@ -34,10 +24,10 @@ absl::Status split_tensor(const JoinedTensor& joined, const std::map<std::string
   files.erase(joined.name);
   const std::size_t size = weight_type_size(whole.type);
   std::uint64_t first = 0;  // element of the whole
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (const JoinedTensor::Part& part : joined.parts) {
     TensorView view = whole;
-    view.name = joined.parts[i];
-    view.shape = parts[i];
+    view.name = part.name;
+    view.shape[0] = part.rows;
     if (whole.decode) {
       view.decode = [decode = whole.decode, first](std::uint64_t begin, std::span<float> out) {
         decode(first + begin, out);
@@ -54,7 +44,7 @@ absl::Status split_tensor(const JoinedTensor& joined, const std::map<std::string
 void add_joined(const LinearModule& linear, const std::function<std::string(const std::string& path)>& name_of,
                 std::vector<JoinedTensor>& out) {
   JoinedTensor joined{name_of(linear.path), {}};
-  for (const LinearModule& part : linear.parts) joined.parts.push_back(name_of(part.path));
+  for (const LinearModule& part : linear.parts) joined.parts.push_back({name_of(part.path), part.out});
   out.push_back(std::move(joined));
 }
 
@@ -81,21 +71,28 @@ std::vector<JoinedTensor> joined_factors(const ModelConfig& config, const LoraCo
   return out;
 }
 
-absl::Status split_tensors(const std::vector<JoinedTensor>& joined, const std::vector<ParameterSpec>& parts,
-                           TensorFiles& files) {
-  if (joined.empty()) return absl::OkStatus();
-  std::map<std::string, Shape> shapes;
-  for (const ParameterSpec& spec : parts) shapes[spec.name] = spec.shape;
-  for (const JoinedTensor& one : joined) RONDO_RETURN_IF_ERROR(split_tensor(one, shapes, files));
+std::map<std::string, const JoinedTensor*> by_part(const std::vector<JoinedTensor>& joined) {
+  std::map<std::string, const JoinedTensor*> out;
+  for (const JoinedTensor& one : joined) {
+    for (const JoinedTensor::Part& part : one.parts) out[part.name] = &one;
+  }
+  return out;
+}
+
+std::vector<std::uint64_t> shape_of(const JoinedTensor& joined, std::vector<std::uint64_t> shape_of_part) {
+  shape_of_part.front() = 0;
+  for (const JoinedTensor::Part& part : joined.parts) shape_of_part.front() += part.rows;
+  return shape_of_part;
+}
+
+absl::Status split_tensors(const std::vector<JoinedTensor>& joined, TensorFiles& files) {
+  for (const JoinedTensor& one : joined) RONDO_RETURN_IF_ERROR(split_tensor(one, files));
   return absl::OkStatus();
 }
 
 WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan) {
   if (joined.empty()) return plan;
-  std::map<std::string, const JoinedTensor*> whole_of;  // by each of its parts
-  for (const JoinedTensor& one : joined) {
-    for (const std::string& part : one.parts) whole_of[part] = &one;
-  }
+  const std::map<std::string, const JoinedTensor*> whole_of = by_part(joined);
   std::map<std::string, std::size_t> index_of;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) index_of[plan.tensors[i].name] = i;
   WritePlan out;
@@ -108,14 +105,10 @@ WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan) 
       continue;
     }
     const JoinedTensor& tensor = *whole->second;
-    if (plan.tensors[i].name != tensor.parts.front()) continue;  // written with the first
-    std::vector<Shape> parts;
+    if (plan.tensors[i].name != tensor.parts.front().name) continue;  // written with the first
     std::vector<std::size_t>& own = sources.emplace_back();
-    for (const std::string& part : tensor.parts) {
-      own.push_back(index_of.at(part));
-      parts.push_back(plan.tensors[own.back()].shape);
-    }
-    out.tensors.push_back({tensor.name, plan.tensors[i].type, joined_shape(parts)});
+    for (const JoinedTensor::Part& part : tensor.parts) own.push_back(index_of.at(part.name));
+    out.tensors.push_back({tensor.name, plan.tensors[i].type, shape_of(tensor, plan.tensors[i].shape)});
   }
   out.produce = [sources = std::move(sources), produce = std::move(plan.produce)](
                     std::size_t index, const TensorSink& sink) -> absl::Status {

@@ -5,7 +5,6 @@
 
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
-#include "rondo/model/parameters.h"
 #include "rondo/model/stacked_experts.h"
 
 namespace rondo::model {
@@ -13,14 +12,14 @@ namespace rondo::model {
 absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder) {
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_model(folder));
   RONDO_RETURN_IF_ERROR(unstack_experts(config, files));
-  RONDO_RETURN_IF_ERROR(split_tensors(joined_weights(config), model_parameters(config), files));
+  RONDO_RETURN_IF_ERROR(split_tensors(joined_weights(config), files));
   return files;
 }
 
 absl::StatusOr<TensorFiles> open_factors(const ModelConfig& config, const LoraConfig& lora,
                                          const std::filesystem::path& file) {
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_file(file));
-  RONDO_RETURN_IF_ERROR(split_tensors(joined_factors(config, lora), adapter_parameters(config, lora), files));
+  RONDO_RETURN_IF_ERROR(split_tensors(joined_factors(config, lora), files));
   return files;
 }
 

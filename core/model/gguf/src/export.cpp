@@ -83,21 +83,21 @@ void add_tensor(const std::string& name, const model::TensorView& view, TensorTy
   draft.sources.push_back({{&view}, heads, {}, offset});
 }
 
+absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
+  const model::TensorView* view = files.find(name);
+  if (view == nullptr) return internal_error("tensor {} is not in the checked files", name);
+  return view;
+}
+
 /// Rows of the parts of a fused layer.
 absl::Status add_joined(const model::JoinedTensor& joined, const std::string& name, const model::TensorFiles& files,
                         TensorType type, Draft& draft) {
   Source source;
-  std::vector<std::uint64_t> shape;
-  for (const std::string& part : joined.parts) {
-    const model::TensorView* view = files.find(part);
-    if (view == nullptr) return internal_error("tensor {} is not in the checked files", part);
-    if (shape.empty()) {
-      shape = view->shape;
-    } else {
-      shape[0] += view->shape[0];
-    }
+  for (const model::JoinedTensor::Part& part : joined.parts) {
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, part.name));
     source.views.push_back(view);
   }
+  const std::vector<std::uint64_t> shape = model::shape_of(joined, source.views.front()->shape);
   draft.tensors.push_back({name, shape, type_for(type, shape)});
   draft.sources.push_back(std::move(source));
   return absl::OkStatus();
@@ -196,12 +196,6 @@ absl::StatusOr<double> common_alpha(const model::ModelConfig& config, const mode
   return alpha.value_or(lora.alpha);
 }
 
-absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
-  const model::TensorView* view = files.find(name);
-  if (view == nullptr) return internal_error("tensor {} is not in the checked files", name);
-  return view;
-}
-
 }  // namespace
 
 absl::Status export_model(const Documents& base, const model::ModelConfig& config, const model::TensorFiles& files,
@@ -223,13 +217,10 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
     add_numbers(kLongFactors, {rope.long_factors.begin(), rope.long_factors.end()}, draft);
   }
   const std::vector<model::JoinedTensor> joined = model::joined_weights(config);
-  std::map<std::string, const model::JoinedTensor*> whole_of;
-  for (const model::JoinedTensor& one : joined) {
-    for (const std::string& part : one.parts) whole_of[part] = &one;
-  }
+  const std::map<std::string, const model::JoinedTensor*> whole_of = model::by_part(joined);
   for (const model::ParameterSpec& spec : parameters) {
     if (const auto whole = whole_of.find(spec.name); whole != whole_of.end()) {
-      if (spec.name != whole->second->parts.front()) continue;  // is there with the first
+      if (spec.name != whole->second->parts.front().name) continue;  // is there with the first
       RONDO_RETURN_IF_ERROR(add_joined(*whole->second, tensor_name(config, whole->second->name), files, type, draft));
       continue;
     }

@@ -15,7 +15,6 @@
 #include "names.h"
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
-#include "rondo/model/parameters.h"
 
 namespace rondo::gguf {
 namespace {
@@ -129,7 +128,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   // The tokenizer's part need not stay in memory while the weights are read.
   file.file.release_pages(file.head);
   model::TensorFiles files = model::TensorFiles::from_views(std::move(file.file), std::move(views));
-  RONDO_RETURN_IF_ERROR(model::split_tensors(model::joined_weights(config), model::model_parameters(config), files));
+  RONDO_RETURN_IF_ERROR(model::split_tensors(model::joined_weights(config), files));
   return files;
 }
 

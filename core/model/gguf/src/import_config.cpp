@@ -295,7 +295,7 @@ absl::Status read_long_factors(const StoredFile& file, model::ModelConfig& confi
   const double amplitude = std::exchange(rope.attention_factor, std::nullopt).value_or(1.0);
   if (found == 0) return absl::OkStatus();
   rope.kind = RopeKind::kLongRope;
-  rope.factor = static_cast<double>(config.max_positions) / rope.original_max_positions;
+  rope.factor = model::stretch_of(config, rope);
   if (std::abs(amplitude / model::long_rope_amplitude(rope) - 1.0) > 1e-6) rope.attention_factor = amplitude;
   return absl::OkStatus();
 }

@@ -110,7 +110,7 @@ std::uint32_t context_length(const model::ModelConfig& config) {
 
 void add_scaling(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
   const model::RopeConfig& rope = config.rope;
-  if (rope.kind == RopeKind::kLongRope) {  // its factors are tensors: long_factors()
+  if (rope.kind == RopeKind::kLongRope) {  // its factors are tensors: kShortFactors, kLongFactors
     keys.add(prefix + "rope.scaling.original_context_length", rope.original_max_positions);
     keys.add(prefix + "rope.scaling.attn_factor", static_cast<float>(model::long_rope_amplitude(rope)));
   }

@@ -16,11 +16,11 @@ struct LinearUse {
   std::string module;  // "model.layers.3.self_attn.q_proj"
   std::int64_t out = 0;
   std::int64_t in = 0;
+  // Parts of a layer that is fused have one site and one lora_a.
   std::uint32_t site = 0;                                     // of dropout's random numbers within the layer
   std::optional<std::uint32_t> weight, bias, lora_a, lora_b;  // index among the layer's parameters
-  // Parts of a layer that is fused have one lora_a and one site.
-  std::optional<std::uint32_t> magnitude;  // of DoRA
-  std::int64_t rank = 0;                   // of the adapter
+  std::optional<std::uint32_t> magnitude;                     // of DoRA
+  std::int64_t rank = 0;                                      // of the adapter
   double scale = 0;
 };
 

@@ -132,6 +132,9 @@ bool has_experts(const ModelConfig& config, std::uint32_t block);
 /// Channels of a head that turn.
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);
 
+/// How many times longer sequences may be than those that the model was first trained on.
+double stretch_of(const ModelConfig& config, const RopeConfig& rope);
+
 /// What longrope multiplies cosines and sines by.
 double long_rope_amplitude(const RopeConfig& rope);
 

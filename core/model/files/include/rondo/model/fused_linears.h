@@ -7,31 +7,40 @@
 // magnitudes [out] belong to the parts as those of the weight do. Read, they stand under the parts' names.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/config.h"
-#include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 
 /// A tensor of a file whose rows are those of its parts, in their order.
 struct JoinedTensor {
+  struct Part {
+    std::string name;
+    std::uint64_t rows = 0;
+  };
   std::string name;
-  std::vector<std::string> parts;
+  std::vector<Part> parts;
 };
 /// Of a model's files; none where no layers are fused.
 std::vector<JoinedTensor> joined_weights(const ModelConfig& config);
 /// Of an adapter's.
 std::vector<JoinedTensor> joined_factors(const ModelConfig& config, const LoraConfig& lora);
 
-/// Puts views of its parts, [rows of `parts`, ...], in the place of each joined tensor. Errors: InvalidArgument naming
-/// a tensor that is missing or has another shape.
-absl::Status split_tensors(const std::vector<JoinedTensor>& joined, const std::vector<ParameterSpec>& parts,
-                           TensorFiles& files);
+/// The joined tensors, by the names of their parts.
+std::map<std::string, const JoinedTensor*> by_part(const std::vector<JoinedTensor>& joined);
+/// Of the whole, from that of any of its parts: rows add up.
+std::vector<std::uint64_t> shape_of(const JoinedTensor& joined, std::vector<std::uint64_t> shape_of_part);
+
+/// Puts views of its parts in the place of each joined tensor. Errors: InvalidArgument naming a tensor that is missing
+/// or has another number of rows.
+absl::Status split_tensors(const std::vector<JoinedTensor>& joined, TensorFiles& files);
 
 /// The other way round. REQUIRES: of each joined tensor all parts are there or none.
 WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan);
