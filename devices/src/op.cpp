@@ -47,6 +47,12 @@ double attention_flops(const OpList& list, const Op& op, double sequence_length)
   }
 }
 
+/// S^T k, k d^T and S^T q; for the gradient the first two anew, and the gradients of S, q, k (three) and v.
+double delta_flops(const OpList& list, const Op& op) {
+  const double products = op.kind == OpKind::kDeltaRule ? 3 : 8;
+  return products * 2 * elements_of(list, op.reads[2]) * extent(list, op.reads[0], 2);
+}
+
 double flops_of(const OpList& list, const Op& op, double sequence_length) {
   switch (op.kind) {
     case OpKind::kMatMul:
@@ -61,6 +67,9 @@ double flops_of(const OpList& list, const Op& op, double sequence_length) {
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:
       return attention_flops(list, op, sequence_length);
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      return delta_flops(list, op);
     case OpKind::kMagnitudeScale:  // b a and the squares of its sum with w
       return 2 * elements_of(list, op.reads[0]) * (extent(list, op.reads[1], 0) + 1);
     case OpKind::kVocabularyStatistics:
@@ -160,6 +169,18 @@ const char* name_of(OpKind kind) {
       return "attention_sink";
     case OpKind::kAttentionSinkGradient:
       return "attention_sink_gradient";
+    case OpKind::kConvolution:
+      return "convolution";
+    case OpKind::kConvolutionBackward:
+      return "convolution_backward";
+    case OpKind::kDecay:
+      return "decay";
+    case OpKind::kDecayBackward:
+      return "decay_backward";
+    case OpKind::kDeltaRule:
+      return "delta_rule";
+    case OpKind::kDeltaRuleBackward:
+      return "delta_rule_backward";
     case OpKind::kGatedActivation:
       return "gated_activation";
     case OpKind::kGatedActivationBackward:

@@ -98,6 +98,8 @@ class Checker {
 
 /// Of an optimizer's ops (is_update()).
 void check_update(Checker& c);
+/// Of linear attention.
+void check_delta(Checker& c);
 /// Of a mixture of experts.
 void check_experts(Checker& c);
 

@@ -455,6 +455,13 @@ void check(Checker& c) {
       return check_attention_sink(c);
     case OpKind::kAttentionSinkGradient:
       return check_attention_sink_gradient(c);
+    case OpKind::kConvolution:
+    case OpKind::kConvolutionBackward:
+    case OpKind::kDecay:
+    case OpKind::kDecayBackward:
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      return check_delta(c);
     case OpKind::kGatedActivation:
       return check_gated_activation(c, 2, 1);
     case OpKind::kGatedActivationBackward:

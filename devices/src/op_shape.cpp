@@ -80,6 +80,12 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       shape.inner = std::min<std::int64_t>(sequence_length, list.tokens);
       shape.heads = first.shape.size() > 2 ? first.shape[1] : 0;
       break;
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      shape.columns = columns_of(list.tensors[op.reads[2]]);
+      shape.inner = first.shape[2];
+      shape.heads = list.tensors[op.reads[2]].shape[1];
+      break;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

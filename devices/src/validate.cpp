@@ -80,6 +80,13 @@ bool always_wide(const Op& op, std::size_t place) {
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
       return place == 1;
+    case OpKind::kDecay:
+    case OpKind::kDecayBackward:
+      return place >= 2;
+    case OpKind::kDeltaRule:
+      return place >= 3;
+    case OpKind::kDeltaRuleBackward:
+      return place >= 3 && place < 7;
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:

@@ -39,6 +39,10 @@ TensorId CaseBuilder::weight(const char* name, const Shape& shape, double spread
   return add(name, shape, storage_, TensorRole::kWeight, {spread, 0, {}});
 }
 
+TensorId CaseBuilder::wide_weight(const char* name, const Shape& shape) {
+  return add(name, shape, wide(), TensorRole::kWeight, {1.0, 0, {}});
+}
+
 TensorId CaseBuilder::encoded(TensorId id, Encoding encoding) {
   case_.list.tensors[id].encoding = encoding;
   return id;
@@ -46,6 +50,10 @@ TensorId CaseBuilder::encoded(TensorId id, Encoding encoding) {
 
 TensorId CaseBuilder::state(const char* name, const Shape& shape) {
   return add(name, shape, storage_, TensorRole::kState, {1.0, 0, {}});
+}
+
+TensorId CaseBuilder::wide_state(const char* name, const Shape& shape) {
+  return add(name, shape, wide(), TensorRole::kState, {1.0, 0, {}});
 }
 
 TensorId CaseBuilder::integers(const char* name, BatchTensor which, const std::vector<std::int32_t>& values) {

@@ -44,9 +44,11 @@ class CaseBuilder {
   /// fp32 whatever the others are.
   TensorId wide_input(const char* name, const Shape& shape);
   TensorId weight(const char* name, const Shape& shape, double spread = 1.0);
+  TensorId wide_weight(const char* name, const Shape& shape);
   /// Makes tensor `id` one that is encoded; returns it.
   TensorId encoded(TensorId id, Encoding encoding);
   TensorId state(const char* name, const Shape& shape);
+  TensorId wide_state(const char* name, const Shape& shape);
   TensorId integers(const char* name, BatchTensor which, const std::vector<std::int32_t>& values);
   TensorId keys();
   TensorId loss_scale(double value);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "case_sizes.h"
+#include "delta_descriptions.h"
 #include "expert_descriptions.h"
 #include "heads_case.h"
 #include "op_case.h"
@@ -313,6 +314,8 @@ OpCase gated_clamped(DType storage, Scale scale) {
   return gated_case(storage, scale, {ActivationKind::kClampedSwiglu, 1.5F, 1.25F});
 }
 
+OpCase gated_sigmoid(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kSigmoid}); }
+
 OpCase dropout_case_of(DType storage, Scale scale, bool rest) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
@@ -449,10 +452,19 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
       {"CachedAttention", cached_full, false},                        // generation only
       {"CachedAttention_Window", cached_window, false},
+      {"Convolution", convolution, true},
+      {"Convolution_SeveralChunks", convolution_of_many_tokens, false},  // likewise
+      {"Convolution_State", convolution_from_state, false},              // generation only
+      {"Convolution_NewState", convolution_from_nothing, false},
+      {"DeltaRule", delta_rule, true},
+      {"DeltaRule_SeveralCheckpoints", delta_rule_of_many_tokens, true},
+      {"DeltaRule_State", delta_rule_from_state, false},
+      {"DeltaRule_NewState", delta_rule_from_nothing, false},
       {"GatedActivation_Silu", gated_silu, true},
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},
       {"GatedActivation_Clamped", gated_clamped, true},
+      {"GatedActivation_Sigmoid", gated_sigmoid, true},
       {"Dropout", dropout_case, true},
       {"Dropout_Rest", dropout_rest, true},
       {"Magnitude", magnitude_plain, true},

@@ -67,10 +67,22 @@ inline double units_of(const Op& op) {
       return 9;  // the forward's, the mean of products, their difference
     case OpKind::kRope:
       return 4;  // cosine and sine rounded, two products, one addition
+    case OpKind::kConvolution:
+      return 6;  // a short sum, exp, division
+    case OpKind::kConvolutionBackward:
+      return 13;  // the slope of that, and a sum
+    case OpKind::kDecay:
+      return 6;  // exp, its logarithm, their product
+    case OpKind::kDecayBackward:
+      return 13;  // the same for the slopes, and a sum
+    case OpKind::kDeltaRule:
+      return 15;  // lengths, scores, what the state knows, the state, what is read; each of the one before
+    case OpKind::kDeltaRuleBackward:
+      return 30;  // the forward's twice
     case OpKind::kGatedActivation:
       return 6;  // exp or erfc to 1-2 ulp, division, products
     case OpKind::kGatedActivationBackward:
-      return 10;  // the same for value and slope, and their sum
+      return 12;  // the same for value and slope, which is two quotients' product, and their sum
     case OpKind::kAttention:
     case OpKind::kCachedAttention:
       return 9;  // scores, exp and its sum, sum of values

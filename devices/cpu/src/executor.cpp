@@ -155,6 +155,13 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kGroupedBias:
     case OpKind::kGroupedBiasGradient:
       return prepare_route_op(preparation);
+    case OpKind::kConvolution:
+    case OpKind::kConvolutionBackward:
+    case OpKind::kDecay:
+    case OpKind::kDecayBackward:
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      return unimplemented("op {}: not here yet", name_of(op.kind));
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
       return prepare_sink_op(preparation);

@@ -35,6 +35,13 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
       return lower_product(op);
+    case OpKind::kConvolution:
+    case OpKind::kConvolutionBackward:
+    case OpKind::kDecay:
+    case OpKind::kDecayBackward:
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      return;
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:

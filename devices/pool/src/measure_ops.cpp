@@ -119,6 +119,18 @@ void fill_route(const OpList& list, const TensorDesc& tensor, std::byte* memory)
   std::memcpy(memory, values.data(), values.size() * sizeof(std::int32_t));
 }
 
+bool is_delta_rule(OpKind kind) { return kind == OpKind::kDeltaRule || kind == OpKind::kDeltaRuleBackward; }
+
+/// Gates of the delta rule: with random ones its state would grow beyond all numbers.
+void fill_gates(const OpList& list, const TensorDesc& tensor, std::byte* memory) {
+  const Op& op = list.ops[0];
+  if (!is_delta_rule(op.kind)) return;
+  const bool is_decay = &tensor == &list.tensors[op.reads[3]];
+  if (!is_decay && &tensor != &list.tensors[op.reads[4]]) return;
+  const std::vector<float> values(static_cast<std::size_t>(tensor.elements()), is_decay ? -0.1F : 0.5F);
+  std::memcpy(memory, values.data(), values.size() * sizeof(float));
+}
+
 double roofline(const OpCost& cost, const DeviceProfile& expected, const OpShape& shape) {
   return std::max(expected.seconds(cost, shape.dtype, shape.fp8), 1e-9);
 }
@@ -148,7 +160,10 @@ std::optional<double> time_of(Device& device, std::optional<Stopwatch>& watch, c
     watch.emplace(*std::move(made));
   }
   const auto fill = [&](const TensorDesc& tensor, std::byte* memory) {
-    if (tensor.role != TensorRole::kBatch) return fill_route(list, tensor, memory);
+    if (tensor.role != TensorRole::kBatch) {
+      fill_gates(list, tensor, memory);
+      return fill_route(list, tensor, memory);
+    }
     fill_batch(tensor, list.tokens, list.sequence_length, memory);
   };
   auto times = watch->time_program(list, tries, fill, apart);
@@ -177,6 +192,8 @@ OpList alone(const OpProbe& probe, std::uint32_t rows) {
     if (!fresh) return place->second;
     TensorDesc tensor = program.tensors[id];
     if (has_tokens && !keeps_size) shorten(tensor, program.tokens, list.tokens, is_spread(op.kind));
+    const bool is_checkpoint = is_delta_rule(op.kind) && tensor.shape.size() == 4;
+    if (is_checkpoint) tensor.shape[0] = (list.tokens + kDeltaChunk - 1) / kDeltaChunk;
     const bool from_outside = tensor.role == TensorRole::kWeight || tensor.role == TensorRole::kBatch;
     if (!is_written && !from_outside) tensor.role = TensorRole::kInput;
     const bool lasts = tensor.role == TensorRole::kSaved || tensor.role == TensorRole::kHeld;

@@ -40,6 +40,10 @@ Activated activate(ActivationKind kind, double x) {
       const double inner_slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
       return {0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner_slope};
     }
+    case ActivationKind::kSigmoid: {
+      const double sigmoid = 1.0 / (1.0 + std::exp(-x));
+      return {sigmoid, sigmoid * (1.0 - sigmoid)};
+    }
     case ActivationKind::kClampedSwiglu:
       break;  // not of the gate alone
   }

@@ -56,6 +56,18 @@ void run(const reference::Call& call) {
       return reference::attention_sink(call);
     case OpKind::kAttentionSinkGradient:
       return reference::attention_sink_gradient(call);
+    case OpKind::kConvolution:
+      return reference::convolution(call);
+    case OpKind::kConvolutionBackward:
+      return reference::convolution_backward(call);
+    case OpKind::kDecay:
+      return reference::decay(call);
+    case OpKind::kDecayBackward:
+      return reference::decay_backward(call);
+    case OpKind::kDeltaRule:
+      return reference::delta_rule(call);
+    case OpKind::kDeltaRuleBackward:
+      return reference::delta_rule_backward(call);
     case OpKind::kGatedActivation:
       return reference::gated_activation(call);
     case OpKind::kGatedActivationBackward:

@@ -64,6 +64,13 @@ void lower(OpLowering& op) {
       return lower_attention_backward(op);
     case OpKind::kCachedAttention:
       return lower_cached_attention(op);
+    case OpKind::kConvolution:
+    case OpKind::kConvolutionBackward:
+    case OpKind::kDecay:
+    case OpKind::kDecayBackward:
+    case OpKind::kDeltaRule:
+    case OpKind::kDeltaRuleBackward:
+      return;
     case OpKind::kAttentionSink:
       return lower_attention_sink(op);
     case OpKind::kAttentionSinkGradient:

@@ -20,6 +20,8 @@ double activation_of(ActivationKind kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case ActivationKind::kGeluTanh:
       return x / (1.0 + std::exp(-2.0 * z));
+    case ActivationKind::kSigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
     case ActivationKind::kClampedSwiglu:
       break;  // not of the gate alone
   }
@@ -31,7 +33,8 @@ double slope_of(ActivationKind kind, double x) {
   return (activation_of(kind, x + h) - activation_of(kind, x - h)) / (2 * h);
 }
 
-constexpr ActivationKind kActivations[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh};
+constexpr ActivationKind kActivations[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
+                                           ActivationKind::kSigmoid};
 
 TEST(Convert, ToBfloat16_RoundsToNearestEven) {
   for_each_target([] {

@@ -117,6 +117,14 @@ void add_typed(ThreadPool& pool, const T* a, const T* b, T* y, std::int64_t n) {
   });
 }
 
+struct SigmoidAlone {
+  static HWY_INLINE Vector value(Vector x) { return sigmoid(x).value; }
+  static HWY_INLINE Activated both(Vector x) {
+    const Sigmoid s = sigmoid(x);
+    return {s.value, hn::Mul(s.value, s.rest)};
+  }
+};
+
 /// activation(gate) * up.
 template <typename Activation>
 struct TimesUp {
@@ -188,6 +196,8 @@ void with_activation(const GatedActivationAttributes& attributes, const Function
       return fn(TimesUp<Gelu>{});
     case ActivationKind::kGeluTanh:
       return fn(TimesUp<GeluTanh>{});
+    case ActivationKind::kSigmoid:
+      return fn(TimesUp<SigmoidAlone>{});
     case ActivationKind::kClampedSwiglu:
       return fn(ClampedSwiglu{attributes.alpha, attributes.limit});
   }

@@ -62,6 +62,29 @@ enum class OpKind : std::uint8_t {
   // reads: o [T, H, D] and lse fp32 [T, H] as written, sinks [H], do
   // writes: dsinks fp32 [H] += sum over tokens of -exp(sink - lse) * (do . o)
   kAttentionSinkGradient,
+  // Linear attention by the gated delta rule (arXiv 2412.06464), as Qwen3.5 has it. Hk: heads of keys, Hv: of values,
+  // W: width of the convolution. With a state there is one sequence, before whose first token, unless that is at
+  // position 0, come the tokens that left the state behind.
+  // reads: x [T, C], w [C, W], bounds, [positions, state [W - 1, C] (role kState)]
+  // writes: y [T, C] = silu(sum over i of w[c, i] * x[t - W + 1 + i, c]), what lies before a sequence being 0; of
+  // padding zeros. The state, if there is one, has the rows of the W - 1 tokens before, and then of the last ones.
+  kConvolution,
+  // reads: x, w, bounds, dy                           writes: dx, [dw fp32 [C, W] +=]
+  kConvolutionBackward,
+  // reads: a [T, Hv], b [T, Hv], rates fp32 [Hv], bias fp32 [Hv]
+  // writes: g fp32 [T, Hv] = -exp(rate) * log(1 + exp(a + bias)), beta fp32 [T, Hv] = 1 / (1 + exp(-b))
+  kDecay,
+  // reads: a, b, rates, bias, dg, dbeta               writes: da, db, [drates fp32 [Hv] +=, dbias fp32 [Hv] +=]
+  kDecayBackward,
+  // reads: q [T, Hk, D], k [T, Hk, D], v [T, Hv, Dv], g, beta, bounds, [positions, state fp32 [Hv, D, Dv] (kState)]
+  // writes: o [T, Hv, Dv], without a state: checkpoints fp32 [ceil(T / kDeltaChunk), Hv, D, Dv]
+  // Head h reads heads h / (Hv / Hk) of q and k, whose rows are brought to length one, x / sqrt(sum of x^2 + 1e-6), and
+  // q divided by sqrt(D). S [D, Dv] is 0 before a sequence. Token by token: S = exp(g) S; d = beta (v - S^T k);
+  // S += k d^T; o = S^T q. Of padding o is 0. Checkpoint c is S before token c kDeltaChunk: 0 where this is padding or
+  // the first of its sequence.
+  kDeltaRule,
+  // reads: q, k, v, g, beta, checkpoints, bounds, do  writes: dq, dk, dv, dg fp32 [T, Hv], dbeta fp32 [T, Hv]
+  kDeltaRuleBackward,
   // reads: gate [T, F], up [T, F]                     writes: y = activation(gate) * up
   kGatedActivation,
   // reads: gate, up, dy                               writes: dgate, dup
@@ -172,12 +195,19 @@ constexpr bool is_grouped_product(OpKind kind) {
 inline constexpr std::int64_t kMostChoices = 16;
 inline constexpr std::int64_t kMostExperts = 256;
 
+/// Width of a convolution, and size of a head in the delta rule, that there may be.
+inline constexpr std::int64_t kMostConvolution = 8;
+inline constexpr std::int64_t kMostDeltaSize = 128;
+/// Tokens from one checkpoint of the delta rule's state to the next.
+inline constexpr std::int64_t kDeltaChunk = 64;
+
 /// Tokens whose logits exist at one time. Follows from the vocabulary alone: it decides the order of sums.
 constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return vocabulary <= 65536 ? 512 : 256; }
 
 /// kClampedSwiglu, of GPT-OSS: with g = min(gate, limit) and u = clamp(up, -limit, limit) it is
 /// g * sigmoid(alpha * g) * (u + 1); what is clamped has no gradient.
-enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu };
+/// kSigmoid: 1 / (1 + exp(-gate)) * up.
+enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu, kSigmoid };
 
 /// Products of numbers of eight bits (fp8.h). kHybrid: gradients are E5M2, all else is E4M3.
 enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
@@ -215,6 +245,11 @@ struct RopeAttributes {
 struct AttentionAttributes {
   float scale = 1.0F;
   std::uint32_t window = 0;  // a query at position i sees keys i - window + 1 ... i; 0: all before it
+};
+/// Of kConvolution, kDecay and kDeltaRule and their gradients.
+struct DeltaAttributes {
+  bool has_state = false;            // forward only
+  bool has_weight_gradient = false;  // of kConvolutionBackward and kDecayBackward
 };
 struct GatedActivationAttributes {
   ActivationKind activation = ActivationKind::kSilu;
@@ -266,7 +301,7 @@ struct AddRowsAttributes {
 };
 
 using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
-                                  AttentionAttributes, GatedActivationAttributes, DropoutAttributes,
+                                  AttentionAttributes, DeltaAttributes, GatedActivationAttributes, DropoutAttributes,
                                   MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes,
                                   CombineAttributes, GroupAttributes, AddRowsAttributes>;
 

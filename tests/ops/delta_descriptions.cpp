@@ -1,0 +1,159 @@
+// See delta_descriptions.h.
+#include "delta_descriptions.h"
+
+#include "case_sizes.h"
+
+namespace rondo::devices::testing {
+namespace {
+
+struct DeltaSizes {
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t channels, width, key_heads, heads, key_size, size;
+};
+
+DeltaSizes delta_sizes(Scale scale) {
+  if (scale == Scale::kModel) return {512, {200, 312}, 2048, 4, 8, 16, 128, 128};
+  return {kOddTokens, kOddSequences, 75, 4, 2, 6, 20, 28};
+}
+
+/// Sequences that begin, end and cross where checkpoints are, with padding behind.
+DeltaSizes many_tokens() { return {288, {64, 3, 130, 70}, 75, 3, 1, 3, 12, 7}; }
+
+/// More than a chunk of kTokenChunk, with a rest.
+DeltaSizes two_chunks() { return {1040, {600, 433}, 21, 4, 1, 1, 1, 1}; }
+
+OpCase convolution_case(DType storage, const DeltaSizes& s) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape shape = {s.tokens, s.channels};
+  const TensorId x = b.input("x", shape), dy = b.input("dy", shape);
+  const TensorId w = b.weight("w", {s.channels, s.width});
+  const TensorId y = b.output("y", shape), dx = b.output("dx", shape), dx_alone = b.output("dx alone", shape);
+  const TensorId dw = b.gradient("dw", {s.channels, s.width});
+  b.op(OpKind::kConvolution, {x, w, b.bounds()}, {y}, DeltaAttributes{});
+  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx, dw}, DeltaAttributes{false, true});
+  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx_alone}, DeltaAttributes{});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{x, dx}, {x, dx_alone}, {w, dw}};
+  b.result().reduction = s.tokens;
+  return b.result();
+}
+
+/// Tokens of one sequence from `position` on, behind them padding.
+struct Continued {
+  std::uint32_t tokens;
+  std::int32_t real;
+  std::int32_t position;
+  TensorId positions = 0;
+  TensorId bounds = 0;
+};
+
+Continued continued(Scale scale, std::int32_t position, std::int32_t real) {
+  return scale == Scale::kModel ? Continued{16, 1, position} : Continued{kOddTokens, real, position};
+}
+
+void add_continued(CaseBuilder& b, Continued& run) {
+  std::vector<std::int32_t> positions;
+  for (std::uint32_t t = 0; t < run.tokens; ++t) positions.push_back(run.position + static_cast<std::int32_t>(t));
+  std::vector<std::int32_t> bounds = {1, 0, run.real};
+  bounds.resize(run.tokens + 2);
+  run.positions = b.integers("positions", BatchTensor::kPositions, positions);
+  run.bounds = b.integers("bounds", BatchTensor::kBounds, bounds);
+}
+
+OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
+  const DeltaSizes s = delta_sizes(scale);
+  Continued run = continued(scale, position, real);
+  CaseBuilder b(storage, run.tokens);
+  add_continued(b, run);
+  const Shape shape = {run.tokens, s.channels};
+  const TensorId x = b.input("x", shape);
+  const TensorId w = b.weight("w", {s.channels, s.width});
+  const TensorId state = b.state("state", {s.width - 1, s.channels});
+  b.op(OpKind::kConvolution, {x, w, run.bounds, run.positions, state}, {b.output("y", shape)}, DeltaAttributes{true});
+  return b.result();
+}
+
+struct Gates {
+  TensorId a, b, rates, bias, g, beta;
+};
+
+Gates add_gates(CaseBuilder& b, std::uint32_t tokens, std::int64_t heads) {
+  const Shape shape = {tokens, heads};
+  const Gates gates{b.input("a", shape),
+                    b.input("b", shape),
+                    b.wide_weight("rates", {heads}),
+                    b.wide_weight("bias", {heads}),
+                    b.saved_wide("g", shape),
+                    b.saved_wide("beta", shape)};
+  b.op(OpKind::kDecay, {gates.a, gates.b, gates.rates, gates.bias}, {gates.g, gates.beta}, DeltaAttributes{});
+  return gates;
+}
+
+OpCase delta_case(DType storage, const DeltaSizes& s) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape of_keys = {s.tokens, s.key_heads, s.key_size};
+  const Shape of_values = {s.tokens, s.heads, s.size};
+  const Shape of_gates = {s.tokens, s.heads};
+  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
+  const TensorId d_o = b.input("do", of_values);
+  const Gates gates = add_gates(b, s.tokens, s.heads);
+  const TensorId o = b.output("o", of_values);
+  const TensorId checkpoints =
+      b.saved_wide("checkpoints", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.key_size, s.size});
+  const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
+  const TensorId dg = b.saved_wide("dg", of_gates), dbeta = b.saved_wide("dbeta", of_gates);
+  const TensorId da = b.output("da", of_gates), db = b.output("db", of_gates);
+  const TensorId da_alone = b.output("da alone", of_gates), db_alone = b.output("db alone", of_gates);
+  const TensorId drates = b.gradient("drates", {s.heads}), dbias = b.gradient("dbias", {s.heads});
+  b.op(OpKind::kDeltaRule, {q, k, v, gates.g, gates.beta, b.bounds()}, {o, checkpoints}, DeltaAttributes{});
+  b.op(OpKind::kDeltaRuleBackward, {q, k, v, gates.g, gates.beta, checkpoints, b.bounds(), d_o},
+       {dq, dk, dv, dg, dbeta}, DeltaAttributes{});
+  b.op(OpKind::kDecayBackward, {gates.a, gates.b, gates.rates, gates.bias, dg, dbeta}, {da, db, drates, dbias},
+       DeltaAttributes{false, true});
+  b.op(OpKind::kDecayBackward, {gates.a, gates.b, gates.rates, gates.bias, dg, dbeta}, {da_alone, db_alone},
+       DeltaAttributes{});
+  b.result().projections = {{o, d_o}};
+  b.result().gradients = {{q, dq},
+                          {k, dk},
+                          {v, dv},
+                          {gates.a, da},
+                          {gates.b, db},
+                          {gates.a, da_alone},
+                          {gates.b, db_alone},
+                          {gates.rates, drates},
+                          {gates.bias, dbias}};
+  b.result().reduction = s.tokens;
+  return b.result();
+}
+
+OpCase delta_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
+  const DeltaSizes s = delta_sizes(scale);
+  Continued run = continued(scale, position, real);
+  CaseBuilder b(storage, run.tokens);
+  add_continued(b, run);
+  const Shape of_keys = {run.tokens, s.key_heads, s.key_size};
+  const Shape of_values = {run.tokens, s.heads, s.size};
+  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
+  const Gates gates = add_gates(b, run.tokens, s.heads);
+  const TensorId state = b.wide_state("state", {s.heads, s.key_size, s.size});
+  b.op(OpKind::kDeltaRule, {q, k, v, gates.g, gates.beta, run.bounds, run.positions, state}, {b.output("o", of_values)},
+       DeltaAttributes{true});
+  b.result().reduction = s.key_size;
+  return b.result();
+}
+
+}  // namespace
+
+OpCase convolution(DType storage, Scale scale) { return convolution_case(storage, delta_sizes(scale)); }
+OpCase convolution_of_many_tokens(DType storage, Scale /*scale*/) { return convolution_case(storage, two_chunks()); }
+OpCase convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2); }
+OpCase convolution_from_nothing(DType storage, Scale scale) { return convolution_on(storage, scale, 0, 2); }
+OpCase delta_rule(DType storage, Scale scale) { return delta_case(storage, delta_sizes(scale)); }
+OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) { return delta_case(storage, many_tokens()); }
+OpCase delta_rule_from_state(DType storage, Scale scale) { return delta_on(storage, scale, 7, 41); }
+OpCase delta_rule_from_nothing(DType storage, Scale scale) { return delta_on(storage, scale, 0, 41); }
+
+}  // namespace rondo::devices::testing

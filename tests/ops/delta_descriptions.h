@@ -1,0 +1,17 @@
+// Descriptions of linear attention by the gated delta rule.
+#pragma once
+
+#include "op_case.h"
+
+namespace rondo::devices::testing {
+
+OpCase convolution(DType storage, Scale scale);
+OpCase convolution_of_many_tokens(DType storage, Scale scale);
+OpCase convolution_from_state(DType storage, Scale scale);
+OpCase convolution_from_nothing(DType storage, Scale scale);
+OpCase delta_rule(DType storage, Scale scale);
+OpCase delta_rule_of_many_tokens(DType storage, Scale scale);
+OpCase delta_rule_from_state(DType storage, Scale scale);
+OpCase delta_rule_from_nothing(DType storage, Scale scale);
+
+}  // namespace rondo::devices::testing
