@@ -5,7 +5,10 @@ set(RONDO_CPU_KERNEL_SOURCES
     src/kernels/attention_backward.cpp
     src/kernels/cached_attention.cpp
     src/kernels/convert.cpp
+    src/kernels/convolution.cpp
     src/kernels/cross_entropy.cpp
+    src/kernels/delta.cpp
+    src/kernels/delta_backward.cpp
     src/kernels/dropout.cpp
     src/kernels/elementwise.cpp
     src/kernels/expand.cpp

@@ -161,7 +161,7 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kDecayBackward:
     case OpKind::kDeltaRule:
     case OpKind::kDeltaRuleBackward:
-      return unimplemented("op {}: not here yet", name_of(op.kind));
+      return prepare_delta_op(preparation);
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
       return prepare_sink_op(preparation);

@@ -72,6 +72,7 @@ PreparedOr prepare_vocabulary(const Preparation& preparation);              // t
 PreparedOr prepare_row_op(const Preparation& preparation);    // kEmbedding, kEmbeddingBackward, kSelectLast
 PreparedOr prepare_route_op(const Preparation& preparation);  // kRoute, kDispatch, kCombine, kGroupedBias, gradients
 PreparedOr prepare_sink_op(const Preparation& preparation);   // kAttentionSink and its gradient
+PreparedOr prepare_delta_op(const Preparation& preparation);  // kConvolution, kDecay, kDeltaRule and their gradients
 PreparedOr prepare_grouped_product(const Preparation& preparation);  // is_grouped_product()
 PreparedOr prepare_update_op(const Preparation& preparation);        // kAddRows, kSumOfSquares, kAdamW and kAdamW8
 PreparedOr prepare_vector_op(const Preparation& preparation);        // everything else: one kernel each

@@ -1,0 +1,230 @@
+// Linear attention: binds the convolution and the delta rule to their kernels, and computes the gates, of which there
+// are few.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/delta.h"
+#include "kernels/storage.h"
+#include "prepared_op.h"
+
+namespace rondo::devices::cpu {
+namespace {
+
+class DeltaOp : public PreparedOp {
+ public:
+  explicit DeltaOp(const Preparation& preparation)
+      : op_(preparation.op),
+        list_(preparation.list),
+        storage_(storage_of(preparation.read(0).dtype)),
+        attributes_(std::get<DeltaAttributes>(preparation.op.attributes)) {}
+
+ protected:
+  const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
+  const void* in(const RunContext& context, std::size_t i) const { return context.at(op_.reads[i]); }
+  template <typename T>
+  const T* in_as(const RunContext& context, std::size_t i) const {
+    return context.as<T>(op_.reads[i]);
+  }
+  void* out(const RunContext& context, std::size_t i) const { return context.at(op_.writes[i]); }
+  float* out_floats(const RunContext& context, std::size_t i) const { return context.as<float>(op_.writes[i]); }
+
+  const Op& op_;
+  const OpList& list_;
+  const Storage storage_;
+  const DeltaAttributes attributes_;
+};
+
+class Convolution final : public DeltaOp {
+ public:
+  using DeltaOp::DeltaOp;
+  Bytes scratch_bytes(std::uint32_t) const override { return convolution_scratch(shape()); }
+  absl::Status run(const RunContext& context) const override {
+    const bool has_state = attributes_.has_state;
+    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), in_as<std::int32_t>(context, 2),
+                has_state ? in_as<std::int32_t>(context, 3) : nullptr, has_state ? context.at(op_.reads[4]) : nullptr,
+                out(context, 0), context.scratch);
+    return absl::OkStatus();
+  }
+
+ private:
+  ConvolutionShape shape() const { return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1]}; }
+};
+
+class ConvolutionBackward final : public DeltaOp {
+ public:
+  using DeltaOp::DeltaOp;
+  Bytes scratch_bytes(std::uint32_t members) const override { return convolution_backward_scratch(shape(), members); }
+  absl::Status run(const RunContext& context) const override {
+    convolution_backward(context.pool, storage_, shape(), in(context, 0), in(context, 1),
+                         in_as<std::int32_t>(context, 2), in(context, 3), out(context, 0),
+                         attributes_.has_weight_gradient ? out_floats(context, 1) : nullptr, context.scratch);
+    return absl::OkStatus();
+  }
+
+ private:
+  ConvolutionShape shape() const { return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1]}; }
+};
+
+/// x [T, Hk, D] of q and [T, Hv, Dv] of v.
+DeltaShape delta_shape(const TensorDesc& q, const TensorDesc& v) {
+  return {q.shape[0], q.shape[1], v.shape[1], q.shape[2], v.shape[2]};
+}
+
+class DeltaRule final : public DeltaOp {
+ public:
+  using DeltaOp::DeltaOp;
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return delta_rule_scratch(delta_shape(read(0), read(2)), members);
+  }
+  absl::Status run(const RunContext& context) const override {
+    const DeltaShape shape = delta_shape(read(0), read(2));
+    const DeltaOperands operands{in(context, 0),           in(context, 1),           in(context, 2),
+                                 in_as<float>(context, 3), in_as<float>(context, 4), in_as<std::int32_t>(context, 5)};
+    if (attributes_.has_state) {
+      delta_rule_from(context.pool, storage_, shape, operands, in_as<std::int32_t>(context, 6),
+                      context.as<float>(op_.reads[7]), out(context, 0), context.scratch);
+    } else {
+      delta_rule(context.pool, storage_, shape, operands, out(context, 0), out_floats(context, 1), context.scratch);
+    }
+    return absl::OkStatus();
+  }
+};
+
+class DeltaRuleBackward final : public DeltaOp {
+ public:
+  using DeltaOp::DeltaOp;
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return delta_rule_backward_scratch(delta_shape(read(0), read(2)), members);
+  }
+  absl::Status run(const RunContext& context) const override {
+    const DeltaOperands operands{in(context, 0),           in(context, 1),           in(context, 2),
+                                 in_as<float>(context, 3), in_as<float>(context, 4), in_as<std::int32_t>(context, 6)};
+    const DeltaGradients gradients{out(context, 0), out(context, 1), out(context, 2), out_floats(context, 3),
+                                   out_floats(context, 4)};
+    delta_rule_backward(context.pool, storage_, delta_shape(read(0), read(2)), operands, in_as<float>(context, 5),
+                        in(context, 7), gradients, context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+float gate_sigmoid(float x) {
+  const float e = std::exp(-std::abs(x));
+  return (x >= 0 ? 1.0F : e) / (1.0F + e);
+}
+float softplus(float x) { return std::max(x, 0.0F) + std::log1p(std::exp(-std::abs(x))); }
+
+/// a or b [T, Hv], a row of which is widened into a thread's scratch.
+class GateOp : public DeltaOp {
+ public:
+  explicit GateOp(const Preparation& preparation)
+      : DeltaOp(preparation), tokens_(rows_of(preparation.read(0))), heads_(columns_of(preparation.read(0))) {}
+
+ protected:
+  /// Bytes of `count` rows of the thread's own for each of `members`.
+  Bytes row_bytes(std::uint32_t members, std::int64_t count) const {
+    return static_cast<Bytes>(members * count * heads_) * sizeof(float);
+  }
+  const float* widened_row(const RunContext& context, std::size_t read, std::int64_t token, float* row) const {
+    convert_row(context.array(op_.reads[read]).at(token * heads_), {row}, heads_);
+    return row;
+  }
+
+  const std::int64_t tokens_;
+  const std::int64_t heads_;
+};
+
+class Decay final : public GateOp {
+ public:
+  using GateOp::GateOp;
+  Bytes scratch_bytes(std::uint32_t members) const override { return row_bytes(members, 1); }
+  absl::Status run(const RunContext& context) const override {
+    const auto* rates = in_as<float>(context, 2);
+    const auto* bias = in_as<float>(context, 3);
+    float* const g = out_floats(context, 0);
+    float* const beta = out_floats(context, 1);
+    const std::int64_t step = task_rows(heads_ * 16);
+    context.pool.parallel_for(divide_up(tokens_, step), [&](std::int64_t task, std::uint32_t member) {
+      float* const row = reinterpret_cast<float*>(context.scratch) + member * heads_;
+      for (std::int64_t t = task * step; t < std::min(tokens_, (task + 1) * step); ++t) {
+        const float* x = widened_row(context, 0, t, row);
+        for (std::int64_t h = 0; h < heads_; ++h) g[t * heads_ + h] = -std::exp(rates[h]) * softplus(x[h] + bias[h]);
+        x = widened_row(context, 1, t, row);
+        for (std::int64_t h = 0; h < heads_; ++h) beta[t * heads_ + h] = gate_sigmoid(x[h]);
+      }
+    });
+    return absl::OkStatus();
+  }
+};
+
+/// Each chunk's sums of drates and dbias by one task, then these in order.
+class DecayBackward final : public GateOp {
+ public:
+  explicit DecayBackward(const Preparation& preparation)
+      : GateOp(preparation), chunks_(divide_up(rows_of(preparation.read(0)), kTokenChunk)) {}
+  Bytes scratch_bytes(std::uint32_t members) const override {
+    return row_bytes(members, 4) + static_cast<Bytes>(2 * chunks_ * heads_) * sizeof(float);
+  }
+  absl::Status run(const RunContext& context) const override {
+    auto* const sums = reinterpret_cast<float*>(context.scratch);
+    float* const rows = sums + 2 * chunks_ * heads_;
+    context.pool.parallel_for(chunks_, [&](std::int64_t chunk, std::uint32_t member) {
+      float* const sum = sums + 2 * chunk * heads_;
+      std::fill_n(sum, 2 * heads_, 0.0F);
+      for (std::int64_t t = chunk * kTokenChunk; t < std::min(tokens_, (chunk + 1) * kTokenChunk); ++t) {
+        token_gradient(context, t, rows + member * 4 * heads_, sum);
+      }
+    });
+    if (!attributes_.has_weight_gradient) return absl::OkStatus();
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        out_floats(context, 2)[h] += sums[2 * chunk * heads_ + h];
+        out_floats(context, 3)[h] += sums[(2 * chunk + 1) * heads_ + h];
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  /// `sums`: of drates [Hv], behind them of dbias.
+  void token_gradient(const RunContext& context, std::int64_t token, float* rows, float* sums) const {
+    const float* const a = widened_row(context, 0, token, rows);
+    const float* const b = widened_row(context, 1, token, rows + heads_);
+    float* const da = rows + 2 * heads_;
+    float* const db = rows + 3 * heads_;
+    const float* const dg = in_as<float>(context, 4) + token * heads_;
+    const float* const dbeta = in_as<float>(context, 5) + token * heads_;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const float x = a[h] + in_as<float>(context, 3)[h];
+      const float slope = -std::exp(in_as<float>(context, 2)[h]) * dg[h];
+      da[h] = slope * gate_sigmoid(x);
+      db[h] = dbeta[h] * gate_sigmoid(b[h]) * gate_sigmoid(-b[h]);
+      sums[h] += slope * softplus(x);
+      sums[heads_ + h] += da[h];
+    }
+    convert_row({da}, context.out(op_.writes[0]).at(token * heads_), heads_);
+    convert_row({db}, context.out(op_.writes[1]).at(token * heads_), heads_);
+  }
+
+  const std::int64_t chunks_;
+};
+
+}  // namespace
+
+PreparedOr prepare_delta_op(const Preparation& preparation) {
+  switch (preparation.op.kind) {
+    case OpKind::kConvolution:
+      return std::make_unique<Convolution>(preparation);
+    case OpKind::kConvolutionBackward:
+      return std::make_unique<ConvolutionBackward>(preparation);
+    case OpKind::kDecay:
+      return std::make_unique<Decay>(preparation);
+    case OpKind::kDecayBackward:
+      return std::make_unique<DecayBackward>(preparation);
+    case OpKind::kDeltaRule:
+      return std::make_unique<DeltaRule>(preparation);
+    default:
+      return std::make_unique<DeltaRuleBackward>(preparation);
+  }
+}
+
+}  // namespace rondo::devices::cpu

@@ -1,0 +1,448 @@
+// The gated delta rule's gradient: each sequence and key head a task of its own, stretch by stretch from the last.
+//
+// In a stretch the state is brought forward from its checkpoint, piece by piece; then the pieces' gradients are taken
+// from the last to the first. Value heads of a key head come in rising order, and add to the same dq and dk. With L the
+// gradient of the state behind a piece (see delta_pieces-inl.h for the names; both sums over pairs of its tokens):
+//   w_i = sum over t >= i of M[t][i] do_t + exp(G_n - G_i) L^T U_i,   r_i = w_i - sum over t > i of beta_t B[t][i] r_t,
+//   dv_i = beta_i r_i,  dbeta_i = r_i . e_i,
+//   P[i][j] = -beta_i exp(G_i - G_j) (r_i . d_j) for j < i,  N[t][j] = exp(G_t - G_j) (do_t . d_j) for j <= t,
+//   dU = P U + P^T U + N^T Q - beta_i exp(G_i) S r_i + exp(G_n - G_i) L d_i,   dQ = N U + exp(G_t) S do_t,
+//   L  <- exp(G_n) L + sum of exp(G_t) Q_t do_t^T - sum of beta_i exp(G_i) U_i r_i^T.
+// dg collects what every factor exp(G_a - G_b) multiplies: it belongs to the tokens b + 1 ... a.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/delta_backward.cpp"
+#include <hwy/foreach_target.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/delta_pieces-inl.h"
+
+#ifndef RONDO_CPU_KERNELS_DELTA_BACKWARD_ONCE
+#define RONDO_CPU_KERNELS_DELTA_BACKWARD_ONCE
+namespace rondo::devices::cpu {
+
+/// One thread's scratch: what the pieces of a stretch keep, and what one piece needs.
+struct DeltaBackwardScratch {
+  DeltaBackwardScratch(const DeltaLayout& layout, Carver& carver)
+      : slopes(carver.take<float>(layout.group * layout.state)),
+        turned(carver.take<float>(layout.turned_state)),
+        rows(carver.take<float>(2 * kPiece * layout.value_stride)),
+        scaled(carver.take<float>(2 * kPiece * layout.value_stride)),
+        written(carver.take<float>(layout.value_stride * kPieceColumns)),
+        pairs(carver.take<float>(2 * kPiece * kPieceColumns)),
+        of_rows(carver.take<float>(2 * kPiece * layout.key_stride)),
+        of_written(carver.take<float>(kPiece * layout.key_stride)),
+        sums(carver.take<float>(2 * kDeltaChunk * layout.key_stride)) {
+    for (std::int64_t piece = 0; piece < kStretchPieces; ++piece) {
+      const auto at = static_cast<std::size_t>(piece);
+      keys[at] = PieceKeys(layout, carver);
+      values[at] = PieceValues(layout, carver);
+      states[at] = carver.take<float>(layout.state);
+    }
+  }
+  float* state_of(std::int64_t piece) const { return states[static_cast<std::size_t>(piece)]; }
+
+  std::array<PieceKeys, kStretchPieces> keys;
+  std::array<PieceValues, kStretchPieces> values;
+  std::array<float*, kStretchPieces> states;  // before each piece
+  float* slopes;                              // [group] L
+  float* turned;                              // [width, filled up][key_stride]: a state's transpose
+  float* rows;                                // [2 kPiece][value_stride]: r, behind them do
+  float* scaled;                              // likewise: -beta_i exp(G_i) r_i and exp(G_t) do_t
+  float* written;                             // [value_columns][kPieceColumns]: d's transpose
+  float* pairs;                               // [2 kPiece][kPieceColumns]: P, behind it N
+  float* of_rows;                             // [2 kPiece][key_stride]: dU, behind them dQ
+  float* of_written;                          // [kPiece][key_stride]: L d_i
+  float* sums;                                // [2 kDeltaChunk][key_stride]: dk of the stretch, behind them dq
+};
+
+}  // namespace rondo::devices::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::devices::cpu::HWY_NAMESPACE {
+
+template <typename T>
+struct DeltaBackward {
+  DeltaLayout layout;
+  DeltaInputs<T> inputs;
+  const float* checkpoints;
+  const T* d_o;
+  T* dq;
+  T* dk;
+  T* dv;
+  float* dg;
+  float* dbeta;
+};
+
+/// A piece of one value head.
+struct BackwardPiece {
+  std::int64_t head;
+  std::int64_t first;  // token
+  std::int64_t tokens;
+  const PieceKeys& keys;
+  const PieceValues& values;
+  const float* state;  // before it
+  float* slope;        // L
+};
+
+/// y [columns, rows] = x [rows, columns] transposed, each filled up to whole panels of its scratch.
+HWY_INLINE void turn_state(const DeltaLayout& layout, const float* x, float* y) {
+  const std::int64_t rows = divide_up(layout.shape.size, kQuad) * kQuad;
+  const std::int64_t columns = divide_up(layout.shape.width, kQuad) * kQuad;
+  transpose_quads(x, layout.value_stride, rows, columns, y, layout.key_stride);
+}
+
+/// The states before each piece of the stretch, and what each piece writes.
+template <typename T>
+HWY_NOINLINE void walk_forward(const DeltaBackward<T>& problem, const Stretch& stretch, bool from_nothing,
+                               std::int64_t head, const DeltaBackwardScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  const DeltaShape& shape = layout.shape;
+  if (from_nothing) {
+    clear_floats(mine.states[0], layout.state);
+  } else {
+    const std::int64_t at = (stretch.begin / kDeltaChunk * shape.heads + head) * shape.size * shape.width;
+    read_state(layout, problem.checkpoints + at, mine.states[0]);
+  }
+  for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
+    const PieceKeys& keys = mine.keys[static_cast<std::size_t>(piece)];
+    const PieceValues& values = mine.values[static_cast<std::size_t>(piece)];
+    const std::int64_t first = stretch.first_of(piece);
+    const std::int64_t tokens = stretch.tokens_of(piece);
+    float* const state = mine.state_of(piece);
+    load_piece_gates(layout, problem.inputs, head, first, tokens, keys, values);
+    delta_product<Into::kNothing>(Left<false>{keys.rows, layout.key_stride}, {state, layout.value_stride},
+                                  {values.known, layout.value_stride}, tokens, layout.value_columns, shape.size);
+    find_written(layout, problem.inputs, head, first, tokens, values);
+    if (piece + 1 == stretch.pieces()) continue;
+    float* const next = mine.state_of(piece + 1);
+    std::memcpy(next, state, static_cast<std::size_t>(layout.state) * sizeof(float));
+    advance_state(layout, keys, values, tokens, mine.scaled, next);
+  }
+}
+
+/// r from w, column by column, from the last token to the first.
+template <std::size_t kVectors>
+HWY_INLINE void solve_tile(const DeltaLayout& layout, const BackwardPiece& piece, float* rows, std::int64_t column) {
+  const std::int64_t stride = layout.value_stride;
+  for (std::int64_t i = piece.tokens - 2; i >= 0; --i) {
+    Vector rest[kVectors];
+    float* const at = rows + i * stride + column;
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < kVectors; ++n) rest[n] = load(at + offset_of(n));
+    for (std::int64_t t = i + 1; t < piece.tokens; ++t) {
+      const auto overlap = splat(piece.values.beta[t] * piece.values.overlaps[t * kPieceColumns + i]);
+      const float* const behind = rows + t * stride + column;
+#pragma GCC unroll 4
+      for (std::size_t n = 0; n < kVectors; ++n) {
+        rest[n] = hn::NegMulAdd(overlap, load(behind + offset_of(n)), rest[n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < kVectors; ++n) store(rest[n], at + offset_of(n));
+  }
+}
+
+/// do and r into `rows`, both times their factors into `scaled`; dv and dbeta.
+template <typename T>
+HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPiece& piece,
+                              const DeltaBackwardScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  const DeltaShape& shape = layout.shape;
+  const PieceValues& values = piece.values;
+  const std::int64_t stride = layout.value_stride;
+  float* const d_o = mine.rows + kPiece * stride;
+  const auto place_of = [&](std::int64_t i) { return (piece.first + i) * shape.heads + piece.head; };
+  for (std::int64_t i = 0; i < piece.tokens; ++i) {
+    delta_row(problem.d_o + place_of(i) * shape.width, shape.width, layout.value_columns, d_o + i * stride);
+  }
+  delta_product<Into::kNothing>(Left<false>{piece.keys.rows, layout.key_stride}, {piece.slope, stride},
+                                {mine.rows, stride}, piece.tokens, layout.value_columns, shape.size);
+  triangle_product<Into::kScaledSum, Triangle::kBehind>(
+      Left<true>{values.overlaps + kPiece * kPieceColumns, kPieceColumns}, {d_o, stride}, {mine.rows, stride},
+      piece.tokens, layout.value_columns, values.to_end(piece.tokens));
+  std::int64_t column = 0;
+  for (; column + 4 * lanes() <= layout.value_columns; column += 4 * lanes()) {
+    solve_tile<4>(layout, piece, mine.rows, column);
+  }
+  for (; column < layout.value_columns; column += lanes()) solve_tile<1>(layout, piece, mine.rows, column);
+  for (std::int64_t i = 0; i < kPiece; ++i) {
+    float* const r = mine.rows + i * stride;
+    if (i >= piece.tokens) {  // rows that fill a panel up, and that sums over the piece run over
+      for (float* row : {r, d_o + i * stride, mine.scaled + i * stride, mine.scaled + (kPiece + i) * stride}) {
+        clear_floats(row, layout.value_columns);
+      }
+      continue;
+    }
+    const auto beta = splat(values.beta[i]);
+    const auto start = splat(values.from_start[i]);
+    const auto of_key = hn::Neg(hn::Mul(beta, start));
+    T* const dv = problem.dv + place_of(i) * shape.width;
+    for_vectors(shape.width,
+                [=](std::int64_t at, auto extent) HWY_ATTR { store(hn::Mul(beta, load(r + at)), dv + at, extent); });
+    for (std::int64_t at = 0; at < layout.value_columns; at += lanes()) {
+      store(hn::Mul(of_key, load(r + at)), mine.scaled + i * stride + at);
+      store(hn::Mul(start, load(d_o + i * stride + at)), mine.scaled + (kPiece + i) * stride + at);
+    }
+    problem.dbeta[place_of(i)] = delta_dot(r, values.errors + i * stride, layout.value_columns);
+  }
+}
+
+/// P and N, and what they add to dU and dQ.
+HWY_NOINLINE void add_pairs(const DeltaLayout& layout, const BackwardPiece& piece, const DeltaBackwardScratch& mine) {
+  const std::int64_t stride = layout.key_stride;
+  float* const of_queries = mine.pairs + kPiece * kPieceColumns;
+  const float* const written = piece.values.written;
+  for (std::int64_t i = piece.tokens; i < kPiece; ++i) {
+    clear_floats(piece.values.written + i * layout.value_stride, layout.value_columns);
+  }
+  transpose_quads(written, layout.value_stride, kPiece, layout.value_columns, mine.written, kPieceColumns);
+  for (std::int64_t row = 0; row < layout.value_columns; ++row) {
+    clear_floats(mine.written + row * kPieceColumns + kPiece, kPieceColumns - kPiece);
+  }
+  delta_product<Into::kNothing>(Left<false>{mine.rows, layout.value_stride}, {mine.written, kPieceColumns},
+                                {mine.pairs, kPieceColumns}, 2 * kPiece, kPieceColumns, layout.shape.width);
+  for (std::int64_t i = 0; i < kPiece; ++i) {
+    const auto minus_beta = splat(-piece.values.beta[i]);
+    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) {
+      const std::int64_t at = i * kPieceColumns + j;
+      const auto decay = load(piece.values.decays + at);
+      store(hn::Mul(hn::Mul(minus_beta, decay), load(mine.pairs + at)), mine.pairs + at);
+      store(hn::Mul(decay, load(of_queries + at)), of_queries + at);
+    }
+    mine.pairs[i * kPieceColumns + i] = 0;  // a token finds nothing of itself
+  }
+  const Rows<const float> keys{piece.keys.rows, stride};
+  const Rows<const float> queries{piece.keys.rows + kPiece * stride, stride};
+  const Rows<float> dkeys{mine.of_rows, stride};
+  const Rows<float> dqueries{mine.of_rows + kPiece * stride, stride};
+  triangle_product<Into::kSum, Triangle::kBefore>(Left<false>{mine.pairs, kPieceColumns}, keys, dkeys, piece.tokens,
+                                                  layout.key_columns);
+  triangle_product<Into::kSum, Triangle::kBehind>(Left<true>{mine.pairs, kPieceColumns}, keys, dkeys, piece.tokens,
+                                                  layout.key_columns);
+  triangle_product<Into::kSum, Triangle::kBehind>(Left<true>{of_queries, kPieceColumns}, queries, dkeys, piece.tokens,
+                                                  layout.key_columns);
+  triangle_product<Into::kSum, Triangle::kBefore>(Left<false>{of_queries, kPieceColumns}, keys, dqueries, piece.tokens,
+                                                  layout.key_columns);
+}
+
+/// What the pairs of a piece add to the gradient of its sums of g.
+HWY_NOINLINE void add_pair_slopes(const BackwardPiece& piece, float* pairs, std::array<double, kPiece>& slopes) {
+  constexpr std::int64_t kQueries = kPiece * kPieceColumns;
+  // Of a token with itself exp(0) depends on nothing.
+  for (std::int64_t i = 0; i < piece.tokens; ++i) pairs[kQueries + i * kPieceColumns + i] = 0;
+  HWY_ALIGN float columns[kPieceColumns] = {};
+  for (std::int64_t i = 0; i < piece.tokens; ++i) {
+    auto row = zero();
+    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) {
+      const std::int64_t at = i * kPieceColumns + j;
+      const auto of_keys = hn::Mul(load(pairs + at), load(piece.keys.scores + at));
+      const auto both = hn::MulAdd(load(pairs + kQueries + at), load(piece.keys.scores + kQueries + at), of_keys);
+      row = hn::Add(row, both);
+      store(hn::Add(load(columns + j), both), columns + j);
+    }
+    slopes[static_cast<std::size_t>(i)] += static_cast<double>(sum_of(row));
+  }
+  for (std::int64_t j = 0; j < piece.tokens; ++j) {
+    slopes[static_cast<std::size_t>(j)] -= static_cast<double>(columns[j]);
+  }
+}
+
+/// What the states before and behind the piece give dU and dQ, and the slopes of its sums of g.
+HWY_NOINLINE void find_state_slopes(const DeltaLayout& layout, const BackwardPiece& piece,
+                                    const DeltaBackwardScratch& mine, std::array<double, kPiece>& slopes) {
+  const std::int64_t stride = layout.key_stride;
+  const auto last = static_cast<std::size_t>(piece.tokens - 1);
+  turn_state(layout, piece.state, mine.turned);
+  delta_product<Into::kNothing>(Left<false>{mine.scaled, layout.value_stride}, {mine.turned, stride},
+                                {mine.of_rows, stride}, 2 * kPiece, layout.key_columns, layout.shape.width);
+  turn_state(layout, piece.slope, mine.turned);
+  delta_product<Into::kNothing>(Left<false>{piece.values.written, layout.value_stride}, {mine.turned, stride},
+                                {mine.of_written, stride}, piece.tokens, layout.key_columns, layout.shape.width);
+  const float* const to_end = piece.values.to_end(piece.tokens);
+  for (std::int64_t i = 0; i < piece.tokens; ++i) {
+    const float* const key = piece.keys.rows + i * stride;
+    const float* const query = key + kPiece * stride;
+    float* const dkey = mine.of_rows + i * stride;
+    const float* const of_written = mine.of_written + i * stride;
+    const double start = static_cast<double>(delta_dot(key, dkey, layout.key_columns)) +
+                         static_cast<double>(delta_dot(query, dkey + kPiece * stride, layout.key_columns));
+    const double end =
+        static_cast<double>(to_end[i]) * static_cast<double>(delta_dot(key, of_written, layout.key_columns));
+    slopes[static_cast<std::size_t>(i)] += start - end;
+    slopes[last] += end;
+    const auto factor = splat(to_end[i]);
+    for (std::int64_t at = 0; at < layout.key_columns; at += lanes()) {
+      store(hn::MulAdd(factor, load(of_written + at), load(dkey + at)), dkey + at);
+    }
+  }
+  double whole = 0;
+  for (std::int64_t row = 0; row < layout.shape.size; ++row) {
+    const std::int64_t at = row * layout.value_stride;
+    whole += static_cast<double>(delta_dot(piece.slope + at, piece.state + at, layout.value_columns));
+  }
+  slopes[last] += static_cast<double>(piece.values.from_start[piece.tokens - 1]) * whole;
+}
+
+/// to (+)= inverse (dx - x (x . dx) factor^2) factor: the gradient of a row that was brought to length `1 / factor`.
+HWY_INLINE void unit_gradient(const DeltaLayout& layout, const float* x, const float* dx, float inverse, float factor,
+                              bool is_first, float* to) {
+  const auto along = splat(delta_dot(x, dx, layout.key_columns) * factor * factor);
+  const auto by = splat(inverse / factor);
+  for (std::int64_t at = 0; at < layout.key_columns; at += lanes()) {
+    const auto across = hn::NegMulAdd(along, load(x + at), load(dx + at));
+    store(is_first ? hn::Mul(by, across) : hn::MulAdd(by, across, load(to + at)), to + at);
+  }
+}
+
+/// All gradients of one piece and value head; then L is that of the state before the piece.
+template <typename T>
+HWY_NOINLINE void backward_piece(const DeltaBackward<T>& problem, const BackwardPiece& piece, bool is_first,
+                                 float* sums, const DeltaBackwardScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  const std::int64_t stride = layout.key_stride;
+  std::array<double, kPiece> slopes{};
+  find_slopes(problem, piece, mine);
+  find_state_slopes(layout, piece, mine, slopes);
+  add_pairs(layout, piece, mine);
+  add_pair_slopes(piece, mine.pairs, slopes);
+  const float root = std::sqrt(static_cast<float>(layout.shape.size));
+  double slope = 0;
+  for (std::int64_t i = piece.tokens - 1; i >= 0; --i) {
+    slope += slopes[static_cast<std::size_t>(i)];
+    problem.dg[(piece.first + i) * layout.shape.heads + piece.head] = static_cast<float>(slope);
+    const std::int64_t of_query = (kPiece + i) * stride;
+    unit_gradient(layout, piece.keys.rows + i * stride, mine.of_rows + i * stride, piece.keys.inverse[i], 1.0F,
+                  is_first, sums + i * stride);
+    unit_gradient(layout, piece.keys.rows + of_query, mine.of_rows + of_query, piece.keys.inverse[kPiece + i], root,
+                  is_first, sums + (kDeltaChunk + i) * stride);
+  }
+  HWY_ALIGN float left[kMostDeltaSize + kPanel];
+  std::fill_n(left, layout.shape.size + kPanel, piece.values.from_start[piece.tokens - 1]);
+  delta_product<Into::kScaledSum>(Left<true>{piece.keys.rows, stride}, {mine.scaled, layout.value_stride},
+                                  {piece.slope, layout.value_stride}, layout.shape.size, layout.value_columns,
+                                  2 * kPiece, left);
+}
+
+template <typename T>
+HWY_NOINLINE void store_key_gradients(const DeltaBackward<T>& problem, const Stretch& stretch, std::int64_t key_head,
+                                      const float* sums) {
+  const DeltaLayout& layout = problem.layout;
+  for (std::int64_t token = stretch.begin; token < stretch.end; ++token) {
+    const std::int64_t at = (token * layout.shape.key_heads + key_head) * layout.shape.size;
+    const float* const dk = sums + (token - stretch.begin) * layout.key_stride;
+    const float* const dq = dk + kDeltaChunk * layout.key_stride;
+    for_vectors(layout.shape.size, [=](std::int64_t i, auto extent) HWY_ATTR {
+      store(load(dk + i), problem.dk + at + i, extent);
+      store(load(dq + i), problem.dq + at + i, extent);
+    });
+  }
+}
+
+template <typename T>
+void backward_sequence(const DeltaBackward<T>& problem, const TokenRange& sequence, std::int64_t key_head,
+                       const DeltaBackwardScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  clear_floats(mine.slopes, layout.group * layout.state);
+  // What fills states up is multiplied by zeros, so it must not be a NaN that scratch may hold.
+  clear_floats(mine.turned, layout.turned_state);
+  const std::int64_t filled = layout.state_rows - layout.shape.size;
+  for (float* state : mine.states) {
+    clear_floats(state + layout.shape.size * layout.value_stride, filled * layout.value_stride);
+  }
+  for (std::int64_t end = sequence.end; end > sequence.begin;) {
+    const Stretch stretch = stretch_before(sequence, end);
+    for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
+      load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece),
+                      mine.keys[static_cast<std::size_t>(piece)]);
+    }
+    for (std::int64_t i = 0; i < layout.group; ++i) {
+      const std::int64_t head = key_head * layout.group + i;
+      walk_forward(problem, stretch, stretch.begin == sequence.begin, head, mine);
+      for (std::int64_t piece = stretch.pieces() - 1; piece >= 0; --piece) {
+        const BackwardPiece work{head,
+                                 stretch.first_of(piece),
+                                 stretch.tokens_of(piece),
+                                 mine.keys[static_cast<std::size_t>(piece)],
+                                 mine.values[static_cast<std::size_t>(piece)],
+                                 mine.state_of(piece),
+                                 mine.slopes + i * layout.state};
+        backward_piece(problem, work, i == 0, mine.sums + piece * kPiece * layout.key_stride, mine);
+      }
+    }
+    store_key_gradients(problem, stretch, key_head, mine.sums);
+    end = stretch.begin;
+  }
+}
+
+template <typename T>
+void clear_padding(const DeltaBackward<T>& problem, std::int64_t real) {
+  const DeltaShape& shape = problem.layout.shape;
+  const std::int64_t rest = shape.tokens - real;
+  const auto clear = [&](auto* from, std::int64_t each) {
+    std::memset(from + real * each, 0, static_cast<std::size_t>(rest * each) * sizeof(*from));
+  };
+  clear(problem.dq, shape.key_heads * shape.size);
+  clear(problem.dk, shape.key_heads * shape.size);
+  clear(problem.dv, shape.heads * shape.width);
+  clear(problem.dg, shape.heads);
+  clear(problem.dbeta, shape.heads);
+}
+
+std::size_t delta_backward_member_bytes(const DeltaShape& shape) {
+  Carver carver(nullptr);
+  const DeltaLayout layout(shape);
+  const DeltaBackwardScratch counted(layout, carver);
+  static_cast<void>(counted);
+  return carver.size();
+}
+
+void delta_rule_backward_any(ThreadPool& pool, Storage storage, const DeltaShape& shape, const DeltaOperands& x,
+                             const float* checkpoints, const void* d_o, const DeltaGradients& gradients,
+                             std::byte* scratch) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    const DeltaBackward<T> problem{
+        DeltaLayout(shape),
+        {static_cast<const T*>(x.q), static_cast<const T*>(x.k), static_cast<const T*>(x.v), x.g, x.beta},
+        checkpoints,
+        static_cast<const T*>(d_o),
+        static_cast<T*>(gradients.dq),
+        static_cast<T*>(gradients.dk),
+        static_cast<T*>(gradients.dv),
+        gradients.dg,
+        gradients.dbeta};
+    const Sequences sequences(x.bounds);
+    const std::size_t each = delta_backward_member_bytes(shape);
+    pool.parallel_for(sequences.count() * shape.key_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
+      Carver carver(scratch + member * each);
+      const DeltaBackwardScratch mine(problem.layout, carver);
+      backward_sequence(problem, sequences[task / shape.key_heads], task % shape.key_heads, mine);
+    });
+    clear_padding(problem, sequences.real_tokens());
+  });
+}
+
+}  // namespace rondo::devices::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rondo::devices::cpu {
+HWY_EXPORT(delta_rule_backward_any);
+HWY_EXPORT(delta_backward_member_bytes);
+
+void delta_rule_backward(ThreadPool& pool, Storage storage, const DeltaShape& shape, const DeltaOperands& operands,
+                         const float* checkpoints, const void* d_o, const DeltaGradients& gradients,
+                         std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(delta_rule_backward_any)
+  (pool, storage, shape, operands, checkpoints, d_o, gradients, scratch);
+}
+
+std::size_t delta_rule_backward_scratch(const DeltaShape& shape, std::uint32_t threads) {
+  return HWY_DYNAMIC_DISPATCH(delta_backward_member_bytes)(shape) * threads;
+}
+
+}  // namespace rondo::devices::cpu
+#endif  // HWY_ONCE
