@@ -44,24 +44,27 @@ HWY_NOINLINE void forward_piece(const DeltaForward<T>& problem, std::int64_t hea
                                 std::int64_t tokens, const DeltaScratch& mine) {
   const DeltaLayout& layout = problem.layout;
   const std::int64_t stride = layout.value_stride;
-  load_piece_keys(layout, problem.inputs, head / layout.group, first, tokens, mine.keys);
+  load_piece_keys(layout, problem.inputs, head / layout.group, first, tokens, false, mine.keys);
   load_piece_gates(layout, problem.inputs, head, first, tokens, mine.keys, mine.values);
-  const float* const queries = mine.keys.rows + kPiece * layout.key_stride;
   float* const read = mine.values.known + kPiece * stride;
-  delta_product<Into::kNothing>(Left<false>{mine.keys.rows, layout.key_stride}, {mine.state, stride},
-                                {mine.values.known, stride}, tokens, layout.value_columns, layout.shape.size);
-  delta_product<Into::kNothing>(Left<false>{queries, layout.key_stride}, {mine.state, stride}, {read, stride}, tokens,
-                                layout.value_columns, layout.shape.size);
+  const std::int64_t rows = tokens == kPiece ? 2 * kPiece : tokens;
+  const Rows<const float> state{mine.state, stride};
+  delta_product<Into::kNothing>(Left<false>{mine.keys.rows, layout.key_stride}, state, {mine.values.known, stride},
+                                rows, layout.value_columns, layout.shape.size);
+  if (rows != 2 * kPiece) {
+    delta_product<Into::kNothing>(Left<false>{mine.keys.rows + kPiece * layout.key_stride, layout.key_stride}, state,
+                                  {read, stride}, rows, layout.value_columns, layout.shape.size);
+  }
   find_written(layout, problem.inputs, head, first, tokens, mine.values);
-  triangle_product<Into::kScaledSum, Triangle::kBefore>(
-      Left<false>{mine.values.overlaps + kPiece * kPieceColumns, kPieceColumns}, {mine.values.written, stride},
-      {read, stride}, tokens, layout.value_columns, mine.values.from_start);
+  add_triangle_product<Triangle::kBefore>(mine.values.from_start,
+                                          Left<false>{mine.values.overlaps + kPiece * kPiece, kPiece},
+                                          {mine.values.written, stride}, {read, stride}, tokens, layout.value_columns);
   for (std::int64_t i = 0; i < tokens; ++i) {
     T* const to = problem.o + ((first + i) * layout.shape.heads + head) * layout.shape.width;
     for_vectors(layout.shape.width,
                 [=](std::int64_t at, auto extent) HWY_ATTR { store(load(read + i * stride + at), to + at, extent); });
   }
-  advance_state(layout, mine.keys, mine.values, tokens, mine.scaled, mine.state);
+  advance_state(layout, mine.keys, mine.values, tokens, mine.scaled, mine.state, mine.state);
 }
 
 template <typename T>

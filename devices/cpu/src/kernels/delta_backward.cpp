@@ -26,35 +26,37 @@ namespace rondo::devices::cpu {
 struct DeltaBackwardScratch {
   DeltaBackwardScratch(const DeltaLayout& layout, Carver& carver)
       : slopes(carver.take<float>(layout.group * layout.state)),
-        turned(carver.take<float>(layout.turned_state)),
         rows(carver.take<float>(2 * kPiece * layout.value_stride)),
         scaled(carver.take<float>(2 * kPiece * layout.value_stride)),
-        written(carver.take<float>(layout.value_stride * kPieceColumns)),
-        pairs(carver.take<float>(2 * kPiece * kPieceColumns)),
-        of_rows(carver.take<float>(2 * kPiece * layout.key_stride)),
-        of_written(carver.take<float>(kPiece * layout.key_stride)),
-        sums(carver.take<float>(2 * kDeltaChunk * layout.key_stride)) {
-    for (std::int64_t piece = 0; piece < kStretchPieces; ++piece) {
-      const auto at = static_cast<std::size_t>(piece);
-      keys[at] = PieceKeys(layout, carver);
-      values[at] = PieceValues(layout, carver);
-      states[at] = carver.take<float>(layout.state);
+        turned(carver.take<float>(layout.value_columns * 2 * kPiece)),
+        written(carver.take<float>(layout.value_columns * kPiece)),
+        pairs(carver.take<float>(2 * kPiece * kPiece)),
+        mirrored(carver.take<float>(3 * kPiece * kPiece)),
+        of_rows(carver.take<float>(layout.key_columns * 2 * kPiece)),
+        of_written(carver.take<float>(layout.key_columns * kPiece)),
+        gradients(carver.take<float>(2 * kPiece * layout.key_stride)) {
+    for (std::size_t piece = 0; piece < kStretchPieces; ++piece) {
+      keys[piece] = PieceKeys(layout, carver);
+      values[piece] = PieceValues(layout, carver);
+      states[piece] = carver.take<float>(layout.state);
+      sums[piece] = carver.take<float>(layout.key_columns * 2 * kPiece);
     }
   }
-  float* state_of(std::int64_t piece) const { return states[static_cast<std::size_t>(piece)]; }
 
   std::array<PieceKeys, kStretchPieces> keys;
   std::array<PieceValues, kStretchPieces> values;
   std::array<float*, kStretchPieces> states;  // before each piece
+  std::array<float*, kStretchPieces> sums;    // [key_columns][2 kPiece]: of each piece dk, beside it dq
   float* slopes;                              // [group] L
-  float* turned;                              // [width, filled up][key_stride]: a state's transpose
   float* rows;                                // [2 kPiece][value_stride]: r, behind them do
   float* scaled;                              // likewise: -beta_i exp(G_i) r_i and exp(G_t) do_t
-  float* written;                             // [value_columns][kPieceColumns]: d's transpose
-  float* pairs;                               // [2 kPiece][kPieceColumns]: P, behind it N
-  float* of_rows;                             // [2 kPiece][key_stride]: dU, behind them dQ
-  float* of_written;                          // [kPiece][key_stride]: L d_i
-  float* sums;                                // [2 kDeltaChunk][key_stride]: dk of the stretch, behind them dq
+  float* turned;                              // [value_columns][2 kPiece]: the transpose of that
+  float* written;                             // [value_columns][kPiece]: d's transpose
+  float* pairs;                               // [2 kPiece][kPiece]: P, behind it N
+  float* mirrored;                            // [3 kPiece][kPiece]: P + P^T, N, N^T
+  float* of_rows;                             // [key_columns][2 kPiece]: dU's transpose, beside it dQ's
+  float* of_written;                          // [key_columns][kPiece]: columns L d_i
+  float* gradients;                           // [2 kPiece][key_stride]: dk of a piece, behind it dq
 };
 
 }  // namespace rondo::devices::cpu
@@ -85,14 +87,8 @@ struct BackwardPiece {
   const PieceValues& values;
   const float* state;  // before it
   float* slope;        // L
+  float* sums;         // see DeltaBackwardScratch
 };
-
-/// y [columns, rows] = x [rows, columns] transposed, each filled up to whole panels of its scratch.
-HWY_INLINE void turn_state(const DeltaLayout& layout, const float* x, float* y) {
-  const std::int64_t rows = divide_up(layout.shape.size, kQuad) * kQuad;
-  const std::int64_t columns = divide_up(layout.shape.width, kQuad) * kQuad;
-  transpose_quads(x, layout.value_stride, rows, columns, y, layout.key_stride);
-}
 
 /// The states before each piece of the stretch, and what each piece writes.
 template <typename T>
@@ -111,15 +107,13 @@ HWY_NOINLINE void walk_forward(const DeltaBackward<T>& problem, const Stretch& s
     const PieceValues& values = mine.values[static_cast<std::size_t>(piece)];
     const std::int64_t first = stretch.first_of(piece);
     const std::int64_t tokens = stretch.tokens_of(piece);
-    float* const state = mine.state_of(piece);
+    float* const state = mine.states[static_cast<std::size_t>(piece)];
     load_piece_gates(layout, problem.inputs, head, first, tokens, keys, values);
     delta_product<Into::kNothing>(Left<false>{keys.rows, layout.key_stride}, {state, layout.value_stride},
                                   {values.known, layout.value_stride}, tokens, layout.value_columns, shape.size);
     find_written(layout, problem.inputs, head, first, tokens, values);
     if (piece + 1 == stretch.pieces()) continue;
-    float* const next = mine.state_of(piece + 1);
-    std::memcpy(next, state, static_cast<std::size_t>(layout.state) * sizeof(float));
-    advance_state(layout, keys, values, tokens, mine.scaled, next);
+    advance_state(layout, keys, values, tokens, mine.scaled, state, mine.states[static_cast<std::size_t>(piece + 1)]);
   }
 }
 
@@ -133,7 +127,7 @@ HWY_INLINE void solve_tile(const DeltaLayout& layout, const BackwardPiece& piece
 #pragma GCC unroll 4
     for (std::size_t n = 0; n < kVectors; ++n) rest[n] = load(at + offset_of(n));
     for (std::int64_t t = i + 1; t < piece.tokens; ++t) {
-      const auto overlap = splat(piece.values.beta[t] * piece.values.overlaps[t * kPieceColumns + i]);
+      const auto overlap = splat(piece.values.beta[t] * piece.values.overlaps[t * kPiece + i]);
       const float* const behind = rows + t * stride + column;
 #pragma GCC unroll 4
       for (std::size_t n = 0; n < kVectors; ++n) {
@@ -160,9 +154,9 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
   }
   delta_product<Into::kNothing>(Left<false>{piece.keys.rows, layout.key_stride}, {piece.slope, stride},
                                 {mine.rows, stride}, piece.tokens, layout.value_columns, shape.size);
-  triangle_product<Into::kScaledSum, Triangle::kBehind>(
-      Left<true>{values.overlaps + kPiece * kPieceColumns, kPieceColumns}, {d_o, stride}, {mine.rows, stride},
-      piece.tokens, layout.value_columns, values.to_end(piece.tokens));
+  add_triangle_product<Triangle::kBehind>(values.to_end(piece.tokens),
+                                          Left<true>{values.overlaps + kPiece * kPiece, kPiece}, {d_o, stride},
+                                          {mine.rows, stride}, piece.tokens, layout.value_columns);
   std::int64_t column = 0;
   for (; column + 4 * lanes() <= layout.value_columns; column += 4 * lanes()) {
     solve_tile<4>(layout, piece, mine.rows, column);
@@ -170,7 +164,7 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
   for (; column < layout.value_columns; column += lanes()) solve_tile<1>(layout, piece, mine.rows, column);
   for (std::int64_t i = 0; i < kPiece; ++i) {
     float* const r = mine.rows + i * stride;
-    if (i >= piece.tokens) {  // rows that fill a panel up, and that sums over the piece run over
+    if (i >= piece.tokens) {  // sums over the piece run over all of its rows
       for (float* row : {r, d_o + i * stride, mine.scaled + i * stride, mine.scaled + (kPiece + i) * stride}) {
         clear_floats(row, layout.value_columns);
       }
@@ -192,52 +186,42 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
 
 /// P and N, and what they add to dU and dQ.
 HWY_NOINLINE void add_pairs(const DeltaLayout& layout, const BackwardPiece& piece, const DeltaBackwardScratch& mine) {
-  const std::int64_t stride = layout.key_stride;
-  float* const of_queries = mine.pairs + kPiece * kPieceColumns;
-  const float* const written = piece.values.written;
-  for (std::int64_t i = piece.tokens; i < kPiece; ++i) {
-    clear_floats(piece.values.written + i * layout.value_stride, layout.value_columns);
-  }
-  transpose_quads(written, layout.value_stride, kPiece, layout.value_columns, mine.written, kPieceColumns);
-  for (std::int64_t row = 0; row < layout.value_columns; ++row) {
-    clear_floats(mine.written + row * kPieceColumns + kPiece, kPieceColumns - kPiece);
-  }
-  delta_product<Into::kNothing>(Left<false>{mine.rows, layout.value_stride}, {mine.written, kPieceColumns},
-                                {mine.pairs, kPieceColumns}, 2 * kPiece, kPieceColumns, layout.shape.width);
+  constexpr std::int64_t kSquare = kPiece * kPiece;
+  delta_product<Into::kNothing>(Left<false>{mine.rows, layout.value_stride}, {mine.written, kPiece},
+                                {mine.pairs, kPiece}, 2 * kPiece, kPiece, layout.shape.width);
   for (std::int64_t i = 0; i < kPiece; ++i) {
     const auto minus_beta = splat(-piece.values.beta[i]);
-    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) {
-      const std::int64_t at = i * kPieceColumns + j;
+    for (std::int64_t j = 0; j < kPiece; j += lanes()) {
+      const std::int64_t at = i * kPiece + j;
       const auto decay = load(piece.values.decays + at);
       store(hn::Mul(hn::Mul(minus_beta, decay), load(mine.pairs + at)), mine.pairs + at);
-      store(hn::Mul(decay, load(of_queries + at)), of_queries + at);
+      store(hn::Mul(decay, load(mine.pairs + kSquare + at)), mine.pairs + kSquare + at);
     }
-    mine.pairs[i * kPieceColumns + i] = 0;  // a token finds nothing of itself
+    mine.pairs[i * kPiece + i] = 0;  // a token finds nothing of itself
   }
-  const Rows<const float> keys{piece.keys.rows, stride};
-  const Rows<const float> queries{piece.keys.rows + kPiece * stride, stride};
-  const Rows<float> dkeys{mine.of_rows, stride};
-  const Rows<float> dqueries{mine.of_rows + kPiece * stride, stride};
-  triangle_product<Into::kSum, Triangle::kBefore>(Left<false>{mine.pairs, kPieceColumns}, keys, dkeys, piece.tokens,
-                                                  layout.key_columns);
-  triangle_product<Into::kSum, Triangle::kBehind>(Left<true>{mine.pairs, kPieceColumns}, keys, dkeys, piece.tokens,
-                                                  layout.key_columns);
-  triangle_product<Into::kSum, Triangle::kBehind>(Left<true>{of_queries, kPieceColumns}, queries, dkeys, piece.tokens,
-                                                  layout.key_columns);
-  triangle_product<Into::kSum, Triangle::kBefore>(Left<false>{of_queries, kPieceColumns}, keys, dqueries, piece.tokens,
-                                                  layout.key_columns);
+  transpose_quads(mine.pairs, kPiece, kPiece, kPiece, mine.mirrored, kPiece);
+  transpose_quads(mine.pairs + kSquare, kPiece, kPiece, kPiece, mine.mirrored + 2 * kSquare, kPiece);
+  for (std::int64_t at = 0; at < kSquare; at += lanes()) {
+    store(hn::Add(load(mine.mirrored + at), load(mine.pairs + at)), mine.mirrored + at);
+    store(load(mine.pairs + kSquare + at), mine.mirrored + kSquare + at);
+  }
+  const Left<false> turned{piece.keys.turned, 2 * kPiece};
+  delta_product<Into::kSum>(turned, {mine.mirrored, kPiece}, {mine.of_rows, 2 * kPiece}, layout.shape.size, kPiece,
+                            2 * kPiece);
+  delta_product<Into::kSum>(turned, {mine.mirrored + 2 * kSquare, kPiece}, {mine.of_rows + kPiece, 2 * kPiece},
+                            layout.shape.size, kPiece, kPiece);
 }
 
 /// What the pairs of a piece add to the gradient of its sums of g.
 HWY_NOINLINE void add_pair_slopes(const BackwardPiece& piece, float* pairs, std::array<double, kPiece>& slopes) {
-  constexpr std::int64_t kQueries = kPiece * kPieceColumns;
+  constexpr std::int64_t kQueries = kPiece * kPiece;
   // Of a token with itself exp(0) depends on nothing.
-  for (std::int64_t i = 0; i < piece.tokens; ++i) pairs[kQueries + i * kPieceColumns + i] = 0;
-  HWY_ALIGN float columns[kPieceColumns] = {};
+  for (std::int64_t i = 0; i < piece.tokens; ++i) pairs[kQueries + i * kPiece + i] = 0;
+  HWY_ALIGN float columns[kPiece] = {};
   for (std::int64_t i = 0; i < piece.tokens; ++i) {
     auto row = zero();
-    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) {
-      const std::int64_t at = i * kPieceColumns + j;
+    for (std::int64_t j = 0; j < kPiece; j += lanes()) {
+      const std::int64_t at = i * kPiece + j;
       const auto of_keys = hn::Mul(load(pairs + at), load(piece.keys.scores + at));
       const auto both = hn::MulAdd(load(pairs + kQueries + at), load(piece.keys.scores + kQueries + at), of_keys);
       row = hn::Add(row, both);
@@ -250,33 +234,42 @@ HWY_NOINLINE void add_pair_slopes(const BackwardPiece& piece, float* pairs, std:
   }
 }
 
-/// What the states before and behind the piece give dU and dQ, and the slopes of its sums of g.
+/// What the states before and behind the piece give dU and dQ, and the slopes of its sums of g. Numbers of a token
+/// stand in a lane of its own.
 HWY_NOINLINE void find_state_slopes(const DeltaLayout& layout, const BackwardPiece& piece,
                                     const DeltaBackwardScratch& mine, std::array<double, kPiece>& slopes) {
-  const std::int64_t stride = layout.key_stride;
-  const auto last = static_cast<std::size_t>(piece.tokens - 1);
-  turn_state(layout, piece.state, mine.turned);
-  delta_product<Into::kNothing>(Left<false>{mine.scaled, layout.value_stride}, {mine.turned, stride},
-                                {mine.of_rows, stride}, 2 * kPiece, layout.key_columns, layout.shape.width);
-  turn_state(layout, piece.slope, mine.turned);
-  delta_product<Into::kNothing>(Left<false>{piece.values.written, layout.value_stride}, {mine.turned, stride},
-                                {mine.of_written, stride}, piece.tokens, layout.key_columns, layout.shape.width);
-  const float* const to_end = piece.values.to_end(piece.tokens);
-  for (std::int64_t i = 0; i < piece.tokens; ++i) {
-    const float* const key = piece.keys.rows + i * stride;
-    const float* const query = key + kPiece * stride;
-    float* const dkey = mine.of_rows + i * stride;
-    const float* const of_written = mine.of_written + i * stride;
-    const double start = static_cast<double>(delta_dot(key, dkey, layout.key_columns)) +
-                         static_cast<double>(delta_dot(query, dkey + kPiece * stride, layout.key_columns));
-    const double end =
-        static_cast<double>(to_end[i]) * static_cast<double>(delta_dot(key, of_written, layout.key_columns));
-    slopes[static_cast<std::size_t>(i)] += start - end;
-    slopes[last] += end;
-    const auto factor = splat(to_end[i]);
-    for (std::int64_t at = 0; at < layout.key_columns; at += lanes()) {
-      store(hn::MulAdd(factor, load(of_written + at), load(dkey + at)), dkey + at);
+  for (std::int64_t i = piece.tokens; i < kPiece; ++i) {
+    clear_floats(piece.values.written + i * layout.value_stride, layout.value_columns);
+  }
+  transpose_quads(mine.scaled, layout.value_stride, 2 * kPiece, layout.value_columns, mine.turned, 2 * kPiece);
+  transpose_quads(piece.values.written, layout.value_stride, kPiece, layout.value_columns, mine.written, kPiece);
+  delta_product<Into::kNothing>(Left<false>{piece.state, layout.value_stride}, {mine.turned, 2 * kPiece},
+                                {mine.of_rows, 2 * kPiece}, layout.shape.size, 2 * kPiece, layout.shape.width);
+  delta_product<Into::kNothing>(Left<false>{piece.slope, layout.value_stride}, {mine.written, kPiece},
+                                {mine.of_written, kPiece}, layout.shape.size, kPiece, layout.shape.width);
+  HWY_ALIGN float of_start[kPiece];
+  HWY_ALIGN float of_end[kPiece];
+  for (std::int64_t j = 0; j < kPiece; j += lanes()) {
+    const auto to_end = load(piece.values.to_end(piece.tokens) + j);
+    auto keys = zero();
+    auto queries = zero();
+    auto end = zero();
+    for (std::int64_t i = 0; i < layout.shape.size; ++i) {
+      float* const at = mine.of_rows + i * 2 * kPiece + j;
+      const float* const turned = piece.keys.turned + i * 2 * kPiece + j;
+      const auto of_written = load(mine.of_written + i * kPiece + j);
+      keys = hn::MulAdd(load(turned), load(at), keys);
+      queries = hn::MulAdd(load(turned + kPiece), load(at + kPiece), queries);
+      end = hn::MulAdd(load(turned), of_written, end);
+      store(hn::MulAdd(to_end, of_written, load(at)), at);
     }
+    store(hn::Add(keys, queries), of_start + j);
+    store(hn::Mul(to_end, end), of_end + j);
+  }
+  const auto last = static_cast<std::size_t>(piece.tokens - 1);
+  for (std::int64_t i = 0; i < piece.tokens; ++i) {
+    slopes[static_cast<std::size_t>(i)] += static_cast<double>(of_start[i]) - static_cast<double>(of_end[i]);
+    slopes[last] += static_cast<double>(of_end[i]);
   }
   double whole = 0;
   for (std::int64_t row = 0; row < layout.shape.size; ++row) {
@@ -286,54 +279,59 @@ HWY_NOINLINE void find_state_slopes(const DeltaLayout& layout, const BackwardPie
   slopes[last] += static_cast<double>(piece.values.from_start[piece.tokens - 1]) * whole;
 }
 
-/// to (+)= inverse (dx - x (x . dx) factor^2) factor: the gradient of a row that was brought to length `1 / factor`.
-HWY_INLINE void unit_gradient(const DeltaLayout& layout, const float* x, const float* dx, float inverse, float factor,
-                              bool is_first, float* to) {
-  const auto along = splat(delta_dot(x, dx, layout.key_columns) * factor * factor);
-  const auto by = splat(inverse / factor);
-  for (std::int64_t at = 0; at < layout.key_columns; at += lanes()) {
-    const auto across = hn::NegMulAdd(along, load(x + at), load(dx + at));
-    store(is_first ? hn::Mul(by, across) : hn::MulAdd(by, across, load(to + at)), to + at);
+/// dU and dQ through the lengths of their rows: dx = factor (du - u (u . du)) / length, u being x times factor. Set, or
+/// added where other value heads have been.
+HWY_NOINLINE void add_unit_gradients(const DeltaLayout& layout, const BackwardPiece& piece, bool is_first,
+                                     const float* of_rows) {
+  const auto size = static_cast<float>(layout.shape.size);
+  for (std::int64_t j = 0; j < 2 * kPiece; j += lanes()) {
+    const bool is_query = j >= kPiece;
+    auto along = zero();
+    for (std::int64_t i = 0; i < layout.shape.size; ++i) {
+      const std::int64_t at = i * 2 * kPiece + j;
+      along = hn::MulAdd(load(piece.keys.turned + at), load(of_rows + at), along);
+    }
+    along = hn::Mul(along, splat(is_query ? size : 1.0F));
+    const auto by = hn::Mul(load(piece.keys.inverse + j), splat(is_query ? 1.0F / std::sqrt(size) : 1.0F));
+    for (std::int64_t i = 0; i < layout.shape.size; ++i) {
+      const std::int64_t at = i * 2 * kPiece + j;
+      const auto across = hn::NegMulAdd(along, load(piece.keys.turned + at), load(of_rows + at));
+      store(is_first ? hn::Mul(by, across) : hn::MulAdd(by, across, load(piece.sums + at)), piece.sums + at);
+    }
   }
 }
 
 /// All gradients of one piece and value head; then L is that of the state before the piece.
 template <typename T>
 HWY_NOINLINE void backward_piece(const DeltaBackward<T>& problem, const BackwardPiece& piece, bool is_first,
-                                 float* sums, const DeltaBackwardScratch& mine) {
+                                 const DeltaBackwardScratch& mine) {
   const DeltaLayout& layout = problem.layout;
-  const std::int64_t stride = layout.key_stride;
   std::array<double, kPiece> slopes{};
   find_slopes(problem, piece, mine);
   find_state_slopes(layout, piece, mine, slopes);
   add_pairs(layout, piece, mine);
   add_pair_slopes(piece, mine.pairs, slopes);
-  const float root = std::sqrt(static_cast<float>(layout.shape.size));
+  add_unit_gradients(layout, piece, is_first, mine.of_rows);
   double slope = 0;
   for (std::int64_t i = piece.tokens - 1; i >= 0; --i) {
     slope += slopes[static_cast<std::size_t>(i)];
     problem.dg[(piece.first + i) * layout.shape.heads + piece.head] = static_cast<float>(slope);
-    const std::int64_t of_query = (kPiece + i) * stride;
-    unit_gradient(layout, piece.keys.rows + i * stride, mine.of_rows + i * stride, piece.keys.inverse[i], 1.0F,
-                  is_first, sums + i * stride);
-    unit_gradient(layout, piece.keys.rows + of_query, mine.of_rows + of_query, piece.keys.inverse[kPiece + i], root,
-                  is_first, sums + (kDeltaChunk + i) * stride);
   }
-  HWY_ALIGN float left[kMostDeltaSize + kPanel];
-  std::fill_n(left, layout.shape.size + kPanel, piece.values.from_start[piece.tokens - 1]);
-  delta_product<Into::kScaledSum>(Left<true>{piece.keys.rows, stride}, {mine.scaled, layout.value_stride},
-                                  {piece.slope, layout.value_stride}, layout.shape.size, layout.value_columns,
-                                  2 * kPiece, left);
+  const StateFactors left(piece.values.from_start[piece.tokens - 1]);
+  const Rows<float> slope_rows{piece.slope, layout.value_stride};
+  add_product(Scaled{{piece.slope, layout.value_stride}, left.all}, Left<true>{piece.keys.rows, layout.key_stride},
+              {mine.scaled, layout.value_stride}, slope_rows, layout.shape.size, layout.value_columns, 2 * kPiece);
 }
 
 template <typename T>
-HWY_NOINLINE void store_key_gradients(const DeltaBackward<T>& problem, const Stretch& stretch, std::int64_t key_head,
-                                      const float* sums) {
+HWY_NOINLINE void store_key_gradients(const DeltaBackward<T>& problem, std::int64_t first, std::int64_t tokens,
+                                      std::int64_t key_head, const float* sums, float* gradients) {
   const DeltaLayout& layout = problem.layout;
-  for (std::int64_t token = stretch.begin; token < stretch.end; ++token) {
-    const std::int64_t at = (token * layout.shape.key_heads + key_head) * layout.shape.size;
-    const float* const dk = sums + (token - stretch.begin) * layout.key_stride;
-    const float* const dq = dk + kDeltaChunk * layout.key_stride;
+  transpose_quads(sums, 2 * kPiece, layout.key_columns, 2 * kPiece, gradients, layout.key_stride);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int64_t at = ((first + t) * layout.shape.key_heads + key_head) * layout.shape.size;
+    const float* const dk = gradients + t * layout.key_stride;
+    const float* const dq = dk + kPiece * layout.key_stride;
     for_vectors(layout.shape.size, [=](std::int64_t i, auto extent) HWY_ATTR {
       store(load(dk + i), problem.dk + at + i, extent);
       store(load(dq + i), problem.dq + at + i, extent);
@@ -342,37 +340,42 @@ HWY_NOINLINE void store_key_gradients(const DeltaBackward<T>& problem, const Str
 }
 
 template <typename T>
+void backward_stretch(const DeltaBackward<T>& problem, const Stretch& stretch, bool from_nothing, std::int64_t key_head,
+                      const DeltaBackwardScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
+    load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece), true,
+                    mine.keys[static_cast<std::size_t>(piece)]);
+  }
+  for (std::int64_t i = 0; i < layout.group; ++i) {
+    const std::int64_t head = key_head * layout.group + i;
+    walk_forward(problem, stretch, from_nothing, head, mine);
+    for (std::int64_t piece = stretch.pieces() - 1; piece >= 0; --piece) {
+      const auto at = static_cast<std::size_t>(piece);
+      const BackwardPiece work{head,
+                               stretch.first_of(piece),
+                               stretch.tokens_of(piece),
+                               mine.keys[at],
+                               mine.values[at],
+                               mine.states[at],
+                               mine.slopes + i * layout.state,
+                               mine.sums[at]};
+      backward_piece(problem, work, i == 0, mine);
+    }
+  }
+  for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
+    store_key_gradients(problem, stretch.first_of(piece), stretch.tokens_of(piece), key_head,
+                        mine.sums[static_cast<std::size_t>(piece)], mine.gradients);
+  }
+}
+
+template <typename T>
 void backward_sequence(const DeltaBackward<T>& problem, const TokenRange& sequence, std::int64_t key_head,
                        const DeltaBackwardScratch& mine) {
-  const DeltaLayout& layout = problem.layout;
-  clear_floats(mine.slopes, layout.group * layout.state);
-  // What fills states up is multiplied by zeros, so it must not be a NaN that scratch may hold.
-  clear_floats(mine.turned, layout.turned_state);
-  const std::int64_t filled = layout.state_rows - layout.shape.size;
-  for (float* state : mine.states) {
-    clear_floats(state + layout.shape.size * layout.value_stride, filled * layout.value_stride);
-  }
+  clear_floats(mine.slopes, problem.layout.group * problem.layout.state);
   for (std::int64_t end = sequence.end; end > sequence.begin;) {
     const Stretch stretch = stretch_before(sequence, end);
-    for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
-      load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece),
-                      mine.keys[static_cast<std::size_t>(piece)]);
-    }
-    for (std::int64_t i = 0; i < layout.group; ++i) {
-      const std::int64_t head = key_head * layout.group + i;
-      walk_forward(problem, stretch, stretch.begin == sequence.begin, head, mine);
-      for (std::int64_t piece = stretch.pieces() - 1; piece >= 0; --piece) {
-        const BackwardPiece work{head,
-                                 stretch.first_of(piece),
-                                 stretch.tokens_of(piece),
-                                 mine.keys[static_cast<std::size_t>(piece)],
-                                 mine.values[static_cast<std::size_t>(piece)],
-                                 mine.state_of(piece),
-                                 mine.slopes + i * layout.state};
-        backward_piece(problem, work, i == 0, mine.sums + piece * kPiece * layout.key_stride, mine);
-      }
-    }
-    store_key_gradients(problem, stretch, key_head, mine.sums);
+    backward_stretch(problem, stretch, stretch.begin == sequence.begin, key_head, mine);
     end = stretch.begin;
   }
 }

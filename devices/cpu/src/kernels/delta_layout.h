@@ -15,10 +15,10 @@
 
 namespace rondo::devices::cpu {
 
-inline constexpr std::int64_t kPiece = 24;         // whole panels: rows of a product
-inline constexpr std::int64_t kPieceColumns = 32;  // and whole vectors of up to 16 lanes: its columns
-inline constexpr std::int64_t kStretchPieces = (kDeltaChunk + kPiece - 1) / kPiece;
-static_assert(kPiece % kPanel == 0 && kPieceColumns % 16 == 0 && kPieceColumns >= kPiece);
+inline constexpr std::int64_t kPiece = 16;      // a whole vector, or several: columns of a product
+inline constexpr std::int64_t kDeltaPanel = 8;  // rows that a product works on together, or a multiple of these
+inline constexpr std::int64_t kStretchPieces = kDeltaChunk / kPiece;
+static_assert(kPiece % kDeltaPanel == 0 && kDeltaChunk % kPiece == 0);
 
 struct DeltaLayout {
   explicit DeltaLayout(const DeltaShape& of)
@@ -26,16 +26,14 @@ struct DeltaLayout {
         group(of.heads / of.key_heads),
         key_columns(divide_up(of.size, 16) * 16),
         value_columns(divide_up(of.width, 16) * 16),
-        key_stride(stride_of(of.size)),
-        value_stride(stride_of(of.width)),
-        state_rows(std::max(whole_panels(of.size), divide_up(of.size, 4) * 4)),
-        state(state_rows * value_stride),
-        turned_state(std::max(whole_panels(of.width), divide_up(of.width, 4) * 4) * key_stride) {}
+        key_stride(stride_of(key_columns)),
+        value_stride(stride_of(value_columns)),
+        state_rows(divide_up(of.size, kDeltaPanel) * kDeltaPanel),
+        state(state_rows * value_stride) {}
 
-  static std::int64_t whole_panels(std::int64_t count) { return divide_up(count, kPanel) * kPanel; }
-  /// From one row of `count` elements to the next: room for whole panels and whole vectors, in an odd number of cache
-  /// lines, so that rows do not fall to the same places of the cache.
-  static std::int64_t stride_of(std::int64_t count) { return (divide_up(whole_panels(count), 16) | 1) * 16; }
+  /// From one row of `columns` elements to the next: an odd number of cache lines, so that rows do not fall to the same
+  /// places of the cache.
+  static std::int64_t stride_of(std::int64_t columns) { return (columns / 16 | 1) * 16; }
 
   DeltaShape shape;
   std::int64_t group;        // value heads of a key head
@@ -43,9 +41,8 @@ struct DeltaLayout {
   std::int64_t value_columns;
   std::int64_t key_stride;
   std::int64_t value_stride;
-  std::int64_t state_rows;    // size filled up to whole panels, and to what is transposed at once
-  std::int64_t state;         // elements of a state in scratch, [state_rows, value_stride]
-  std::int64_t turned_state;  // and of its transpose
+  std::int64_t state_rows;  // size filled up to whole panels
+  std::int64_t state;       // elements of a state in scratch, [state_rows, value_stride]
 };
 
 /// What a piece needs of its keys and queries, whatever the value head.
@@ -53,12 +50,12 @@ struct PieceKeys {
   PieceKeys() = default;
   PieceKeys(const DeltaLayout& layout, Carver& carver)
       : rows(carver.take<float>(2 * kPiece * layout.key_stride)),
-        turned(carver.take<float>(layout.key_stride * kPieceColumns)),
-        scores(carver.take<float>(2 * kPiece * kPieceColumns)),
+        turned(carver.take<float>(layout.key_columns * 2 * kPiece)),
+        scores(carver.take<float>(2 * kPiece * kPiece)),
         inverse(carver.take<float>(2 * kPiece)) {}
   float* rows = nullptr;     // [2 kPiece][key_stride]: keys of length one, behind them queries, over sqrt(size)
-  float* turned = nullptr;   // [key_columns][kPieceColumns]: the keys' transpose
-  float* scores = nullptr;   // [2 kPiece][kPieceColumns]: of keys and queries with keys
+  float* turned = nullptr;   // [key_columns][2 kPiece]: their transpose; forward has that of keys alone
+  float* scores = nullptr;   // [2 kPiece][kPiece]: of keys and queries with keys
   float* inverse = nullptr;  // [2 kPiece]: 1 / length
 };
 
@@ -66,18 +63,18 @@ struct PieceKeys {
 struct PieceValues {
   PieceValues() = default;
   PieceValues(const DeltaLayout& layout, Carver& carver)
-      : decays(carver.take<float>(kPiece * kPieceColumns)),
-        overlaps(carver.take<float>(2 * kPiece * kPieceColumns)),
-        from_start(carver.take<float>(kPieceColumns)),
-        beta(carver.take<float>(kPieceColumns)),
+      : decays(carver.take<float>(kPiece * kPiece)),
+        overlaps(carver.take<float>(2 * kPiece * kPiece)),
+        from_start(carver.take<float>(kPiece)),
+        beta(carver.take<float>(kPiece)),
         known(carver.take<float>(2 * kPiece * layout.value_stride)),
         errors(carver.take<float>(kPiece * layout.value_stride)),
         written(carver.take<float>(kPiece * layout.value_stride)) {}
   /// Of token j at the end of the piece of n tokens.
-  const float* to_end(std::int64_t n) const { return decays + (n - 1) * kPieceColumns; }
+  const float* to_end(std::int64_t n) const { return decays + (n - 1) * kPiece; }
 
-  float* decays = nullptr;      // [kPiece][kPieceColumns]: what is left of token j at token i, 0 for j > i
-  float* overlaps = nullptr;    // [2 kPiece][kPieceColumns]: decays times scores
+  float* decays = nullptr;      // [kPiece][kPiece]: what is left of token j at token i, 0 for j > i
+  float* overlaps = nullptr;    // [2 kPiece][kPiece]: decays times scores
   float* from_start = nullptr;  // [kPiece]: what is left of the state before the piece at token i
   float* beta = nullptr;        // [kPiece]
   float* known = nullptr;       // [2 kPiece][value_stride]: what keys and queries find in that state

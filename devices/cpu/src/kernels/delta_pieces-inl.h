@@ -14,7 +14,7 @@
 #include <cmath>
 
 #include "kernels/delta_layout.h"
-#include "kernels/product-inl.h"
+#include "kernels/delta_product-inl.h"
 #include "kernels/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,35 +29,6 @@ struct DeltaInputs {
   const float* g;
   const float* beta;
 };
-
-/// c = a b in one of Into's ways for `rows` rows, filled up to whole panels.
-template <Into kInto, bool kTransposed>
-HWY_NOINLINE void delta_product(const Left<kTransposed>& a, const Rows<const float>& b, const Rows<float>& c,
-                                std::int64_t rows, std::int64_t columns, std::int64_t depth,
-                                const float* scale = nullptr) {
-  for (std::int64_t row = 0; row < rows; row += kPanel) {
-    const Left<kTransposed> panel{a.at(row, 0), a.stride};
-    product_panel<kInto>(panel, b, Rows<float>{c.row(row), c.stride}, columns, depth,
-                         scale == nullptr ? nullptr : scale + row);
-  }
-}
-
-// Where a square matrix has its numbers: in token i's row those of tokens up to i, or of tokens from i on.
-enum class Triangle { kBefore, kBehind };
-
-/// c += a b for the tokens of a piece, where a has nothing but zeros on one side of its diagonal.
-template <Into kInto, Triangle kTriangle, bool kTransposed>
-HWY_NOINLINE void triangle_product(const Left<kTransposed>& a, const Rows<const float>& b, const Rows<float>& c,
-                                   std::int64_t tokens, std::int64_t columns, const float* scale = nullptr) {
-  for (std::int64_t row = 0; row < tokens; row += kPanel) {
-    const std::int64_t first = kTriangle == Triangle::kBefore ? 0 : row;
-    const std::int64_t last = kTriangle == Triangle::kBefore ? HWY_MIN(tokens, row + kPanel) : tokens;
-    const Left<kTransposed> panel{a.at(row, first), a.stride};
-    product_panel<kInto>(panel, Rows<const float>{b.data + first * b.stride, b.stride},
-                         Rows<float>{c.row(row), c.stride}, columns, last - first,
-                         scale == nullptr ? nullptr : scale + row);
-  }
-}
 
 /// to[0 ... filled) = from[0 ... count), then zeros. filled: whole vectors.
 template <typename T>
@@ -93,13 +64,14 @@ HWY_INLINE float unit_row(const T* from, const DeltaLayout& layout, float factor
   return inverse;
 }
 
-/// Keys and queries of `tokens` tokens from `first` on.
+/// Keys and queries of `tokens` tokens from `first` on. `all_turned`: the queries' transpose is wanted, too.
 template <typename T>
 HWY_NOINLINE void load_piece_keys(const DeltaLayout& layout, const DeltaInputs<T>& inputs, std::int64_t key_head,
-                                  std::int64_t first, std::int64_t tokens, const PieceKeys& piece) {
+                                  std::int64_t first, std::int64_t tokens, bool all_turned, const PieceKeys& piece) {
   const std::int64_t step = layout.key_stride;
   float* const queries = piece.rows + kPiece * step;
   const float scale = 1.0F / std::sqrt(static_cast<float>(layout.shape.size));
+  std::fill_n(piece.inverse, 2 * kPiece, 0.0F);
   for (std::int64_t i = 0; i < tokens; ++i) {
     const std::int64_t at = ((first + i) * layout.shape.key_heads + key_head) * layout.shape.size;
     piece.inverse[i] = unit_row(inputs.k + at, layout, 1.0F, piece.rows + i * step);
@@ -107,12 +79,9 @@ HWY_NOINLINE void load_piece_keys(const DeltaLayout& layout, const DeltaInputs<T
   }
   clear_floats(piece.rows + tokens * step, (kPiece - tokens) * step);
   clear_floats(queries + tokens * step, (kPiece - tokens) * step);
-  transpose_quads(piece.rows, step, kPiece, layout.key_columns, piece.turned, kPieceColumns);
-  for (std::int64_t row = 0; row < layout.key_columns; ++row) {
-    clear_floats(piece.turned + row * kPieceColumns + kPiece, kPieceColumns - kPiece);
-  }
-  delta_product<Into::kNothing>(Left<false>{piece.rows, step}, {piece.turned, kPieceColumns},
-                                {piece.scores, kPieceColumns}, 2 * kPiece, kPieceColumns, layout.shape.size);
+  transpose_quads(piece.rows, step, all_turned ? 2 * kPiece : kPiece, layout.key_columns, piece.turned, 2 * kPiece);
+  delta_product<Into::kNothing>(Left<false>{piece.rows, step}, {piece.turned, 2 * kPiece}, {piece.scores, kPiece},
+                                2 * kPiece, kPiece, layout.shape.size);
 }
 
 /// Decays, their products with the scores, and beta, of one value head. Sums of g run from token to token: a difference
@@ -122,11 +91,11 @@ HWY_NOINLINE void load_piece_gates(const DeltaLayout& layout, const DeltaInputs<
                                    std::int64_t first, std::int64_t tokens, const PieceKeys& keys,
                                    const PieceValues& piece) {
   constexpr float kNothingLeft = -1e30F;
-  HWY_ALIGN float sums[kPieceColumns];
-  HWY_ALIGN float whole[kPieceColumns];
-  std::fill_n(sums, kPieceColumns, kNothingLeft);
-  std::fill_n(whole, kPieceColumns, kNothingLeft);
-  std::fill_n(piece.beta, kPieceColumns, 0.0F);
+  HWY_ALIGN float sums[kPiece];
+  HWY_ALIGN float whole[kPiece];
+  std::fill_n(sums, kPiece, kNothingLeft);
+  std::fill_n(whole, kPiece, kNothingLeft);
+  std::fill_n(piece.beta, kPiece, 0.0F);
   float sum = 0;
   for (std::int64_t i = 0; i < tokens; ++i) {
     const std::int64_t at = (first + i) * layout.shape.heads + head;
@@ -134,16 +103,16 @@ HWY_NOINLINE void load_piece_gates(const DeltaLayout& layout, const DeltaInputs<
     whole[i] = sum;
     piece.beta[i] = inputs.beta[at];
     const auto g = splat(inputs.g[at]);
-    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) store(hn::Add(load(sums + j), g), sums + j);
+    for (std::int64_t j = 0; j < kPiece; j += lanes()) store(hn::Add(load(sums + j), g), sums + j);
     sums[i] = 0;
-    for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) {
-      store(exp_of(load(sums + j)), piece.decays + i * kPieceColumns + j);
+    for (std::int64_t j = 0; j < kPiece; j += lanes()) {
+      store(exp_of(load(sums + j)), piece.decays + i * kPiece + j);
     }
   }
-  clear_floats(piece.decays + tokens * kPieceColumns, (kPiece - tokens) * kPieceColumns);
-  for (std::int64_t j = 0; j < kPieceColumns; j += lanes()) store(exp_of(load(whole + j)), piece.from_start + j);
-  for (std::int64_t i = 0; i < kPiece * kPieceColumns; i += lanes()) {
-    constexpr std::int64_t kQueries = kPiece * kPieceColumns;
+  clear_floats(piece.decays + tokens * kPiece, (kPiece - tokens) * kPiece);
+  for (std::int64_t j = 0; j < kPiece; j += lanes()) store(exp_of(load(whole + j)), piece.from_start + j);
+  for (std::int64_t i = 0; i < kPiece * kPiece; i += lanes()) {
+    constexpr std::int64_t kQueries = kPiece * kPiece;
     const auto decay = load(piece.decays + i);
     store(hn::Mul(decay, load(keys.scores + i)), piece.overlaps + i);
     store(hn::Mul(decay, load(keys.scores + kQueries + i)), piece.overlaps + kQueries + i);
@@ -164,7 +133,7 @@ HWY_INLINE void written_tile(const DeltaLayout& layout, const PieceValues& piece
       rest[n] = hn::NegMulAdd(left, load(piece.known + at + offset_of(n)), load(piece.errors + at + offset_of(n)));
     }
     for (std::int64_t j = 0; j < i; ++j) {
-      const auto overlap = splat(piece.overlaps[i * kPieceColumns + j]);
+      const auto overlap = splat(piece.overlaps[i * kPiece + j]);
       const float* const before = piece.written + j * stride + column;
 #pragma GCC unroll 4
       for (std::size_t n = 0; n < kVectors; ++n) {
@@ -195,9 +164,16 @@ HWY_NOINLINE void find_written(const DeltaLayout& layout, const DeltaInputs<T>& 
   for (; column < layout.value_columns; column += lanes()) written_tile<1>(layout, piece, tokens, column);
 }
 
-/// state = what is left of it + what the piece writes. `scaled`: [kPiece][value_stride].
+/// The same factor for each row of a state.
+struct StateFactors {
+  explicit StateFactors(float factor) { std::fill_n(all, kMostDeltaSize, factor); }
+  HWY_ALIGN float all[kMostDeltaSize];
+};
+static_assert(kMostDeltaSize % kDeltaPanel == 0);
+
+/// to = what is left of `state` + what the piece writes; both may be the same. `scaled`: [kPiece][value_stride].
 inline HWY_NOINLINE void advance_state(const DeltaLayout& layout, const PieceKeys& keys, const PieceValues& piece,
-                                       std::int64_t tokens, float* scaled, float* state) {
+                                       std::int64_t tokens, float* scaled, const float* state, float* to) {
   const float* const to_end = piece.to_end(tokens);
   for (std::int64_t j = 0; j < tokens; ++j) {
     const auto factor = splat(to_end[j]);
@@ -206,10 +182,10 @@ inline HWY_NOINLINE void advance_state(const DeltaLayout& layout, const PieceKey
       store(hn::Mul(factor, load(piece.written + at + i)), scaled + at + i);
     }
   }
-  HWY_ALIGN float left[kMostDeltaSize + kPanel];
-  std::fill_n(left, layout.shape.size + kPanel, piece.from_start[tokens - 1]);
-  delta_product<Into::kScaledSum>(Left<true>{keys.rows, layout.key_stride}, {scaled, layout.value_stride},
-                                  {state, layout.value_stride}, layout.shape.size, layout.value_columns, tokens, left);
+  const StateFactors left(piece.from_start[tokens - 1]);
+  add_product(Scaled{{state, layout.value_stride}, left.all}, Left<true>{keys.rows, layout.key_stride},
+              {scaled, layout.value_stride}, {to, layout.value_stride}, layout.shape.size, layout.value_columns,
+              tokens);
 }
 
 /// Between a state in scratch and [size, width] as tensors have it.
