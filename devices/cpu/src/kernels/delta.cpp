@@ -11,6 +11,9 @@
 #define RONDO_CPU_KERNELS_DELTA_ONCE
 namespace rondo::devices::cpu {
 
+/// As many tokens go on from a state one by one, in the state as it lies there: a piece of so few is mostly empty.
+inline constexpr std::int64_t kSingleTokens = 4;
+
 /// One thread's scratch.
 struct DeltaScratch {
   DeltaScratch(const DeltaLayout& layout, Carver& carver)
@@ -44,7 +47,7 @@ HWY_NOINLINE void forward_piece(const DeltaForward<T>& problem, std::int64_t hea
                                 std::int64_t tokens, const DeltaScratch& mine) {
   const DeltaLayout& layout = problem.layout;
   const std::int64_t stride = layout.value_stride;
-  load_piece_keys(layout, problem.inputs, head / layout.group, first, tokens, false, mine.keys);
+  load_piece_keys(layout, problem.inputs, head / layout.group, first, tokens, Direction::kForward, mine.keys);
   load_piece_gates(layout, problem.inputs, head, first, tokens, mine.keys, mine.values);
   float* const read = mine.values.known + kPiece * stride;
   const std::int64_t rows = tokens == kPiece ? 2 * kPiece : tokens;
@@ -55,7 +58,7 @@ HWY_NOINLINE void forward_piece(const DeltaForward<T>& problem, std::int64_t hea
     delta_product<Into::kNothing>(Left<false>{mine.keys.rows + kPiece * layout.key_stride, layout.key_stride}, state,
                                   {read, stride}, rows, layout.value_columns, layout.shape.size);
   }
-  find_written(layout, problem.inputs, head, first, tokens, mine.values);
+  find_written(layout, problem.inputs, head, first, tokens, Direction::kForward, mine.values);
   add_triangle_product<Triangle::kBefore>(mine.values.from_start,
                                           Left<false>{mine.values.overlaps + kPiece * kPiece, kPiece},
                                           {mine.values.written, stride}, {read, stride}, tokens, layout.value_columns);
@@ -82,6 +85,63 @@ void forward_sequence(const DeltaForward<T>& problem, const TokenRange& sequence
     }
     from = stretch.end;
   }
+}
+
+/// Some columns of one token on a state [size, width] as tensors have it: S = keep S + k (beta (v - keep S^T k))^T, and
+/// o = S^T q.
+template <std::size_t kVectors, typename T, typename Extent>
+HWY_INLINE void token_tile(const DeltaShape& shape, const float* key, const float* query, float keep, float beta,
+                           const T* v, float* state, T* o, Extent extent) {
+  Vector known[kVectors];
+  Vector read[kVectors];
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kVectors; ++n) known[n] = read[n] = zero();
+  for (std::int64_t row = 0; row < shape.size; ++row) {
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < kVectors; ++n) {
+      known[n] = hn::MulAdd(splat(key[row]), load(state + row * shape.width + offset_of(n), extent), known[n]);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kVectors; ++n) {
+    known[n] = hn::Mul(splat(beta), hn::NegMulAdd(splat(keep), known[n], load(v + offset_of(n), extent)));
+  }
+  for (std::int64_t row = 0; row < shape.size; ++row) {
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < kVectors; ++n) {
+      float* const at = state + row * shape.width + offset_of(n);
+      const auto next = hn::MulAdd(splat(key[row]), known[n], hn::Mul(splat(keep), load(at, extent)));
+      store(next, at, extent);
+      read[n] = hn::MulAdd(splat(query[row]), next, read[n]);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kVectors; ++n) store(read[n], o + offset_of(n), extent);
+}
+
+/// One token of one head.
+template <typename T>
+HWY_NOINLINE void forward_token(const DeltaForward<T>& problem, std::int64_t head, std::int64_t token, float* state,
+                                const DeltaScratch& mine) {
+  const DeltaLayout& layout = problem.layout;
+  const DeltaShape& shape = layout.shape;
+  float* const key = mine.keys.rows;
+  float* const query = key + layout.key_stride;
+  const std::int64_t key_at = (token * shape.key_heads + head / layout.group) * shape.size;
+  unit_row(problem.inputs.k + key_at, layout, 1.0F, key);
+  unit_row(problem.inputs.q + key_at, layout, 1.0F / std::sqrt(static_cast<float>(shape.size)), query);
+  const std::int64_t gate = token * shape.heads + head;
+  const float keep = hn::GetLane(exp_of(splat(problem.inputs.g[gate])));
+  const float beta = problem.inputs.beta[gate];
+  const T* const v = problem.inputs.v + gate * shape.width;
+  T* const o = problem.o + gate * shape.width;
+  std::int64_t column = 0;
+  for (; column + 4 * lanes() <= shape.width; column += 4 * lanes()) {
+    token_tile<4>(shape, key, query, keep, beta, v + column, state + column, o + column, Whole{});
+  }
+  for_vectors(shape.width - column, [&](std::int64_t i, auto extent) HWY_ATTR {
+    token_tile<1>(shape, key, query, keep, beta, v + column + i, state + column + i, o + column + i, extent);
+  });
 }
 
 std::size_t delta_member_bytes(const DeltaShape& shape) {
@@ -135,8 +195,13 @@ void delta_rule_from_any(ThreadPool& pool, Storage storage, const DeltaShape& sh
       Carver carver(scratch + member * each);
       const DeltaScratch mine(layout, carver);
       float* const own = state + head * shape.size * shape.width;
+      if (positions[0] == 0) clear_floats(own, shape.size * shape.width);
+      if (real <= kSingleTokens) {
+        for (std::int64_t token = 0; token < real; ++token) forward_token(problem, head, token, own, mine);
+        return;
+      }
       clear_floats(mine.state, layout.state);
-      if (positions[0] > 0) read_state(layout, own, mine.state);
+      read_state(layout, own, mine.state);
       forward_sequence(problem, {0, real}, head, mine);
       write_state(layout, mine.state, own);
     });

@@ -111,7 +111,7 @@ HWY_NOINLINE void walk_forward(const DeltaBackward<T>& problem, const Stretch& s
     load_piece_gates(layout, problem.inputs, head, first, tokens, keys, values);
     delta_product<Into::kNothing>(Left<false>{keys.rows, layout.key_stride}, {state, layout.value_stride},
                                   {values.known, layout.value_stride}, tokens, layout.value_columns, shape.size);
-    find_written(layout, problem.inputs, head, first, tokens, values);
+    find_written(layout, problem.inputs, head, first, tokens, Direction::kBackward, values);
     if (piece + 1 == stretch.pieces()) continue;
     advance_state(layout, keys, values, tokens, mine.scaled, state, mine.states[static_cast<std::size_t>(piece + 1)]);
   }
@@ -150,6 +150,8 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
   float* const d_o = mine.rows + kPiece * stride;
   const auto place_of = [&](std::int64_t i) { return (piece.first + i) * shape.heads + piece.head; };
   for (std::int64_t i = 0; i < piece.tokens; ++i) {
+    const std::int64_t next = fetched_token(layout, piece.first + i, -kPiece);
+    fetch_row(problem.d_o + (next * shape.heads + piece.head) * shape.width, shape.width);
     delta_row(problem.d_o + place_of(i) * shape.width, shape.width, layout.value_columns, d_o + i * stride);
   }
   delta_product<Into::kNothing>(Left<false>{piece.keys.rows, layout.key_stride}, {piece.slope, stride},
@@ -344,8 +346,8 @@ void backward_stretch(const DeltaBackward<T>& problem, const Stretch& stretch, b
                       const DeltaBackwardScratch& mine) {
   const DeltaLayout& layout = problem.layout;
   for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
-    load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece), true,
-                    mine.keys[static_cast<std::size_t>(piece)]);
+    load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece),
+                    Direction::kBackward, mine.keys[static_cast<std::size_t>(piece)]);
   }
   for (std::int64_t i = 0; i < layout.group; ++i) {
     const std::int64_t head = key_head * layout.group + i;

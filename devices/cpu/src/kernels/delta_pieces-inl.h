@@ -11,6 +11,8 @@
 #define RONDO_CPU_KERNELS_DELTA_PIECES_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <cmath>
 
 #include "kernels/delta_layout.h"
@@ -35,6 +37,16 @@ template <typename T>
 HWY_INLINE void delta_row(const T* from, std::int64_t count, std::int64_t filled, float* to) {
   for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR { store(load(from + i, extent), to + i); });
   for (std::int64_t i = divide_up(count, lanes()) * lanes(); i < filled; i += lanes()) store(zero(), to + i);
+}
+
+/// Rows of one head lie far apart, so that the processor does not see by itself which comes next.
+template <typename T>
+HWY_INLINE void fetch_row(const T* row, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(64 / sizeof(T))) hwy::Prefetch(row + i);
+}
+/// The token whose rows are fetched while those of `token` are read.
+HWY_INLINE std::int64_t fetched_token(const DeltaLayout& layout, std::int64_t token, std::int64_t ahead) {
+  return HWY_MIN(HWY_MAX(token + ahead, 0), layout.shape.tokens - 1);
 }
 
 HWY_INLINE void clear_floats(float* to, std::int64_t count) {
@@ -64,22 +76,37 @@ HWY_INLINE float unit_row(const T* from, const DeltaLayout& layout, float factor
   return inverse;
 }
 
-/// Keys and queries of `tokens` tokens from `first` on. `all_turned`: the queries' transpose is wanted, too.
+// The order in which pieces are worked on.
+enum class Direction { kForward, kBackward };
+/// How far ahead of a token rows are fetched: a piece, or the stretch whose turn it is next.
+constexpr std::int64_t fetched_ahead(Direction direction) {
+  return direction == Direction::kForward ? kPiece : -kDeltaChunk;
+}
+
+/// Keys and queries of `tokens` tokens from `first` on. The queries' transpose is only wanted backward.
 template <typename T>
 HWY_NOINLINE void load_piece_keys(const DeltaLayout& layout, const DeltaInputs<T>& inputs, std::int64_t key_head,
-                                  std::int64_t first, std::int64_t tokens, bool all_turned, const PieceKeys& piece) {
+                                  std::int64_t first, std::int64_t tokens, Direction direction,
+                                  const PieceKeys& piece) {
   const std::int64_t step = layout.key_stride;
   float* const queries = piece.rows + kPiece * step;
   const float scale = 1.0F / std::sqrt(static_cast<float>(layout.shape.size));
   std::fill_n(piece.inverse, 2 * kPiece, 0.0F);
   for (std::int64_t i = 0; i < tokens; ++i) {
-    const std::int64_t at = ((first + i) * layout.shape.key_heads + key_head) * layout.shape.size;
+    const auto place_of = [&](std::int64_t token) {
+      return (token * layout.shape.key_heads + key_head) * layout.shape.size;
+    };
+    const std::int64_t at = place_of(first + i);
+    const std::int64_t next = place_of(fetched_token(layout, first + i, fetched_ahead(direction)));
+    fetch_row(inputs.k + next, layout.shape.size);
+    fetch_row(inputs.q + next, layout.shape.size);
     piece.inverse[i] = unit_row(inputs.k + at, layout, 1.0F, piece.rows + i * step);
     piece.inverse[kPiece + i] = unit_row(inputs.q + at, layout, scale, queries + i * step);
   }
   clear_floats(piece.rows + tokens * step, (kPiece - tokens) * step);
   clear_floats(queries + tokens * step, (kPiece - tokens) * step);
-  transpose_quads(piece.rows, step, all_turned ? 2 * kPiece : kPiece, layout.key_columns, piece.turned, 2 * kPiece);
+  transpose_quads(piece.rows, step, direction == Direction::kBackward ? 2 * kPiece : kPiece, layout.key_columns,
+                  piece.turned, 2 * kPiece);
   delta_product<Into::kNothing>(Left<false>{piece.rows, step}, {piece.turned, 2 * kPiece}, {piece.scores, kPiece},
                                 2 * kPiece, kPiece, layout.shape.size);
 }
@@ -152,10 +179,13 @@ HWY_INLINE void written_tile(const DeltaLayout& layout, const PieceValues& piece
 /// e and d. `known` has what the keys find in the state.
 template <typename T>
 HWY_NOINLINE void find_written(const DeltaLayout& layout, const DeltaInputs<T>& inputs, std::int64_t head,
-                               std::int64_t first, std::int64_t tokens, const PieceValues& piece) {
+                               std::int64_t first, std::int64_t tokens, Direction direction, const PieceValues& piece) {
   for (std::int64_t i = 0; i < tokens; ++i) {
-    const T* const v = inputs.v + ((first + i) * layout.shape.heads + head) * layout.shape.width;
-    delta_row(v, layout.shape.width, layout.value_columns, piece.errors + i * layout.value_stride);
+    const auto row_of = [&](std::int64_t token) {
+      return inputs.v + (token * layout.shape.heads + head) * layout.shape.width;
+    };
+    fetch_row(row_of(fetched_token(layout, first + i, fetched_ahead(direction))), layout.shape.width);
+    delta_row(row_of(first + i), layout.shape.width, layout.value_columns, piece.errors + i * layout.value_stride);
   }
   std::int64_t column = 0;
   for (; column + 4 * lanes() <= layout.value_columns; column += 4 * lanes()) {
