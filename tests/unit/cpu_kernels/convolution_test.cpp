@@ -23,9 +23,7 @@ struct ConvolutionReference {
   std::vector<double> y, dx, dw;
 };
 
-/// `before`: the tokens before the first one, the last of them last; empty: zeros.
-ConvolutionReference reference(const ConvolutionCase& of, const Array& x, const Array& w, const Array& dy,
-                               const std::vector<double>& before = {}) {
+ConvolutionReference reference(const ConvolutionCase& of, const Array& x, const Array& w, const Array& dy) {
   const auto channels = static_cast<std::size_t>(of.shape.channels);
   const auto width = static_cast<std::size_t>(of.shape.width);
   ConvolutionReference r{std::vector<double>(x.size()), std::vector<double>(x.size()), std::vector<double>(w.size())};
@@ -34,12 +32,8 @@ ConvolutionReference reference(const ConvolutionCase& of, const Array& x, const 
     for (std::size_t t = first; t < first + static_cast<std::size_t>(length); ++t) {
       for (std::size_t c = 0; c < channels; ++c) {
         double sum = 0;
-        for (std::size_t back = 0; back < width; ++back) {
-          const double weight = w[c * width + width - 1 - back];
-          if (t >= first + back)
-            sum += weight * x[(t - back) * channels + c];
-          else if (!before.empty())
-            sum += weight * before[(width - 1 + t - first - back) * channels + c];
+        for (std::size_t back = 0; back < width && t >= first + back; ++back) {
+          sum += w[c * width + width - 1 - back] * x[(t - back) * channels + c];
         }
         const double share = sigmoid(sum);
         r.y[t * channels + c] = sum * share;

@@ -19,6 +19,9 @@ namespace rondo::devices::cpu {
 
 /// Channels of a task: what it keeps of them stays in a first-level cache.
 inline constexpr std::int64_t kTaskChannels = 256;
+/// Tokens whose slopes are kept: at least as many as any width has.
+inline constexpr std::int64_t kRingRows = 8;
+static_assert(kRingRows >= kMostConvolution);
 
 /// Weights are turned to [width][channels] first, in scratch.
 inline std::int64_t turned_weights(const ConvolutionShape& shape) { return shape.width * shape.channels; }
@@ -127,11 +130,10 @@ struct ConvolutionBlock {
   std::int64_t count;
 };
 
-/// The gradient in front of the SiLU, of the last `width` tokens: rows of a ring in scratch.
+/// The gradient in front of the SiLU, of the last kRingRows tokens: rows of a ring in scratch.
 struct SlopeRing {
-  float* rows;  // [width][kTaskChannels]
-  std::int64_t width;
-  HWY_INLINE float* row(std::int64_t token) const { return rows + token % width * kTaskChannels; }
+  float* rows;  // [kRingRows][kTaskChannels]
+  HWY_INLINE float* row(std::int64_t token) const { return rows + token % kRingRows * kTaskChannels; }
 };
 
 /// dx of a token, once the slopes of all those that read it are in the ring.
@@ -176,7 +178,7 @@ HWY_NOINLINE void backward_block(const ConvolutionProblem<T>& problem, const Con
                                  T* dx, float* dw, const SlopeRing& ring) {
   const std::int64_t channels = problem.shape.channels;
   const Sequences sequences(problem.bounds);
-  for (std::int64_t i = 0; dw != nullptr && i < ring.width; ++i) {
+  for (std::int64_t i = 0; dw != nullptr && i < problem.shape.width; ++i) {
     std::memset(dw + i * channels + block.channel, 0, static_cast<std::size_t>(block.count) * sizeof(float));
   }
   for (std::int64_t token = block.begin; token < block.end;) {
@@ -190,7 +192,7 @@ HWY_NOINLINE void backward_block(const ConvolutionProblem<T>& problem, const Con
     const std::int64_t end = HWY_MIN(block.end, sequence.end);
     std::int64_t known = token;
     for (; token < end; ++token) {
-      for (; known < HWY_MIN(sequence.end, token + ring.width); ++known) {
+      for (; known < HWY_MIN(sequence.end, token + problem.shape.width); ++known) {
         find_ring_row(problem, block, sequence.begin, known, dy, ring, known < block.end ? dw : nullptr);
       }
       gather_slopes(problem, block, ring, token, sequence.end, dx);
@@ -240,7 +242,7 @@ void convolution_backward_any(ThreadPool& pool, Storage storage, const Convoluti
       const std::int64_t channel = task % blocks * kTaskChannels;
       const ConvolutionBlock block{chunk * kTokenChunk, HWY_MIN(shape.tokens, (chunk + 1) * kTokenChunk), channel,
                                    HWY_MIN(kTaskChannels, shape.channels - channel)};
-      const SlopeRing ring{rings + member * shape.width * kTaskChannels, shape.width};
+      const SlopeRing ring{rings + member * kRingRows * kTaskChannels};
       backward_block(problem, block, static_cast<const T*>(dy), static_cast<T*>(dx),
                      dw == nullptr ? nullptr : chunks + chunk * turned_weights(shape), ring);
     });
@@ -274,7 +276,7 @@ void convolution_backward(ThreadPool& pool, Storage storage, const ConvolutionSh
 }
 
 std::size_t convolution_backward_scratch(const ConvolutionShape& shape, std::uint32_t threads) {
-  const std::int64_t floats = (1 + token_chunks(shape)) * turned_weights(shape) + threads * shape.width * kTaskChannels;
+  const std::int64_t floats = (1 + token_chunks(shape)) * turned_weights(shape) + threads * kRingRows * kTaskChannels;
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
