@@ -15,13 +15,17 @@ layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for wh
 layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5;
-const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3;
+const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4;
 
 /// Value and slope.
 vec2 activate(float x) {
   if (kActivation == kSilu) {
     const vec2 sigmoid = logistic(x);
     return vec2(x * sigmoid.x, sigmoid.x + x * sigmoid.y * sigmoid.x);
+  }
+  if (kActivation == kSigmoid) {
+    const vec2 sigmoid = logistic(x);
+    return vec2(sigmoid.x, sigmoid.x * sigmoid.y);
   }
   if (kActivation == kGelu) {
     const vec2 phi = normal_parts(x);

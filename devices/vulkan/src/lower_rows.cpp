@@ -17,8 +17,6 @@ constexpr std::int64_t kBlocksOfGroup = 32;      // of hadamard.glsl
 constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
 constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
-/// Tokens whose sum one invocation takes; divides kTokenChunk.
-constexpr std::int64_t kBlockTokens = 64;
 
 enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy };
 
@@ -54,8 +52,7 @@ void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, st
                              {dy, x, r, sums}, {width, rows, block}, 1);
   partial.groups = {static_cast<std::uint32_t>(parts_of(width, kThreads * step_of(width))),
                     static_cast<std::uint32_t>(blocks), 1};
-  op.add(Shader::kColumnTotal, {}, {sums, gradient}, {width, blocks, kTokenChunk / kBlockTokens},
-         parts_of(width, kThreads));
+  lower_block_sums(op, sums, gradient, blocks, width);
 }
 
 /// Workgroups for n elements, of which an invocation takes `step` in each of its steps.
@@ -162,6 +159,12 @@ void lower_rms_norm_backward(OpLowering& op) {
   if (!norm.has_weight_gradient || rows == 0) return;
   add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
                   std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
+}
+
+void lower_block_sums(OpLowering& op, std::uint32_t sums, std::uint32_t gradient, std::int64_t blocks,
+                      std::int64_t width) {
+  op.add(Shader::kColumnTotal, {}, {sums, gradient}, {width, blocks, kTokenChunk / kBlockTokens},
+         parts_of(width, kThreads));
 }
 
 void lower_token_sums(OpLowering& op, std::uint32_t storage, std::uint32_t from, std::uint32_t gradient,

@@ -65,12 +65,17 @@ void lower(OpLowering& op) {
     case OpKind::kCachedAttention:
       return lower_cached_attention(op);
     case OpKind::kConvolution:
+      return lower_convolution(op);
     case OpKind::kConvolutionBackward:
+      return lower_convolution_backward(op);
     case OpKind::kDecay:
+      return lower_decay(op);
     case OpKind::kDecayBackward:
+      return lower_decay_backward(op);
     case OpKind::kDeltaRule:
+      return lower_delta_rule(op);
     case OpKind::kDeltaRuleBackward:
-      return;
+      return lower_delta_rule_backward(op);
     case OpKind::kAttentionSink:
       return lower_attention_sink(op);
     case OpKind::kAttentionSinkGradient:

@@ -161,6 +161,11 @@ void lower_copy(OpLowering& op, std::uint32_t from, std::uint32_t to, const Tens
 void lower_rms_norm(OpLowering& op);
 void lower_rms_norm_backward(OpLowering& op);
 void lower_bias_gradient(OpLowering& op);
+/// Tokens whose sum one invocation takes; divides kTokenChunk.
+inline constexpr std::int64_t kBlockTokens = 64;
+/// gradient [width] += what such blocks of tokens came to, `sums` fp32 [blocks, width].
+void lower_block_sums(OpLowering& op, std::uint32_t sums, std::uint32_t gradient, std::int64_t blocks,
+                      std::int64_t width);
 /// gradient += sums over tokens of what is at `from` [tokens, width].
 void lower_token_sums(OpLowering& op, std::uint32_t storage, std::uint32_t from, std::uint32_t gradient,
                       std::int64_t tokens, std::int64_t width);
@@ -195,6 +200,12 @@ void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);
 void lower_attention_sink(OpLowering& op);
 void lower_attention_sink_gradient(OpLowering& op);
+void lower_convolution(OpLowering& op);
+void lower_convolution_backward(OpLowering& op);
+void lower_decay(OpLowering& op);
+void lower_decay_backward(OpLowering& op);
+void lower_delta_rule(OpLowering& op);
+void lower_delta_rule_backward(OpLowering& op);
 /// Those of is_update().
 void lower_update(OpLowering& op);
 

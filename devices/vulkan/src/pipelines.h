@@ -72,6 +72,13 @@ enum class Shader : std::uint8_t {
   kSumOfSquares,
   kSumOfSquaresDoubles,
   kAdamW,
+  kConvolution,
+  kConvolutionBackward,
+  kDecay,
+  kDeltaRule,
+  kDeltaValueGradient,
+  kDeltaKeyGradient,
+  kDeltaGateGradient,
   kCount,
 };
 const char* name_of(Shader shader);

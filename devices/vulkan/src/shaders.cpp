@@ -60,7 +60,14 @@ namespace {
   X(add_rows)                   \
   X(sum_of_squares)             \
   X(sum_of_squares_doubles)     \
-  X(adamw)
+  X(adamw)                      \
+  X(convolution)                \
+  X(convolution_backward)       \
+  X(decay)                      \
+  X(delta_rule)                 \
+  X(delta_value_gradient)       \
+  X(delta_key_gradient)         \
+  X(delta_gate_gradient)
 
 // Each file is one array of words: `constexpr std::uint32_t NAME_words[] = {...};`
 #include "all_shaders.inc"

@@ -1,0 +1,110 @@
+// The delta rule: o, and the state before every kDeltaChunk-th token; or from a state, which it leaves behind; or, for
+// the gradient, the errors e of a range of tokens (delta_walk.glsl), from those states.
+//
+// slots: q, k, v, g, beta, bounds, o or errors fp32 [tokens of the range, H, width of values], states, positions.
+// sizes: as in delta_walk.glsl, what is asked for. The parts of the range are of whole kDeltaChunk tokens; a sequence
+// is a workgroup's business if it begins in its part.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "delta_walk.glsl"
+
+const uint kForward = 0, kContinued = 1, kErrors = 2;
+
+void walk(uint kind, int token, int count, Part part) {
+  const vec4 values = read_values(address(2), token, count, part);
+  read_tokens(0, 1, 3, 4, token, count, part);
+  barrier();
+  const vec4 between = sum_gates(part);
+  vec4 known = vec4(0.0);
+  vec4 seen = vec4(0.0);
+  vec4 key_products = vec4(0.0);
+  vec4 query_products = vec4(0.0);
+  float square = 0.0;
+  for (uint d = 0; d < size(); ++d) {
+    const float s = state[d * kColumns + part.lane];
+    const vec4 four_keys = keys[d * 4 + part.quarter];
+    const float key = keys[d * 4 + part.lane / 4][part.lane % 4];
+    const float query = queries[d * 4 + part.lane / 4][part.lane % 4];
+    known += s * four_keys;
+    seen += s * queries[d * 4 + part.quarter];
+    key_products += key * four_keys;
+    query_products += query * four_keys;
+    square += query * query;
+  }
+  find_factors(part, key_products, square);
+  barrier();
+  find_scores(part, between, key_products, query_products);
+  [[unroll]] for (uint a = 0; a < 4; ++a) {
+    // By the earlier token, for all later ones.
+    key_scores[(4 * part.quarter + a) * 4 + part.lane / 4][part.lane % 4] = key_products[a] * betas[part.quarter][a];
+  }
+  query_scores[part.lane * 4 + part.quarter] = query_products;
+  handed[part.lane * 4 + part.quarter] = values - kept[part.quarter] * key_factors[part.quarter] * known;
+  barrier();
+  vec4 errors[4];
+  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] = handed[part.lane * 4 + i];
+  [[unroll]] for (uint j = 0; j < kTokens; ++j) {
+    const float error = errors[j / 4][j % 4];
+    [[unroll]] for (uint i = j / 4; i < 4; ++i) errors[i] -= key_scores[j * 4 + i] * error;
+  }
+  if (kind == kErrors) {
+    vec4 own = errors[0];
+    [[unroll]] for (uint i = 1; i < 4; ++i) own = part.quarter == i ? errors[i] : own;
+    write_values(address(6), kFloat32, 0, token - int(push.sizes[5]), count, part, own);
+  }
+  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] *= betas[i];
+  if (kind != kErrors) {
+    vec4 o = kept[part.quarter] * query_factors[part.quarter] * seen;
+    [[unroll]] for (uint a = 0; a < 4; ++a) {
+      [[unroll]] for (uint j = 0; j < 4; ++j) { o[a] += dot(query_scores[(4 * part.quarter + a) * 4 + j], errors[j]); }
+    }
+    write_values(address(6), kType, 0, token, count, part, o);
+  }
+  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] *= left[i] * key_factors[i];
+  const float keep = kept[3].w;
+  for (uint d = part.quarter; d < size(); d += 4) {
+    float s = keep * state[d * kColumns + part.lane];
+    [[unroll]] for (uint j = 0; j < 4; ++j) s += dot(keys[d * 4 + j], errors[j]);
+    state[d * kColumns + part.lane] = s;
+  }
+  barrier();
+}
+
+void main() {
+  Part part;
+  const int first = int(push.sizes[5] + find_part(part) * push.sizes[7]);
+  const int range_end = int(push.sizes[6]);
+  if (first >= range_end) return;
+  const int end = min(first + int(push.sizes[7]), range_end);
+  const uint kind = push.sizes[8];
+  Ints bounds = Ints(address(5));
+  const int real = real_tokens(bounds);
+  const uint64_t states = address(7);
+  const bool continued = kind == kContinued && real > 0 && Ints(address(8)).v[0] > 0;
+  int token = kind == kErrors ? min(first, real) : next_sequence(bounds, first);
+  const int stop = kind == kErrors ? min(end, real) : next_sequence(bounds, end);
+  int sequence_end = -1;
+  while (token < stop) {
+    if (sequence_end < 0 || token == sequence_end) {
+      const ivec2 ends = ends_of_sequence(bounds, token);
+      sequence_end = ends.y;
+      const bool begins = token == ends.x && !continued;
+      read_state(begins ? 0ul : states, 0, kind == kErrors ? uint(token / kChunk) : 0, part);
+    }
+    if (kind == kForward && token % kChunk == 0) write_state(states, 0, uint(token / kChunk), part);
+    const int most = min(min(sequence_end, stop), (token / kChunk + 1) * kChunk) - token;
+    const int count = min(most, int(kTokens));
+    walk(kind, token, count, part);
+    token += count;
+  }
+  if (kind == kContinued && real > 0) write_state(states, 0, 0, part);
+  if (kind == kErrors) return;
+  const int padding = max(first, real);
+  write_nothing(address(6), padding, end, part);
+  if (kind != kForward) return;
+  for (int chunk = (padding + kChunk - 1) / kChunk; chunk * kChunk < end; ++chunk) {
+    for (uint d = part.quarter; d < size() && part.inside; d += 4) {
+      Floats(states).v[place_in(uint(chunk), part, d)] = 0.0;
+    }
+  }
+}

@@ -1,0 +1,190 @@
+// What the kernels share that go along a sequence with a state of the delta rule, or with its gradient: a workgroup one
+// head and kColumns columns of its values, kTokens tokens at a time, which end where a sequence or an interval between
+// checkpoints does. The state is in shared memory, each column the business of four invocations.
+//
+// With u the unit row of a key and s that of a query over sqrt(D), G the sum of g from the first of these tokens on:
+//   e_i = v_i - exp(G_i) S^T u_i - sum over j < i of exp(G_i - G_j) (u_i . u_j) beta_j e_j
+//   o_i = exp(G_i) S^T s_i + sum over j <= i of exp(G_i - G_j) (s_i . u_j) beta_j e_j
+//   S behind them = exp(G) S + sum of exp(G - G_j) u_j (beta_j e_j)^T
+// so that columns are independent of each other, and all but the triangle of e is a product of matrices. Sums of g are
+// made anew for each pair: exponents are not differences of larger numbers.
+//
+// sizes: tokens, heads, key heads, D, width of values, first and last-but-one token of the range, tokens of a
+// workgroup's part of it, ... factors: 1 / sqrt(D).
+#include "common.glsl"
+#include "sequences.glsl"
+
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const bool kFours = true;  // D is a multiple of four
+
+const uint kTokens = 16;
+const uint kColumns = 16;
+const uint kMostSize = 128;  // kMostDeltaSize
+const int kChunk = 64;       // kDeltaChunk
+
+shared vec4 keys[kMostSize * 4];  // by channel, then token
+shared vec4 queries[kMostSize * 4];
+shared float state[kMostSize * kColumns];
+shared vec4 key_scores[kTokens * 4];
+shared vec4 query_scores[kTokens * 4];
+shared vec4 handed[kColumns * 4];  // by column, then token
+shared float gates[kTokens];
+shared vec4 betas[4];
+shared vec4 key_factors[4];    // 1 / length
+shared vec4 query_factors[4];  // 1 / (length sqrt(D))
+shared vec4 kept[4];           // exp(G_i)
+shared vec4 left[4];           // exp(G - G_i)
+
+/// What a workgroup is at. An invocation has a column and a quarter of the tokens, or of the channels; where tokens
+/// meet tokens it has the row `lane` and the columns of its quarter.
+struct Part {
+  uint lane;
+  uint quarter;
+  uint head;
+  uint key_head;
+  uint column;
+  bool inside;  // there is such a column
+  uint group;   // 0: this one's columns are the first ones
+};
+
+uint size() { return push.sizes[3]; }
+uint width() { return push.sizes[4]; }
+
+/// Which part of the range is the workgroup's; past all of them there is nothing to do.
+uint find_part(out Part part) {
+  const uint groups = (width() + kColumns - 1) / kColumns;
+  const uint place = group_place();
+  part.lane = invocation() % 16;
+  part.quarter = invocation() / 16;
+  part.group = place % groups;
+  part.head = place / groups % push.sizes[1];
+  part.key_head = part.head / (push.sizes[1] / push.sizes[2]);
+  part.column = part.group * kColumns + part.lane;
+  part.inside = part.column < width();
+  return place / groups / push.sizes[1];
+}
+
+/// The first token from `token` on that begins a sequence, or the first of padding.
+int next_sequence(Ints bounds, int token) {
+  const int real = real_tokens(bounds);
+  if (token >= real) return real;
+  const int sequence = sequence_of(bounds, token);
+  return bounds.v[1 + sequence] == token ? token : bounds.v[2 + sequence];
+}
+ivec2 ends_of_sequence(Ints bounds, int token) {
+  const int sequence = sequence_of(bounds, token);
+  return ivec2(bounds.v[1 + sequence], bounds.v[2 + sequence]);
+}
+
+/// Where element [channel, column] of a head's state lies in a tensor of such, the row of heads being `row`.
+uint place_in(uint row, Part part, uint channel) {
+  return ((row * push.sizes[1] + part.head) * size() + channel) * width() + part.column;
+}
+/// An invocation's channels of the state, all columns of which it alone writes; from nowhere: zeros.
+void read_state(uint64_t from, uint first, uint row, Part part) {
+  for (uint d = part.quarter; d < size(); d += 4) {
+    const bool there = from != 0ul && part.inside;
+    state[d * kColumns + part.lane] = there ? Floats(from).v[first + place_in(row, part, d)] : 0.0;
+  }
+}
+void write_state(uint64_t to, uint first, uint row, Part part) {
+  if (!part.inside) return;
+  for (uint d = part.quarter; d < size(); d += 4) {
+    Floats(to).v[first + place_in(row, part, d)] = state[d * kColumns + part.lane];
+  }
+}
+
+vec4 load_channels(uint64_t from, uint row, uint four) {
+  const uint first = row * size() + 4 * four;
+  if (kFours) return widened_raw(kType, 4, load_raw(from, kType, 4, first));
+  vec4 value = vec4(0.0);
+  [[unroll]] for (uint j = 0; j < 4; ++j) {
+    if (4 * four + j < size()) value[j] = load(from, kType, first + j);
+  }
+  return value;
+}
+
+/// Keys, queries and gates of `count` tokens; those missing are zeros. slots: q, k, g, beta.
+void read_tokens(uint q, uint k, uint g, uint beta, int token, int count, Part part) {
+  const uint64_t all_queries = address(q);
+  const uint64_t all_keys = address(k);
+  const bool there = int(part.lane) < count;
+  const uint row = (uint(token) + min(part.lane, uint(count) - 1)) * push.sizes[2] + part.key_head;
+  for (uint four = part.quarter; four < (size() + 3) / 4; four += 4) {
+    const vec4 key = there ? load_channels(all_keys, row, four) : vec4(0.0);
+    const vec4 query = there ? load_channels(all_queries, row, four) : vec4(0.0);
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      keys[(4 * four + j) * 4 + part.lane / 4][part.lane % 4] = key[j];
+      queries[(4 * four + j) * 4 + part.lane / 4][part.lane % 4] = query[j];
+    }
+  }
+  if (part.quarter != 0) return;
+  const uint gate = uint(token + int(part.lane)) * push.sizes[1] + part.head;
+  gates[part.lane] = there ? Floats(address(g)).v[gate] : 0.0;
+  betas[part.lane / 4][part.lane % 4] = there ? Floats(address(beta)).v[gate] : 0.0;
+}
+
+/// Four tokens of a column, from the quarter's first on.
+vec4 read_values(uint64_t from, int token, int count, Part part) {
+  vec4 value = vec4(0.0);
+  [[unroll]] for (uint a = 0; a < 4; ++a) {
+    const uint i = 4 * part.quarter + a;
+    if (part.inside && int(i) < count) {
+      value[a] = load(from, kType, ((uint(token) + i) * push.sizes[1] + part.head) * width() + part.column);
+    }
+  }
+  return value;
+}
+void write_values(uint64_t to, uint dtype, uint first, int token, int count, Part part, vec4 value) {
+  [[unroll]] for (uint a = 0; a < 4; ++a) {
+    const uint i = 4 * part.quarter + a;
+    if (part.inside && int(i) < count) {
+      store(to, dtype, first + ((uint(token) + i) * push.sizes[1] + part.head) * width() + part.column, value[a]);
+    }
+  }
+}
+/// Of padding, a workgroup's part of it: zeros.
+void write_nothing(uint64_t to, int first, int end, Part part) {
+  for (int token = first + int(part.quarter); token < end; token += 4) {
+    if (part.inside) store(to, kType, (uint(token) * push.sizes[1] + part.head) * width() + part.column, 0.0);
+  }
+}
+
+/// Of a row of tokens and four of a quarter: sums of g between them, and exp of what kept[] and left[] are of.
+vec4 sum_gates(Part part) {
+  vec4 between = vec4(0.0);
+  float sum = 0.0;
+  [[unroll]] for (uint back = 0; back < kTokens; ++back) {
+    const uint j = kTokens - 1 - back;
+    if (j <= part.lane) {
+      if (j / 4 == part.quarter) between[j % 4] = sum;
+      sum += gates[j];
+    }
+  }
+  if (part.quarter == 0) kept[part.lane / 4][part.lane % 4] = exact_exp(sum);
+  if (part.lane == kTokens - 1) {
+    [[unroll]] for (uint j = 0; j < 4; ++j) left[part.quarter][j] = exact_exp(between[j]);
+  }
+  return between;
+}
+
+/// Lengths, of what a key's and a query's products with themselves are.
+void find_factors(Part part, vec4 key_products, float query_square) {
+  if (part.lane / 4 != part.quarter) return;
+  const float key_square = key_products[part.lane % 4];
+  key_factors[part.quarter][part.lane % 4] = exact_inverse_root(key_square + 1e-6);
+  query_factors[part.quarter][part.lane % 4] = exact_inverse_root(query_square + 1e-6) * push.factors[0];
+}
+
+/// exp(G_i - G_j) u_i . u_j of i > j, and exp(G_i - G_j) s_i . u_j of i >= j, in the place of their products.
+void find_scores(Part part, vec4 between, inout vec4 key_products, inout vec4 query_products) {
+  const float key_factor = key_factors[part.lane / 4][part.lane % 4];
+  const float query_factor = query_factors[part.lane / 4][part.lane % 4];
+  [[unroll]] for (uint a = 0; a < 4; ++a) {
+    const uint j = 4 * part.quarter + a;
+    const float factor = key_factors[part.quarter][a] * exact_exp(between[a]);
+    key_products[a] = j < part.lane ? key_products[a] * key_factor * factor : 0.0;
+    query_products[a] = j <= part.lane ? query_products[a] * query_factor * factor : 0.0;
+  }
+}
