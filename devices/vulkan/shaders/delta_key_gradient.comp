@@ -22,31 +22,35 @@
 #include "common.glsl"
 #include "sequences.glsl"
 
-const uint kThreads = 128;  // one a channel of keys, of which there are no more
-layout(local_size_x = 128) in;
+const uint kThreads = 256;
+layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const uint kStep = 1;  // 4: the width of values is a multiple of four
 
 const uint kOwn = 16;
+const uint kEach = 8;         // own tokens of an invocation, which has one channel of theirs
+const uint kChannels = 128;   // kMostDeltaSize
 const uint kChunk = 64;       // kDeltaChunk
 const uint kFoursOfTurn = 8;  // of the values' columns, which go by turns
 const uint kPitch = kFoursOfTurn + 1;
-const uint kPitchOfSums = kOwn / 4 + 1;
+const uint kPitchOfSums = kEach / 4 + 1;
+const uint kFours = kOwn / 4;
 // Rows of values: of the own tokens those of r, do and e, then of passing ones e, or r and do.
-const uint kSlopes = 0, kOutputs = kOwn, kErrors = 2 * kOwn, kPassing = 3 * kOwn, kPassingOutputs = 4 * kOwn;
+const uint kSlopes = 0, kOutputs = kOwn, kErrors = 2 * kOwn, kPassing = 3 * kOwn;
 
-shared vec4 rows[5 * kOwn * kPitch];  // or what is summed over channels
+shared vec4 rows[kThreads * kPitchOfSums];  // of values, or what is summed over channels
 shared float sums[kThreads];
-shared vec4 pairs[kChunk * kOwn / 4];    // P, by the interval's token, then the own one
-shared vec4 outputs[kChunk * kOwn / 4];  // Q
-shared int begins[kChunk];               // of the token's sequence; -1: padding
-shared vec2 factors[kChunk];             // of key and query
+// P and Q, by tokens of the interval, then own ones. The own tokens' tile is there twice: what their earlier ones give,
+// then what later ones do, with zeros for the others.
+shared vec4 pairs[(kChunk + kOwn) * kFours];
+shared vec4 outputs[(kChunk + kOwn) * kFours];
+shared int begins[kChunk];    // of the token's sequence; -1: padding
+shared vec2 factors[kChunk];  // of key and query
 shared float gates[kChunk];
 shared float betas[kChunk];
 shared vec2 parts[kChunk];   // sums of g within eights
 shared vec2 totals[kChunk];  // G, in two numbers, so that differences are exact enough
 shared float kept[kOwn];     // exp(G_i), or 0 without S
-shared float left[kOwn];     // exp(G - G_i), or 0 without L
+shared float left[kOwn];     // beta_i exp(G - G_i), or 0 without L
 
 vec2 add_exactly(vec2 a, float b) {
   precise float sum = a.x + b;
@@ -55,30 +59,61 @@ vec2 add_exactly(vec2 a, float b) {
   return vec2(sum, a.y + lost);
 }
 
-vec4 load_row(uint64_t from, uint dtype, uint first, uint columns) {
-  if (kStep == 4) return columns > 0 ? widened_raw(dtype, 4, load_raw(from, dtype, 4, first)) : vec4(0.0);
+/// `wide`: rows are of whole fours of columns.
+vec4 load_row(uint64_t from, uint dtype, bool wide, uint first, uint columns) {
   vec4 value = vec4(0.0);
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    if (j < columns) value[j] = load(from, dtype, first + j);
-  }
+  if (columns == 0) return value;
+  if (wide) return widened_raw(dtype, 4, load_raw(from, dtype, 4, first));
+  for (uint j = 0; j < min(columns, 4); ++j) value[j] = load(from, dtype, first + j);
   return value;
 }
 
-/// Sums over all channels, of each own token; an invocation gets that of token invocation() % kOwn.
-float sum_over_channels(float values[kOwn]) {
-  const uint me = invocation();
-  [[unroll]] for (uint i = 0; i < kOwn / 4; ++i) {
-    rows[me * kPitchOfSums + i] = vec4(values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]);
+/// Puts rows of values of `count` tokens from `token` on where `to` says, those of r, do or e, from `column` on. Half
+/// of the invocations do.
+void fill(uint to, uint of, uint token, uint count, uint head, uint column) {
+  const uint heads = push.sizes[1];
+  const uint width = push.sizes[4];
+  const uint row = invocation() % kChannels / kFoursOfTurn;
+  const uint four = invocation() % kFoursOfTurn;
+  const uint own = column + 4 * four;
+  const uint columns = row < count && own < width ? width - own : 0;
+  const uint at = ((token + min(row, count - 1)) * heads + head) * width + own;
+  vec4 value;
+  if (of == kOutputs) {
+    value = load_row(address(6), kType, width % 4 == 0, at, columns);
+  } else {
+    const uint first = push.sizes[5] * heads * width;  // the range's
+    value = load_row(address(7), kFloat32, width % 4 == 0, (of == kErrors ? 0 : push.sizes[9]) + at - first, columns);
   }
-  barrier();
+  rows[(to + row) * kPitch + four] = value;
+}
+
+/// Puts what is summed up over channels where all invocations see it: of each its own tokens'.
+void show(float values[kEach]) {
+  [[unroll]] for (uint i = 0; i < kEach / 4; ++i) {
+    rows[invocation() * kPitchOfSums + i] =
+        vec4(values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]);
+  }
+}
+float shown(uint owner, uint i) { return rows[owner * kPitchOfSums + i / 4][i % 4]; }
+
+/// The product of what is shown with the own tokens' rows of `of`, for the invocations of token invocation() % kOwn.
+/// `row`: of a token before the first of them.
+float product_with(uint64_t of, uint kind, uint own_tile, uint own_count, uint first, uint stride) {
+  const uint me = invocation();
   const uint token = me % kOwn;
+  const uint each = kChannels / (kThreads / kOwn);
+  const uint size = push.sizes[3];
   float sum = 0.0;
-  for (uint d = me / kOwn * kOwn; d < (me / kOwn + 1) * kOwn; ++d) sum += rows[d * kPitchOfSums + token / 4][token % 4];
-  sums[me] = sum;
+  if (token < own_count) {
+    for (uint d = me / kOwn * each; d < min((me / kOwn + 1) * each, size); ++d) {
+      sum += load(of, kType, first + token * stride + d) * shown(token / kEach * kChannels + d, token % kEach);
+    }
+  }
+  sums[me] = sum * factors[own_tile * kOwn + token][kind];
   barrier();
   sum = 0.0;
   for (uint part = 0; part < kThreads / kOwn; ++part) sum += sums[part * kOwn + token];
-  barrier();
   return sum;
 }
 
@@ -91,11 +126,14 @@ uvec2 rows_of_pair(uint own, uint other, uint tile, uint own_tile) {
 
 void main() {
   const uint me = invocation();
+  const uint half_of = me / kChannels;
+  const uint d = me % kChannels;
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
   const uint size = push.sizes[3];
   const uint width = push.sizes[4];
   const uint range_first = push.sizes[5];
+  const uint tokens = push.sizes[6] - range_first;
   const uint key_head = workgroup().y;
   const uint group = heads / key_heads;
   const uint own_first = range_first + workgroup().x * kOwn;
@@ -106,24 +144,26 @@ void main() {
   const uint64_t scratch = address(7);
   Ints bounds = Ints(address(5));
   const uint real = uint(real_tokens(bounds));
-  const bool channel = me < size;
-  if (own_first >= real) {
-    for (uint token = own_first; token < min(own_first + kOwn, push.sizes[6]); ++token) {
-      if (channel) {
-        store(address(8), kType, (token * key_heads + key_head) * size + me, 0.0);
-        store(address(9), kType, (token * key_heads + key_head) * size + me, 0.0);
-      }
-      for (uint h = me; h < group; h += kThreads) Floats(address(10)).v[token * heads + key_head * group + h] = 0.0;
+  const uint own_count = own_first < real ? min(kOwn, real - own_first) : 0;
+  const bool channel = d < size;
+  // Of padding zeros.
+  for (uint i = own_count + half_of; i < min(kOwn, push.sizes[6] - own_first); i += 2) {
+    const uint token = own_first + i;
+    if (channel) {
+      store(address(8), kType, (token * key_heads + key_head) * size + d, 0.0);
+      store(address(9), kType, (token * key_heads + key_head) * size + d, 0.0);
     }
-    return;
+    for (uint h = d; h < group; h += kChannels) Floats(address(10)).v[token * heads + key_head * group + h] = 0.0;
   }
+  if (own_count == 0) return;
   const uint count = min(kChunk, real - chunk_first);
   if (me < kChunk) {
     const bool there = me < count;
-    const uint token = chunk_first + me;
+    const uint token = chunk_first + min(me, count - 1);
     begins[me] = there ? bounds.v[1 + sequence_of(bounds, int(token))] : -1;
-    const uint at = push.sizes[11] + ((token - range_first) * key_heads + key_head) * 2;
-    factors[me] = there ? vec2(Floats(scratch).v[at], Floats(scratch).v[at + 1]) : vec2(0.0);
+    Floats found = Floats(scratch + 4ul * push.sizes[11]);
+    const uint at = ((token - range_first) * key_heads + key_head) * 2;
+    factors[me] = there ? vec2(found.v[at], found.v[at + 1]) : vec2(0.0);
   }
   barrier();
   // Which sequence goes on behind the interval.
@@ -133,13 +173,15 @@ void main() {
     const int begin = bounds.v[1 + sequence_of(bounds, next)];
     if (begin < next) open = begin;
   }
-  const uint own_count = min(kOwn, real - own_first);
   const bool has_before = begins[own_tile * kOwn] < int(chunk_first);
   const bool has_behind = begins[own_tile * kOwn + own_count - 1] == open;
   const bool whole = begins[0] == open && begins[0] < int(chunk_first);
-  float query_sums[kOwn];
-  float key_sums[kOwn];
-  [[unroll]] for (uint i = 0; i < kOwn; ++i) {
+  const uint stride = key_heads * size;
+  const uint first_channel = key_head * size;
+  const uint own_channel = own_first * stride + first_channel;
+  float query_sums[kEach];
+  float key_sums[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
     query_sums[i] = 0.0;
     key_sums[i] = 0.0;
   }
@@ -150,9 +192,9 @@ void main() {
       gates[me] = g < -200.0 ? -200.0 : g;  // whose exp is 0 as well
       betas[me] = me < count ? Floats(address(3)).v[gate] : 0.0;
     }
-    [[unroll]] for (uint i = 0; i < kChunk * kOwn / 4; i += kThreads) {
-      pairs[i + me] = vec4(0.0);
-      outputs[i + me] = vec4(0.0);
+    for (uint i = me; i < (kChunk + kOwn) * kFours; i += kThreads) {
+      pairs[i] = vec4(0.0);
+      outputs[i] = vec4(0.0);
     }
     barrier();
     if (me < kChunk) {
@@ -166,195 +208,173 @@ void main() {
       for (uint t = 7; t < me / 8 * 8; t += 8) sum = add_exactly(sum + vec2(0.0, parts[t].y), parts[t].x);
       totals[me] = sum;
     }
-    float later[kOwn];
-    float earlier[kOwn];
-    float slopes[kOwn];  // ds
-    [[unroll]] for (uint i = 0; i < kOwn; ++i) {
+    float later[kEach];
+    float earlier[kEach];
+    float slopes[kEach];  // ds
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
       later[i] = 0.0;
       earlier[i] = 0.0;
       slopes[i] = 0.0;
     }
     float inner = 0.0;  // a channel's part of <L, S>
-    const uint row_of_state = (head * size + me) * width;
-    const uint64_t before = address(4) + uint64_t(chunk_first / kChunk * heads * size) * uint64_t(width) * 4ul;
-    const uint64_t behind =
-        scratch + 4ul * (push.sizes[10] + uint64_t((chunk_first / kChunk + 1) % push.sizes[8]) * heads * size * width);
+    const uint chunk = chunk_first / kChunk;
+    const uint64_t row_of_states = 4ul * heads * size * width;
+    const uint64_t before = address(4) + chunk * row_of_states;
+    const uint64_t behind = scratch + 4ul * push.sizes[10] + (chunk + 1) % push.sizes[8] * row_of_states;
     for (uint column = 0; column < width; column += 4 * kFoursOfTurn) {
-      barrier();
-      {
-        const uint row = me / kFoursOfTurn;
-        const uint own_column = column + 4 * (me % kFoursOfTurn);
-        const uint columns = own_column < width && row < own_count ? width - own_column : 0;
-        const uint token = own_first + min(row, own_count - 1);
-        const uint at = ((token - range_first) * heads + head) * width + own_column;
-        rows[(kSlopes + row) * kPitch + me % kFoursOfTurn] = load_row(scratch, kFloat32, push.sizes[9] + at, columns);
-        rows[(kOutputs + row) * kPitch + me % kFoursOfTurn] =
-            load_row(address(6), kType, (token * heads + head) * width + own_column, columns);
-        rows[(kErrors + row) * kPitch + me % kFoursOfTurn] = load_row(scratch, kFloat32, at, columns);
-      }
-      barrier();
-      if (channel && (has_before || has_behind)) {
-        for (uint four = 0; four < kFoursOfTurn && column + 4 * four < width; ++four) {
-          const uint at = row_of_state + column + 4 * four;
+      // The own tokens' tile comes first.
+      for (uint turn = 0; turn * kOwn < count; ++turn) {
+        const uint tile = turn == 0 ? own_tile : turn <= own_tile ? turn - 1 : turn;
+        barrier();
+        for (uint part = half_of; part < (turn == 0 ? 3 : tile < own_tile ? 1 : 2); part += 2) {
+          fill((turn == 0 ? 0 : kPassing) + part * kOwn, tile < own_tile ? kErrors : part * kOwn,
+               chunk_first + tile * kOwn, min(kOwn, count - tile * kOwn), head, column);
+        }
+        barrier();
+        const uint fours =
+            turn > 0 || !channel || !(has_before || has_behind) ? 0 : min(kFoursOfTurn, (width - column + 3) / 4);
+        for (uint four = 0; four < fours; ++four) {
+          const uint at = (head * size + d) * width + column + 4 * four;
           const uint columns = width - column - 4 * four;
-          const vec4 s = has_before ? load_row(before, kFloat32, at, columns) : vec4(0.0);
-          const vec4 l = has_behind ? load_row(behind, kFloat32, at, columns) : vec4(0.0);
+          const vec4 s = load_row(before, kFloat32, width % 4 == 0, at, has_before ? columns : 0);
+          const vec4 l = load_row(behind, kFloat32, width % 4 == 0, at, has_behind ? columns : 0);
           inner += dot(s, l);
-          [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-            later[i] += dot(s, rows[(kSlopes + i) * kPitch + four]);
-            slopes[i] += dot(s, rows[(kOutputs + i) * kPitch + four]);
-            earlier[i] += dot(l, rows[(kErrors + i) * kPitch + four]);
+          [[unroll]] for (uint i = 0; i < kEach; ++i) {
+            const uint row = half_of * kEach + i;
+            later[i] += dot(s, rows[(kSlopes + row) * kPitch + four]);
+            slopes[i] += dot(s, rows[(kOutputs + row) * kPitch + four]);
+            earlier[i] += dot(l, rows[(kErrors + row) * kPitch + four]);
           }
         }
-      }
-      for (uint tile = 0; tile * kOwn < count; ++tile) {
-        if (tile != own_tile) {
-          barrier();
-          const uint row = me / kFoursOfTurn;
-          const uint own_column = column + 4 * (me % kFoursOfTurn);
-          const bool there = own_column < width && tile * kOwn + row < count;
-          const uint columns = there ? width - own_column : 0;
-          const uint token = chunk_first + (there ? tile * kOwn + row : 0);
-          const uint at = ((token - range_first) * heads + head) * width + own_column;
-          rows[(kPassing + row) * kPitch + me % kFoursOfTurn] =
-              load_row(scratch, kFloat32, (tile < own_tile ? 0 : push.sizes[9]) + at, columns);
-          if (tile > own_tile) {
-            rows[(kPassingOutputs + row) * kPitch + me % kFoursOfTurn] =
-                load_row(address(6), kType, (token * heads + head) * width + own_column, columns);
-          }
-          barrier();
+        const uint own = me % kOwn;
+        const uint other = me / kOwn;
+        const uvec2 of = rows_of_pair(own, other, tile, own_tile) * kPitch;
+        float pair = 0.0;
+        float of_output = 0.0;
+        for (uint four = 0; four < kFoursOfTurn; ++four) {
+          const vec4 error = rows[of.y + four];
+          pair += dot(rows[of.x + four], error);
+          of_output += dot(rows[of.x + kOwn * kPitch + four], error);
         }
-        for (uint other = me / kOwn; other < kOwn; other += kThreads / kOwn) {
-          const uint own = me % kOwn;
-          const uvec2 of = rows_of_pair(own, other, tile, own_tile) * kPitch;
-          float pair = 0.0;
-          float of_output = 0.0;
-          [[unroll]] for (uint four = 0; four < kFoursOfTurn; ++four) {
-            const vec4 error = rows[of.y + four];
-            pair += dot(rows[of.x + four], error);
-            of_output += dot(rows[of.x + kOwn * kPitch + four], error);
-          }
-          pairs[(tile * kOwn + other) * kOwn / 4 + own / 4][own % 4] += pair;
-          outputs[(tile * kOwn + other) * kOwn / 4 + own / 4][own % 4] += of_output;
-        }
+        const uint place = tile + (tile > own_tile || (tile == own_tile && other > own) ? 1 : 0);
+        pairs[(place * kOwn + other) * kFours + own / 4][own % 4] += pair;
+        outputs[(place * kOwn + other) * kFours + own / 4][own % 4] += of_output;
       }
     }
     barrier();
-    {
-      const uint own = own_tile * kOwn + me % kOwn;  // in the interval
+    for (uint tile = 0; tile * kOwn < count; ++tile) {
       const uint i = me % kOwn;
-      for (uint other = me / kOwn; other < kChunk; other += kThreads / kOwn) {
-        const uint at = other * kOwn / 4 + i / 4;
-        if (own == other && own < count) Floats(address(10)).v[(chunk_first + own) * heads + head] = pairs[at][i % 4];
-        const uint last = max(own, other);
-        const uint first = min(own, other);
-        const bool meet = last < count && begins[own] == begins[other];
-        const vec2 apart = totals[last] - totals[first];
-        const float factor = meet ? betas[first] * exact_exp(apart.x + apart.y) : 0.0;
-        const float pair = pairs[at][i % 4];
-        const float of_output = outputs[at][i % 4];
-        pairs[at][i % 4] = meet && own != other ? -betas[last] * factor * pair : 0.0;
-        outputs[at][i % 4] = meet ? factor * of_output : 0.0;
+      const uint own = own_tile * kOwn + i;  // in the interval
+      const uint other = tile * kOwn + me / kOwn;
+      const uint place = tile + (tile > own_tile || (tile == own_tile && other > own) ? 1 : 0);
+      const uint at = (place * kOwn + me / kOwn) * kFours + i / 4;
+      const float pair = pairs[at][i % 4];
+      const uint last = max(own, other);
+      const uint first = min(own, other);
+      const bool meet = last < count && begins[own] == begins[other];
+      const vec2 apart = totals[last] - totals[first];
+      const float factor = meet ? betas[first] * exact_exp(apart.x + apart.y) : 0.0;
+      const float of_output = meet ? factor * outputs[at][i % 4] : 0.0;
+      pairs[at][i % 4] = meet && own != other ? -betas[last] * factor * pair : 0.0;
+      outputs[at][i % 4] = of_output;
+      if (own == other && own < count) {
+        Floats(address(10)).v[(chunk_first + own) * heads + head] = pair;
+        outputs[at + kOwn * kFours][i % 4] = of_output;  // among the later ones too
       }
-      if (me < kOwn) {
-        const bool goes = own < count && begins[own] < int(chunk_first);
-        kept[me] = goes ? exact_exp(totals[own].x + totals[own].y) : 0.0;
-      } else if (me < 2 * kOwn) {
-        const bool goes = own < count && begins[own] == open;
-        const vec2 apart = totals[kChunk - 1] - totals[own];
-        left[me - kOwn] = goes ? exact_exp(apart.x + apart.y) * betas[own] : 0.0;
+    }
+    if (me < 2 * kOwn) {
+      const uint own = own_tile * kOwn + me % kOwn;
+      const bool behind_it = me >= kOwn;
+      const vec2 apart = behind_it ? totals[kChunk - 1] - totals[own] : totals[own];
+      const bool goes = own < count && (behind_it ? begins[own] == open : begins[own] < int(chunk_first));
+      const float factor = goes ? exact_exp(apart.x + apart.y) : 0.0;
+      if (behind_it) {
+        left[me - kOwn] = factor * betas[own];
+      } else {
+        kept[me] = factor;
       }
     }
     barrier();
-    const uint channel_row = key_head * size + min(me, size - 1);
-    float terms[kOwn];
-    [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-      const uint token = own_first + min(i, own_count - 1);
-      later[i] *= -betas[own_tile * kOwn + i] * kept[i];
-      slopes[i] *= kept[i];
-      earlier[i] *= left[i];
-      const float unit = load(keys, kType, token * key_heads * size + channel_row) * factors[own_tile * kOwn + i].x;
-      terms[i] = channel ? unit * earlier[i] : 0.0;
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      const uint own = half_of * kEach + i;
+      later[i] *= -betas[own_tile * kOwn + own] * kept[own];
+      slopes[i] *= kept[own];
+      earlier[i] *= left[own];
     }
-    const float last_sum = sum_over_channels(terms);
-    for (uint j = 0; j < count; ++j) {
-      const uint at = (chunk_first + j) * key_heads * size + channel_row;
+    show(earlier);
+    barrier();
+    const float last_sum = product_with(keys, 0, own_tile, own_count, own_channel, stride);
+    for (uint place = 0; place < count + kOwn; ++place) {
+      const bool above = place >= (own_tile + 1) * kOwn;
+      const uint j = place - (above ? kOwn : 0);
+      if (j >= count) continue;
+      const uint at = (chunk_first + j) * stride + first_channel + min(d, size - 1);
       const float unit = load(keys, kType, at) * factors[j].x;
-      if (j < own_tile * kOwn) {
-        [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-          later[i] += pairs[j * kOwn / 4 + i / 4][i % 4] * unit;
-          slopes[i] += outputs[j * kOwn / 4 + i / 4][i % 4] * unit;
+      const uint fours = place * kFours + half_of * kEach / 4;
+      if (above) {
+        const float query = load(queries, kType, at) * factors[j].y;
+        [[unroll]] for (uint i = 0; i < kEach / 4; ++i) {
+          const vec4 sum = pairs[fours + i] * unit + outputs[fours + i] * query;
+          [[unroll]] for (uint a = 0; a < 4; ++a) earlier[4 * i + a] += sum[a];
         }
-        continue;
-      }
-      const float query = load(queries, kType, at) * factors[j].y;
-      if (j >= (own_tile + 1) * kOwn) {
-        [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-          earlier[i] += pairs[j * kOwn / 4 + i / 4][i % 4] * unit + outputs[j * kOwn / 4 + i / 4][i % 4] * query;
+      } else {
+        [[unroll]] for (uint i = 0; i < kEach / 4; ++i) {
+          const vec4 pair = pairs[fours + i];
+          const vec4 of_output = outputs[fours + i];
+          [[unroll]] for (uint a = 0; a < 4; ++a) {
+            later[4 * i + a] += pair[a] * unit;
+            slopes[4 * i + a] += of_output[a] * unit;
+          }
         }
-        continue;
-      }
-      [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-        const float pair = pairs[j * kOwn / 4 + i / 4][i % 4];
-        const float of_output = outputs[j * kOwn / 4 + i / 4][i % 4];
-        const uint own = own_tile * kOwn + i;
-        later[i] += j < own ? pair * unit : 0.0;
-        slopes[i] += j <= own ? of_output * unit : 0.0;
-        earlier[i] += j >= own ? pair * unit + of_output * query : 0.0;
       }
     }
-    [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-      const uint token = own_first + min(i, own_count - 1);
-      const uint at = token * key_heads * size + channel_row;
-      const float unit = load(keys, kType, at) * factors[own_tile * kOwn + i].x;
-      const float query = load(queries, kType, at) * factors[own_tile * kOwn + i].y;
-      terms[i] = channel ? query * slopes[i] + unit * (later[i] - earlier[i]) : 0.0;
+    float gate_sum = 0.0;
+    for (uint kind = 0; kind < 2; ++kind) {
+      float terms[kEach];
+      [[unroll]] for (uint i = 0; i < kEach; ++i) terms[i] = kind == 0 ? later[i] - earlier[i] : slopes[i];
+      barrier();
+      show(terms);
+      barrier();
+      gate_sum += product_with(kind == 0 ? keys : queries, kind, own_tile, own_count, own_channel, stride);
+    }
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
       query_sums[i] += slopes[i];
       key_sums[i] += later[i] + earlier[i];
     }
-    const float gate_sum = sum_over_channels(terms);
-    const uint tokens = push.sizes[6] - range_first;
+    Floats found = Floats(scratch + 4ul * push.sizes[12]);
     if (me < own_count) {
-      const uint at = push.sizes[12] + (own_first - range_first + me) * heads + head;
-      Floats(scratch).v[at] = gate_sum;
-      Floats(scratch).v[at + tokens * heads] = last_sum;
+      const uint at = (own_first - range_first + me) * heads + head;
+      found.v[at] = gate_sum;
+      found.v[at + tokens * heads] = last_sum;
     }
+    barrier();
     if (whole && own_tile == 0) {
-      [[unroll]] for (uint i = 0; i < kOwn; ++i) terms[i] = i == 0 && channel ? inner : 0.0;
-      const float product = sum_over_channels(terms);
-      const uint at = push.sizes[12] + (2 * tokens + (chunk_first - range_first) / kChunk) * heads + head;
-      if (me == 0) Floats(scratch).v[at] = product;
+      sums[me] = half_of == 0 && channel ? inner : 0.0;
+      barrier();
+      float product = 0.0;
+      for (uint i = 0; i < kChannels && me == 0; ++i) product += sums[i];
+      if (me == 0) found.v[(2 * tokens + (chunk_first - range_first) / kChunk) * heads + head] = product;
+      barrier();
     }
   }
   // From unit rows to rows: what lies along them has no effect.
-  const uint channel_row = key_head * size + min(me, size - 1);
-  float units[kOwn];
-  float terms[kOwn];
-  [[unroll]] for (uint kind = 0; kind < 2; ++kind) {
-    [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-      const uint at = (own_first + min(i, own_count - 1)) * key_heads * size + channel_row;
-      // That of a query has a factor 1 / sqrt(D), as its gradient does.
-      const float factor = factors[own_tile * kOwn + i][kind];
-      units[i] = load(kind == 0 ? keys : queries, kType, at) * factor;
-      terms[i] = channel ? units[i] * (kind == 0 ? key_sums[i] : query_sums[i]) : 0.0;
-    }
-    const float along = sum_over_channels(terms);
-    if (me < kOwn) kept[me] = along;
+  for (uint kind = 0; kind < 2; ++kind) {
+    float terms[kEach];
+    [[unroll]] for (uint i = 0; i < kEach; ++i) terms[i] = kind == 0 ? key_sums[i] : query_sums[i];
+    show(terms);
     barrier();
-    const float scale = kind == 0 ? 1.0 : push.factors[1];  // sqrt(D)^2
-    [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-      const uint token = own_first + i;
+    const uint64_t of = kind == 0 ? keys : queries;
+    const float along = product_with(of, kind, own_tile, own_count, own_channel, stride);
+    // That of a query has a factor 1 / sqrt(D), as its gradient does.
+    if (me < kOwn) kept[me] = kind == 0 ? along : push.factors[1] * along;
+    barrier();
+    const uint64_t to = kind == 0 ? address(9) : address(8);
+    for (uint i = half_of * kEach; i < min((half_of + 1) * kEach, own_count) && channel; ++i) {
+      const uint at = own_channel + i * stride + d;
       const float factor = factors[own_tile * kOwn + i][kind];
-      const float slope = factor * ((kind == 0 ? key_sums[i] : query_sums[i]) - units[i] * (scale * kept[i]));
-      if (channel && token < push.sizes[6]) {
-        store(kind == 0 ? address(9) : address(8), kType, token * key_heads * size + channel_row,
-              i < own_count ? slope : 0.0);
-      }
+      const float unit = load(of, kType, at) * factor;
+      store(to, kType, at, factor * (shown(me, i % kEach) - unit * kept[i]));
     }
     barrier();
-  }
-  if (own_count == kOwn) return;
-  for (uint token = own_first + own_count; token < min(own_first + kOwn, push.sizes[6]); ++token) {
-    for (uint h = me; h < group; h += kThreads) Floats(address(10)).v[token * heads + key_head * group + h] = 0.0;
   }
 }

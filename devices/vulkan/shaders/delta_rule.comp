@@ -36,31 +36,33 @@ void walk(uint kind, int token, int count, Part part) {
   find_scores(part, between, key_products, query_products);
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     // By the earlier token, for all later ones.
-    key_scores[(4 * part.quarter + a) * 4 + part.lane / 4][part.lane % 4] = key_products[a] * betas[part.quarter][a];
+    const uint at = (4 * part.quarter + a) * 4 + part.lane / 4;
+    key_scores[at][part.lane % 4] = key_products[a] * betas[part.quarter][a];
+    query_scores[at][part.lane % 4] = query_products[a] * betas[part.quarter][a];
   }
-  query_scores[part.lane * 4 + part.quarter] = query_products;
-  handed[part.lane * 4 + part.quarter] = values - kept[part.quarter] * key_factors[part.quarter] * known;
+  vec4 own = values - kept[part.quarter] * key_factors[part.quarter] * known;
+  vec4 o = kept[part.quarter] * query_factors[part.quarter] * seen;
   barrier();
-  vec4 errors[4];
-  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] = handed[part.lane * 4 + i];
-  [[unroll]] for (uint j = 0; j < kTokens; ++j) {
-    const float error = errors[j / 4][j % 4];
-    [[unroll]] for (uint i = j / 4; i < 4; ++i) errors[i] -= key_scores[j * 4 + i] * error;
+  for (uint quarter = 0; quarter < 4; ++quarter) {
+    if (part.quarter == quarter) {
+      [[unroll]] for (uint a = 0; a < 3; ++a) own -= key_scores[(4 * quarter + a) * 4 + quarter] * own[a];
+      handed[part.lane * 4 + quarter] = own;
+    }
+    barrier();
+    const vec4 errors = handed[part.lane * 4 + quarter];
+    [[unroll]] for (uint a = 0; a < 4; ++a) {
+      const uint at = (4 * quarter + a) * 4 + part.quarter;
+      if (part.quarter > quarter) own -= key_scores[at] * errors[a];
+      o += query_scores[at] * errors[a];
+    }
   }
   if (kind == kErrors) {
-    vec4 own = errors[0];
-    [[unroll]] for (uint i = 1; i < 4; ++i) own = part.quarter == i ? errors[i] : own;
     write_values(address(6), kFloat32, 0, token - int(push.sizes[5]), count, part, own);
-  }
-  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] *= betas[i];
-  if (kind != kErrors) {
-    vec4 o = kept[part.quarter] * query_factors[part.quarter] * seen;
-    [[unroll]] for (uint a = 0; a < 4; ++a) {
-      [[unroll]] for (uint j = 0; j < 4; ++j) { o[a] += dot(query_scores[(4 * part.quarter + a) * 4 + j], errors[j]); }
-    }
+  } else {
     write_values(address(6), kType, 0, token, count, part, o);
   }
-  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] *= left[i] * key_factors[i];
+  vec4 errors[4];
+  [[unroll]] for (uint i = 0; i < 4; ++i) errors[i] = handed[part.lane * 4 + i] * betas[i] * left[i] * key_factors[i];
   const float keep = kept[3].w;
   for (uint d = part.quarter; d < size(); d += 4) {
     float s = keep * state[d * kColumns + part.lane];

@@ -47,31 +47,33 @@ void walk_back(int token, int count, Part part) {
   key_scores[part.lane * 4 + part.quarter] = key_products * betas[part.lane / 4][part.lane % 4];
   query_scores[part.lane * 4 + part.quarter] = query_products;
   barrier();
-  vec4 d_o[4];
-  [[unroll]] for (uint i = 0; i < 4; ++i) d_o[i] = handed[part.lane * 4 + i];
   vec4 own = left[part.quarter] * key_factors[part.quarter] * known;
-  [[unroll]] for (uint t = 0; t < kTokens; ++t) own += query_scores[t * 4 + part.quarter] * d_o[t / 4][t % 4];
-  slopes[part.lane * 4 + part.quarter] = own;
-  barrier();
-  vec4 r[4];
-  [[unroll]] for (uint i = 0; i < 4; ++i) r[i] = slopes[part.lane * 4 + i];
-  [[unroll]] for (uint back = 0; back < kTokens; ++back) {
-    const uint t = kTokens - 1 - back;
-    const float slope = r[t / 4][t % 4];
-    [[unroll]] for (uint i = 0; i <= t / 4; ++i) r[i] -= key_scores[t * 4 + i] * slope;
+  for (uint back = 0; back < 4; ++back) {
+    const uint quarter = 3 - back;
+    const vec4 d_o = handed[part.lane * 4 + quarter];
+    [[unroll]] for (uint a = 0; a < 4; ++a) own += query_scores[(4 * quarter + a) * 4 + part.quarter] * d_o[a];
+    if (part.quarter == quarter) {
+      [[unroll]] for (uint a = 3; a > 0; --a) own -= key_scores[(4 * quarter + a) * 4 + quarter] * own[a];
+      slopes[part.lane * 4 + quarter] = own;
+    }
+    barrier();
+    const vec4 slope = slopes[part.lane * 4 + quarter];
+    [[unroll]] for (uint a = 0; a < 4; ++a) {
+      if (part.quarter < quarter) own -= key_scores[(4 * quarter + a) * 4 + part.quarter] * slope[a];
+    }
   }
-  own = r[0];
-  [[unroll]] for (uint i = 1; i < 4; ++i) own = part.quarter == i ? r[i] : own;
   write_values(scratch, kFloat32, push.sizes[9], place, count, part, own);
   write_values(address(6), kType, 0, token, count, part, own * betas[part.quarter]);
+  vec4 outputs[4];
+  vec4 written[4];
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    d_o[i] *= kept[i] * query_factors[i];
-    r[i] *= kept[i] * key_factors[i] * betas[i];
+    outputs[i] = handed[part.lane * 4 + i] * kept[i] * query_factors[i];
+    written[i] = slopes[part.lane * 4 + i] * kept[i] * key_factors[i] * betas[i];
   }
   const float keep = kept[3].w;
   for (uint d = part.quarter; d < size(); d += 4) {
     float s = keep * state[d * kColumns + part.lane];
-    [[unroll]] for (uint j = 0; j < 4; ++j) s += dot(queries[d * 4 + j], d_o[j]) - dot(keys[d * 4 + j], r[j]);
+    [[unroll]] for (uint j = 0; j < 4; ++j) s += dot(queries[d * 4 + j], outputs[j]) - dot(keys[d * 4 + j], written[j]);
     state[d * kColumns + part.lane] = s;
   }
   barrier();

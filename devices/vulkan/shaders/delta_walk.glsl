@@ -151,21 +151,19 @@ void write_nothing(uint64_t to, int first, int end, Part part) {
   }
 }
 
-/// Of a row of tokens and four of a quarter: sums of g between them, and exp of what kept[] and left[] are of.
+/// exp(G_i - G_j) of a row of tokens i and the four j of a quarter, as far as j <= i; puts down kept[] and left[].
 vec4 sum_gates(Part part) {
   vec4 between = vec4(0.0);
   float sum = 0.0;
-  [[unroll]] for (uint back = 0; back < kTokens; ++back) {
+  for (uint back = 0; back < kTokens; ++back) {
     const uint j = kTokens - 1 - back;
-    if (j <= part.lane) {
-      if (j / 4 == part.quarter) between[j % 4] = sum;
-      sum += gates[j];
-    }
+    if (j > part.lane) continue;
+    [[unroll]] for (uint a = 0; a < 4; ++a) between[a] = j == 4 * part.quarter + a ? sum : between[a];
+    sum += gates[j];
   }
+  [[unroll]] for (uint a = 0; a < 4; ++a) between[a] = exact_exp(between[a]);
   if (part.quarter == 0) kept[part.lane / 4][part.lane % 4] = exact_exp(sum);
-  if (part.lane == kTokens - 1) {
-    [[unroll]] for (uint j = 0; j < 4; ++j) left[part.quarter][j] = exact_exp(between[j]);
-  }
+  if (part.lane == kTokens - 1) left[part.quarter] = between;
   return between;
 }
 
@@ -183,7 +181,7 @@ void find_scores(Part part, vec4 between, inout vec4 key_products, inout vec4 qu
   const float query_factor = query_factors[part.lane / 4][part.lane % 4];
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     const uint j = 4 * part.quarter + a;
-    const float factor = key_factors[part.quarter][a] * exact_exp(between[a]);
+    const float factor = key_factors[part.quarter][a] * between[a];
     key_products[a] = j < part.lane ? key_products[a] * key_factor * factor : 0.0;
     query_products[a] = j <= part.lane ? query_products[a] * query_factor * factor : 0.0;
   }

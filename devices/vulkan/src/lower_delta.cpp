@@ -100,7 +100,7 @@ void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range&
   add_walk(op, x, Walk::kErrors, range, kDeltaChunk,
            {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(6), kept.slot, op.read(5)})
       .beside = true;
-  Dispatch& keys = op.add(Shader::kDeltaKeyGradient, {storage_of(op.in(0)), spread_step(x.width)},
+  Dispatch& keys = op.add(Shader::kDeltaKeyGradient, {storage_of(op.in(0))},
                           {op.read(0), op.read(1), op.read(3), op.read(4), op.read(5), op.read(6), op.read(7),
                            kept.slot, op.write(0), op.write(1), op.write(4)},
                           {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, 0, kept.places,
