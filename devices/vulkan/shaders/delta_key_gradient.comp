@@ -113,7 +113,7 @@ float product_with(uint64_t of, uint kind, uint own_tile, uint own_count, uint f
   sums[me] = sum * factors[own_tile * kOwn + token][kind];
   barrier();
   sum = 0.0;
-  for (uint part = 0; part < kThreads / kOwn; ++part) sum += sums[part * kOwn + token];
+  [[dont_unroll]] for (uint part = 0; part < kThreads / kOwn; ++part) sum += sums[part * kOwn + token];
   return sum;
 }
 
@@ -223,7 +223,7 @@ void main() {
     const uint64_t behind = scratch + 4ul * push.sizes[10] + (chunk + 1) % push.sizes[8] * row_of_states;
     for (uint column = 0; column < width; column += 4 * kFoursOfTurn) {
       // The own tokens' tile comes first.
-      for (uint turn = 0; turn * kOwn < count; ++turn) {
+      [[dont_unroll]] for (uint turn = 0; turn * kOwn < count; ++turn) {
         const uint tile = turn == 0 ? own_tile : turn <= own_tile ? turn - 1 : turn;
         barrier();
         for (uint part = half_of; part < (turn == 0 ? 3 : tile < own_tile ? 1 : 2); part += 2) {
@@ -251,7 +251,7 @@ void main() {
         const uvec2 of = rows_of_pair(own, other, tile, own_tile) * kPitch;
         float pair = 0.0;
         float of_output = 0.0;
-        for (uint four = 0; four < kFoursOfTurn; ++four) {
+        [[dont_unroll]] for (uint four = 0; four < kFoursOfTurn; ++four) {
           const vec4 error = rows[of.y + four];
           pair += dot(rows[of.x + four], error);
           of_output += dot(rows[of.x + kOwn * kPitch + four], error);
@@ -329,7 +329,7 @@ void main() {
       }
     }
     float gate_sum = 0.0;
-    for (uint kind = 0; kind < 2; ++kind) {
+    [[dont_unroll]] for (uint kind = 0; kind < 2; ++kind) {
       float terms[kEach];
       [[unroll]] for (uint i = 0; i < kEach; ++i) terms[i] = kind == 0 ? later[i] - earlier[i] : slopes[i];
       barrier();
@@ -358,7 +358,7 @@ void main() {
     }
   }
   // From unit rows to rows: what lies along them has no effect.
-  for (uint kind = 0; kind < 2; ++kind) {
+  [[dont_unroll]] for (uint kind = 0; kind < 2; ++kind) {
     float terms[kEach];
     [[unroll]] for (uint i = 0; i < kEach; ++i) terms[i] = kind == 0 ? key_sums[i] : query_sums[i];
     show(terms);

@@ -20,16 +20,18 @@ void walk(uint kind, int token, int count, Part part) {
   vec4 key_products = vec4(0.0);
   vec4 query_products = vec4(0.0);
   float square = 0.0;
-  for (uint d = 0; d < size(); ++d) {
-    const float s = state[d * kColumns + part.lane];
-    const vec4 four_keys = keys[d * 4 + part.quarter];
-    const float key = keys[d * 4 + part.lane / 4][part.lane % 4];
-    const float query = queries[d * 4 + part.lane / 4][part.lane % 4];
-    known += s * four_keys;
-    seen += s * queries[d * 4 + part.quarter];
-    key_products += key * four_keys;
-    query_products += query * four_keys;
-    square += query * query;
+  for (uint pair = 0; pair < whole_size(); pair += 2) {
+    [[unroll]] for (uint d = pair; d < pair + 2; ++d) {
+      const float s = state[d * kColumns + part.lane];
+      const vec4 four_keys = keys[d * 4 + part.quarter];
+      const float key = keys[d * 4 + part.lane / 4][part.lane % 4];
+      const float query = queries[d * 4 + part.lane / 4][part.lane % 4];
+      known += s * four_keys;
+      seen += s * queries[d * 4 + part.quarter];
+      key_products += key * four_keys;
+      query_products += query * four_keys;
+      square += query * query;
+    }
   }
   find_factors(part, key_products, square);
   barrier();
@@ -43,7 +45,7 @@ void walk(uint kind, int token, int count, Part part) {
   vec4 own = values - kept[part.quarter] * key_factors[part.quarter] * known;
   vec4 o = kept[part.quarter] * query_factors[part.quarter] * seen;
   barrier();
-  for (uint quarter = 0; quarter < 4; ++quarter) {
+  [[dont_unroll]] for (uint quarter = 0; quarter < 4; ++quarter) {
     if (part.quarter == quarter) {
       [[unroll]] for (uint a = 0; a < 3; ++a) own -= key_scores[(4 * quarter + a) * 4 + quarter] * own[a];
       handed[part.lane * 4 + quarter] = own;

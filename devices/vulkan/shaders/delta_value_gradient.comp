@@ -25,14 +25,16 @@ void walk_back(int token, int count, Part part) {
   vec4 key_products = vec4(0.0);
   vec4 query_products = vec4(0.0);
   float square = 0.0;
-  for (uint d = 0; d < size(); ++d) {
-    const vec4 four_keys = keys[d * 4 + part.quarter];
-    const float key = keys[d * 4 + part.lane / 4][part.lane % 4];
-    const float query = queries[d * 4 + part.lane / 4][part.lane % 4];
-    known += state[d * kColumns + part.lane] * four_keys;
-    key_products += key * four_keys;
-    query_products += query * four_keys;
-    square += query * query;
+  for (uint pair = 0; pair < whole_size(); pair += 2) {
+    [[unroll]] for (uint d = pair; d < pair + 2; ++d) {
+      const vec4 four_keys = keys[d * 4 + part.quarter];
+      const float key = keys[d * 4 + part.lane / 4][part.lane % 4];
+      const float query = queries[d * 4 + part.lane / 4][part.lane % 4];
+      known += state[d * kColumns + part.lane] * four_keys;
+      key_products += key * four_keys;
+      query_products += query * four_keys;
+      square += query * query;
+    }
   }
   find_factors(part, key_products, square);
   barrier();
@@ -48,7 +50,7 @@ void walk_back(int token, int count, Part part) {
   query_scores[part.lane * 4 + part.quarter] = query_products;
   barrier();
   vec4 own = left[part.quarter] * key_factors[part.quarter] * known;
-  for (uint back = 0; back < 4; ++back) {
+  [[dont_unroll]] for (uint back = 0; back < 4; ++back) {
     const uint quarter = 3 - back;
     const vec4 d_o = handed[part.lane * 4 + quarter];
     [[unroll]] for (uint a = 0; a < 4; ++a) own += query_scores[(4 * quarter + a) * 4 + part.quarter] * d_o[a];

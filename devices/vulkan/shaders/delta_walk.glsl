@@ -16,7 +16,6 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const bool kFours = true;  // D is a multiple of four
 
 const uint kTokens = 16;
 const uint kColumns = 16;
@@ -29,7 +28,7 @@ shared float state[kMostSize * kColumns];
 shared vec4 key_scores[kTokens * 4];
 shared vec4 query_scores[kTokens * 4];
 shared vec4 handed[kColumns * 4];  // by column, then token
-shared float gates[kTokens];
+shared vec4 gates[4];
 shared vec4 betas[4];
 shared vec4 key_factors[4];    // 1 / length
 shared vec4 query_factors[4];  // 1 / (length sqrt(D))
@@ -50,6 +49,8 @@ struct Part {
 
 uint size() { return push.sizes[3]; }
 uint width() { return push.sizes[4]; }
+/// With the channels that fill up the last four: they are zeros.
+uint whole_size() { return (size() + 3) / 4 * 4; }
 
 /// Which part of the range is the workgroup's; past all of them there is nothing to do.
 uint find_part(out Part part) {
@@ -83,8 +84,8 @@ uint place_in(uint row, Part part, uint channel) {
 }
 /// An invocation's channels of the state, all columns of which it alone writes; from nowhere: zeros.
 void read_state(uint64_t from, uint first, uint row, Part part) {
-  for (uint d = part.quarter; d < size(); d += 4) {
-    const bool there = from != 0ul && part.inside;
+  for (uint d = part.quarter; d < whole_size(); d += 4) {
+    const bool there = from != 0ul && part.inside && d < size();
     state[d * kColumns + part.lane] = there ? Floats(from).v[first + place_in(row, part, d)] : 0.0;
   }
 }
@@ -97,11 +98,9 @@ void write_state(uint64_t to, uint first, uint row, Part part) {
 
 vec4 load_channels(uint64_t from, uint row, uint four) {
   const uint first = row * size() + 4 * four;
-  if (kFours) return widened_raw(kType, 4, load_raw(from, kType, 4, first));
+  if (size() % 4 == 0) return widened_raw(kType, 4, load_raw(from, kType, 4, first));
   vec4 value = vec4(0.0);
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    if (4 * four + j < size()) value[j] = load(from, kType, first + j);
-  }
+  for (uint j = 0; j < min(4, size() - 4 * four); ++j) value[j] = load(from, kType, first + j);
   return value;
 }
 
@@ -111,7 +110,7 @@ void read_tokens(uint q, uint k, uint g, uint beta, int token, int count, Part p
   const uint64_t all_keys = address(k);
   const bool there = int(part.lane) < count;
   const uint row = (uint(token) + min(part.lane, uint(count) - 1)) * push.sizes[2] + part.key_head;
-  for (uint four = part.quarter; four < (size() + 3) / 4; four += 4) {
+  for (uint four = part.quarter; four < whole_size() / 4; four += 4) {
     const vec4 key = there ? load_channels(all_keys, row, four) : vec4(0.0);
     const vec4 query = there ? load_channels(all_queries, row, four) : vec4(0.0);
     [[unroll]] for (uint j = 0; j < 4; ++j) {
@@ -121,7 +120,7 @@ void read_tokens(uint q, uint k, uint g, uint beta, int token, int count, Part p
   }
   if (part.quarter != 0) return;
   const uint gate = uint(token + int(part.lane)) * push.sizes[1] + part.head;
-  gates[part.lane] = there ? Floats(address(g)).v[gate] : 0.0;
+  gates[part.lane / 4][part.lane % 4] = there ? Floats(address(g)).v[gate] : 0.0;
   betas[part.lane / 4][part.lane % 4] = there ? Floats(address(beta)).v[gate] : 0.0;
 }
 
@@ -155,11 +154,10 @@ void write_nothing(uint64_t to, int first, int end, Part part) {
 vec4 sum_gates(Part part) {
   vec4 between = vec4(0.0);
   float sum = 0.0;
-  for (uint back = 0; back < kTokens; ++back) {
+  [[unroll]] for (uint back = 0; back < kTokens; ++back) {
     const uint j = kTokens - 1 - back;
-    if (j > part.lane) continue;
-    [[unroll]] for (uint a = 0; a < 4; ++a) between[a] = j == 4 * part.quarter + a ? sum : between[a];
-    sum += gates[j];
+    between[j % 4] = j / 4 == part.quarter ? sum : between[j % 4];
+    sum += j <= part.lane ? gates[j / 4][j % 4] : 0.0;
   }
   [[unroll]] for (uint a = 0; a < 4; ++a) between[a] = exact_exp(between[a]);
   if (part.quarter == 0) kept[part.lane / 4][part.lane % 4] = exact_exp(sum);

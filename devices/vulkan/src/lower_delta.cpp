@@ -67,10 +67,6 @@ struct Kept {
   std::uint32_t slot = 0;
 };
 
-Constants walk_constants(const OpLowering& op, const Heads& x) {
-  return {storage_of(op.in(0)), flag_of(x.size % 4 == 0)};
-}
-
 void scale_queries(Dispatch& dispatch, const Heads& x) {
   dispatch.push.factors[0] = static_cast<float>(1.0 / std::sqrt(static_cast<double>(x.size)));
   dispatch.push.factors[1] = static_cast<float>(x.size);
@@ -81,7 +77,7 @@ enum class Walk : std::int64_t { kForward, kContinued, kErrors };
 Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range, std::int64_t part,
                    std::initializer_list<std::uint32_t> slots) {
   Dispatch& dispatch = op.add(
-      Shader::kDeltaRule, walk_constants(op, x), slots,
+      Shader::kDeltaRule, {storage_of(op.in(0))}, slots,
       {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, part, static_cast<std::int64_t>(walk)},
       x.groups(range.tokens(), part));
   scale_queries(dispatch, x);
@@ -91,7 +87,7 @@ Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range
 /// The gradient of a range, behind those of the ranges behind it.
 void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range& range) {
   Dispatch& values =
-      op.add(Shader::kDeltaValueGradient, walk_constants(op, x),
+      op.add(Shader::kDeltaValueGradient, {storage_of(op.in(0))},
              {op.read(0), op.read(1), op.read(7), op.read(3), op.read(4), op.read(6), op.write(2), kept.slot},
              {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, kWalkTokens, kept.places,
               kept.slopes, kept.states, kept.factors},

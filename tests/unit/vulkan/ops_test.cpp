@@ -369,6 +369,62 @@ TEST(Sinks, FarFromTheScores_AgreeWithTheReference) {
   }
 }
 
+/// The delta rule forward and backward, with gates that are given.
+struct RecurrentCase {
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t key_heads, heads, size, width;
+};
+
+void expect_recurrence(const BothOrders& card, DType storage, const RecurrentCase& s,
+                       const std::function<double(std::int64_t)>& gate,
+                       const std::function<double(std::int64_t)>& beta) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape of_keys = {s.tokens, s.key_heads, s.size}, of_values = {s.tokens, s.heads, s.width};
+  const Shape of_gates = {s.tokens, s.heads};
+  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
+  const TensorId g = b.wide_input("g", of_gates), betas = b.wide_input("beta", of_gates);
+  const TensorId d_o = b.input("do", of_values), o = b.output("o", of_values);
+  const TensorId states =
+      b.saved_wide("states", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.size, s.width});
+  const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
+  const TensorId dg = b.saved_wide("dg", of_gates), dbeta = b.saved_wide("dbeta", of_gates);
+  b.op(OpKind::kDeltaRule, {q, k, v, g, betas, b.bounds()}, {o, states}, DeltaAttributes{});
+  b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, betas, states, b.bounds(), d_o}, {dq, dk, dv, dg, dbeta},
+       DeltaAttributes{});
+  b.result().reduction = std::max<std::int64_t>(s.tokens, s.size);
+  expect_reference(card, b.result(), false, [&](CaseMemory& memory) {
+    for (std::int64_t i = 0; i < s.tokens * s.heads; ++i) {
+      memory.set(g, i, gate(i / s.heads));
+      memory.set(betas, i, beta(i));
+    }
+  });
+}
+
+/// The largest heads; sizes that no four divides, over several of the ranges that the gradient is made of.
+TEST(DeltaRules, OfEverySize_AgreeWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  const auto gate = [](std::int64_t token) { return -0.02 * static_cast<double>(token % 7); };
+  const auto beta = [](std::int64_t i) { return 0.1 * static_cast<double>(i % 11); };
+  expect_recurrence(**card, DType::kBfloat16, {80, {70}, 1, 1, 128, 128}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {96, {90}, 2, 2, 33, 65}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {2240, {1100, 3, 1087}, 2, 4, 5, 3}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {64, {}, 1, 1, 4, 4}, gate, beta);
+}
+
+/// All is forgotten, then nothing: differences between sums of gates would have no digits left.
+TEST(DeltaRules, OfGatesFarApart_AgreeWithTheReference) {
+  if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
+  const auto card = SharedDevice::get();
+  ASSERT_EQ(card.status(), absl::OkStatus());
+  const auto gate = [](std::int64_t token) { return token % 40 == 0 ? -1e30 : token % 80 < 40 ? -90.0 : -0.001; };
+  const auto beta = [](std::int64_t i) { return static_cast<double>(i % 3) / 2; };
+  expect_recurrence(**card, DType::kFloat32, {208, {200}, 1, 2, 8, 8}, gate, beta);
+}
+
 /// Each expert's weights are a million times as large as those of the one before, as far as their type goes.
 void spread_experts(CaseMemory& memory, const OpList& list, const Op& op) {
   for (std::size_t expert = 0; expert < experts_of(op); ++expert) {
