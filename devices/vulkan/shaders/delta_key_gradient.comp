@@ -231,8 +231,8 @@ void main() {
                chunk_first + tile * kOwn, min(kOwn, count - tile * kOwn), head, column);
         }
         barrier();
-        const uint fours =
-            turn > 0 || !channel || !(has_before || has_behind) ? 0 : min(kFoursOfTurn, (width - column + 3) / 4);
+        const uint used = min(kFoursOfTurn, (width - column + 3) / 4);
+        const uint fours = turn == 0 && channel && (has_before || has_behind) ? used : 0;
         for (uint four = 0; four < fours; ++four) {
           const uint at = (head * size + d) * width + column + 4 * four;
           const uint columns = width - column - 4 * four;
@@ -251,7 +251,7 @@ void main() {
         const uvec2 of = rows_of_pair(own, other, tile, own_tile) * kPitch;
         float pair = 0.0;
         float of_output = 0.0;
-        [[dont_unroll]] for (uint four = 0; four < kFoursOfTurn; ++four) {
+        [[dont_unroll]] for (uint four = 0; four < used; ++four) {
           const vec4 error = rows[of.y + four];
           pair += dot(rows[of.x + four], error);
           of_output += dot(rows[of.x + kOwn * kPitch + four], error);
@@ -304,11 +304,11 @@ void main() {
     show(earlier);
     barrier();
     const float last_sum = product_with(keys, 0, own_tile, own_count, own_channel, stride);
-    for (uint place = 0; place < count + kOwn; ++place) {
+    for (uint place = 0; place < count + kOwn && channel; ++place) {
       const bool above = place >= (own_tile + 1) * kOwn;
       const uint j = place - (above ? kOwn : 0);
       if (j >= count) continue;
-      const uint at = (chunk_first + j) * stride + first_channel + min(d, size - 1);
+      const uint at = (chunk_first + j) * stride + first_channel + d;
       const float unit = load(keys, kType, at) * factors[j].x;
       const uint fours = place * kFours + half_of * kEach / 4;
       if (above) {
