@@ -166,13 +166,9 @@ void main() {
     factors[me] = there ? vec2(found.v[at], found.v[at + 1]) : vec2(0.0);
   }
   barrier();
-  // Which sequence goes on behind the interval.
+  // Where the sequence begins that the token behind the interval is of: no token's here, unless it goes on there.
   int open = -2;
-  if (chunk_first + kChunk < real) {
-    const int next = int(chunk_first + kChunk);
-    const int begin = bounds.v[1 + sequence_of(bounds, next)];
-    if (begin < next) open = begin;
-  }
+  if (chunk_first + kChunk < real) open = bounds.v[1 + sequence_of(bounds, int(chunk_first + kChunk))];
   const bool has_before = begins[own_tile * kOwn] < int(chunk_first);
   const bool has_behind = begins[own_tile * kOwn + own_count - 1] == open;
   const bool whole = begins[0] == open && begins[0] < int(chunk_first);

@@ -14,7 +14,7 @@ void walk(uint kind, int token, int count, Part part) {
   const vec4 values = read_values(address(2), token, count, part);
   read_tokens(0, 1, 3, 4, token, count, part);
   barrier();
-  const vec4 between = sum_gates(part);
+  const vec4 decays = sum_gates(part);
   vec4 known = vec4(0.0);
   vec4 seen = vec4(0.0);
   vec4 key_products = vec4(0.0);
@@ -35,7 +35,7 @@ void walk(uint kind, int token, int count, Part part) {
   }
   find_factors(part, key_products, square);
   barrier();
-  find_scores(part, between, key_products, query_products);
+  find_scores(part, decays, key_products, query_products);
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     // By the earlier token, for all later ones.
     const uint at = (4 * part.quarter + a) * 4 + part.lane / 4;

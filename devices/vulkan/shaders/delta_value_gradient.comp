@@ -20,7 +20,7 @@ void walk_back(int token, int count, Part part) {
   handed[part.lane * 4 + part.quarter] = read_values(address(2), token, count, part);
   read_tokens(0, 1, 3, 4, token, count, part);
   barrier();
-  const vec4 between = sum_gates(part);
+  const vec4 decays = sum_gates(part);
   vec4 known = vec4(0.0);
   vec4 key_products = vec4(0.0);
   vec4 query_products = vec4(0.0);
@@ -45,7 +45,7 @@ void walk_back(int token, int count, Part part) {
     Floats(scratch).v[at] = key_factors[part.lane / 4][part.lane % 4];
     Floats(scratch).v[at + 1] = query_factors[part.lane / 4][part.lane % 4];
   }
-  find_scores(part, between, key_products, query_products);
+  find_scores(part, decays, key_products, query_products);
   key_scores[part.lane * 4 + part.quarter] = key_products * betas[part.lane / 4][part.lane % 4];
   query_scores[part.lane * 4 + part.quarter] = query_products;
   barrier();

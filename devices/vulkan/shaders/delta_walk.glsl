@@ -152,17 +152,17 @@ void write_nothing(uint64_t to, int first, int end, Part part) {
 
 /// exp(G_i - G_j) of a row of tokens i and the four j of a quarter, as far as j <= i; puts down kept[] and left[].
 vec4 sum_gates(Part part) {
-  vec4 between = vec4(0.0);
+  vec4 decays = vec4(0.0);
   float sum = 0.0;
   [[unroll]] for (uint back = 0; back < kTokens; ++back) {
     const uint j = kTokens - 1 - back;
-    between[j % 4] = j / 4 == part.quarter ? sum : between[j % 4];
+    decays[j % 4] = j / 4 == part.quarter ? sum : decays[j % 4];
     sum += j <= part.lane ? gates[j / 4][j % 4] : 0.0;
   }
-  [[unroll]] for (uint a = 0; a < 4; ++a) between[a] = exact_exp(between[a]);
+  [[unroll]] for (uint a = 0; a < 4; ++a) decays[a] = exact_exp(decays[a]);
   if (part.quarter == 0) kept[part.lane / 4][part.lane % 4] = exact_exp(sum);
-  if (part.lane == kTokens - 1) left[part.quarter] = between;
-  return between;
+  if (part.lane == kTokens - 1) left[part.quarter] = decays;
+  return decays;
 }
 
 /// Lengths, of what a key's and a query's products with themselves are.
@@ -174,12 +174,12 @@ void find_factors(Part part, vec4 key_products, float query_square) {
 }
 
 /// exp(G_i - G_j) u_i . u_j of i > j, and exp(G_i - G_j) s_i . u_j of i >= j, in the place of their products.
-void find_scores(Part part, vec4 between, inout vec4 key_products, inout vec4 query_products) {
+void find_scores(Part part, vec4 decays, inout vec4 key_products, inout vec4 query_products) {
   const float key_factor = key_factors[part.lane / 4][part.lane % 4];
   const float query_factor = query_factors[part.lane / 4][part.lane % 4];
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     const uint j = 4 * part.quarter + a;
-    const float factor = key_factors[part.quarter][a] * between[a];
+    const float factor = key_factors[part.quarter][a] * decays[a];
     key_products[a] = j < part.lane ? key_products[a] * key_factor * factor : 0.0;
     query_products[a] = j <= part.lane ? query_products[a] * query_factor * factor : 0.0;
   }
