@@ -1,8 +1,8 @@
 // dg of the delta rule: what delta_key_gradient.comp found for the sums of g, added up over the tokens whose sums it is
 // in: those from its own token to the end of its sequence or of the interval between checkpoints.
 //
-// slots: g, bounds, scratch, dg. sizes: tokens, heads, first and last-but-one token of a range, where in the scratch
-// what was found is. An invocation a token and head.
+// slots: g, bounds, scratch, dg. sizes: tokens, heads, first token of a range and the one behind it, where in the
+// scratch what was found is. An invocation a token and head.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -13,10 +13,10 @@
 // delta_gate_gradient.comp makes dg of. dbeta_i = r_i . e_i.
 //
 // slots: q, k, g, beta, checkpoints, bounds, do, scratch, dq, dk, dbeta. sizes: tokens, heads, key heads, D, width of
-// values, first and last-but-one token of the range, -, places for L, then where in the scratch there are: r [tokens of
-// the range, H, width] (before it e, alike), L [places, H, D, width], factors of keys and queries [tokens, key heads,
-// 2], and what is left for the gates: [tokens, H] for G_i, [tokens, H] for u . last, [intervals, H] for <L, S>.
-// factors: 1 / sqrt(D). Workgroups: kOwn tokens, key heads.
+// values, first token of the range and the one behind it, -, places for L, then where in the scratch there are: r
+// [tokens of the range, H, width] (before it e, alike), L [places, H, D, width], factors of keys and queries [tokens,
+// key heads, 2], and what is left for the gates: [tokens, H] for G_i, [tokens, H] for u . last, [intervals, H] for <L,
+// S>. factors: 1 / sqrt(D), D. Workgroups: kOwn tokens, key heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -9,7 +9,7 @@
 // so that columns are independent of each other, and all but the triangle of e is a product of matrices. Sums of g are
 // made anew for each pair: exponents are not differences of larger numbers.
 //
-// sizes: tokens, heads, key heads, D, width of values, first and last-but-one token of the range, tokens of a
+// sizes: tokens, heads, key heads, D, width of values, first token of the range and the one behind it, tokens of a
 // workgroup's part of it, ... factors: 1 / sqrt(D).
 #include "common.glsl"
 #include "sequences.glsl"
