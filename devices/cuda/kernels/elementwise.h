@@ -44,7 +44,10 @@ RONDO_KERNEL double exponential(double x) { return exp(x); }
 RONDO_KERNEL float error_tail(float x) { return erfcf(x); }
 RONDO_KERNEL double error_tail(double x) { return erfc(x); }
 
-/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh).
+/// Number of ActivationKind::kSigmoid.
+inline constexpr int kSigmoidActivation = 4;
+
+/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh, 4 sigmoid).
 template <typename Real>
 RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
   constexpr Real one = 1;
@@ -60,6 +63,12 @@ RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
     const Real tail = half * error_tail((x < 0 ? -x : x) * root_half);
     const Real phi = x < 0 ? tail : one - tail;
     return {x * phi, phi + x * density * exponential(-half * x * x)};
+  }
+  if (kind == kSigmoidActivation) {
+    // By the lesser exponential: 1 - sigmoid would cost digits.
+    const Real tail = exponential(x < 0 ? x : -x);
+    const Real share = one / (one + tail);
+    return {x < 0 ? tail * share : share, tail * share * share};
   }
   constexpr auto scale = static_cast<Real>(0.79788456080286535588);  // sqrt(2 / pi)
   constexpr auto cubic = static_cast<Real>(0.044715);

@@ -321,6 +321,77 @@ struct AttentionSinkParams {  // and its gradient
   std::int32_t head_dim;
 };
 
+/// Widest convolution, and largest head of the delta rule.
+inline constexpr int kMostTaps = 8;
+inline constexpr int kMostRuleSize = 128;
+
+struct ConvolutionParams {  // and its gradient
+  const void* x;            // [T, C]
+  const void* w;            // [C, W]
+  const std::int32_t* bounds;
+  const std::int32_t* positions;  // may be null, as may be the state
+  const void* dy;                 // gradient
+  void* state;                    // [W - 1, C]
+  void* y;                        // gradient: dx
+  float* partial;                 // gradient: [chunks, C, W], may be null
+  std::int64_t channels;
+  std::int32_t tokens;
+  std::int32_t width;  // W
+};
+
+struct DecayParams {  // and its gradient
+  const void* a;      // [T, Hv]
+  const void* b;
+  const float* rates;  // [Hv]
+  const float* bias;
+  const float* dg;  // gradient
+  const float* dbeta;
+  float* g;
+  float* beta;
+  void* da;
+  void* db;
+  float* rate_parts;  // gradient: [chunks, Hv], may be null, as may be the bias's
+  float* bias_parts;
+  std::int64_t tokens;
+  std::int64_t heads;
+};
+
+/// The delta rule and its gradient. A segment is some chunks of kRuleChunk tokens from `first` on, m of them; what is
+/// said to be of the segment has its rows alone.
+struct RuleParams {
+  const void* q;  // [T, Hk, D]
+  const void* k;
+  const void* v;      // [T, Hv, Dv]
+  const float* g;     // [T, Hv]
+  const float* beta;  // [T, Hv]
+  const std::int32_t* bounds;
+  const std::int32_t* positions;  // may be null
+  const void* d_o;                // gradient, as is what follows
+  void* o;                        // forward
+  float* state;                   // [Hv, D, Dv], may be null
+  float* checkpoints;             // [chunks, Hv, D, Dv]; forward: null where there is a state
+  float* errors;                  // of the segment: [tokens, Hv, Dv] v - S^T k
+  float* pulls;                   // of the segment: [tokens, Hv, Dv] dS^T k, dS with the token's own part
+  float* ends;                    // of the segment: [m, Hv, D, Dv] dS behind each chunk whose last sequence goes on
+  const float* carried;           // [Hv, D, Dv] dS behind the segment
+  float* carry;                   // [Hv, D, Dv] dS before it
+  float* dq_parts;                // of the segment: [tokens, Hv, D] of rows of length one, by value head
+  float* dk_parts;
+  void* dq;
+  void* dk;
+  void* dv;
+  float* dg;
+  float* dbeta;
+  std::int32_t tokens;
+  std::int32_t key_heads;
+  std::int32_t heads;
+  std::int32_t size;   // D
+  std::int32_t width;  // Dv
+  std::int32_t slots;  // blocks that share the sequences
+  std::int32_t first;
+  std::int32_t length;  // of the segment
+};
+
 /// The kernels around the products of the loss over the vocabulary, by chunks of tokens that have a target.
 struct CrossEntropyParams {
   const void* x;

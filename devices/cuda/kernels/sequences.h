@@ -12,9 +12,8 @@ struct Span {
 
 RONDO_KERNEL std::int32_t real_tokens(const std::int32_t* bounds) { return bounds[1 + bounds[0]]; }
 
-/// The sequence that holds `token`.
-RONDO_KERNEL Span sequence_at(const std::int32_t* bounds, std::int32_t token) {
-  if (token >= real_tokens(bounds)) return {token, token};
+/// Number of the sequence that holds `token`, which is real.
+RONDO_KERNEL std::int32_t sequence_number(const std::int32_t* bounds, std::int32_t token) {
   std::int32_t low = 0;  // the last sequence that begins at `token` or before it lies in [low, high)
   std::int32_t high = bounds[0];
   while (high - low > 1) {
@@ -25,7 +24,14 @@ RONDO_KERNEL Span sequence_at(const std::int32_t* bounds, std::int32_t token) {
       high = middle;
     }
   }
-  return {bounds[1 + low], bounds[2 + low]};
+  return low;
+}
+
+/// The sequence that holds `token`.
+RONDO_KERNEL Span sequence_at(const std::int32_t* bounds, std::int32_t token) {
+  if (token >= real_tokens(bounds)) return {token, token};
+  const std::int32_t number = sequence_number(bounds, token);
+  return {bounds[1 + number], bounds[2 + number]};
 }
 
 /// First of the keys that a query at `token` sees; the last is itself.

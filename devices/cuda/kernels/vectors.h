@@ -67,6 +67,16 @@ RONDO_KERNEL void store_vector(T* at, Numbers<kCount> x) {
   }
 }
 
+/// Four numbers of fp32; the address is a multiple of 16.
+RONDO_KERNEL Numbers<4> load_four(const float* at) {
+#ifdef __CUDACC__
+  const float4 four = *reinterpret_cast<const float4*>(at);
+  return {{four.x, four.y, four.z, four.w}};
+#else
+  return {{at[0], at[1], at[2], at[3]}};
+#endif
+}
+
 template <int kCount>
 RONDO_KERNEL Numbers<kCount> load_any_vector(const void* from, Storage storage, std::int64_t i) {
   if (storage == Storage::kFloat32) return load_vector<kCount>(static_cast<const float*>(from) + i);

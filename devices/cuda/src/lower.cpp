@@ -41,7 +41,7 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kDecayBackward:
     case OpKind::kDeltaRule:
     case OpKind::kDeltaRuleBackward:
-      return;
+      return lower_delta(op);
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:
     case OpKind::kCachedAttention:

@@ -181,6 +181,7 @@ absl::Status lower_elementwise(Lowering& op) {
   arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::b, op.read(1));
   arguments.at(&ElementwiseParams::y, op.write(0));
   static_assert(kClampedActivation == static_cast<int>(ActivationKind::kClampedSwiglu));
+  static_assert(kSigmoidActivation == static_cast<int>(ActivationKind::kSigmoid));
   const auto& gated = op.attributes<GatedActivationAttributes>();
   arguments.params.activation = static_cast<std::int32_t>(gated.activation);
   arguments.params.alpha = gated.alpha;
