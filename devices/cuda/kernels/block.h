@@ -15,9 +15,11 @@
 #ifdef __CUDACC__
 #define RONDO_KERNEL __device__ __forceinline__
 #define RONDO_UNROLL _Pragma("unroll")
+#define RONDO_UNROLL_TWO _Pragma("unroll 2")  // where more would take the registers of a second block
 #else
 #define RONDO_KERNEL inline
 #define RONDO_UNROLL
+#define RONDO_UNROLL_TWO
 #endif
 
 namespace rondo::devices::cuda {

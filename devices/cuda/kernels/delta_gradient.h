@@ -56,7 +56,7 @@ struct GradientShared {
 };
 inline constexpr int kGradientShared =
     8 * kRuleChunk + 4 * (kGradientStride * (2 * kGradientSide + kGradientTiles * kGradientStep) + 6 * kRuleChunk);
-static_assert(kGradientShared + 128 <= 48 * 1024);  // beside what sums over a block take
+static_assert(kGradientShared + 1024 <= 48 * 1024);  // what sums over a block take lies before it
 
 /// Four rows by four columns of a product, a thread's.
 using Corner = Array<float, 16>;
@@ -82,12 +82,12 @@ struct RuleGradient {
     const std::int64_t state_size = std::int64_t{p.size} * p.width;
     part.before = p.checkpoints + (chunk * std::int64_t{p.heads} + part.head) * state_size;
     for (std::int32_t token = begin; token < end;) {
-      const std::int32_t whole = sequence_at(p.bounds, token).end;
+      const Span whole = sequence_at(p.bounds, token);
       part.begin = token;
-      part.end = whole < end ? whole : end;
-      part.behind = whole > stop ? p.ends + (block.y() * p.heads + part.head) * state_size : nullptr;
+      part.end = whole.end < end ? whole.end : end;
+      if (whole.begin == token) part.before = nullptr;
+      part.behind = whole.end > stop ? p.ends + (block.y() * p.heads + part.head) * state_size : nullptr;
       of_part(block, p, part);
-      part.before = nullptr;
       token = part.end;
     }
     block.local([&](int thread) {
@@ -149,6 +149,7 @@ struct RuleGradient {
       if (thread >= count) return;
       float sum = whole;
       for (int i = count - 1; i >= thread; --i) sum += shared.slopes[i];
+      if (thread == 0 && part.before == nullptr) sum = 0;  // there is nothing to decay
       p.dg[(std::int64_t{part.begin} + thread) * p.heads + part.head] = sum;
     });
   }
@@ -245,7 +246,7 @@ struct RuleGradient {
         });
       });
       block.each([&](int thread) {
-        RONDO_UNROLL
+        RONDO_UNROLL_TWO
         for (int k = 0; k < kGradientStep; ++k) {
           const int row = k * kGradientStride + row_of(thread, 0);
           auto pulls = load_four(shared.tiles[0] + row);
@@ -298,7 +299,7 @@ struct RuleGradient {
         });
       });
       block.each([&](int thread) {
-        RONDO_UNROLL
+        RONDO_UNROLL_TWO
         for (int k = 0; k < kGradientStep; ++k) {
           const int row = k * kGradientStride + row_of(thread, 0);
           const int column = k * kGradientStride + column_of(thread);
@@ -332,7 +333,7 @@ struct RuleGradient {
         }
       });
       block.each([&](int thread) {
-        RONDO_UNROLL
+        RONDO_UNROLL_TWO
         for (int k = 0; k < kGradientStep; ++k) {
           const int down = (step + k) * kGradientStride + row_of(thread, 0);
           auto keys = load_four(shared.tiles[0] + k * kGradientStride + column_of(thread));

@@ -427,6 +427,65 @@ TEST(CudaSinks, FarFromTheScores_AreTheOnlyScoreOrNone) {
   check_far_sinks(**device);
 }
 
+/// The delta rule in sizes that the descriptions have not: heads of several blocks, more sequences than share a grid, a
+/// gradient of several segments.
+struct RuleCase {
+  const char* name;
+  std::uint32_t tokens;
+  std::vector<std::int32_t> sequences;
+  std::int64_t key_heads, heads, size, width;
+  bool far_gates = false;  // some tokens keep all of the state, others nothing
+};
+void PrintTo(const RuleCase& rule, std::ostream* stream) { *stream << rule.name; }
+const std::vector<RuleCase> kRuleCases = {
+    {"LargeHeads", 160, {70, 1, 66}, 1, 2, 128, 128},
+    {"HeadsOfAPartMore", 100, {97}, 2, 2, 72, 40},
+    {"SegmentsOfAChunk", 200, {30, 120, 46}, 43, 129, 5, 6},
+    {"SegmentsOfTwoChunks", 150, {20, 125}, 32, 128, 3, 4},
+    {"ManySequences", 80, std::vector<std::int32_t>(70, 1), 1, 2, 9, 33},
+    {"FarGates", 130, {128}, 1, 3, 16, 8, true},
+    {"PaddingAlone", 70, {}, 1, 2, 4, 4},
+};
+
+void check_rule(Device& device, const RuleCase& rule, DType storage) {
+  CaseBuilder b(storage, rule.tokens);
+  b.sequences(rule.sequences);
+  const Shape keys = {rule.tokens, rule.key_heads, rule.size};
+  const Shape values = {rule.tokens, rule.heads, rule.width};
+  const Shape gates = {rule.tokens, rule.heads};
+  const TensorId q = b.input("q", keys), k = b.input("k", keys), v = b.input("v", values), d_o = b.input("do", values);
+  const TensorId decay = b.input("a", gates), rates = b.wide_weight("rates", {rule.heads});
+  const TensorId g = b.saved_wide("g", gates), beta = b.saved_wide("beta", gates);
+  b.op(OpKind::kDecay, {decay, b.input("b", gates), rates, b.wide_weight("bias", {rule.heads})}, {g, beta},
+       DeltaAttributes{});
+  const TensorId checkpoints =
+      b.saved_wide("checkpoints", {(rule.tokens + kDeltaChunk - 1) / kDeltaChunk, rule.heads, rule.size, rule.width});
+  b.op(OpKind::kDeltaRule, {q, k, v, g, beta, b.bounds()}, {b.output("o", values), checkpoints}, DeltaAttributes{});
+  b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, beta, checkpoints, b.bounds(), d_o},
+       {b.output("dq", keys), b.output("dk", keys), b.output("dv", values), b.saved_wide("dg", gates),
+        b.saved_wide("dbeta", gates)},
+       DeltaAttributes{});
+  b.result().reduction = rule.tokens;
+  check_case(device, b.result(), {}, [&](CaseMemory& memory) {
+    if (!rule.far_gates) return;
+    for (std::int64_t h = 0; h < rule.heads; ++h) memory.set(rates, h, 5);
+    for (std::int64_t i = 0; i < rule.tokens * rule.heads; ++i) memory.set(decay, i, i / rule.heads % 5 == 0 ? 9 : -9);
+  });
+}
+
+class CudaRules : public ::testing::TestWithParam<RuleCase> {};
+
+TEST_P(CudaRules, OnTheFakeCard_AgreeWithTheReference) {
+  auto device = open_fake_of(7, 5);
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) {
+    SCOPED_TRACE(name_of(storage));
+    check_rule(**device, GetParam(), storage);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, CudaRules, ::testing::ValuesIn(kRuleCases),
+                         [](const auto& one) { return std::string(one.param.name); });
+
 class OnHardware : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -442,6 +501,7 @@ class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaFp8OnHardware : public OnHardware {};
 class CudaGroupsOnHardware : public OnHardware {};
 class CudaGradientsOnHardware : public OnHardware {};
+class CudaRulesOnHardware : public OnHardware {};
 class CudaSinksOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
 
@@ -470,6 +530,15 @@ TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
 TEST_F(CudaGradientsOnHardware, ThatAreSet_AreWhatIsAddedToZeros) { check_set_gradients(*device_); }
 
 TEST_F(CudaSinksOnHardware, FarFromTheScores_AreTheOnlyScoreOrNone) { check_far_sinks(*device_); }
+
+TEST_F(CudaRulesOnHardware, OfEverySize_AgreeWithTheReference) {
+  for (const RuleCase& rule : kRuleCases) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(std::string(rule.name) + " " + name_of(storage));
+      check_rule(*device_, rule, storage);
+    }
+  }
+}
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
