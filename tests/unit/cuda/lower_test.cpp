@@ -415,6 +415,50 @@ TEST(CudaLower_GroupBiasGradient, HasRoomForTheChunksOfEveryLayout) {
   EXPECT_EQ(steps->unset[0].size, 5 * 24 * sizeof(float));
 }
 
+/// Scratch of 256 chunks of heads at most, and what is carried from one segment to the next, twice.
+TEST(CudaLower_DeltaRuleBackward, OfManyTokens_GoesBackwardBySegments) {
+  OpList list;
+  list.tokens = 4000;
+  const Shape keys = {4000, 16, 128};
+  const Shape values = {4000, 32, 128};
+  const Shape gates = {4000, 32};
+  const auto add = [&](const char* name, const Shape& shape, DType dtype, TensorRole role) {
+    list.tensors.push_back({name, shape, dtype, role, static_cast<std::uint32_t>(list.tensors.size())});
+  };
+  add("q", keys, DType::kBfloat16, TensorRole::kInput);
+  add("k", keys, DType::kBfloat16, TensorRole::kInput);
+  add("v", values, DType::kBfloat16, TensorRole::kInput);
+  add("g", gates, DType::kFloat32, TensorRole::kInput);
+  add("beta", gates, DType::kFloat32, TensorRole::kInput);
+  add("checkpoints", {63, 32, 128, 128}, DType::kFloat32, TensorRole::kInput);
+  add("bounds", {4002}, DType::kInt32, TensorRole::kBatch);
+  add("do", values, DType::kBfloat16, TensorRole::kInput);
+  add("dq", keys, DType::kBfloat16, TensorRole::kOutput);
+  add("dk", keys, DType::kBfloat16, TensorRole::kOutput);
+  add("dv", values, DType::kBfloat16, TensorRole::kOutput);
+  add("dg", gates, DType::kFloat32, TensorRole::kOutput);
+  add("dbeta", gates, DType::kFloat32, TensorRole::kOutput);
+  list.ops = {{OpKind::kDeltaRuleBackward, DeltaAttributes{}, {0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}};
+  ASSERT_EQ(validate(list), absl::OkStatus());
+  const auto steps = lower(list, {});
+  ASSERT_EQ(steps.status(), absl::OkStatus());
+  ASSERT_EQ(steps->steps.size(), 8U * 4);  // eight chunks a segment, the last one of seven
+  const auto first_of = [&](std::size_t segment) {
+    const auto& launch = std::get<LaunchStep>(steps->steps[4 * segment]);
+    EXPECT_EQ(launch.kernel, KernelId::k_rule_errors_bf16);
+    EXPECT_EQ(launch.grid_x, 32U * 4);
+    EXPECT_EQ(launch.grid_y, segment == 0 ? 7U : 8U);
+    RuleParams params{};
+    std::memcpy(&params, launch.params.data(), sizeof(params));
+    EXPECT_EQ(params.length, segment == 0 ? 4000 - 7 * 512 : 512);
+    return params.first;
+  };
+  for (std::size_t segment = 0; segment < 8; ++segment) {
+    EXPECT_EQ(first_of(segment), static_cast<std::int32_t>(7 - segment) * 512);
+  }
+  EXPECT_LE(steps->workspace, 256 * 192_KiB + 2 * 32 * 64_KiB);
+}
+
 TEST(CudaLower_VocabularyLoss, OverALargeVocabulary_HasTheLogitsOfOneChunkAlone) {
   OpList list;
   list.tokens = 2048;

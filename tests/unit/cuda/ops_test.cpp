@@ -439,7 +439,7 @@ struct RuleCase {
 void PrintTo(const RuleCase& rule, std::ostream* stream) { *stream << rule.name; }
 const std::vector<RuleCase> kRuleCases = {
     {"LargeHeads", 160, {70, 1, 66}, 1, 2, 128, 128},
-    {"HeadsOfAPartMore", 100, {97}, 2, 2, 72, 40},
+    {"HeadsOfAPartMore", 100, {65, 32}, 2, 2, 72, 40},
     {"SegmentsOfAChunk", 200, {30, 120, 46}, 43, 129, 5, 6},
     {"SegmentsOfTwoChunks", 150, {20, 125}, 32, 128, 3, 4},
     {"ManySequences", 80, std::vector<std::int32_t>(70, 1), 1, 2, 9, 33},
