@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -35,6 +37,30 @@ inline void put(const std::filesystem::path& path, const std::string& contents) 
 inline std::size_t entries_in(const std::filesystem::path& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
+
+/// While it lives nobody can remove the folder, whoever they are: it is deeper than files may be open.
+class Unremovable {
+ public:
+  explicit Unremovable(const std::filesystem::path& folder) {
+    constexpr rlim_t kMore = 64;  // for whoever works meanwhile
+    rlim_t last = 0;
+    for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+      last = std::max<rlim_t>(last, std::stoul(open.path().filename().string()));
+    }
+    std::filesystem::path deep = folder;
+    for (rlim_t i = 0; i < last + 2 * kMore; ++i) deep /= "d";
+    std::filesystem::create_directories(deep);
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{last + kMore, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~Unremovable() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  Unremovable(const Unremovable&) = delete;
+  Unremovable& operator=(const Unremovable&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 /// The user's fault, on one line, and every one of `parts` in it.
 inline void expect_refused(const absl::Status& status, const std::vector<std::string>& parts) {

@@ -1,12 +1,10 @@
 #include "rondo/train/checkpoint.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstring>
 #include <system_error>
 #include <vector>
 
+#include "checkpoint_folders.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/safetensors.h"
@@ -67,7 +65,8 @@ absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t vers
 absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t version, const model::Architecture& model,
                         offload::ParameterStore& store) {
   const std::filesystem::path path = folder / kStaleFile;
-  if (!std::filesystem::exists(path)) {
+  std::error_code error;  // any other than that it is missing is told by who opens it
+  if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) {
     return invalid_input("{}: not there: the checkpoint was made with staleness 0, set staleness: 0", path.string());
   }
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(path));
@@ -83,28 +82,6 @@ absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t versi
     std::memcpy(to.host(), tensor->data.data(), to.size);
   }
   return absl::OkStatus();
-}
-
-std::optional<std::uint64_t> step_of(const std::filesystem::path& folder) {
-  constexpr std::string_view kPrefix = "checkpoint-";
-  const std::string name = folder.filename().string();
-  if (!name.starts_with(kPrefix) || name.size() == kPrefix.size() || name.size() > kPrefix.size() + 18)
-    return std::nullopt;
-  if (!std::all_of(name.begin() + kPrefix.size(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return std::nullopt;
-  }
-  return std::stoull(name.substr(kPrefix.size()));
-}
-
-std::vector<std::pair<std::uint64_t, std::filesystem::path>> checkpoints_in(const std::filesystem::path& output_dir) {
-  std::vector<std::pair<std::uint64_t, std::filesystem::path>> found;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(output_dir, ignored)) {
-    const auto step = step_of(entry.path());
-    if (step && std::filesystem::exists(entry.path() / kStateFile)) found.emplace_back(*step, entry.path());
-  }
-  std::ranges::sort(found);
-  return found;
 }
 
 absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerState& state,
@@ -129,22 +106,18 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
 
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
                               const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
-  const std::filesystem::path place = output_dir / fmt::format("checkpoint-{}", state.global_step);
-  const std::filesystem::path aside = output_dir / fmt::format(".checkpoint-{}.part", state.global_step);
+  const std::filesystem::path aside = part_folder(output_dir, state.global_step);
+  RONDO_RETURN_IF_ERROR(discard(aside));
   std::error_code error;
-  std::filesystem::remove_all(aside, error);
   std::filesystem::create_directories(aside, error);
   if (error) return internal_error("{}: cannot be made: {}", aside.string(), error.message());
   absl::Status status = fill_checkpoint(aside, state, model, store, base);
   if (status.ok()) status = sync_path(aside);
   if (!status.ok()) {
-    std::filesystem::remove_all(aside, error);
+    (void)discard(aside);  // what went wrong first is told
     return status;
   }
-  std::filesystem::remove_all(place, error);
-  std::filesystem::rename(aside, place, error);
-  if (error) return internal_error("{}: cannot be renamed into place: {}", place.string(), error.message());
-  return sync_path(output_dir);
+  return put_in_place(aside, checkpoint_folder(output_dir, state.global_step));
 }
 
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,
@@ -176,35 +149,6 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     RONDO_RETURN_IF_ERROR(read_stale(folder, state.course.before.updates, model, store));
   }
   return state;
-}
-
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir) {
-  const auto found = checkpoints_in(output_dir);
-  if (found.empty()) return std::nullopt;
-  return found.back().second;
-}
-
-absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit, std::uint64_t best) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(".checkpoint-") && name.ends_with(".part")) std::filesystem::remove_all(entry.path(), error);
-  }
-  const auto found = checkpoints_in(output_dir);
-  if (limit == 0 || found.empty()) return absl::OkStatus();
-  const std::uint64_t newest = found.back().first;
-  const auto stays = [&](std::uint64_t step) { return step == newest || (best != 0 && step == best); };
-  auto others = static_cast<std::uint64_t>(
-      std::ranges::count_if(found, [&](const auto& checkpoint) { return !stays(checkpoint.first); }));
-  const std::uint64_t kept = found.size() - others;
-  for (const auto& [step, folder] : found) {
-    if (stays(step)) continue;
-    if (kept + others <= limit) break;
-    --others;
-    std::filesystem::remove_all(folder, error);
-    if (error) return internal_error("{}: cannot be removed: {}", folder.string(), error.message());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace rondo::train

@@ -17,7 +17,7 @@ struct Question {
   std::string answer;
 };
 
-std::string trimmed(const std::string& text) {
+std::string trimmed_answer(const std::string& text) {
   const char* const kBlanks = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kBlanks);
   return begin == std::string::npos ? std::string() : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
@@ -33,7 +33,7 @@ Question question_of(const data::Sample& sample, const data::Tokenizer& tokenize
   Question question;
   question.prompt.assign(sample.ids.begin(), at(begin));
   const std::vector<data::TokenId> expected(at(begin), at(end));
-  question.answer = trimmed(tokenizer.decode(expected, true));
+  question.answer = trimmed_answer(tokenizer.decode(expected, true));
   return question;
 }
 
@@ -60,11 +60,11 @@ class Asker {
       given += stream.add(id);
       const std::size_t begin = given.find_first_not_of(" \t\r\n");
       if (begin == std::string::npos) return;
-      hopeless_ = !question.answer.starts_with(trimmed(given));
+      hopeless_ = !question.answer.starts_with(trimmed_answer(given));
     };
     const auto ids = generator_.generate(question.prompt, options_, on_token);
     RONDO_RETURN_IF_ERROR(ids.status());
-    return trimmed(stream.text()) == question.answer;
+    return trimmed_answer(stream.text()) == question.answer;
   }
 
  private:

@@ -129,6 +129,7 @@ absl::Status Trainer::lay_out_steps() {
 
 absl::Status Trainer::find_checkpoint() {
   if (config_.resume_from_checkpoint.empty()) return absl::OkStatus();
+  RONDO_RETURN_IF_ERROR(recover_checkpoints(config_.output_dir));
   std::filesystem::path folder = config_.resume_from_checkpoint;
   if (config_.resume_from_checkpoint == "auto") {
     const auto newest = newest_checkpoint(config_.output_dir);

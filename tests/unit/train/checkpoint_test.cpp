@@ -1,6 +1,10 @@
 // A checkpoint is whole or absent, comes back bit for bit, and what is wrong with one is told in a line.
 #include "rondo/train/checkpoint.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "checkpoint_folders.h"
 #include "files.h"
 #include "rondo/base/file.h"
 #include "rondo/schedule/shape.h"
@@ -152,6 +156,102 @@ TEST_F(Checkpoint, SameStepAgain_ReplacesTheFolder) {
   EXPECT_FALSE(fs::exists(out_ / "checkpoint-3" / "left_over"));
 }
 
+/// Names of what was removed from a folder since the watch began.
+class Removals {
+ public:
+  explicit Removals(const fs::path& folder) : watch_(::inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(::inotify_add_watch(watch_, folder.c_str(), IN_DELETE), 0);
+  }
+  ~Removals() { ::close(watch_); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    alignas(inotify_event) char events[4096];
+    const ssize_t size = ::read(watch_, events, sizeof(events));
+    for (ssize_t at = 0; at < size;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(events + at);
+      names.emplace_back(event->name);
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return names;
+  }
+
+ private:
+  const int watch_;
+};
+
+TEST_F(Checkpoint, SameStepAgain_NeverLacksTheFolder) {
+  written();
+  offload::ParameterStore store = filled_store(model_, 9);
+  const Removals removals(out_);
+  ASSERT_TRUE(write(3, model_, store).ok());
+  EXPECT_THAT(removals.names(), testing::Not(testing::Contains("checkpoint-3")));
+}
+
+TEST_F(Checkpoint, SameStepAgainByRenaming_ReplacesTheFolder) {
+  const fs::path place = written();
+  const fs::path aside = out_ / ".checkpoint-3.part";
+  const auto put_again = [&](const char* note) {
+    fs::create_directories(aside);
+    put(aside / "trainer_state.json", note);
+    const absl::Status status = put_in_place_by_renaming(aside, place);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(entries_in(out_), 1U);
+    EXPECT_EQ(entries_in(place), 1U);
+    EXPECT_EQ(*read_file(place / "trainer_state.json"), note);
+  };
+  put_again("second");
+  fs::create_directories(out_ / ".checkpoint-3.old");  // of a removal that was interrupted
+  put(out_ / ".checkpoint-3.old" / "optimizer.safetensors", "x");
+  put_again("third");
+  fs::remove(place / "trainer_state.json");  // likewise
+  put(place / "optimizer.safetensors", "x");
+  put_again("fourth");
+  fs::remove_all(place);
+  put_again("fifth");
+  EXPECT_FALSE(put_in_place_by_renaming(aside, place).ok()) << "there is none";
+  EXPECT_EQ(*read_file(place / "trainer_state.json"), "fifth");
+}
+
+TEST_F(Checkpoint, InterruptedAnywhere_IsTakenForWhatItHolds) {
+  const fs::path place = written();
+  const std::string state = *read_file(place / "trainer_state.json");
+  const auto folder = [&](const char* name, const std::string& mark, bool whole) {
+    fs::create_directories(out_ / name);
+    put(out_ / name / "mark", mark);
+    if (whole) put(out_ / name / "trainer_state.json", state);
+  };
+  // What is there of: part, old, checkpoint ('h': a half), and which of them then is the checkpoint.
+  struct Case {
+    const char* there;
+    const char* left;
+  };
+  for (const Case& one : {Case{"p--", "part"}, Case{"-o-", "old"}, Case{"po-", "part"}, Case{"ho-", "old"},
+                          Case{"p-c", "checkpoint"}, Case{"h-c", "checkpoint"}, Case{"-oc", "checkpoint"},
+                          Case{"-hc", "checkpoint"}, Case{"p-h", "part"}, Case{"h--", ""}, Case{"-h-", ""}}) {
+    for (const bool resumes : {true, false}) {
+      SCOPED_TRACE(one.there);
+      fs::remove_all(out_);
+      const char* const names[] = {".checkpoint-3.part", ".checkpoint-3.old", "checkpoint-3"};
+      const char* const marks[] = {"part", "old", "checkpoint"};
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (one.there[i] != '-') folder(names[i], marks[i], one.there[i] != 'h');
+      }
+      if (resumes) {
+        EXPECT_TRUE(recover_checkpoints(out_).ok());
+        EXPECT_EQ(newest_checkpoint(out_).has_value(), *one.left != '\0');
+      }
+      EXPECT_TRUE(prune_checkpoints(out_, 1).ok());
+      if (*one.left == '\0') {
+        EXPECT_EQ(entries_in(out_), 0U);
+        continue;
+      }
+      EXPECT_EQ(entries_in(out_), 1U);
+      EXPECT_EQ(newest_checkpoint(out_), place);
+      EXPECT_EQ(*read_file(place / "mark"), one.left);
+    }
+  }
+}
+
 TEST_F(Checkpoint, FileMissing_IsNamed) {
   for (const char* file : {"trainer_state.json", "optimizer.safetensors"}) {
     const fs::path checkpoint = written();
@@ -248,6 +348,26 @@ TEST_F(Checkpoint, Prune_KeepsTheNewestAndRemovesWhatWasInterrupted) {
   EXPECT_FALSE(fs::exists(out_ / "checkpoint-2"));
   EXPECT_TRUE(fs::exists(out_ / "checkpoint-9") && fs::exists(out_ / "checkpoint-10"));
   EXPECT_TRUE(fs::exists(out_ / "notes.txt"));
+}
+
+TEST_F(Checkpoint, Prune_TellsWhatCannotBeRemovedAndRemovesTheRest) {
+  offload::ParameterStore store = filled_store(model_, 4);
+  for (const std::uint64_t step : {2U, 4U, 6U}) ASSERT_TRUE(write(step, model_, store).ok());
+  const test::Unremovable stays(out_ / "checkpoint-2");
+  const absl::Status status = prune_checkpoints(out_, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("checkpoint-2"));
+  EXPECT_FALSE(fs::exists(out_ / "checkpoint-2" / "trainer_state.json")) << "what is left of it passes for a whole one";
+  EXPECT_FALSE(fs::exists(out_ / "checkpoint-4"));
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-6");
+}
+
+TEST_F(Checkpoint, StateThatCannotBeLookedAt_IsNone) {
+  fs::create_directories(out_ / "checkpoint-7");
+  fs::create_symlink("trainer_state.json", out_ / "checkpoint-7" / "trainer_state.json");  // of itself
+  written();
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-3");
+  EXPECT_TRUE(prune_checkpoints(out_, 1).ok());
 }
 
 TEST_F(Checkpoint, Prune_KeepsTheBestBesideTheNewest) {

@@ -6,7 +6,8 @@
 //                             8 bits are <parameter>.exp_avg.blocks8 and so on, four bytes to a number
 //     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
 //
-// A checkpoint is built in .checkpoint-<step>.part beside its place, synced and renamed.
+// A checkpoint is built in .checkpoint-<step>.part beside its place, synced, and changes places with the one that it
+// replaces, if there is one (checkpoint_folders.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@
 
 namespace rondo::train {
 
-/// Errors: Internal naming the path (a full disk): nothing is left then but what was there before.
+/// Replaces one of the same step. Errors: Internal naming the path (a full disk): nothing is left then but what was
+/// there before.
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
                               const model::Architecture& model, offload::ParameterStore& store, const Documents& base);
 
@@ -34,8 +36,13 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
 /// The checkpoint-<step> with the largest step that has a trainer_state.json.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir);
 
+/// Renames into place what an interrupted write has left whole: a checkpoint whose place has none. To be called before
+/// newest_checkpoint(). Errors: Internal naming the place.
+absl::Status recover_checkpoints(const std::filesystem::path& output_dir);
+
 /// Keeps the newest checkpoint, that of step `best` (0: none) and as many of the newest others as make `limit` (0:
-/// all); removes the rest, and what an interrupted write left behind.
+/// all); removes the rest, and what an interrupted write left behind, unless that is to be recovered. Errors: Internal
+/// naming what could not be removed first; the others are gone, and nothing else is lost.
 absl::Status prune_checkpoints(const std::filesystem::path& output_dir, std::uint64_t limit, std::uint64_t best = 0);
 
 }  // namespace rondo::train
