@@ -95,7 +95,8 @@ absl::Status Trainer::start() {
   executor_->set_course(state_.course);
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
-    RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, 0));
+    const absl::Status pruned = prune_checkpoints(config_.output_dir, 0);
+    if (!pruned.ok()) early_notes_.push_back(message_of(pruned));
   }
   first_step_ = state_.global_step;
   for (const std::string& note : early_notes_) observer_.on_note(note);
@@ -220,11 +221,13 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
 absl::Status Trainer::save(std::uint64_t step) {
   executor_->drain_and_wait();
   RONDO_RETURN_IF_ERROR(executor_->update_status());
-  const std::string folder = fmt::format("{}/checkpoint-{}", config_.output_dir, step);
+  const std::string folder = checkpoint_folder(config_.output_dir, step).string();
   if (state_.best.step == step) state_.best.checkpoint = folder;
   RONDO_RETURN_IF_ERROR(write_checkpoint(config_.output_dir, state_, *model_.architecture, *store_, model_.documents));
-  RONDO_RETURN_IF_ERROR(prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step));
   saved_step_ = step;
+  // What cannot be removed takes room and nothing else.
+  const absl::Status pruned = prune_checkpoints(config_.output_dir, config_.save_total_limit, state_.best.step);
+  if (!pruned.ok()) observer_.on_note(message_of(pruned));
   take_interval();  // the next step is not slower for it
   observer_.on_checkpoint(folder);
   return absl::OkStatus();
