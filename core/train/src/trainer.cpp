@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint_folders.h"
 #include "code_choice.h"
 #include "config_text.h"
 #include "host_account.h"
@@ -136,7 +137,9 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     state_.epoch = loader_->epochs_of(step + 1);
     if (result->skipped) ++state_.skipped_steps;
     if (result->overflowed) ++state_.overflowed_steps;
-    RONDO_RETURN_IF_ERROR(log_step(step + 1, *result, batches, interval, rate));
+    if (const absl::Status logged = log_step(step + 1, *result, batches, interval, rate); !logged.ok()) {
+      return stop_with(logged);
+    }
     if (config_.dry_run) continue;
     if (evaluates_after(step + 1)) {
       if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
@@ -178,8 +181,9 @@ absl::Status Trainer::stop_with(const absl::Status& error) {
     const absl::Status saved = save(state_.global_step);
     if (!saved.ok()) return absl::Status(error.code(), fmt::format("{}; and {}", message_of(error), message_of(saved)));
   }
-  return absl::Status(error.code(), fmt::format("{}; the state after step {} is in {}/checkpoint-{}", message_of(error),
-                                                state_.global_step, config_.output_dir, state_.global_step));
+  return absl::Status(error.code(),
+                      fmt::format("{}; the state after step {} is in {}", message_of(error), state_.global_step,
+                                  checkpoint_folder(config_.output_dir, state_.global_step).string()));
 }
 
 absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
