@@ -199,7 +199,7 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   outcome.steps = state_.global_step;
   if (config_.dry_run || machine_.phantom) return outcome;
   if (interrupted) {
-    RONDO_RETURN_IF_ERROR(save(state_.global_step));
+    if (saved_step_ != state_.global_step) RONDO_RETURN_IF_ERROR(save(state_.global_step));
     return outcome;
   }
   if (config_.eval_strategy != "no" && !is_evaluated(state_, state_.global_step)) {

@@ -99,7 +99,7 @@ class Trainer {
   std::chrono::steady_clock::time_point last_end_;
   std::vector<double> computed_;  // until then: seconds by device
   std::uint64_t first_step_ = 0;
-  std::uint64_t saved_step_ = 0;  // of the last checkpoint
+  std::optional<std::uint64_t> saved_step_;  // of the last checkpoint in output_dir that this run wrote or began with
 };
 
 }  // namespace rondo::train

@@ -2,6 +2,7 @@
 // refused without computing anything is refused here.
 #include <algorithm>
 
+#include "checkpoint_folders.h"
 #include "host_account.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
@@ -164,6 +165,10 @@ absl::Status Trainer::find_checkpoint() {
   state_.best = std::move(state.best);
   losses_.remember(state_.log_history);
   resumed_from_ = folder.string();
+  // What the run leaves where it is now lies there already.
+  std::error_code error;
+  const std::filesystem::path own = checkpoint_folder(config_.output_dir, state_.global_step);
+  if (std::filesystem::equivalent(folder, own, error)) saved_step_ = state_.global_step;
   return absl::OkStatus();
 }
 
