@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "fault_case.h"
+#include "rondo/devices/host_memory.h"
 
 namespace rondo::tiny {
 namespace {
@@ -60,6 +61,22 @@ TEST_F(StateOnTheCard, LostWithTheCard_IsSaidAndLeavesWhatWasBroughtHome) {
   }
   EXPECT_GT(first, 0U);
   EXPECT_GT(lost, 0U);
+}
+
+TEST_F(StateOnTheCard, HangWhileItIsBrought_LeavesWhatTheCardMayStillRead) {
+  const auto optimizer = [] { return devices::host_memory_account()["optimizer"].now; };
+  // What training has more of in main memory than what was there before.
+  const auto more_held = [&](const std::string& fail_at, bool fails) -> Bytes {
+    auto run = TinyRun::make(model_, job_, holding(fail_at));
+    EXPECT_TRUE(run.ok()) << run.status();
+    const Bytes before = optimizer();
+    EXPECT_EQ((*run)->train(0).ok(), !fails);
+    return optimizer() - before;
+  };
+  EXPECT_EQ(more_held("hang@up:100000", false), 0U);
+  for (const char* fail_at : {"hang@up:1", "hang@up:2", "hang@up:9"}) {
+    EXPECT_GT(more_held(fail_at, true), 0U) << fail_at;
+  }
 }
 
 TEST_F(StateOnTheCard, Abandoned_StaysThatOfTheStepBefore) {

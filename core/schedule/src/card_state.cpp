@@ -233,14 +233,17 @@ absl::Status CardState::wait() {
 }
 
 absl::Status CardState::load() {
-  if (loaded_) return failed_;
+  if (loaded_ || parts_.parameters->phantom()) return failed_;
+  const Bytes tables = layout_.place(Shared::kTables).size;
+  // Both before anything is begun.
+  RONDO_ASSIGN_OR_RETURN(owners_, devices::allocate_host(layout_.place(Shared::kOwners).size, "optimizer"));
+  if (tables > 0) {
+    RONDO_ASSIGN_OR_RETURN(of_codes_, devices::allocate_host(tables + devices::kMomentBlock, "optimizer"));
+  }
   loaded_ = true;
-  if (parts_.parameters->phantom()) return absl::OkStatus();
-  RONDO_ASSIGN_OR_RETURN(devices::Buffer owners,
-                         devices::allocate_host(layout_.place(Shared::kOwners).size, "optimizer"));
   for (std::size_t i = 0; i < layout_.entries().size(); ++i) {
     const CardStateLayout::Entry& entry = layout_.entries()[i];
-    auto* owner = reinterpret_cast<std::int32_t*>(owners.view().host()) + 2 * entry.first_block;
+    auto* owner = reinterpret_cast<std::int32_t*>(owners_.view().host()) + 2 * entry.first_block;
     for (std::uint64_t block = 0; block < entry.blocks; ++block) {
       *owner++ = static_cast<std::int32_t>(i);
       *owner++ = static_cast<std::int32_t>(block);
@@ -248,15 +251,13 @@ absl::Status CardState::load() {
   }
   // What lies between parameters is updated with them.
   for (const devices::Buffer& block : memory_) clear(block.view());
-  copy(QueueRole::kUp, owners.view(), part(Shared::kOwners));
-  devices::Buffer of_codes;  // their tables, and a block of the code of 0
+  copy(QueueRole::kUp, owners_.view(), part(Shared::kOwners));
   BufferView zero_codes;
-  if (const Bytes tables = layout_.place(Shared::kTables).size; tables > 0) {
-    RONDO_ASSIGN_OR_RETURN(of_codes, devices::allocate_host(tables + devices::kMomentBlock, "optimizer"));
-    std::memcpy(of_codes.view().host(), &devices::moment_tables(), tables);
-    zero_codes = of_codes.view().part(tables, devices::kMomentBlock);
+  if (tables > 0) {
+    std::memcpy(of_codes_.view().host(), &devices::moment_tables(), tables);
+    zero_codes = of_codes_.view().part(tables, devices::kMomentBlock);
     std::memset(zero_codes.host(), devices::kSignedZero, devices::kMomentBlock);
-    copy(QueueRole::kUp, of_codes.view().part(0, tables), part(Shared::kTables));
+    copy(QueueRole::kUp, of_codes_.view().part(0, tables), part(Shared::kTables));
   }
   for (const CardStateLayout::Entry& entry : layout_.entries()) {
     for (const auto& [home, here] : arrays_of(entry)) copy(QueueRole::kUp, home, here);
@@ -269,7 +270,10 @@ absl::Status CardState::load() {
     if (parts_.parameters->dtype_of(entry.id) == DType::kFloat32) continue;
     copy(QueueRole::kUp, parts_.parameters->published(entry.id), weights(entry.id));
   }
-  return wait();
+  RONDO_RETURN_IF_ERROR(wait());
+  owners_ = {};
+  of_codes_ = {};
+  return absl::OkStatus();
 }
 
 std::vector<CardState::Twins> CardState::arrays_of(const CardStateLayout::Entry& entry) const {

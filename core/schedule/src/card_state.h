@@ -93,6 +93,9 @@ class CardState {
   devices::Buffer rows_;
   devices::Buffer host_factors_;  // and keys
   devices::Buffer host_squares_;
+  // What load() brings, until it has come: a device that hangs may read them as long as it has its memory.
+  devices::Buffer owners_;
+  devices::Buffer of_codes_;  // their tables, and a block of the code of 0
   std::unique_ptr<devices::Timeline> timeline_;
   std::uint64_t value_ = 0;
   std::uint32_t step_ = 0;  // for traces
