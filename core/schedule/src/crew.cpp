@@ -1,6 +1,7 @@
 #include "crew.h"
 
 #include <algorithm>
+#include <cassert>
 #include <set>
 
 #include "card_state.h"
@@ -272,6 +273,7 @@ void Crew::begin(std::uint32_t which) {
 }
 
 absl::Status Crew::finish() {
+  assert(count_under_way_ > 0);  // who waits for a job that was not begun waits for ever
   for (;;) {
     if (const std::optional<Loss> loss = next_loss()) {
       const absl::Status status = take_over(*loss);

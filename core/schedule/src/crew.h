@@ -38,6 +38,7 @@ class Crew final : public SharedState {
   void begin(std::uint32_t which);
   /// Ends the job that was begun first. OK: it is complete, though devices may have been lost. Aborted: devices were
   /// lost and none of the others can take over; no job is under way any more. Other errors: that of fail().
+  /// REQUIRES: one is under way.
   absl::Status finish();
   /// A device is lost, a job has failed or was repeated: this crew must not run another.
   bool spent() const;

@@ -119,6 +119,10 @@ class StepExecutor::Impl {
   absl::StatusOr<StepResult> evaluate(const std::vector<Microbatch>& microbatches) {
     StepResult result;
     for (const Microbatch& batch : microbatches) result.target_tokens += batch.target_tokens;
+    if (result.target_tokens == 0) {  // as a step without targets: no job of the crew's
+      last_step_ = {std::vector<double>(microbatches.size(), 0.0), true};
+      return result;
+    }
     fill_job(0, microbatches, updates(), step_, 1.0F);
     jobs_[0].evaluate = true;
     jobs_[0].last = false;

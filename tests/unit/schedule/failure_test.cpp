@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -139,6 +140,23 @@ TEST_F(Failure, AbandonedAtAnyMoment_IsCancelledOrCommitted) {
     }
     EXPECT_TRUE((*run)->bytes() == after_[done]) << "after " << done << " steps";
   }
+}
+
+TEST_F(Failure, EvaluationWithoutTargets_IsOfNothing) {
+  auto run = TinyRun::make(model_, job_, {"cpu"});
+  ASSERT_TRUE(run.ok()) << run.status();
+  std::vector<schedule::Microbatch> none = job_.steps[0];
+  for (schedule::Microbatch& batch : none) {
+    std::ranges::fill(batch.targets, -1);
+    batch.target_tokens = 0;
+  }
+  const auto result = (*run)->executor().evaluate(none);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->target_tokens, 0U);
+  EXPECT_EQ(result->loss_sum, 0);
+  EXPECT_EQ((*run)->executor().last_step().losses, std::vector<double>(none.size(), 0.0));
+  ASSERT_TRUE((*run)->train(0).ok());
+  EXPECT_TRUE((*run)->bytes() == after_[1]);
 }
 
 }  // namespace
