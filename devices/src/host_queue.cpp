@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::devices {
 
@@ -99,8 +100,11 @@ class HostQueue::Impl {
   explicit Impl(HostBackend& backend)
       : backend_(backend),
         roles_{Role(*this, QueueRole::kCompute), Role(*this, QueueRole::kUp), Role(*this, QueueRole::kDown)},
-        ring_(kRing),
-        thread_([this] { serve(); }) {}
+        ring_(kRing) {
+    absl::StatusOr<std::thread> thread = start_thread("a queue of a device", [this] { serve(); });
+    if (thread.ok()) thread_ = *std::move(thread);
+    started_ = thread.status();
+  }
 
   ~Impl() {
     {
@@ -108,12 +112,13 @@ class HostQueue::Impl {
       stopping_ = true;
       filled_.notify_all();
     }
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  const absl::Status& started() const { return started_; }
   Queue& role(QueueRole role) { return roles_[static_cast<std::size_t>(role)]; }
 
   void observe(WorkObserver* observer) {
@@ -292,11 +297,13 @@ class HostQueue::Impl {
   WorkObserver* observer_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Moment last_end_{};           // this and the next: the queue's thread's
   std::optional<Begun> begun_;  // the entry at the head
+  absl::Status started_;        // the constructor alone sets it
   std::thread thread_;          // last: it uses everything above
 };
 
 HostQueue::HostQueue(HostBackend& backend) : impl_(std::make_unique<Impl>(backend)) {}
 HostQueue::~HostQueue() = default;
+const absl::Status& HostQueue::started() const { return impl_->started(); }
 Queue& HostQueue::role(QueueRole role) { return impl_->role(role); }
 void HostQueue::observe(WorkObserver* observer) { impl_->observe(observer); }
 

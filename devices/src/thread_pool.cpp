@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rondo/base/mutex.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::devices {
 namespace {
@@ -57,10 +58,15 @@ std::uint32_t usable_threads() {
 
 class ThreadPool::Impl {
  public:
-  explicit Impl(std::uint32_t threads) : threads_(std::clamp(threads, 1U, kMaxThreads)) {
-    helpers_.reserve(threads_ - 1);
-    for (std::uint32_t member = 1; member < threads_; ++member) {
-      helpers_.emplace_back([this, member] { help(member); });
+  explicit Impl(std::uint32_t threads) {
+    const std::uint32_t wanted = std::clamp(threads, 1U, kMaxThreads);
+    helpers_.reserve(wanted - 1);
+    for (; threads_ < wanted; ++threads_) {
+      // No more are to be had: who is there does all of the work, with the same result.
+      absl::StatusOr<std::thread> helper =
+          start_thread("the host's arithmetic", [this, member = threads_] { help(member); });
+      if (!helper.ok()) break;
+      helpers_.push_back(*std::move(helper));
     }
   }
 
@@ -164,9 +170,9 @@ class ThreadPool::Impl {
     return !stopping_.load(std::memory_order_seq_cst);
   }
 
-  const std::uint32_t threads_;
-  Mutex turn_;   // held by the caller for the whole job; taken before mutex_
-  Mutex mutex_;  // for the two conditions only
+  std::uint32_t threads_ = 1;  // the caller of run() and the helpers; the constructor alone sets it
+  Mutex turn_;                 // held by the caller for the whole job; taken before mutex_
+  Mutex mutex_;                // for the two conditions only
   CondVar job_published_;
   CondVar job_left_;
   alignas(64) std::atomic<std::uint64_t> word_{0};  // job << 16 | kOpen | helpers inside

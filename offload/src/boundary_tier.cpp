@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::offload {
 namespace {
@@ -32,8 +33,11 @@ absl::StatusOr<std::unique_ptr<BoundaryTier>> BoundaryTier::make(const BoundaryT
     tier->pages_.resize(options.pages);
     tier->frames_.resize(options.buffers);
   }
-  for (std::uint32_t i = 0; i < options.requests; ++i)
-    tier->threads_.emplace_back([&tier = *tier] { tier.work_loop(); });
+  for (std::uint32_t i = 0; i < options.requests; ++i) {
+    RONDO_ASSIGN_OR_RETURN(std::thread thread,
+                           start_thread("boundaries on disk", [&tier = *tier] { tier.work_loop(); }));
+    tier->threads_.push_back(std::move(thread));
+  }
   return tier;
 }
 

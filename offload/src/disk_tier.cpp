@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::offload {
 namespace {
@@ -148,9 +149,13 @@ absl::Status DiskTier::write_whole(std::size_t parameter, std::uint32_t array, s
   return absl::OkStatus();
 }
 
-void DiskTier::start() {
-  if (pieces_.empty() || !threads_.empty()) return;
-  for (std::uint32_t i = 0; i < options_.requests; ++i) threads_.emplace_back([this] { work_loop(); });
+absl::Status DiskTier::start() {
+  if (pieces_.empty() || !threads_.empty()) return absl::OkStatus();
+  for (std::uint32_t i = 0; i < options_.requests; ++i) {
+    RONDO_ASSIGN_OR_RETURN(std::thread thread, start_thread("the optimizer's state on disk", [this] { work_loop(); }));
+    threads_.push_back(std::move(thread));
+  }
+  return absl::OkStatus();
 }
 
 /// Its slot is free, and what the pass before has made of this piece is on disk.

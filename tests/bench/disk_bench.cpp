@@ -62,7 +62,9 @@ void pass(benchmark::State& state) {
   const DiskTierOptions options = options_of(state);
   auto tier = DiskTier::make(options);
   if (!tier.ok()) return state.SkipWithError(std::string(tier.status().message()).c_str());
-  (*tier)->start();
+  if (const absl::Status started = (*tier)->start(); !started.ok()) {
+    return state.SkipWithError(std::string(started.message()).c_str());
+  }
   for (auto _ : state) {
     for (const std::uint64_t elements : options.elements) {
       for (std::uint64_t done = 0; done < elements;) {

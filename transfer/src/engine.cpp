@@ -11,6 +11,7 @@
 #include "checksum.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 #include "rondo/devices/chunk.h"
 #include "rondo/devices/thread_pool.h"
 
@@ -75,7 +76,7 @@ class TransferEngine::Link {
       }
       if (options_.copiers > 1) copiers_.emplace(options_.copiers);
     }
-    thread_ = std::thread([this] { work(); });
+    RONDO_ASSIGN_OR_RETURN(thread_, start_thread("a link's transfers", [this] { work(); }));
     return absl::OkStatus();
   }
 

@@ -6,6 +6,7 @@
 
 #include "card_state.h"
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 #include "rondo/partition/layout.h"
 
 namespace rondo::schedule {
@@ -106,7 +107,7 @@ absl::Status Crew::prepare() {
     const MutexLock lock(mutex_);
     workers_.push_back(std::move(worker));
   }
-  watch_ = std::thread([this] { watch(); });
+  RONDO_ASSIGN_OR_RETURN(watch_, start_thread("the watch over devices", [this] { watch(); }));
   return absl::OkStatus();
 }
 
@@ -379,7 +380,7 @@ std::vector<DeviceIndex> Crew::others() const {
 std::optional<DeviceIndex> Crew::assign(const std::vector<std::uint32_t>& slots) {
   for (const DeviceIndex device : others()) {
     auto made = Worker::make(*this, {device, slots, true});
-    if (!made.ok()) continue;  // for want of memory; the step is repeated when no device has it
+    if (!made.ok()) continue;  // for want of memory or threads; the step is repeated when no device has it
     Worker* worker = made->get();
     {
       const MutexLock lock(mutex_);

@@ -63,13 +63,13 @@ class StepExecutor::Impl {
       jobs_[i].batches.resize(parts_.work.microbatches);
     }
     RONDO_RETURN_IF_ERROR(make_crew(plan_));
-    if (parts_.parameters->disk() != nullptr) parts_.parameters->disk()->start();
+    if (parts_.parameters->disk() != nullptr) RONDO_RETURN_IF_ERROR(parts_.parameters->disk()->start());
     updater_.emplace(trained_, *parts_.parameters, [this](const absl::Status& error) {
       const MutexLock lock(mutex_);
       if (error_.ok()) error_ = error;
       if (crew_ != nullptr) crew_->fail(error_);
     });
-    return absl::OkStatus();
+    return updater_->open();
   }
 
   void abandon() {

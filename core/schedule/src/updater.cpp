@@ -3,11 +3,17 @@
 #include <utility>
 
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::schedule {
 
 Updater::Updater(std::vector<offload::ParameterId> order, offload::ParameterStore& parameters, OnError on_error)
-    : order_(std::move(order)), parameters_(parameters), on_error_(std::move(on_error)), thread_([this] { loop(); }) {}
+    : order_(std::move(order)), parameters_(parameters), on_error_(std::move(on_error)) {}
+
+absl::Status Updater::open() {
+  RONDO_ASSIGN_OR_RETURN(thread_, start_thread("the optimizer", [this] { loop(); }));
+  return absl::OkStatus();
+}
 
 Updater::~Updater() {
   {
@@ -15,7 +21,7 @@ Updater::~Updater() {
     stopping_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Updater::start(offload::HostOptimizer& optimizer, const offload::StepFactors& factors) {

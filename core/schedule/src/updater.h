@@ -21,6 +21,8 @@ class Updater {
 
   /// `order`: the trained parameters. `parameters` outlives the updater.
   Updater(std::vector<offload::ParameterId> order, offload::ParameterStore& parameters, OnError on_error);
+  /// Before all else. Errors: ResourceExhausted when there is no thread for it.
+  absl::Status open();
   /// Waits for an update that has begun.
   ~Updater();
   Updater(const Updater&) = delete;

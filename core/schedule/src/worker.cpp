@@ -8,6 +8,7 @@
 
 #include "card_state.h"
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 #include "rondo/schedule/shape.h"
 
 namespace rondo::schedule {
@@ -70,14 +71,17 @@ absl::Status Worker::prepare() {
     device_.observe(trace_.get());
   }
   if (!unified_) RONDO_RETURN_IF_ERROR(prepare_links());
-  {
-    const MutexLock lock(mutex_);
-    threads_running_ = weights_in_place_ ? 3 : 4;
-  }
-  if (!weights_in_place_) threads_.emplace_back([this] { run_loop(&Worker::prefetch_loop); });
-  threads_.emplace_back([this] { run_loop(&Worker::feed_loop); });
-  threads_.emplace_back([this] { run_loop(&Worker::retire_loop); });
-  threads_.emplace_back([this] { run_loop(&Worker::gradient_loop); });
+  if (!weights_in_place_) RONDO_RETURN_IF_ERROR(start(&Worker::prefetch_loop));
+  RONDO_RETURN_IF_ERROR(start(&Worker::feed_loop));
+  RONDO_RETURN_IF_ERROR(start(&Worker::retire_loop));
+  return start(&Worker::gradient_loop);
+}
+
+absl::Status Worker::start(void (Worker::*body)()) {
+  const MutexLock lock(mutex_);  // it does not leave before it is counted
+  RONDO_ASSIGN_OR_RETURN(std::thread thread, start_thread("a device's worker", [this, body] { run_loop(body); }));
+  threads_.push_back(std::move(thread));
+  ++threads_running_;
   return absl::OkStatus();
 }
 

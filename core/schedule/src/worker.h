@@ -324,6 +324,8 @@ class Worker {
   /// Blocks while `condition` is false and nobody failed. False after a failure or stop.
   template <typename Condition>
   bool wait_for(Waiter waiter, Condition condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Errors: ResourceExhausted; the threads before it run on until stop().
+  absl::Status start(void (Worker::*body)());
   void run_loop(void (Worker::*body)());
 
   SharedState& shared_;

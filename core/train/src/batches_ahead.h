@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <future>
+#include <system_error>
 #include <vector>
 
 #include "rondo/train/loader.h"
@@ -20,11 +21,19 @@ class BatchesAhead {
   std::vector<schedule::Microbatch> take(std::uint64_t step) {
     std::vector<schedule::Microbatch> batches = next_.valid() && next_step_ == step ? next_.get() : made_now(step);
     next_step_ = step + 1;
-    if (next_step_ < end_) next_ = std::async(std::launch::async, [this] { return loader_.step(next_step_); });
+    if (next_step_ < end_) begin_next();
     return batches;
   }
 
  private:
+  void begin_next() {
+    try {
+      next_ = std::async(std::launch::async, [this] { return loader_.step(next_step_); });
+    } catch (const std::system_error&) {
+      next_ = {};  // without a thread it is made when it is taken
+    }
+  }
+
   std::vector<schedule::Microbatch> made_now(std::uint64_t step) {
     if (next_.valid()) next_.wait();  // the loader is one thread's at a time
     return loader_.step(step);

@@ -95,7 +95,8 @@ class Profiler {
   }
 
   absl::Status measure() {
-    const Watcher watcher(stop_, *executor_);
+    Watcher watcher;
+    RONDO_RETURN_IF_ERROR(watcher.start(stop_, *executor_));
     std::deque<std::vector<schedule::Microbatch>> batches;  // of steps that have begun, and of the next one
     std::uint64_t begun = 0;
     batches.push_back(loader_->step(0));

@@ -12,6 +12,7 @@
 #include "host_account.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 #include "rondo/train/run.h"
 #include "rondo/train/session.h"
 
@@ -102,7 +103,11 @@ std::vector<absl::StatusOr<Json>> plan_points(const PlanSweep& plans, const Conf
   };
   std::vector<std::thread> threads;
   const std::size_t wanted = std::min<std::size_t>(batches.size(), std::max(std::thread::hardware_concurrency(), 1U));
-  for (std::size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  for (std::size_t i = 1; i < wanted; ++i) {
+    absl::StatusOr<std::thread> thread = start_thread("plans", work);
+    if (!thread.ok()) break;  // those that are there make all of them
+    threads.push_back(*std::move(thread));
+  }
   work();
   for (std::thread& thread : threads) thread.join();
   return points;

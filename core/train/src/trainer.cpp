@@ -110,7 +110,8 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   last_end_ = started_;
   computed_ = executor_->compute_seconds();
   stop_.heeded.store(true, std::memory_order_release);
-  const Watcher watcher(stop_.asked, *executor_);
+  Watcher watcher;
+  RONDO_RETURN_IF_ERROR(watcher.start(stop_.asked, *executor_));
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
   batches_.emplace(data_.train, loader_options(config_), end);
   while (state_.global_step < end && !is_stopped_early(state_)) {

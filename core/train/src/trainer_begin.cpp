@@ -6,6 +6,7 @@
 #include "host_account.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
+#include "rondo/devices/thread_pool.h"
 #include "trainer.h"
 
 namespace rondo::train {
@@ -53,6 +54,13 @@ absl::Status Trainer::open() {
   RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(check_output_dir(config_));
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
+  const std::uint32_t threads = config_.threads > 0 ? config_.threads : devices::usable_threads();
+  if (machine_.threads->threads() < threads) {
+    early_notes_.push_back(fmt::format(
+        "threads: the host computes with {} of {}: the process may have no more (ulimit -u, the container's "
+        "limit on pids), or more than 1024 were asked for",
+        machine_.threads->threads(), threads));
+  }
   RONDO_ASSIGN_OR_RETURN(model_, open_model(config_, Purpose::kTrain, !machine_.phantom));
   // Before there is much in memory: measuring takes some, for a moment.
   const Bytes opened = memory_beside_drivers(machine_);

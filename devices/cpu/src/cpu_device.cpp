@@ -53,6 +53,12 @@ class CpuDevice final : public Device, private HostBackend {
     for (auto& queue : queues_) queue.reset();  // they call execute()
   }
 
+  absl::Status started() const {
+    absl::Status status;
+    for (std::size_t i = 0; i < caps_.hardware_queues; ++i) status.Update(queues_[i]->started());
+    return with_context(status, caps_.name);
+  }
+
   const DeviceCaps& caps() const override { return caps_; }
 
   absl::StatusOr<Buffer> allocate(Bytes size, MemoryKind kind) override {
@@ -118,7 +124,9 @@ absl::StatusOr<std::unique_ptr<Device>> open_cpu(const CpuOptions& options, Thre
   if (__builtin_cpu_supports("avx2") == 0) {
     return unimplemented("device '{}': this processor has no AVX2, which the CPU's kernels need", options.name);
   }
-  return std::make_unique<CpuDevice>(options, threads);
+  auto device = std::make_unique<CpuDevice>(options, threads);
+  RONDO_RETURN_IF_ERROR(device->started());
+  return device;
 }
 
 }  // namespace rondo::devices::cpu

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 
 namespace rondo::devices::cuda {
 namespace {
@@ -82,7 +83,7 @@ absl::Status CardQueue::open() {
   }
   RONDO_ASSIGN_OR_RETURN(fault_, CardMemory::make(context.shared_from_this(), nullptr, sizeof(Fault)));
   RONDO_ASSIGN_OR_RETURN(reported_, PinnedMemory::make(context.shared_from_this(), kRing * sizeof(Fault)));
-  thread_ = std::thread([this] { serve(); });
+  RONDO_ASSIGN_OR_RETURN(thread_, start_thread("a queue of a CUDA card", [this] { serve(); }));
   return absl::OkStatus();
 }
 

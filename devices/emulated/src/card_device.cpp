@@ -62,6 +62,11 @@ class CardDevice final : public Device, private HostBackend {
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override {
     return std::unique_ptr<Timeline>(std::make_unique<HostTimeline>());
   }
+  absl::Status started() const {
+    absl::Status status;
+    for (const auto& queue : queues_) status.Update(queue->started());
+    return with_context(status, caps_.name);
+  }
   Queue& queue(QueueRole role) override { return queues_[static_cast<std::size_t>(role) % queues_.size()]->role(role); }
   void observe(WorkObserver* observer) override {
     for (const auto& queue : queues_) queue->observe(observer);
@@ -264,20 +269,21 @@ absl::StatusOr<FailurePlan> check_options(const CardOptions& options) {
   return failure;
 }
 
+absl::StatusOr<std::unique_ptr<Device>> open_card(const CardOptions& options,
+                                                  std::unique_ptr<cpu::CpuExecutor> executor) {
+  RONDO_ASSIGN_OR_RETURN(FailurePlan failure, check_options(options));
+  RONDO_ASSIGN_OR_RETURN(const Slowdown slowdown, parse_slowdown(options.profile.slow_at));
+  auto device = std::make_unique<CardDevice>(options, std::move(failure), slowdown, std::move(executor));
+  RONDO_RETURN_IF_ERROR(device->started());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> open_emulated(const CardOptions& options, ThreadPool& threads) {
-  RONDO_ASSIGN_OR_RETURN(FailurePlan failure, check_options(options));
-  RONDO_ASSIGN_OR_RETURN(const Slowdown slowdown, parse_slowdown(options.profile.slow_at));
-  auto executor = std::make_unique<cpu::CpuExecutor>(threads);
-  return std::unique_ptr<Device>(
-      std::make_unique<CardDevice>(options, std::move(failure), slowdown, std::move(executor)));
+  return open_card(options, std::make_unique<cpu::CpuExecutor>(threads));
 }
 
-absl::StatusOr<std::unique_ptr<Device>> open_timed(const CardOptions& options) {
-  RONDO_ASSIGN_OR_RETURN(FailurePlan failure, check_options(options));
-  RONDO_ASSIGN_OR_RETURN(const Slowdown slowdown, parse_slowdown(options.profile.slow_at));
-  return std::unique_ptr<Device>(std::make_unique<CardDevice>(options, std::move(failure), slowdown, nullptr));
-}
+absl::StatusOr<std::unique_ptr<Device>> open_timed(const CardOptions& options) { return open_card(options, nullptr); }
 
 }  // namespace rondo::devices::emulated

@@ -60,6 +60,7 @@ class NullDevice final : public Device, private HostBackend {
   absl::StatusOr<std::unique_ptr<Timeline>> timeline() override {
     return std::unique_ptr<Timeline>(std::make_unique<HostTimeline>());
   }
+  absl::Status started() const { return with_context(queue_.started(), caps_.name); }
   Queue& queue(QueueRole role) override { return queue_.role(role); }
   void observe(WorkObserver* observer) override { queue_.observe(observer); }
   Bytes allocated_bytes() const override { return budget_->now(); }
@@ -95,7 +96,9 @@ class NullDevice final : public Device, private HostBackend {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> open_null(const NullOptions& options) {
-  return std::unique_ptr<Device>(std::make_unique<NullDevice>(options));
+  auto device = std::make_unique<NullDevice>(options);
+  RONDO_RETURN_IF_ERROR(device->started());
+  return std::unique_ptr<Device>(std::move(device));
 }
 
 }  // namespace rondo::devices::null

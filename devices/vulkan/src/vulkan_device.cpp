@@ -161,6 +161,7 @@ absl::Status VulkanDevice::open() {
   }
   for (std::size_t i = 0; i < caps_.hardware_queues; ++i) {
     queues_[i] = std::make_unique<HostQueue>(static_cast<HostBackend&>(*this));
+    RONDO_RETURN_IF_ERROR(with_context(queues_[i]->started(), caps_.name));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "few_threads.h"
 #include "rondo/base/status.h"
 
 namespace rondo::devices {
@@ -144,6 +145,14 @@ TEST(HostQueue, CopyOfUnequalSizes_Fails) {
   HostQueue queue(backend);
   queue.role(QueueRole::kUp).copy(a.view(), a.view().part(0, 5), {}, {&done, 1}, {"uneven"});
   EXPECT_THAT(std::string(done.wait(1, soon()).message()), testing::HasSubstr("10 bytes to 5"));
+}
+
+TEST(HostQueue, WithoutAThread_SaysSoAndEnds) {
+  if (!test::kCanHaveFewThreads) GTEST_SKIP() << "a sanitizer's threads are its own";
+  Recorder backend;
+  const test::FewThreads none(0);
+  const HostQueue queue(backend);
+  EXPECT_EQ(queue.started().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(HostQueue, IdealEnds_ChainWithoutTheHostsDelays) {

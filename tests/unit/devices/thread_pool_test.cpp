@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "few_threads.h"
 #include "patience.h"
 
 namespace rondo::devices {
@@ -92,6 +93,21 @@ TEST(ThreadPool, TasksThatWaitForEachOther_RunAtTheSameTime) {
 }
 
 TEST(ThreadPool, ZeroThreads_MeansWhatTheProcessMayUse) { EXPECT_GE(ThreadPool(0).threads(), 1U); }
+
+TEST(ThreadPool, FewerThreadsThanAsked_DoAllTasks) {
+  if (!test::kCanHaveFewThreads) GTEST_SKIP() << "a sanitizer's threads are its own";
+  for (const std::uint32_t more : {0U, 2U}) {
+    const test::FewThreads few(more);
+    ThreadPool pool(8);
+    EXPECT_LE(pool.threads(), more + 1);
+    std::vector<int> runs(1000, 0);
+    pool.parallel_for(1000, [&](std::int64_t task, std::uint32_t member) {
+      ASSERT_LT(member, pool.threads());
+      ++runs[static_cast<std::size_t>(task)];
+    });
+    for (const int n : runs) EXPECT_EQ(n, 1);
+  }
+}
 
 TEST(ThreadPool, IdlePools_EndAtOnce) {
   for (int i = 0; i < 50; ++i) ThreadPool pool(4);

@@ -85,7 +85,7 @@ TEST_F(Disk, Passes_ChangeEveryElementOnceEach) {
   for (const auto& elements : {std::vector<std::uint64_t>{100}, {2048, 2049}, {5000, 1, 9000, 2048}}) {
     for (const std::uint32_t depth : {1U, 3U, 8U}) {
       const auto tier = make(elements, depth);
-      tier->start();
+      ASSERT_TRUE(tier->start().ok());
       for (int i = 0; i < 7; ++i) ASSERT_TRUE(pass(*tier, elements).ok());
       ASSERT_TRUE(tier->drain_and_wait().ok());
       for (std::size_t parameter = 0; parameter < elements.size(); ++parameter) {
@@ -113,7 +113,7 @@ TEST_F(Disk, Chunks_AreReadBeforeTheyAreAskedFor) {
   constexpr std::uint64_t kChunk = 3 * 2048 * sizeof(float);
   const auto tier = make({std::uint64_t{2048} * 64}, 16);
   const std::uint64_t before = bytes_read();
-  tier->start();
+  ASSERT_TRUE(tier->start().ok());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   // Looking costs some bytes too: fewer than a chunk in all.
   std::uint64_t read = 0;
@@ -130,7 +130,7 @@ TEST_F(Disk, File_IsReservedWhole_AndGoneAfterwards) {
     EXPECT_EQ(files(), 1U);
     EXPECT_EQ(std::filesystem::file_size(tier->file().path()), tier->disk_bytes());
     EXPECT_GE(tier->disk_bytes(), 100000U * 12);
-    tier->start();
+    ASSERT_TRUE(tier->start().ok());
   }
   EXPECT_EQ(files(), 0U);
 }
@@ -189,7 +189,7 @@ TEST_F(Disk, ReadingFails_PassEndsWithTheError) {
   const std::vector<std::uint64_t> elements = {20000};
   const auto tier = make(elements);
   ASSERT_EQ(::truncate(tier->file().path().c_str(), 40960), 0);
-  tier->start();
+  ASSERT_TRUE(tier->start().ok());
   const absl::Status status = pass(*tier, elements);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the file ends there"));

@@ -188,7 +188,7 @@ TEST_P(OnDisk, Updates_GiveTheBitsOfThoseInMemory_AndGoOnFromCopies) {
     ASSERT_TRUE(there.store().write(0, StateArray::kMaster, 0, values, 1).ok());
     there.count_update();
     ASSERT_EQ(bytes_of(here.store()), bytes_of(there.store()));
-    there.store().disk()->start();
+    ASSERT_TRUE(there.store().disk()->start().ok());
     for (std::uint64_t step = 2; step <= 4; ++step) {
       here.step(gradient(kElements, step), 1e-2);
       there.step(gradient(kElements, step), 1e-2);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "few_threads.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 
@@ -140,6 +141,25 @@ TEST_F(Failure, AbandonedAtAnyMoment_IsCancelledOrCommitted) {
     }
     EXPECT_TRUE((*run)->bytes() == after_[done]) << "after " << done << " steps";
   }
+}
+
+TEST_F(Failure, ThreadsThatCannotBeHad_AreAnErrorWhereverTheyEnd) {
+  if (!test::kCanHaveFewThreads) GTEST_SKIP() << "a sanitizer's threads are its own";
+  Placement placement{"few threads", fast_cards(2)};
+  placement.stages = one_layer_each(model_);
+  placement.disk_from = 2;
+  placement.boundaries_on_disk = 0;
+  constexpr std::uint32_t kMost = 100;  // more than there are in all
+  std::uint32_t more = 0;
+  for (; more < kMost; ++more) {
+    const test::FewThreads few(more);
+    const absl::Status status = TinyRun::make(model_, job_, placement).status();
+    if (status.ok()) break;
+    ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    ASSERT_THAT(std::string(status.message()), HasSubstr("no thread for"));
+  }
+  EXPECT_GT(more, 15U);
+  EXPECT_LT(more, kMost);
 }
 
 TEST_F(Failure, EvaluationWithoutTargets_IsOfNothing) {

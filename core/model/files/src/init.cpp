@@ -13,6 +13,7 @@
 #include "rondo/base/file.h"
 #include "rondo/base/random.h"
 #include "rondo/base/status.h"
+#include "rondo/base/thread.h"
 #include "rondo/model/new_folder.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
@@ -98,11 +99,18 @@ void for_parts(std::uint64_t elements, const std::function<void(std::uint64_t, s
   constexpr std::uint64_t kLeast = 1U << 18U;  // what is worth a thread
   const std::uint64_t threads = std::max(std::thread::hardware_concurrency(), 1U);
   const std::uint64_t part = std::max((elements + threads - 1) / threads, kLeast);
-  std::vector<std::jthread> others;
+  std::vector<std::thread> others;
   for (std::uint64_t first = part; first < elements; first += part) {
-    others.emplace_back(fn, first, std::min(part, elements - first));
+    const auto work = [&fn, first, count = std::min(part, elements - first)] { fn(first, count); };
+    absl::StatusOr<std::thread> other = start_thread("weights", work);
+    if (other.ok()) {
+      others.push_back(*std::move(other));
+    } else {
+      work();
+    }
   }
   fn(0, std::min(part, elements));
+  for (std::thread& other : others) other.join();
 }
 
 absl::Status write_weights(const InitOptions& options, const ModelConfig& config, const std::filesystem::path& folder) {

@@ -104,6 +104,8 @@ class HostQueue {
  public:
   static constexpr std::size_t kMaxWaits = 32;
   explicit HostQueue(HostBackend& backend);
+  /// ResourceExhausted: there was no thread for it, and nothing may be enqueued.
+  const absl::Status& started() const;
   ~HostQueue();  // finishes what is enqueued, then joins
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;

@@ -14,7 +14,8 @@ std::uint32_t usable_threads();
 
 class ThreadPool {
  public:
-  /// `threads` >= 1 members in all, the caller of parallel_for among them. 0: as many as the process may use.
+  /// `threads` >= 1 members in all, the caller of parallel_for among them. 0: as many as the process may use. There are
+  /// fewer where the process may not have so many threads.
   explicit ThreadPool(std::uint32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -51,8 +51,8 @@ class DiskTier {
   /// The same of a whole array of any format.
   absl::Status write_whole(std::size_t parameter, std::uint32_t array, std::span<const std::byte> from);
 
-  /// Begins to read ahead.
-  void start();
+  /// Begins to read ahead. Errors: ResourceExhausted when there are no threads for it.
+  absl::Status start();
   struct Chunk {
     std::uint64_t first = 0;  // element of the parameter
     std::uint64_t elements = 0;
