@@ -2,6 +2,7 @@
 #include "lower.h"
 
 #include <cstddef>
+#include <limits>
 
 #include "kernels/product.h"
 #include "lowering.h"
@@ -277,6 +278,20 @@ void Lowering::place_product_workspace() {
   }
 }
 
+absl::Status Lowering::check_grids() const {
+  constexpr std::uint32_t kMostAlong = std::numeric_limits<std::int32_t>::max();
+  constexpr std::uint32_t kMostAcross = 65535;
+  for (std::size_t i = begin_; i < steps_.steps.size(); ++i) {
+    const auto* launch = std::get_if<LaunchStep>(&steps_.steps[i]);
+    if (launch == nullptr || (launch->grid_x <= kMostAlong && launch->grid_y <= kMostAcross)) continue;
+    return unimplemented(
+        "op {} of {} tokens takes a grid of {} x {} blocks; CUDA takes {} x {} at most: lower cutoff_len or "
+        "per_device_train_batch_size",
+        name_of(op_->kind), list_.tokens, launch->grid_x, launch->grid_y, kMostAlong, kMostAcross);
+  }
+  return absl::OkStatus();
+}
+
 void Lowering::end(std::size_t op, std::optional<std::size_t> first) {
   if (begin_ == steps_.steps.size()) return;
   place_product_workspace();
@@ -295,6 +310,7 @@ absl::StatusOr<Steps> lower(const OpList& list, const LowerOptions& options) {
     Lowering lowering(list, list.ops[i], options, steps);
     RONDO_RETURN_IF_ERROR(pair ? lower_product_pair(lowering, list.ops[pair->narrow()], list.ops[pair->wide()])
                                : lower_op(lowering));
+    RONDO_RETURN_IF_ERROR(lowering.check_grids());
     lowering.end(i, pair ? std::optional(pair->first) : std::nullopt);
   }
   place_workspace(steps);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -98,8 +99,8 @@ class Lowering {
     if (grid.x == 0 || grid.y == 0) return;
     LaunchStep step;
     step.kernel = kernel;
-    step.grid_x = static_cast<std::uint32_t>(grid.x);
-    step.grid_y = static_cast<std::uint32_t>(grid.y);
+    step.grid_x = in_32_bits(grid.x);
+    step.grid_y = in_32_bits(grid.y);
     step.threads = static_cast<std::uint32_t>(grid.threads);
     step.shared = static_cast<std::uint32_t>(grid.shared);
     step.params.resize(sizeof(Params));
@@ -125,6 +126,8 @@ class Lowering {
   absl::Status product(Product product);
   /// False where there is no library, or it has no such product.
   absl::StatusOr<bool> by_library(Product product);
+  /// Unimplemented: a launch of the op's has more blocks than cards take.
+  absl::Status check_grids() const;
   /// Op number `op` of the list has all its steps, and so has number `first`, which is left to it.
   void end(std::size_t op, std::optional<std::size_t> first);
 
@@ -132,6 +135,10 @@ class Lowering {
   absl::Status same_dtype(const TensorDesc& a, const TensorDesc& b) const;
 
  private:
+  /// What is more than that is too much in any case, see check_grids().
+  static std::uint32_t in_32_bits(std::int64_t blocks) {
+    return static_cast<std::uint32_t>(std::min<std::int64_t>(blocks, std::numeric_limits<std::uint32_t>::max()));
+  }
   /// Gives the library's products the workspace that they need.
   void place_product_workspace();
 

@@ -171,6 +171,20 @@ std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, do
   return counts;
 }
 
+/// Cards need not take more, and what they do with more is not said.
+absl::Status Lowering::check_groups(const Op& op, std::size_t first) const {
+  for (std::size_t i = first; i < dispatches_.size(); ++i) {
+    for (const std::uint32_t groups : dispatches_[i].groups) {
+      if (groups <= kMostGroups) continue;
+      return unimplemented(
+          "op {} of {} tokens takes {} workgroups in a dimension of its grid; vulkan devices take {} at most: lower "
+          "cutoff_len or per_device_train_batch_size",
+          name_of(op.kind), list_.tokens, groups, kMostGroups);
+    }
+  }
+  return absl::OkStatus();
+}
+
 double Lowering::work_of(const Op& op) const {
   const OpCost cost = cost_of(list_, op, list_.tokens);
   return cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
@@ -196,6 +210,7 @@ absl::Status Lowering::lower_all() {
       lower(one);
     }
     shares = shares || one.shares();
+    RONDO_RETURN_IF_ERROR(check_groups(op, first));
     const auto added = static_cast<double>(dispatches_.size() - first);
     for (std::size_t i = first; i < dispatches_.size(); ++i) {
       dispatches_[i].work = work / added;

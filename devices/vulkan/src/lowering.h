@@ -79,6 +79,8 @@ class Lowering {
  private:
   friend class OpLowering;
   absl::Status check(const Op& op) const;
+  /// Of the dispatches from `first` on, which are this op's.
+  absl::Status check_groups(const Op& op, std::size_t first) const;
   double work_of(const Op& op) const;
 
   const OpList& list_;

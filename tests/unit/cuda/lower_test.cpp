@@ -6,6 +6,7 @@
 
 #include "adapted_layer.h"
 #include "kernels/params.h"
+#include "kernels/product.h"
 #include "rondo/devices/product_pairs.h"
 
 namespace rondo::devices::cuda {
@@ -92,6 +93,30 @@ TEST(CudaLower_Fp8, WhereTheLibraryRefusesScales_SumsInFp32AreScaledByAKernel) {
     EXPECT_EQ(shape.result, Storage::kFloat32);
   }
   EXPECT_TRUE(std::holds_alternative<LaunchStep>(steps->steps.back()));
+}
+
+/// Of x [rows, 16] and a weight, where no library has it.
+absl::StatusOr<Steps> lowered_product(std::int64_t rows) {
+  OpList list;
+  list.tokens = static_cast<std::uint32_t>(rows);
+  list.tensors = {{"x", {rows, 16}, DType::kFloat32, TensorRole::kInput, 0},
+                  {"w", {16, 16}, DType::kFloat32, TensorRole::kWeight, 0},
+                  {"y", {rows, 16}, DType::kFloat32, TensorRole::kOutput, 0}};
+  list.ops = {{OpKind::kMatMul, MatMulAttributes{}, {0, 1}, {2}}};
+  return lower(list, {});
+}
+
+TEST(CudaLower_Grids, LargerThanCardsTake_AreRefusedByOpAndTokens) {
+  constexpr std::int64_t kMost = 65535;
+  const auto largest = lowered_product(kMost * kTile);
+  ASSERT_EQ(largest.status(), absl::OkStatus());
+  EXPECT_EQ(std::get<LaunchStep>(largest->steps[0]).grid_y, kMost);
+  const absl::Status status = lowered_product(kMost * kTile + 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  for (const std::string& part : {std::string(name_of(OpKind::kMatMul)), std::to_string(kMost * kTile + 1),
+                                  std::string("65536 blocks"), std::string("65535 at most")}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
 }
 
 /// Only a product can leave out what is there.
