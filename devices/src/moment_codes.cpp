@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "rondo/devices/update.h"
@@ -13,6 +14,10 @@ namespace rondo::devices {
 namespace {
 
 constexpr int kDecades = 7;
+
+/// The least second moment, as a part of its block's scale, whose code is not that of 0. A number that some processors
+/// take for 0 is below.
+constexpr float kLeastSecondMoment = 0x1p-125F;
 
 /// The values at the middles of `parts` equal parts of [0.1, 1], in fp32 as PyTorch's linspace has them.
 std::vector<float> middles_of(int parts, float decade) {
@@ -27,8 +32,10 @@ std::vector<float> middles_of(int parts, float decade) {
   return values;
 }
 
-/// Codes from `zero` on, upwards or (direction -1) downwards.
-void fill(MomentSide& side, std::span<const float, 256> values, std::uint32_t zero, int direction) {
+/// Codes from `zero` on, upwards or (direction -1) downwards. What is more than `least_number` has another code than
+/// 0's.
+void fill(MomentSide& side, std::span<const float, 256> values, std::uint32_t zero, int direction,
+          std::optional<float> least_number = std::nullopt) {
   std::ranges::fill(side.middles, 2.0F);
   const auto count = static_cast<int>(direction > 0 ? 256 - zero : zero + 1);
   const auto magnitude = [&](int i) {
@@ -36,6 +43,7 @@ void fill(MomentSide& side, std::span<const float, 256> values, std::uint32_t ze
     return std::abs(values[static_cast<std::size_t>(at)]);
   };
   for (int i = 0; i + 1 < count; ++i) side.middles[i] = (magnitude(i) + magnitude(i + 1)) / 2.0F;
+  if (least_number) side.middles[0] = *least_number;
   std::uint8_t code = 0;
   for (std::uint32_t key = 0; key < kMomentKeys; ++key) {
     const float least = key == 0 ? 0.0F : std::bit_cast<float>((key + kLowestMoment) << kMomentShift);
@@ -63,7 +71,7 @@ MomentTables make_tables() {
   fill_values(tables.values[1], false);
   fill(tables.sides[0], std::span<const float, 256>(tables.values[0]), kSignedZero, 1);
   fill(tables.sides[1], std::span<const float, 256>(tables.values[0]), kSignedZero, -1);
-  fill(tables.sides[2], std::span<const float, 256>(tables.values[1]), 0, 1);
+  fill(tables.sides[2], std::span<const float, 256>(tables.values[1]), 0, 1, kLeastSecondMoment);
   return tables;
 }
 

@@ -82,12 +82,15 @@ def code_values(signed):
 
 
 def encode(values, table):
-    """Codes of one block and its scale. The nearest code, but none on the other side of 0."""
+    """Codes of one block and its scale. The nearest code, but none on the other side of 0 and, of what has no signs, 0's for
+    0 alone."""
     scale = numpy.abs(values).max()
     x = (values / (scale if scale > 0 else numpy.float32(1))).astype(numpy.float32)
     codes = numpy.abs(x[:, None] - table[None, :]).argmin(axis=1)
     zero = int(numpy.searchsorted(table, 0.0))
     codes = numpy.where((x < 0) & (codes >= zero), zero - 1, codes)
+    if zero == 0:
+        codes = numpy.where((x > 0) & (codes == 0), 1, codes)
     return codes.astype(numpy.uint8), scale
 
 

@@ -110,6 +110,30 @@ TEST(MomentCodes, EveryCode_IsThatOfItsValue) {
   }
 }
 
+TEST(MomentCodes, SecondMomentsOtherThanZero_NeverTakeItsCode) {
+  const std::vector<float> values = {1.0F, 1e-8F, 1e-20F, 1e-30F, 0.0F};
+  std::vector<std::uint8_t> codes(values.size());
+  devices::encode_moments(values, false, codes);
+  EXPECT_THAT(codes, testing::ElementsAre(255, 1, 1, 1, 0));
+}
+
+/// As in rows of an embedding: large gradients beside small ones, then none at all.
+TEST(MomentCodes, SmallGradientsThatEnd_MoveNoWeightFar) {
+  constexpr std::uint64_t kElements = 4096;
+  constexpr double kRate = 1e-3;
+  OptimizerSettings settings;
+  settings.kind = OptimizerKind::kAdamW8Bit;
+  settings.weight_decay = 0;
+  OneParameter parameter(kElements, settings);
+  std::vector<float> gradients(kElements, 1.0F);
+  for (std::uint64_t i = 1; i < kElements; i += 2) gradients[i] = 2e-4F;
+  for (std::uint64_t i = 0; i < kElements; ++i) parameter.store().master(0)[i] = 0.0F;
+  parameter.step(gradients, kRate);
+  for (std::uint64_t i = 1; i < kElements; i += 2) gradients[i] = 0.0F;
+  for (int step = 0; step < 20; ++step) parameter.step(gradients, kRate);
+  for (std::uint64_t i = 0; i < kElements; ++i) EXPECT_LT(std::abs(parameter.store().master(0)[i]), 22 * kRate) << i;
+}
+
 TEST(MomentCodes, ZerosAlone_StayZeros) {
   const std::vector<float> zeros(100, 0.0F);
   std::vector<std::uint8_t> codes(100, 7);

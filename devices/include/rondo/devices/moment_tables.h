@@ -12,8 +12,7 @@ inline constexpr std::size_t kMomentBlock = 256;
 
 inline constexpr std::uint32_t kMomentKeptBits = 7;  // of a fraction, of those that lead to a code
 inline constexpr std::uint32_t kMomentShift = 23 - kMomentKeptBits;
-inline constexpr std::uint32_t kLowestMoment = (127U - 23U)
-                                               << kMomentKeptBits;  // 2^-23: below it the nearest code is 0's
+inline constexpr std::uint32_t kLowestMoment = (127U - 23U) << kMomentKeptBits;  // 2^-23: below it there are few codes
 inline constexpr std::uint32_t kMomentKeys = (23U << kMomentKeptBits) + 2;
 
 /// Codes from that of 0 on, in one direction.
