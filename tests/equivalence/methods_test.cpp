@@ -110,10 +110,26 @@ void as_phi3(model::ModelConfig& config) {
   config.rope.long_factors.assign(config.head_dim / 4, 4.0);
 }
 
+/// Linear attention on both sides of attention that is gated.
+void as_qwen3_5(model::ModelConfig& config) {
+  config.family = model::Family::kQwen35;
+  config.attention_bias = false;
+  config.gates_attention = true;
+  config.norms_add_one = true;
+  config.rope.turned_share = 0.5;
+  config.linear_attention = {2, 4, 12, 10, 3, {true, false, true}};
+}
+
 model::MethodSpec dora_of_fused() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"qkv_proj", "o_proj", "gate_up_proj"};
   spec.lora->rank_pattern = {{"gate_up_proj", 5}};
+  return spec;
+}
+
+model::MethodSpec lora_of_delta() {
+  model::MethodSpec spec = lora(DType::kFloat32);
+  spec.lora->targets = {"q_proj", "down_proj", "in_proj_qkv", "in_proj_b", "out_proj"};
   return spec;
 }
 
@@ -147,7 +163,9 @@ std::vector<Method> methods() {
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},
-          {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3}};
+          {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3},
+          {"qwen3_5", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
+          {"qwen3_5_lora", lora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5}};
 }
 
 model::ModelConfig config_of(const Method& method) {

@@ -36,11 +36,31 @@ def parts_of_fused(config, name, tensor):
     return [(name, tensor)]
 
 
+def parts_of_delta(config, name, tensor):
+    """Qwen3.5: of each head rows of queries, then of their gate; q, k and v of linear attention behind one another."""
+    config = getattr(config, "text_config", config)
+    if "lora_A" in name:
+        return [(name, tensor)]
+    if ".self_attn.q_proj." in name:
+        heads = tensor.reshape(config.num_attention_heads, 2, config.head_dim, *tensor.shape[1:])
+        return [(name.replace("q_proj", word), heads[:, half].reshape(-1, *tensor.shape[1:]))
+                for half, word in enumerate(("query_proj", "gate_proj"))]
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    rows = [keys, keys, config.linear_num_value_heads * config.linear_value_head_dim]
+    for fused, words in {"in_proj_qkv": ("q_proj", "k_proj", "v_proj"),
+                         "conv1d": ("q_conv1d", "k_conv1d", "v_conv1d")}.items():
+        if f".{fused}." in name:
+            return [(name.replace(fused, word), part) for word, part in zip(words, tensor.split(rows))]
+    return [(name, tensor)]
+
+
 def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
     model_type = config.model_type
     if model_type == "phi3":
         return parts_of_fused(config, name, tensor)
+    if model_type.startswith("qwen3_5"):
+        return parts_of_delta(config, name, tensor)
     module, gate, up, down = names_of(model_type)
     block, _, rest = name.partition(".mlp.")
     if model_type == "gpt_oss":

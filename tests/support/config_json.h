@@ -48,6 +48,12 @@ inline nlohmann::json experts_to_json(const ModelConfig& config) {
   return {config.experts->count, config.experts->choices, config.experts->normalised, without, clamped};
 }
 
+inline nlohmann::json linear_to_json(const ModelConfig& config) {
+  if (!config.linear_attention) return nullptr;
+  const LinearAttentionConfig& linear = *config.linear_attention;
+  return {linear.key_heads, linear.value_heads, linear.key_size, linear.value_size, linear.convolution, linear.blocks};
+}
+
 /// `parameters`: names and shapes, in name order.
 inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
@@ -80,6 +86,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"eos", config.eos_token_ids},
           {"pad", or_null(config.pad_token_id)},
           {"experts", experts_to_json(config)},
+          {"linear_attention", linear_to_json(config)},
           {"parameters", parameters}};
 }
 

@@ -75,12 +75,9 @@ class Generator::Impl {
     prompt_bucket_ = devices::token_bucket(prompt_tokens);
     for (const std::uint32_t tokens : {prompt_bucket_, std::uint32_t{1}}) RONDO_RETURN_IF_ERROR(compile(tokens));
     RONDO_RETURN_IF_ERROR(place_weights(lender));
-    const Bytes cache = Bytes{capacity_} * model_.config().num_kv_heads * model_.config().head_dim *
-                        devices::size_of(model_.method().dtype);
     caches_.resize(model_.layers().size());
-    for (model::LayerIndex layer = 0; layer < model_.layers().size(); ++layer) {
-      if (model_.layers()[layer].kind != model::LayerKind::kAttention) continue;
-      for (devices::Buffer& buffer : caches_[layer]) RONDO_RETURN_IF_ERROR(take(buffer, cache));
+    for (model::LayerIndex layer = 0; layer <= model_.first_head_layer(); ++layer) {
+      RONDO_RETURN_IF_ERROR(take_caches(layer));
     }
     for (devices::Buffer& buffer : activations_)
       RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_, model::Phase::kDecode)));
@@ -101,6 +98,8 @@ class Generator::Impl {
     const auto ends = std::ranges::mismatch(cached_, prompt);
     // The last token is computed in any case: its logits begin the answer.
     reused_ = std::min(static_cast<std::size_t>(ends.in1 - cached_.begin()), prompt.size() - 1);
+    // A state of linear attention has no way back.
+    if (model_.config().linear_attention && reused_ < cached_.size()) reused_ = 0;
     cached_.resize(reused_);
     std::span<const float> logits;
     while (cached_.size() < prompt.size()) {
@@ -150,6 +149,16 @@ class Generator::Impl {
  private:
   absl::Status take(devices::Buffer& buffer, Bytes size) {
     RONDO_ASSIGN_OR_RETURN(buffer, device_.allocate(size, devices::MemoryKind::kDevice));
+    return absl::OkStatus();
+  }
+
+  /// As its program says.
+  absl::Status take_caches(model::LayerIndex layer) {
+    for (const devices::TensorDesc& tensor : programs_.at({model_.layers()[layer].program_class, 1})->ops().tensors) {
+      if (tensor.role != devices::TensorRole::kState) continue;
+      if (caches_[layer].size() <= tensor.index) caches_[layer].resize(tensor.index + 1);
+      RONDO_RETURN_IF_ERROR(take(caches_[layer][tensor.index], std::max<Bytes>(tensor.bytes(), 1)));
+    }
     return absl::OkStatus();
   }
 
@@ -252,8 +261,8 @@ class Generator::Impl {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<devices::Program>> programs_;  // class, tokens
   std::vector<devices::BufferView> weights_;
   std::vector<devices::Buffer> resident_;
-  std::vector<std::array<devices::Buffer, 2>> caches_;
-  std::vector<std::int32_t> cached_;  // the tokens whose keys and values stand in the caches
+  std::vector<std::vector<devices::Buffer>> caches_;  // by layer and index of a state
+  std::vector<std::int32_t> cached_;                  // the tokens that the caches hold
   std::size_t reused_ = 0;
   std::array<devices::Buffer, 2> activations_;
   devices::Buffer scratch_, batch_, logits_, host_batch_, host_logits_;

@@ -17,6 +17,9 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
           "float32": 0, "bfloat16": 1, "float16": 2}
 
 
+TURN_IN_PART = ("phi3", "qwen3_5_text")
+
+
 def as_list(value):
     if value is None:
         return []
@@ -50,14 +53,24 @@ def rope_of(config, rope):
         "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,
         "truncate": yarn.get("truncate", True),
         "short_factors": long.get("short_factor", []), "long_factors": long.get("long_factor", []),
-        "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type == "phi3" else 1.0,
+        "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type in TURN_IN_PART else 1.0,
     }
 
 
 def windows_of(config, layers):
     if config.model_type in ("mistral", "mixtral", "qwen3_moe", "phi3"):
         return [config.sliding_window or 0] * config.num_hidden_layers
-    return [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in layers]
+    return [getattr(getattr(layer, "self_attn", None), "sliding_window", None) or 0 for layer in layers]
+
+
+def linear_of(config, layers):
+    """Heads of keys and values, their sizes, tokens that the convolution spans, and which blocks have linear attention;
+    None where no block may."""
+    if config.model_type != "qwen3_5_text":
+        return None
+    return [config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim,
+            config.linear_value_head_dim, config.linear_conv_kernel_dim,
+            [hasattr(layer, "linear_attn") for layer in layers]]
 
 
 def experts_of(config, layers):
@@ -86,28 +99,29 @@ def expected(folder):
     outer, config = config, getattr(config, "text_config", config)
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
-    dtype = written.get("dtype") or written.get("torch_dtype")
+    dtype = written.get("dtype") or written.get("torch_dtype") or written.get("text_config", {}).get("dtype")
     act = getattr(config, "hidden_activation", None) or config.hidden_act
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config)
     layers = text_model.layers
+    attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
     embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size, "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
-        "head_dim": layers[0].self_attn.head_dim, "vocab_size": config.vocab_size,
+        "head_dim": attention.head_dim, "vocab_size": config.vocab_size,
         "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
-        "without_rope": [not getattr(layer.self_attn, "use_rope", True) for layer in layers],
-        "attention_scale": in_fp32(layers[0].self_attn.scaling), "embedding_scale": in_fp32(embedding_scale),
+        "without_rope": [not getattr(getattr(layer, "self_attn", None), "use_rope", True) for layer in layers],
+        "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),
         "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,
         "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
-        "experts": experts_of(config, layers),
+        "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "parameters": sorted([name, list(part.shape)] for whole, p in model.named_parameters()
-                             if "vision_tower" not in whole and "multi_modal_projector" not in whole
+                             if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual"))
                              for name, part in in_files(config, whole, p)),
     }

@@ -14,7 +14,7 @@ import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig
-from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
@@ -177,6 +177,28 @@ CASES = {
         partial_rotary_factor=0.75, rope_scaling=dict(long_factor=[1.0, 1.1, 30.0], short_factor=[1.0, 1.0, 2.0],
                                                       type="longrope", attention_factor=1.25), sliding_window=None,
         tie_word_embeddings=True, torch_dtype="bfloat16", vocab_size=320),
+    "saved_qwen3_5": saved(Qwen3_5TextConfig, num_key_value_heads=2, head_dim=16, linear_num_key_heads=2,
+                           linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12, attention_bias=True,
+                           linear_conv_kernel_dim=2, tie_word_embeddings=True, dtype="bfloat16", eos_token_id=[2, 7],
+                           layer_types=["full_attention", "linear_attention", "linear_attention"]),
+    "qwen3_5_bare": written("qwen3_5_text", num_hidden_layers=8),
+    "qwen3_5_yarn": written("qwen3_5_text", num_hidden_layers=4, head_dim=64, max_position_embeddings=1024, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e7, factor=4.0, original_max_position_embeddings=256, partial_rotary_factor=0.5,
+        mrope_section=[6, 5, 5], mrope_interleaved=True)),
+    "qwen3_5_with_pictures_hub": {
+        "model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"], "image_token_id": 297,
+        "video_token_id": 298, "vision_start_token_id": 295, "vision_end_token_id": 296, "tie_word_embeddings": True,
+        "vision_config": dict(depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=14, out_hidden_size=64,
+                              num_position_embeddings=16, model_type="qwen3_5"),
+        "text_config": dict(
+            hidden_size=64, intermediate_size=96, num_hidden_layers=5, model_type="qwen3_5_text", head_dim=32, vocab_size=300,
+            attention_bias=False, attention_dropout=0.0, attn_output_gate=True, dtype="bfloat16", eos_token_id=294,
+            full_attention_interval=2, hidden_act="silu", initializer_range=0.02, linear_conv_kernel_dim=4,
+            linear_key_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_value_head_dim=16,
+            mamba_ssm_dtype="float32", max_position_embeddings=262144, mtp_num_hidden_layers=1, num_attention_heads=4,
+            num_key_value_heads=2, rms_norm_eps=1e-06, use_cache=True, rope_parameters=dict(
+                mrope_interleaved=True, mrope_section=[2, 1, 1], rope_type="default", rope_theta=10000000,
+                partial_rotary_factor=0.25))},
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -16,17 +16,19 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
+from transformers import Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+DELTA_LAYERS = [*LINEAR_LAYERS, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
 
 
-PICTURES = ("vision_tower", "multi_modal_projector")
+PICTURES = ("vision_tower", "multi_modal_projector", "visual")  # the last one's layers have names of their own
 
 
 def _mistral_with_pictures(**values):
@@ -39,6 +41,12 @@ def _with_pictures(**values):
     return Gemma3Config(text_config=values, mm_tokens_per_image=4, tie_word_embeddings=True,
                         eos_token_id=values["eos_token_id"], vision_config=dict(
         hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14))
+
+
+def _qwen_with_pictures(**values):
+    return Qwen3_5Config(text_config=values, tie_word_embeddings=False, vision_config=dict(
+        depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=14, out_hidden_size=values["hidden_size"],
+        num_position_embeddings=16))
 
 
 def _case(config_class, model_class, **values):
@@ -154,6 +162,21 @@ CASES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
                              full_attention=dict(rope_type="linear", rope_theta=100000.0, factor=3.0))),
+    # Linear attention on both sides of attention that is gated and whose heads turn in part. What a head gives may be
+    # next to nothing, which a smaller epsilon would make much of, errors too.
+    "qwen3_5": _case(
+        Qwen3_5TextConfig, Qwen3_5ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=20, vocab_size=135, rms_norm_eps=1e-3,
+        tie_word_embeddings=True, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=14,
+        linear_value_head_dim=18, linear_conv_kernel_dim=3,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.4)),
+    "qwen3_5_pictures": _case(
+        _qwen_with_pictures, Qwen3_5ForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=24, vocab_size=129, rms_norm_eps=1e-3,
+        linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=16, linear_value_head_dim=12,
+        linear_conv_kernel_dim=4, layer_types=["full_attention", "linear_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.25)),
     # Its text part alone is trained. Published files do not say that embedding and head are two.
     "mistral3_pictures": _case(
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
@@ -201,17 +224,20 @@ def case_seed(name, seed):
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = text_config(model).hidden_size
-    adds_one = model.config.model_type.startswith("gemma")
+    model_type = model.config.model_type
+    scales_embedding = model_type.startswith("gemma")
+    adds_one = scales_embedding or model_type.startswith("qwen3_5")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if name.endswith("bias"):
                 parameter.copy_(0.3 * noise)
             elif parameter.dim() == 1:
-                parameter.copy_((0.0 if adds_one else 1.0) + 0.25 * noise)
+                one = not adds_one or "linear_attn.norm" in name
+                parameter.copy_((1.0 if one else 0.0) + 0.25 * noise)
             elif "embed_tokens" in name or "lm_head" in name:
                 # Where the model multiplies what it looks up, that would drown what its layers add.
-                parameter.copy_((0.5 if adds_one else 1.3) * hidden**-0.5 * noise)
+                parameter.copy_((0.5 if scales_embedding else 1.3) * hidden**-0.5 * noise)
             else:
                 parameter.copy_(0.9 * parameter.shape[-1]**-0.5 * noise)
 
@@ -234,6 +260,8 @@ def make_model(name, seed, **changes):
 def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
+    if model.config.model_type.startswith("qwen3_5"):
+        return DELTA_LAYERS
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 
@@ -242,7 +270,7 @@ def make_adapter(model, seed, rank=4, alpha=8, targets=None):
     from peft import LoraConfig, get_peft_model
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
                         target_modules=targets or targets_of(model),
-                        exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES)}).*")
+                        exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES[:2])}).*")
     wrapped = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

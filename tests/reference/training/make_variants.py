@@ -44,6 +44,8 @@ VARIANTS = {
     "dora_fresh": dict(case="qwen3", lora=dict(use_dora=True), fresh=True),
     "dora_fused": dict(case="phi3", lora=dict(use_dora=True, rank_pattern={"qkv_proj": 3}, target_modules=[
         "qkv_proj", "gate_up_proj", "down_proj"])),
+    "dora_delta": dict(case="qwen3_5", lora=dict(use_dora=True, target_modules=[
+        "q_proj", "o_proj", "in_proj_qkv", "in_proj_a", "out_proj"])),
 }
 
 

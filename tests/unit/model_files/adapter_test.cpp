@@ -67,6 +67,18 @@ TEST(LoadAdapterConfig, Targets_HaveSeveralSpellings) {
   EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("up_proj"));
 }
 
+/// Each block has one of two kinds of attention.
+TEST(LoadAdapterConfig, TargetsByLayer_NeedBeInEachLayerByOneModule) {
+  Json adapter = good_adapter();
+  adapter["target_modules"] = {"layers.0.linear_attn.in_proj_z", "layers.1.self_attn.q_proj", "layers.0.mlp.up_proj",
+                               "layers.1.mlp.up_proj", "layers.0.linear_attn.out_proj"};
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("q_proj", "up_proj", "in_proj_z", "out_proj"));
+  adapter["target_modules"] = {"layers.0.self_attn.q_proj", "layers.1.self_attn.v_proj"};
+  expect_refused(load(adapter).status(), {"target_modules", "single layers"});
+  adapter["target_modules"] = {"layers.1.self_attn.q_proj"};
+  expect_refused(load(adapter).status(), {"target_modules", "single layers"});
+}
+
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   Json adapter = good_adapter();
   adapter["use_rslora"] = true;

@@ -1,8 +1,9 @@
-// Linear layers that files have as one, as Phi-3's do: rows of parts, written again as they were read.
+// Linear layers that files have as one, as Phi-3's and Qwen3.5's do: rows of parts, written again as they were read.
 #include "rondo/model/fused_linears.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "helpers.h"
 #include "rondo/model/parameters.h"
@@ -69,21 +70,50 @@ TEST(FusedLinears, OfAnAdapter_HaveOneFactorAAndTheRowsOfB) {
   EXPECT_EQ(numbers_of(stored, magnitude_tensor_name(attention + "qkv_proj")), joined(*files, magnitudes));
 }
 
-TEST(FusedLinears, WrittenAgain_AreTheFilesThatWereRead) {
-  const ModelConfig config = *load_config(kGolden / "model");
-  const TensorFiles files = *open_weights(config, kGolden / "model");
+/// Rows of queries and of their gates alternate by heads.
+TEST(FusedLinears, OfGatedAttention_TakeTurns) {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "golden" / "qwen3_5" / "model";
+  const ModelConfig config = *load_config(folder);
+  const TensorFiles stored = *TensorFiles::open_model(folder);
+  const auto files = open_weights(config, folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_model_tensors(config, *files).ok()) << check_model_tensors(config, *files);
+  const std::string attention = "model.layers.1.self_attn.";
+  const std::vector<float> whole = numbers_of(stored, attention + "q_proj.weight");
+  const std::vector<float> parts[] = {numbers_of(*files, attention + "query_proj.weight"),
+                                      numbers_of(*files, attention + "gate_proj.weight")};
+  const std::size_t head = std::size_t{config.head_dim} * config.hidden_size;
+  ASSERT_EQ(whole.size(), 2 * head * config.num_heads);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    ASSERT_EQ(whole[i], parts[i / head % 2][i / head / 2 * head + i % head]) << i;
+  }
+  std::vector<float> middle(3 * head / 2);  // from the middle of one head to the end of the next
+  TensorFiles::read_as_float32(*files->find(attention + "gate_proj.weight"), head / 2, middle);
+  EXPECT_TRUE(std::equal(middle.begin(), middle.end(), parts[1].begin() + static_cast<std::ptrdiff_t>(head / 2)));
+  const std::string linear = "model.layers.0.linear_attn.";
+  EXPECT_EQ(numbers_of(stored, linear + "conv1d.weight"),
+            joined(*files, {linear + "q_conv1d.weight", linear + "k_conv1d.weight", linear + "v_conv1d.weight"}));
+}
+
+class WrittenAgain : public testing::TestWithParam<const char*> {};
+
+TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
+  const fs::path from = fs::path(RONDO_TEST_DATA) / "golden" / GetParam() / "model";
+  const ModelConfig config = *load_config(from);
+  const TensorFiles files = *open_weights(config, from);
   WritePlan plan;
   for (const ParameterSpec& spec : model_parameters(config)) {
     plan.tensors.push_back({spec.name, WeightType::kFloat32, spec.shape});
   }
   plan.produce = [&, tensors = plan.tensors](std::size_t index, const TensorSink& sink) {
-    return sink(files.find(tensors[index].name)->data);
+    const std::vector<float> numbers = numbers_of(files, tensors[index].name);
+    return sink(std::as_bytes(std::span(numbers)));
   };
   plan = stored_weights(config, std::move(plan));
   const fs::path folder = fresh_folder();
   ASSERT_TRUE(write_sharded_safetensors(folder, plan.tensors, plan.produce).ok());
   const TensorFiles again = *TensorFiles::open_model(folder);
-  const TensorFiles original = *TensorFiles::open_model(kGolden / "model");
+  const TensorFiles original = *TensorFiles::open_model(from);
   ASSERT_EQ(again.tensors().size(), original.tensors().size());
   for (const auto& [name, view] : original.tensors()) {
     ASSERT_NE(again.find(name), nullptr) << name;
@@ -91,6 +121,9 @@ TEST(FusedLinears, WrittenAgain_AreTheFilesThatWereRead) {
     EXPECT_TRUE(std::ranges::equal(again.find(name)->data, view.data)) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5"),
+                         [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {
   const ModelConfig config = *load_config(kGolden / "model");

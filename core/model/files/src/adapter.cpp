@@ -73,10 +73,12 @@ std::string parse_excluded(Fields& fields) {
 /// One entry of target_modules: a module of every layer, or of one.
 struct Target {
   std::string name;
+  std::string module;  // "self_attn." ...
   std::optional<std::uint32_t> layer;
 };
 
-/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "mlp."] name, as PEFT matches the ends of paths.
+/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | "mlp."] name, as PEFT matches the
+/// ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -92,17 +94,30 @@ Target split_target(std::string_view text) {
     target.layer = layer;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  if (!skip("self_attn.")) skip("mlp.");
+  for (const char* module : {"self_attn.", "linear_attn.", "mlp."}) {
+    if (!skip(module)) continue;
+    target.module = module;
+    break;
+  }
   target.name = text;
   return target;
 }
 
-/// PEFT spells "all-linear" out, layer by layer, for small models. Such lists stand for their names when each name is
-/// there for the same layers from 0 on; whether these are all of the model's shows in its tensors.
-bool covers_same_layers(const std::map<std::string, std::set<std::uint32_t>>& layers_of) {
-  return std::all_of(layers_of.begin(), layers_of.end(), [&](const auto& entry) {
-    const std::set<std::uint32_t>& layers = entry.second;
-    return layers == layers_of.begin()->second && *layers.rbegin() + 1 == layers.size();
+/// PEFT spells "all-linear" out, layer by layer, for small models. Such lists stand for their names when each layer
+/// from 0 on is there, and names of one module for the same layers; whether these are all of the model's shows in its
+/// tensors.
+bool covers_layers(const std::vector<Target>& targets) {
+  std::map<std::string, std::map<std::string, std::set<std::uint32_t>>> layers_of;  // by module and name
+  std::set<std::uint32_t> all;
+  for (const Target& target : targets) {
+    if (!target.layer) continue;
+    layers_of[target.module][target.name].insert(*target.layer);
+    all.insert(*target.layer);
+  }
+  if (!all.empty() && *all.rbegin() + 1 != all.size()) return false;
+  return std::ranges::all_of(layers_of, [](const auto& module) {
+    const auto& names = module.second;
+    return std::ranges::all_of(names, [&](const auto& entry) { return entry.second == names.begin()->second; });
   });
 }
 
@@ -115,18 +130,18 @@ std::vector<std::string> parse_targets(Fields& fields) {
     return {};
   }
   std::set<std::string> named;
-  std::map<std::string, std::set<std::uint32_t>> layers_of;
+  std::vector<Target> read;
   for (const Json& element : value) {
-    const Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
+    Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
     if (std::find(known.begin(), known.end(), target.name) == known.end()) {
       fields.refuse("target_modules",
                     fmt::format("expected names out of {}, found {}", fmt::join(known, ", "), excerpt(element)));
       return {};
     }
     named.insert(target.name);
-    if (target.layer) layers_of[target.name].insert(*target.layer);
+    read.push_back(std::move(target));
   }
-  if (!covers_same_layers(layers_of)) {
+  if (!covers_layers(read)) {
     fields.refuse("target_modules", "adapters of single layers are not supported; expected every layer for each name");
   }
   // PEFT keeps a set and writes it in any order: the model's order makes equal adapters equal.

@@ -45,7 +45,7 @@ absl::Status check_adapter_tensors(const ModelConfig& config, const LoraConfig& 
                          files.origin(), fmt::join(lora.modules_to_save, ", "));
   }
   return check_tensors(adapter_parameters(config, lora), files,
-                       [&](const std::string& name) { return reads_pictures(config, name); });
+                       [&](const std::string& name) { return is_passed_over(config, name); });
 }
 
 }  // namespace rondo::model

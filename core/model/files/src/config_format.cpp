@@ -83,8 +83,8 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
   out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, traits.stretches);
   if (traits.long_rope_from != 0) {
     out["original_max_position_embeddings"] = is_long ? config.rope.original_max_positions : config.max_positions;
-    out["partial_rotary_factor"] = config.rope.turned_share;
   }
+  if (traits.turned_share) out["partial_rotary_factor"] = config.rope.turned_share;
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   const auto set = [](const RopeConfig& rope) {
@@ -127,6 +127,18 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   }
 }
 
+void add_linear_attention(const ModelConfig& config, OrderedJson& out) {
+  if (!config.linear_attention) return;
+  const LinearAttentionConfig& linear = *config.linear_attention;
+  out["linear_num_key_heads"] = linear.key_heads;
+  out["linear_num_value_heads"] = linear.value_heads;
+  out["linear_key_head_dim"] = linear.key_size;
+  out["linear_value_head_dim"] = linear.value_size;
+  out["linear_conv_kernel_dim"] = linear.convolution;
+  out["layer_types"] = OrderedJson::array();
+  for (const bool block : linear.blocks) out["layer_types"].push_back(block ? "linear_attention" : "full_attention");
+}
+
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -163,6 +175,7 @@ std::string format_config(const ModelConfig& config) {
   }
   add_factors(config, traits, out);
   add_experts(config, traits, out);
+  add_linear_attention(config, out);
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   out["attention_dropout"] = 0.0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "config_experts.h"
+#include "config_linear.h"
 #include "config_rope.h"
 #include "family.h"
 #include "json_fields.h"
@@ -25,10 +26,11 @@ constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
 std::optional<Json> text_part_of(const Json& document) {
   const Json type = document.value("model_type", Json());
   const bool mistral = type == "mistral3";
-  if (!mistral && type != "gemma3") return std::nullopt;
+  const bool qwen = type == "qwen3_5";
+  if (!mistral && !qwen && type != "gemma3") return std::nullopt;
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
-  if (!mistral) text["model_type"] = "gemma3_text";
+  if (!mistral) text["model_type"] = qwen ? "qwen3_5_text" : "gemma3_text";
   // Its class ties them by default, whatever a Mistral does; published files have two, see has_own_head().
   if (mistral) text["tie_word_embeddings"] = true;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
@@ -240,6 +242,7 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
+  if (traits.linear_attention) return;  // whose layer_types say something else
   const std::vector<bool> slides = parse_layer_types(fields, config);
   switch (traits.windows) {
     case Windows::kNone:
@@ -265,7 +268,7 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.norm_place = traits.norm_place;
   config.qk_norm = traits.qk_norm;
-  config.norms_add_one = traits.is_gemma;
+  config.norms_add_one = traits.norms_add_one;
   config.scales_embedding_by_width = traits.is_gemma;
   constexpr Limits kFactors = {1e-6, 1e6};
   if (traits.scales_queries) {
@@ -339,6 +342,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);
+  parse_linear_attention(fields, *traits, config);
   parse_windows(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);

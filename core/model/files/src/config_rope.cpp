@@ -153,12 +153,13 @@ const Json& stretched_settings() {
 void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits, const ModelConfig& config,
                         RopeConfig& out) {
   const char* key = "partial_rotary_factor";
+  out.turned_share = traits.turned_share.value_or(1.0);
   for (Fields* holder : {&fields, &rope}) {
     if (!holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});
     if (!holder->status().ok()) return;
     const std::uint32_t turned = turned_channels(config, out);
-    if (traits.long_rope_from == 0 && out.turned_share != 1.0) {
+    if (!traits.turned_share && out.turned_share != 1.0) {
       holder->refuse(key,
                      fmt::format("heads of {} that turn in part are not supported; expected 1.0", traits.model_type));
     } else if (turned == 0 || turned % 2 != 0) {

@@ -47,8 +47,9 @@ struct FamilyTraits {
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
   double theta = 10000.0;
-  bool stretches = false;  // 32-fold yarn when rotary settings are absent
-  /// Phi-3: heads turn in part, longrope is the only scaling (older files call it su or yarn), and what is trained for
+  bool stretches = false;                             // 32-fold yarn when rotary settings are absent
+  std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
+  /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
   std::uint32_t long_rope_from = 0;
   bool fused = false;            // ModelConfig::fused_linears
@@ -62,6 +63,7 @@ struct FamilyTraits {
   bool reads_attention_bias = false;  // `attention_bias` means something to this family
   bool attention_bias = false;        // when the key is absent
   bool attention_sinks = false;
+  bool linear_attention = false;  // in some blocks; the others' attention is gated
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
@@ -75,7 +77,8 @@ struct FamilyTraits {
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
   std::optional<ExpertTraits> experts = std::nullopt;
-  bool is_gemma = false;        // 1 + weight in norms, embeddings times sqrt(hidden_size), GELU
+  bool norms_add_one = false;   // they multiply by 1 + weight
+  bool is_gemma = false;        // embeddings times sqrt(hidden_size), GELU
   bool scales_queries = false;  // query_pre_attn_scalar
   std::string_view activation_key = "hidden_act";
 };

@@ -1,7 +1,9 @@
 // See fused_linears.h.
 #include "rondo/model/fused_linears.h"
 
+#include <algorithm>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "rondo/base/status.h"
@@ -11,6 +13,54 @@ namespace rondo::model {
 namespace {
 
 using Shape = std::vector<std::uint64_t>;
+
+/// Of a part that has `rows` rows of each turn, `first_row` before them in their turn of `rows_of_turn`.
+struct Turns {
+  std::uint64_t width = 0;  // elements of a row
+  std::uint64_t rows = 0;
+  std::uint64_t first_row = 0;
+  std::uint64_t rows_of_turn = 0;
+
+  /// Elements from `begin` on that lie together in the whole, and where.
+  struct Run {
+    std::uint64_t place;
+    std::uint64_t count;
+  };
+  Run run_at(std::uint64_t begin) const {
+    const std::uint64_t of_turn = rows * width;
+    const std::uint64_t within = begin % of_turn;
+    return {(begin / of_turn * rows_of_turn + first_row) * width + within, of_turn - within};
+  }
+};
+
+/// The part's numbers as they are asked for, from a tensor where others lie between them.
+std::function<void(std::uint64_t, std::span<float>)> decode_turns(const TensorView& whole, const Turns& turns) {
+  return [whole, turns](std::uint64_t begin, std::span<float> out) {
+    while (!out.empty()) {
+      const Turns::Run run = turns.run_at(begin);
+      const std::size_t count = std::min<std::uint64_t>(run.count, out.size());
+      TensorFiles::read_as_float32(whole, run.place, out.first(count));
+      out = out.subspan(count);
+      begin += count;
+    }
+  };
+}
+
+absl::Status split_turns(const JoinedTensor& joined, const TensorView& whole, TensorFiles& files) {
+  Turns turns;
+  for (const JoinedTensor::Part& part : joined.parts) turns.rows_of_turn += part.rows / joined.turns;
+  turns.width = whole.elements() / whole.shape[0];
+  for (const JoinedTensor::Part& part : joined.parts) {
+    turns.rows = part.rows / joined.turns;
+    TensorView view = whole;
+    view.name = part.name;
+    view.shape[0] = part.rows;
+    view.decode = decode_turns(whole, turns);
+    turns.first_row += turns.rows;
+    files.add(std::move(view));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   const TensorView* found = files.find(joined.name);
@@ -22,6 +72,7 @@ absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   }
   const TensorView whole = *found;
   files.erase(joined.name);
+  if (joined.turns > 1) return split_turns(joined, whole, files);
   const std::size_t size = weight_type_size(whole.type);
   std::uint64_t first = 0;  // element of the whole
   for (const JoinedTensor::Part& part : joined.parts) {
@@ -43,9 +94,41 @@ absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
 
 void add_joined(const LinearModule& linear, const std::function<std::string(const std::string& path)>& name_of,
                 std::vector<JoinedTensor>& out) {
-  JoinedTensor joined{name_of(linear.path), {}};
+  JoinedTensor joined{name_of(linear.path), {}, linear.turns};
   for (const LinearModule& part : linear.parts) joined.parts.push_back({name_of(part.path), part.out});
   out.push_back(std::move(joined));
+}
+
+/// What a joined tensor is written from: tensors of a plan, and where these take turns the bytes of each in one.
+struct Sources {
+  std::vector<std::size_t> tensors;
+  std::vector<std::size_t> bytes_of_turn;
+};
+
+std::vector<std::size_t> bytes_of_turn(const JoinedTensor& joined, const TensorToWrite& first) {
+  std::uint64_t width = weight_type_size(first.type);
+  for (std::size_t i = 1; i < first.shape.size(); ++i) width *= first.shape[i];
+  std::vector<std::size_t> bytes;
+  for (const JoinedTensor::Part& part : joined.parts) bytes.push_back(part.rows / joined.turns * width);
+  return bytes;
+}
+
+/// Parts come one after another, so all of them are held for a moment.
+absl::Status produce_in_turns(const Sources& sources, const TensorProducer& produce, const TensorSink& sink) {
+  std::vector<std::vector<std::byte>> parts(sources.tensors.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    RONDO_RETURN_IF_ERROR(produce(sources.tensors[i], [&](std::span<const std::byte> bytes) {
+      parts[i].insert(parts[i].end(), bytes.begin(), bytes.end());
+      return absl::OkStatus();
+    }));
+  }
+  for (std::size_t turn = 0; turn * sources.bytes_of_turn[0] < parts[0].size(); ++turn) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::size_t size = sources.bytes_of_turn[i];
+      RONDO_RETURN_IF_ERROR(sink(std::span<const std::byte>(parts[i]).subspan(turn * size, size)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -54,8 +137,21 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
   std::vector<JoinedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
     if (linear.parts.empty()) continue;
-    add_joined(
-        linear, [](const std::string& path) { return path + ".weight"; }, out);
+    for (const char* tensor : {".weight", ".bias"}) {
+      if (linear.bias || tensor == std::string_view(".weight")) {
+        add_joined(
+            linear, [&](const std::string& path) { return path + tensor; }, out);
+      }
+    }
+  }
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    if (!is_linear(config, layer)) continue;
+    const std::string prefix = attention_path(config, layer) + ".";
+    JoinedTensor convolution{prefix + "conv1d.weight", {}};
+    for (const ConvolutionPart& part : convolution_parts(*config.linear_attention)) {
+      convolution.parts.push_back({prefix + part.name + ".weight", part.channels});
+    }
+    out.push_back(std::move(convolution));
   }
   return out;
 }
@@ -96,23 +192,26 @@ WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan) 
   std::map<std::string, std::size_t> index_of;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) index_of[plan.tensors[i].name] = i;
   WritePlan out;
-  std::vector<std::vector<std::size_t>> sources;  // of each tensor, among the plan's
+  std::vector<Sources> sources;  // of each tensor
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const auto whole = whole_of.find(plan.tensors[i].name);
     if (whole == whole_of.end()) {
       out.tensors.push_back(plan.tensors[i]);
-      sources.push_back({i});
+      sources.push_back({{i}, {}});
       continue;
     }
     const JoinedTensor& tensor = *whole->second;
     if (plan.tensors[i].name != tensor.parts.front().name) continue;  // written with the first
-    std::vector<std::size_t>& own = sources.emplace_back();
-    for (const JoinedTensor::Part& part : tensor.parts) own.push_back(index_of.at(part.name));
+    Sources& own = sources.emplace_back();
+    for (const JoinedTensor::Part& part : tensor.parts) own.tensors.push_back(index_of.at(part.name));
+    if (tensor.turns > 1) own.bytes_of_turn = bytes_of_turn(tensor, plan.tensors[i]);
     out.tensors.push_back({tensor.name, plan.tensors[i].type, shape_of(tensor, plan.tensors[i].shape)});
   }
   out.produce = [sources = std::move(sources), produce = std::move(plan.produce)](
                     std::size_t index, const TensorSink& sink) -> absl::Status {
-    for (const std::size_t source : sources[index]) RONDO_RETURN_IF_ERROR(produce(source, sink));
+    const Sources& own = sources[index];
+    if (!own.bytes_of_turn.empty()) return produce_in_turns(own, produce, sink);
+    for (const std::size_t source : own.tensors) RONDO_RETURN_IF_ERROR(produce(source, sink));
     return absl::OkStatus();
   };
   return out;

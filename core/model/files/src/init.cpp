@@ -59,6 +59,17 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
       experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
     }
   }
+  if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
+  if (traits.linear_attention) {
+    constexpr std::uint32_t kMostSize = 128;
+    const std::uint32_t size = std::min(config.head_dim, kMostSize);
+    LinearAttentionConfig& linear = config.linear_attention.emplace();
+    linear = {config.num_kv_heads, config.num_heads, size, size, 4, {}};
+    const std::uint32_t interval = std::min(config.num_layers, 4U);
+    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
+      linear.blocks.push_back(layer % interval != 0);
+    }
+  }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   config.attention_bias = traits.attention_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;
@@ -113,6 +124,29 @@ void for_parts(std::uint64_t elements, const std::function<void(std::uint64_t, s
   for (std::thread& other : others) other.join();
 }
 
+/// What all numbers of such a parameter are; none where they are drawn.
+std::optional<float> same_number_of(ParameterKind kind, const ModelConfig& config) {
+  switch (kind) {
+    case ParameterKind::kNorm:
+      return config.norms_add_one ? 0.0F : 1.0F;
+    case ParameterKind::kGain:
+    case ParameterKind::kRateBias:
+      return 1.0F;
+    case ParameterKind::kBias:
+      return 0.0F;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Logarithms of numbers from 0.01 to 16, as transformers draws them, from standard normal ones.
+void make_rates(std::span<float> numbers) {
+  for (float& number : numbers) {
+    const double share = 0.5 * std::erfc(-static_cast<double>(number) / std::numbers::sqrt2);
+    number = static_cast<float>(std::log(0.01 + 15.99 * share));
+  }
+}
+
 absl::Status write_weights(const InitOptions& options, const ModelConfig& config, const std::filesystem::path& folder) {
   const std::vector<ParameterSpec> parameters = model_parameters(config);
   std::vector<TensorToWrite> tensors;
@@ -120,18 +154,19 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
   constexpr std::uint64_t kPiece = 1U << 23U;  // elements
   const std::uint64_t element = weight_type_size(config.weight_type);
-  const float norm = config.norms_add_one ? 0.0F : 1.0F;
   std::vector<float> values;
   std::vector<std::byte> stored;
   const auto produce = [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
-    const bool drawn = spec.kind != ParameterKind::kNorm && spec.kind != ParameterKind::kBias;
+    const double deviation = spec.kind == ParameterKind::kRate ? 1.0 : config.initializer_range;
+    const std::optional<float> same = same_number_of(spec.kind, config);
     for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
-      values.assign(std::min(kPiece, spec.elements() - begin), spec.kind == ParameterKind::kNorm ? norm : 0.0F);
+      values.assign(std::min(kPiece, spec.elements() - begin), same.value_or(0.0F));
       stored.resize(values.size() * element);
       for_parts(values.size(), [&](std::uint64_t first, std::uint64_t count) {
         const std::span<float> part = std::span(values).subspan(first, count);
-        if (drawn) fill_normal(options.seed, spec.name, begin + first, config.initializer_range, part);
+        if (!same) fill_normal(options.seed, spec.name, begin + first, deviation, part);
+        if (spec.kind == ParameterKind::kRate) make_rates(part);
         store_float32(part, config.weight_type, std::span(stored).subspan(first * element, count * element));
       });
       RONDO_RETURN_IF_ERROR(sink(stored));

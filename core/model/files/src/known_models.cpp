@@ -28,8 +28,9 @@ struct Row {
   double llama3_factor = 0;  // of the rotary scaling "llama3"; 0: none
   std::uint32_t window = 0;  // sliding; 0: none
   std::uint32_t experts = 0;
-  std::uint32_t choices = 0;  // of experts by a token
-  std::uint32_t width = 0;    // of an expert; 0: intermediate
+  std::uint32_t choices = 0;      // of experts by a token
+  std::uint32_t width = 0;        // of an expert; 0: intermediate
+  std::uint32_t value_heads = 0;  // of linear attention, which has 16 of keys
 };
 
 constexpr Row kRows[] = {
@@ -81,6 +82,10 @@ constexpr Row kRows[] = {
     {"microsoft/Phi-3.5-mini-instruct", "phi3", 3072, 8192, 32, 32, 32, 96, 32064, false, 131072, 1e4},
     {"microsoft/phi-4", "phi3", 5120, 17920, 40, 40, 10, 128, 100352, false, 16384, 2.5e5},
     {"microsoft/Phi-4-mini-instruct", "phi3", 3072, 8192, 32, 24, 8, 128, 200064, true, 131072, 1e4},
+    {"Qwen/Qwen3.5-0.8B", "qwen3_5_text", 1024, 3584, 24, 8, 2, 256, 248320, true, 262144, 1e7, 0, 0, 0, 0, 0, 16},
+    {"Qwen/Qwen3.5-4B", "qwen3_5_text", 2560, 9216, 32, 16, 4, 256, 248320, true, 262144, 1e7, 0, 0, 0, 0, 0, 32},
+    {"Qwen/Qwen3.5-9B", "qwen3_5_text", 4096, 12288, 32, 16, 4, 256, 248320, false, 262144, 1e7, 0, 0, 0, 0, 0, 32},
+    {"Qwen/Qwen3.5-27B", "qwen3_5_text", 5120, 17408, 64, 24, 4, 256, 248320, false, 262144, 1e7, 0, 0, 0, 0, 0, 48},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -146,6 +151,7 @@ std::string config_text(const Row& row) {
   if (row.experts > 0) {
     text += fmt::format(R"(, "num_experts": {}, "num_experts_per_tok": {})", row.experts, row.choices);
   }
+  if (row.value_heads > 0) text += fmt::format(R"(, "linear_num_value_heads": {})", row.value_heads);
   if (row.width > 0) text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": true)", row.width);
   return text + "}";
 }

@@ -20,12 +20,25 @@ std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
 }
 
-LinearModule fused(const char* name, const std::vector<LinearModule>& parts) {
+LinearModule fused(const char* name, const std::vector<LinearModule>& parts, std::uint32_t turns = 1) {
   const LinearModule& first = parts.front();
   const std::string prefix = first.path.substr(0, first.path.size() - first.name.size());
-  LinearModule whole{prefix + name, name, first.in, 0, first.layer, first.bias, parts};
+  LinearModule whole{prefix + name, name, first.in, 0, first.layer, first.bias, parts, turns};
   for (const LinearModule& part : parts) whole.out += part.out;
   return whole;
+}
+
+std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, std::uint32_t layer) {
+  const LinearAttentionConfig& linear = *config.linear_attention;
+  const std::uint64_t hidden = config.hidden_size;
+  const std::string prefix = attention_path(config, layer) + ".";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+    return LinearModule{prefix + name, name, in, out, layer, false};
+  };
+  return {fused("in_proj_qkv", {make("q_proj", hidden, linear.key_width()), make("k_proj", hidden, linear.key_width()),
+                                make("v_proj", hidden, linear.value_width())}),
+          make("in_proj_z", hidden, linear.value_width()), make("in_proj_b", hidden, linear.value_heads),
+          make("in_proj_a", hidden, linear.value_heads), make("out_proj", linear.value_width(), hidden)};
 }
 
 void add_linears(const std::vector<LinearModule>& linears, std::vector<ParameterSpec>& out) {
@@ -69,24 +82,45 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   if (config.experts->biases) add_expert_biases(config, layer, out);
 }
 
+/// Of attention that is not linear, beside its linear layers.
+void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const std::string prefix = attention_path(config, layer) + ".";
+  if (config.attention_sinks) out.push_back({prefix + "sinks", {config.num_heads}, ParameterKind::kSink, layer});
+  if (config.qk_norm == QkNorm::kNone) return;
+  const bool all = config.qk_norm == QkNorm::kAllHeads;
+  const auto norm = [&](const char* name, std::uint32_t heads) {
+    const std::uint64_t size = std::uint64_t{config.head_dim} * (all ? heads : 1);
+    out.push_back({prefix + name + ".weight", {size}, ParameterKind::kNorm, layer});
+  };
+  norm("q_norm", config.num_heads);
+  norm("k_norm", config.num_kv_heads);
+}
+
+void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const LinearAttentionConfig& linear = *config.linear_attention;
+  const std::string prefix = attention_path(config, layer) + ".";
+  for (const ConvolutionPart& part : convolution_parts(linear)) {
+    out.push_back(
+        {prefix + part.name + ".weight", {part.channels, 1, linear.convolution}, ParameterKind::kConvolution, layer});
+  }
+  out.push_back({prefix + "A_log", {linear.value_heads}, ParameterKind::kRate, layer});
+  out.push_back({prefix + "dt_bias", {linear.value_heads}, ParameterKind::kRateBias, layer});
+  out.push_back({prefix + "norm.weight", {linear.value_size}, ParameterKind::kGain, layer});
+}
+
 void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const std::string prefix = layer_prefix(config, layer);
-  const auto norm = [&](const char* name, std::uint64_t size) {
-    out.push_back({prefix + name, {size}, ParameterKind::kNorm, layer});
-  };
   const NormNames norms = norm_names(config.norm_place);
   const auto norm_if = [&](const char* name) {
-    if (name != nullptr) norm((std::string(name) + ".weight").c_str(), config.hidden_size);
+    if (name == nullptr) return;
+    out.push_back({prefix + name + ".weight", {config.hidden_size}, ParameterKind::kNorm, layer});
   };
   norm_if(norms.attention_input);
   add_linears(attention_linears(config, layer), out);
-  if (config.attention_sinks) {
-    out.push_back({prefix + "self_attn.sinks", {config.num_heads}, ParameterKind::kSink, layer});
-  }
-  if (config.qk_norm != QkNorm::kNone) {
-    const bool all = config.qk_norm == QkNorm::kAllHeads;
-    norm("self_attn.q_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_heads : 1));
-    norm("self_attn.k_norm.weight", std::uint64_t{config.head_dim} * (all ? config.num_kv_heads : 1));
+  if (is_linear(config, layer)) {
+    add_linear_attention(config, layer, out);
+  } else {
+    add_full_attention(config, layer, out);
   }
   norm_if(norms.attention_output);
   norm_if(norms.mlp_input);
@@ -94,12 +128,13 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   add_experts(config, layer, out);
   norm_if(norms.mlp_output);
 }
-
 }  // namespace
 
-bool reads_pictures(const ModelConfig& config, const std::string& name) {
+bool is_passed_over(const ModelConfig& config, const std::string& name) {
   const auto in_name = [&](const char* module) { return name.find(module) != std::string::npos; };
-  return config.text_part && (in_name("vision_tower") || in_name("multi_modal_projector"));
+  if (config.family == Family::kQwen35 && name.starts_with("mtp.")) return true;
+  if (!config.text_part) return false;
+  return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.");
 }
 
 std::string name_prefix(const ModelConfig& config) { return config.text_part ? std::string(kTextPartPrefix) : kModel; }
@@ -146,11 +181,20 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
   return linear.parts.empty() ? std::vector{linear} : linear.parts;
 }
 
+std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
+  return layer_prefix(config, layer) + (is_linear(config, layer) ? "linear_attn" : "self_attn");
+}
+
+std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear) {
+  return {{"q_conv1d", linear.key_width()}, {"k_conv1d", linear.key_width()}, {"v_conv1d", linear.value_width()}};
+}
+
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
+  if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
   const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
-  const std::string prefix = layer_prefix(config, layer) + "self_attn.";
+  const std::string prefix = attention_path(config, layer) + ".";
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
     return LinearModule{prefix + name, name, in, out, layer, bias};
   };
@@ -158,6 +202,11 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
                                       make("k_proj", hidden, key, config.attention_bias),
                                       make("v_proj", hidden, key, config.attention_bias)};
   if (config.fused_linears) inputs = {fused("qkv_proj", inputs)};
+  if (config.gates_attention) {
+    const std::vector<LinearModule> parts = {make("query_proj", hidden, query, config.attention_bias),
+                                             make("gate_proj", hidden, query, config.attention_bias)};
+    inputs.front() = fused("q_proj", parts, config.num_heads);
+  }
   inputs.push_back(make("o_proj", query, hidden, config.attention_output_bias));
   return inputs;
 }
@@ -189,12 +238,15 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config) {
 const std::vector<std::string>& linear_module_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const bool fused : {false, true}) {
-      ModelConfig dense;
-      dense.fused_linears = fused;
-      dense.num_layers = 1;
-      for (const LinearModule& linear : linear_modules(dense)) {
-        if (std::ranges::count(all, linear.name) == 0) all.push_back(linear.name);
+    ModelConfig dense;
+    dense.num_layers = 1;
+    ModelConfig fused = dense;
+    fused.fused_linears = true;
+    ModelConfig linear = dense;
+    linear.linear_attention.emplace().blocks = {true};
+    for (const ModelConfig& config : {dense, fused, linear}) {
+      for (const LinearModule& module : linear_modules(config)) {
+        if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }
     }
     return all;
@@ -256,7 +308,7 @@ bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
   return check_tensors(model_parameters(config), files, [&](const std::string& name) {
     return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight") ||
-           reads_pictures(config, name);
+           is_passed_over(config, name);
   });
 }
 

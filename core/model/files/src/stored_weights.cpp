@@ -24,7 +24,9 @@ absl::StatusOr<TensorFiles> open_factors(const ModelConfig& config, const LoraCo
 }
 
 WritePlan stored_weights(const ModelConfig& config, WritePlan plan) {
-  return join_tensors(joined_weights(config), stack_experts(config, std::move(plan)));
+  ModelConfig written = config;
+  written.text_part = false;
+  return join_tensors(joined_weights(written), stack_experts(written, std::move(plan)));
 }
 
 WritePlan stored_factors(const ModelConfig& config, const LoraConfig& lora, WritePlan plan) {

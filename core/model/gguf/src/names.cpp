@@ -245,11 +245,17 @@ std::string architecture_name(Family family) {
       return "gpt-oss";
     case Family::kPhi3:
       return "phi3";
+    case Family::kQwen35:
+      break;  // check_expressible() refuses it
   }
   return "";
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
+  if (architecture_name(config.family).empty()) {
+    return invalid_input("{}: {}: GGUF files of this family are not supported; this model cannot be exported", origin,
+                         config.model_type);
+  }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,

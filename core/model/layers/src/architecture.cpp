@@ -148,7 +148,7 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   Assembler assembler(model.parameters_, model.layers_);
   assembler.add(prefix + "embed_tokens", LayerKind::kEmbedding, 0, {embedding});
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
-    assembler.add(fmt::format("{}layers.{}.self_attn", prefix, block), LayerKind::kAttention, block,
+    assembler.add(attention_path(config, block), LayerKind::kAttention, block,
                   attention_parts(config, method, block).parameters);
     assembler.add(fmt::format("{}layers.{}.mlp", prefix, block), LayerKind::kMlp, block,
                   mlp_parts(config, method, block).parameters);
@@ -166,7 +166,8 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     layer.has_backward = trained_below;
     const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
     const bool rotates = layer.kind == LayerKind::kAttention && model.rope_of(layer.block) != nullptr;
-    std::string key = fmt::format("{} {} {} {} {}", static_cast<int>(layer.kind), window, rotates,
+    const bool linear = layer.kind == LayerKind::kAttention && is_linear(config, layer.block);
+    std::string key = fmt::format("{} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
                                   layer.gives_input_gradient, layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
     for (const ParameterUse& use : layer.parameters) {

@@ -37,14 +37,24 @@ struct ExpertParts {
   ExpertLinears gate, up, down;
 };
 
+/// Of linear attention, beside its linear layers: indices of weights.
+struct LinearAttentionParts {
+  std::vector<std::uint32_t> convolutions;  // of q, k and v
+  std::uint32_t rates = 0;
+  std::uint32_t rate_bias = 0;
+  std::uint32_t gain = 0;  // of the norm of what each head gives
+};
+
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  std::vector<LinearUse> linears;  // attention: q, k, v, o; MLP: gate, up, down, or experts instead
+  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: gate, up, down, or experts.
+  std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
   std::optional<std::uint32_t> sinks;  // of attention
+  std::optional<LinearAttentionParts> linear_attention;
 };
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);

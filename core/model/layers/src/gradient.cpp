@@ -86,6 +86,12 @@ class GradientPass {
         return attention(op, *dy);
       case OpKind::kAttentionSink:
         return attention_sink(op, *dy);
+      case OpKind::kConvolution:
+        return convolution(op, *dy);
+      case OpKind::kDecay:
+        return decay(op, *dy);
+      case OpKind::kDeltaRule:
+        return delta_rule(op, *dy);
       case OpKind::kGatedActivation:
         return gated_activation(op, *dy);
       case OpKind::kDropout:
@@ -214,6 +220,50 @@ class GradientPass {
     }
     sunk_[op.reads[0]] = {op.writes[0], op.writes[1]};
     set(op.reads[0], d_o);
+  }
+
+  void convolution(const Op& op, TensorId dy) {
+    const TensorId x = op.reads[0];
+    const TensorId w = op.reads[1];
+    if (!needs(x) && !trains(w)) return;
+    const TensorId dx = fresh(x);
+    std::optional<TensorId> dw;
+    if (trains(w)) dw = recorder_.gradient_of_weight(w);
+    Op& back = recorder_.append(OpKind::kConvolutionBackward, devices::DeltaAttributes{false, dw.has_value()});
+    back.reads = {x, w, op.reads[2], dy};
+    back.writes = {dx};
+    if (dw) back.writes.push_back(*dw);
+    if (needs(x)) collect(x, dx);
+  }
+
+  void decay(const Op& op, TensorId dg) {
+    const TensorId da = fresh(op.reads[0]);
+    const TensorId db = fresh(op.reads[1]);
+    const bool trained = trains(op.reads[2]);
+    std::vector<TensorId> writes = {da, db};
+    for (std::size_t i = 2; i < 4 && trained; ++i) writes.push_back(recorder_.gradient_of_weight(op.reads[i]));
+    const TensorId d_beta = *known(op.writes[1]);
+    Op& back = recorder_.append(OpKind::kDecayBackward, devices::DeltaAttributes{false, trained});
+    back.reads.assign(op.reads.begin(), op.reads.end());
+    back.reads.push_back(dg);
+    back.reads.push_back(d_beta);
+    back.writes.assign(writes.begin(), writes.end());
+    if (needs(op.reads[0])) collect(op.reads[0], da);
+    if (needs(op.reads[1])) collect(op.reads[1], db);
+  }
+
+  void delta_rule(const Op& op, TensorId d_o) {
+    std::vector<TensorId> writes;
+    for (std::size_t i = 0; i < 3; ++i) writes.push_back(fresh(op.reads[i]));
+    for (std::size_t i = 3; i < 5; ++i) {
+      const TensorDesc gate = graph_.tensors[op.reads[i]];
+      writes.push_back(recorder_.tensor("d_" + gate.name, gate.shape, gate.dtype, TensorRole::kScratch));
+    }
+    Op& back = recorder_.append(OpKind::kDeltaRuleBackward, devices::DeltaAttributes{});
+    back.reads.assign(op.reads.begin(), op.reads.begin() + 5);
+    for (const TensorId id : {op.writes[1], op.reads[5], d_o}) back.reads.push_back(id);
+    back.writes.assign(writes.begin(), writes.end());
+    for (std::size_t i = 0; i < 5; ++i) collect(op.reads[i], writes[i]);
   }
 
   void gated_activation(const Op& op, TensorId dy) {

@@ -173,6 +173,52 @@ Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {
   return {o, tensor(name + ".lse", {shape[0], shape[1]}, DType::kFloat32, TensorRole::kScratch)};
 }
 
+TensorId Recorder::convolution(TensorId x, TensorId w, std::uint32_t which, bool decodes) {
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const TensorId y = activation("convolved", graph_.tensors[x].shape);
+  const Shape state = {graph_.tensors[w].shape[1] - 1, graph_.tensors[w].shape[0]};
+  std::vector<TensorId> reads = {x, w, bounds};
+  if (decodes) {
+    reads.push_back(batch(devices::BatchTensor::kPositions));
+    reads.push_back(tensor("inputs_before", state, dtype_, TensorRole::kState, 1 + which));
+  }
+  Op& op = append(OpKind::kConvolution, devices::DeltaAttributes{decodes});
+  op.reads.assign(reads.begin(), reads.end());
+  op.writes = {y};
+  return y;
+}
+
+Recorder::Decayed Recorder::decay(TensorId a, TensorId b, TensorId rates, TensorId bias) {
+  const Shape shape = graph_.tensors[a].shape;
+  const Decayed gates{tensor("g", shape, DType::kFloat32, TensorRole::kScratch),
+                      tensor("beta", shape, DType::kFloat32, TensorRole::kScratch)};
+  Op& op = append(OpKind::kDecay, devices::DeltaAttributes{});
+  op.reads = {a, b, rates, bias};
+  op.writes = {gates.g, gates.beta};
+  return gates;
+}
+
+TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes) {
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const Shape of_values = graph_.tensors[v].shape;
+  const std::int64_t size = graph_.tensors[k].shape[2];
+  const TensorId o = activation("delta_rule", of_values);
+  std::vector<TensorId> reads = {q, k, v, gates.g, gates.beta, bounds};
+  std::vector<TensorId> writes = {o};
+  if (decodes) {
+    reads.push_back(batch(devices::BatchTensor::kPositions));
+    reads.push_back(tensor("state", {of_values[1], size, of_values[2]}, DType::kFloat32, TensorRole::kState, 0));
+  } else {
+    const std::int64_t count = (of_values[0] + devices::kDeltaChunk - 1) / devices::kDeltaChunk;
+    writes.push_back(
+        tensor("checkpoints", {count, of_values[1], size, of_values[2]}, DType::kFloat32, TensorRole::kScratch));
+  }
+  Op& op = append(OpKind::kDeltaRule, devices::DeltaAttributes{decodes});
+  op.reads.assign(reads.begin(), reads.end());
+  op.writes.assign(writes.begin(), writes.end());
+  return o;
+}
+
 TensorId Recorder::gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes) {
   const TensorId y = activation("activated", graph_.tensors[gate].shape);
   Op& op = append(OpKind::kGatedActivation, attributes);

@@ -28,7 +28,8 @@ enum class Family {
   kQwen3Moe,
   kOlmoe,
   kGptOss,
-  kPhi3
+  kPhi3,
+  kQwen35
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
@@ -60,7 +61,7 @@ struct RopeConfig {
   bool truncate = true;                    // yarn
   std::vector<double> short_factors;       // longrope: of each frequency, up to original_max_positions
   std::vector<double> long_factors;        // longrope: past these
-  double turned_share = 1.0;               // partial_rotary_factor: of a head's channels. Phi-3
+  double turned_share = 1.0;               // partial_rotary_factor: of a head's channels. Phi-3, Qwen3.5
 };
 
 /// Of GPT-OSS's experts, whatever the activation is: see devices::ActivationKind.
@@ -80,6 +81,20 @@ struct ExpertsConfig {
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
   bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
+};
+
+/// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
+/// is, in some of the blocks.
+struct LinearAttentionConfig {
+  std::uint32_t key_heads = 0;
+  std::uint32_t value_heads = 0;
+  std::uint32_t key_size = 0;  // of a head
+  std::uint32_t value_size = 0;
+  std::uint32_t convolution = 0;  // tokens that it spans
+  std::vector<bool> blocks;       // [num_layers]
+
+  std::uint32_t key_width() const { return key_heads * key_size; }
+  std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
 /// Limits of the two numbers.
@@ -107,17 +122,19 @@ struct ModelConfig {
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
   bool fused_linears = false;    // q, k and v are one linear layer, gate and up another: fused_linears.h. Phi-3
+  bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
-  bool norms_add_one = false;                 // Gemma: norms multiply by 1 + weight
-  bool scales_embedding_by_width = false;     // Gemma: by sqrt(hidden_size), rounded to the dtype
-  double embedding_multiplier = 1.0;          // Granite
-  double residual_multiplier = 1.0;           // Granite: of what a half of a block adds
-  double logits_scaling = 1.0;                // Granite: logits are divided by it
-  std::optional<double> attention_scale;      // see scale_of_scores(). Granite, Gemma 3
-  std::vector<std::uint32_t> sliding_window;  // [num_layers] tokens a query sees, itself included; 0: all
-  std::optional<ExpertsConfig> experts;       // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS
+  bool norms_add_one = false;                             // Gemma, Qwen3.5: norms multiply by 1 + weight
+  bool scales_embedding_by_width = false;                 // Gemma: by sqrt(hidden_size), rounded to the dtype
+  double embedding_multiplier = 1.0;                      // Granite
+  double residual_multiplier = 1.0;                       // Granite: of what a half of a block adds
+  double logits_scaling = 1.0;                            // Granite: logits are divided by it
+  std::optional<double> attention_scale;                  // see scale_of_scores(). Granite, Gemma 3
+  std::vector<std::uint32_t> sliding_window;              // [num_layers] tokens a query sees, itself included; 0: all
+  std::optional<ExpertsConfig> experts;                   // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS
+  std::optional<LinearAttentionConfig> linear_attention;  // Qwen3.5
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
@@ -128,6 +145,9 @@ struct ModelConfig {
 
 /// Of one block.
 bool has_experts(const ModelConfig& config, std::uint32_t block);
+
+/// Of one block: its attention is linear.
+bool is_linear(const ModelConfig& config, std::uint32_t block);
 
 /// Channels of a head that turn.
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);

@@ -1,7 +1,9 @@
-// Linear layers that files have as one, where model_parameters() has each of its parts: Phi-3's.
+// Linear layers that files have as one, where model_parameters() has each of its parts: Phi-3's and Qwen3.5's.
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
+//   model.layers.N.self_attn.q_proj     of each head the rows of query_proj, then of gate_proj
+//   model.layers.N.linear_attn.in_proj_qkv, .conv1d (no linear layer)   the rows of q, then of k, then of v
 //
 // To PEFT it is one layer: an adapter has one factor A [r, in] for it, while the rows of B [out, r] and of DoRA's
 // magnitudes [out] belong to the parts as those of the weight do. Read, they stand under the parts' names.
@@ -19,7 +21,8 @@
 
 namespace rondo::model {
 
-/// A tensor of a file whose rows are those of its parts, in their order.
+/// A tensor of a file whose rows are those of its parts: in each of `turns` turns as many of the first, then as many of
+/// the next, and so on.
 struct JoinedTensor {
   struct Part {
     std::string name;
@@ -27,6 +30,7 @@ struct JoinedTensor {
   };
   std::string name;
   std::vector<Part> parts;
+  std::uint32_t turns = 1;
 };
 /// Of a model's files; none where no layers are fused.
 std::vector<JoinedTensor> joined_weights(const ModelConfig& config);

@@ -13,6 +13,11 @@
 //     (whose files have experts in stacks: stacked_experts.h)
 //   (where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
 //   model.layers.N.self_attn.sinks [num_heads]
+//   where attention is gated, self_attn.q_proj is two parts, see fused_linears.h: query_proj and gate_proj [Q, C]
+//   where it is linear, k, v heads of keys and values of size D and E, W tokens of the convolution:
+//   model.layers.N.linear_attn.{q,k,v}_proj.weight [kD|kD|vE, C], fused as in_proj_qkv, .in_proj_z.weight [vE, C],
+//     .in_proj_{b,a}.weight [v, C], .out_proj.weight [C, vE], .{q,k,v}_conv1d.weight [kD|kD|vE, 1, W], in files one,
+//     conv1d, .A_log [v], .dt_bias [v], .norm.weight [E]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
 //   lm_head.weight [V, C], unless tied to embed_tokens
@@ -33,7 +38,9 @@
 
 namespace rondo::model {
 
-enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias, kSink };
+/// kGain: of a norm that multiplies by its weight even where the model's others add one. kRate, kRateBias: A_log and
+/// dt_bias of linear attention.
+enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias, kSink, kConvolution, kRate, kRateBias, kGain };
 
 struct ParameterSpec {
   std::string name;
@@ -52,8 +59,9 @@ std::string name_prefix(const ModelConfig& config);
 /// The tensor's name in a model of the text part alone, which is what is written.
 std::string name_in_text_model(const std::string& name);
 
-/// The tensor belongs to a part that is passed over.
-bool reads_pictures(const ModelConfig& config, const std::string& name);
+/// The tensor belongs to a part that is passed over: what reads pictures, and Qwen3.5's layers for several tokens
+/// ahead.
+bool is_passed_over(const ModelConfig& config, const std::string& name);
 
 /// What a block's norms over C are called; null: there is none.
 struct NormNames {
@@ -86,10 +94,21 @@ struct LinearModule {
   std::uint32_t layer = 0;
   bool bias = false;
   std::vector<LinearModule> parts = {};  // of one that is fused, in the order of their rows: fused_linears.h
+  std::uint32_t turns = 1;               // of one that is fused: how often its parts take turns, each with as many rows
 };
 
 /// Its parts, or where it has none itself alone.
 std::vector<LinearModule> parts_or_self(const LinearModule& linear);
+
+/// The path of a block's attention: self_attn, or linear_attn where it is linear.
+std::string attention_path(const ModelConfig& config, std::uint32_t layer);
+
+/// Parts of the convolution of linear attention and their channels, in the order of these in files.
+struct ConvolutionPart {
+  const char* name;
+  std::uint32_t channels;
+};
+std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear);
 
 /// The linear layers of a block's halves, in the model's order. With experts an MLP has none.
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer);
@@ -100,7 +119,8 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 /// layers for theirs: so its blocks without them have none but attention's either.
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
-/// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj.
+/// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
+/// in_proj_z, in_proj_b, in_proj_a, out_proj.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

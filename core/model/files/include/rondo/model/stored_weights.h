@@ -27,7 +27,8 @@ struct WritePlan {
   TensorProducer produce;
 };
 
-/// The same numbers as files of the model have them. REQUIRES: all of model_parameters() are there.
+/// The same numbers as files of the model have them, under names of name_in_text_model(). REQUIRES: all of
+/// model_parameters() are there.
 WritePlan stored_weights(const ModelConfig& config, WritePlan plan);
 /// As those of an adapter have them.
 WritePlan stored_factors(const ModelConfig& config, const LoraConfig& lora, WritePlan plan);

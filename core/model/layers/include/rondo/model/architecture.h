@@ -51,7 +51,20 @@ struct MethodSpec {
   bool trains_end(const char* module) const;
 };
 
-enum class WeightKind : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kSink, kLoraA, kLoraB, kMagnitude };
+/// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention.
+enum class WeightKind : std::uint8_t {
+  kMatrix,
+  kEmbedding,
+  kNorm,
+  kBias,
+  kSink,
+  kLoraA,
+  kLoraB,
+  kMagnitude,
+  kConvolution,
+  kRate,
+  kRateBias
+};
 
 struct Parameter {
   std::string name;  // Hugging Face's, or PEFT's tensor name for factors of an adapter
@@ -61,10 +74,16 @@ struct Parameter {
   devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
   double rate_factor = 1.0;                                // of the learning rate
   bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
-  /// Weight decay applies to matrices and, as in transformers, to magnitudes and sinks; not to biases and norm weights.
-  bool decays() const { return kind != WeightKind::kNorm && kind != WeightKind::kBias; }
-  /// In fp32 whatever the others are in: a magnitude scales a whole row, whose errors would not cancel out.
-  bool wide() const { return kind == WeightKind::kMagnitude; }
+  /// Weight decay applies to matrices and, as in transformers, to magnitudes, sinks and rates; not to biases and norm
+  /// weights.
+  bool decays() const {
+    return kind != WeightKind::kNorm && kind != WeightKind::kBias && kind != WeightKind::kRateBias;
+  }
+  /// In fp32 whatever the others are in: a magnitude scales a whole row, a rate all that a head remembers, and their
+  /// errors would not cancel out.
+  bool wide() const {
+    return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias;
+  }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {
     if (encoding != devices::Encoding::kPlain) return devices::encoded_bytes(encoding, devices::elements_of(shape));
@@ -84,7 +103,8 @@ struct ParameterUse {
 enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kHead };
 
 struct Layer {
-  // "model.embed_tokens", "model.layers.3.self_attn", "model.layers.3.mlp", "lm_head" (of parts: "lm_head.0" ...)
+  // "model.embed_tokens", "model.layers.3.self_attn" (or .linear_attn), "model.layers.3.mlp", "lm_head" (of parts:
+  // "lm_head.0" ...)
   std::string name;
   LayerKind kind = LayerKind::kEmbedding;
   std::uint32_t block = 0;  // of attention and MLP halves

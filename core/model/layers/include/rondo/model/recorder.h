@@ -80,6 +80,16 @@ class Recorder {
                             const devices::AttentionAttributes& attributes);
   /// As if each query had seen one more key of score sinks [H] and value 0.
   Attended attention_sink(const Attended& attended, TensorId sinks);
+  /// silu of a convolution along the sequence, x [T, ...] by w [C, W]. `which`: of the three of a layer. `decodes`:
+  /// from a state and to it, here and below.
+  TensorId convolution(TensorId x, TensorId w, std::uint32_t which, bool decodes);
+  struct Decayed {
+    TensorId g;     // fp32 [T, Hv]
+    TensorId beta;  // likewise
+  };
+  Decayed decay(TensorId a, TensorId b, TensorId rates, TensorId bias);
+  /// o [T, Hv, Dv].
+  TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes);
   TensorId gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
