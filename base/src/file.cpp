@@ -24,6 +24,9 @@ namespace {
 // the rest of a large folio, which is no longer than a huge page.
 constexpr std::size_t kMappedBeside = 2_MiB;
 
+// A pipe without a writer would be waited for, before it can be seen that it is no file; files do not heed O_NONBLOCK.
+constexpr int kToRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
 /// Closes on every way out.
 class Descriptor {
  public:
@@ -49,7 +52,7 @@ absl::StatusOr<std::size_t> regular_file_size(int fd, const std::filesystem::pat
 }  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(::open(path.c_str(), kToRead));
   if (fd.get() < 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
   RONDO_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(fd.get(), path));
   MappedFile file;
@@ -90,7 +93,7 @@ void MappedFile::release_pages(std::span<const std::byte> range) const {
 }
 
 absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(::open(path.c_str(), kToRead));
   if (fd.get() < 0) return invalid_input("{}: {}", path.string(), std::strerror(errno));
   RONDO_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(fd.get(), path));
   std::string contents(size, '\0');
@@ -107,7 +110,7 @@ absl::StatusOr<std::string> read_file(const std::filesystem::path& path) {
 }
 
 absl::Status sync_path(const std::filesystem::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(::open(path.c_str(), kToRead));
   if (fd.get() < 0 || ::fsync(fd.get()) != 0) {
     return internal_error("{}: cannot be synced: {}", path.string(), std::strerror(errno));
   }

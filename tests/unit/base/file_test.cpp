@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -39,6 +40,15 @@ TEST(WriteFileAtomically, FolderMissing_NamesThePath) {
 TEST(MappedFile, Folder_IsRefused) {
   const auto file = MappedFile::open(fresh_folder("rondo_map"));
   EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Files, PipeWithoutAWriter_IsRefusedAndNotWaitedFor) {
+  const auto pipe = fresh_folder("rondo_pipe") / "data.jsonl";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string expected = pipe.string() + ": not a regular file";
+  EXPECT_EQ(MappedFile::open(pipe).status().message(), expected);
+  EXPECT_EQ(read_file(pipe).status().message(), expected);
+  EXPECT_FALSE(sync_path(pipe).ok());
 }
 
 TEST(MappedFile, Contents_AreTheFiles) {
