@@ -124,6 +124,31 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, BadModel,
                                                    "{{ messages | no_such_filter }}", {"no_such_filter"})),
                          name_of);
 
+/// `arguments` on a model whose generation_config.json says `text`.
+BadInput stops(const char* name, const std::string& text, Words arguments, Words more = {}) {
+  Words named = {"model/generation_config.json"};
+  named.insert(named.end(), more.begin(), more.end());
+  return {name,
+          [text, arguments = std::move(arguments)](const Workspace& workspace) {
+            workspace.write("model/generation_config.json", text);
+            return arguments;
+          },
+          std::move(named)};
+}
+
+const std::string kWrongStop = R"({"eos_token_id": "<|im_end|>"})";
+
+INSTANTIATE_TEST_SUITE_P(
+    WhereAnswersEnd, BadModel,
+    testing::Values(stops("NoJson", "{\"eos_token_id\": 2,", {"generate", "--model=model", "--prompt=a"}),
+                    stops("Generate", kWrongStop, {"generate", "--model=model", "--prompt=a"}, {"eos_token_id"}),
+                    stops("Chat", kWrongStop, {"chat", "--model=model"}, {"eos_token_id"}),
+                    stops("Evaluate", kWrongStop,
+                          {"eval", "--model=model", "--eval_dataset=chats.jsonl", "--exact_match"}, {"eos_token_id"}),
+                    stops("Export", kWrongStop, {"export", "--model=model", "--format=gguf", "--output=m.gguf"},
+                          {"eos_token_id"})),
+    name_of);
+
 /// Training that goes on from `adapter`, made by a short run and then broken.
 BadInput adapter(const char* name, Breaker breaker, Words named) {
   return {name,

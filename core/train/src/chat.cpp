@@ -48,7 +48,7 @@ class Chat::Impl {
                            config_.model_name_or_path);
     }
     const model::ModelConfig& model = open_.architecture->config();
-    stop_ids_ = model::load_stop_ids(open_.documents, model);
+    RONDO_ASSIGN_OR_RETURN(stop_ids_, model::load_stop_ids(open_.documents, model));
     capacity_ = capacity_of(config_, model);
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, open_, machine_));
     devices::Device& device = *machine_.pool.front().device;

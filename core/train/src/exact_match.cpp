@@ -81,7 +81,7 @@ absl::StatusOr<ExactMatch> measure_exact_match(const Config& config, const OpenM
                                                devices::Device& device, RunObserver& observer) {
   SamplingOptions options;
   options.max_new_tokens = config.max_new_tokens;
-  options.stop_ids = model::load_stop_ids(open.documents, open.architecture->config());
+  RONDO_ASSIGN_OR_RETURN(options.stop_ids, model::load_stop_ids(open.documents, open.architecture->config()));
   std::vector<Question> questions;
   std::uint64_t cut = 0;
   std::size_t longest = 0;

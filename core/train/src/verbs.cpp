@@ -39,6 +39,9 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   if (machine.phantom) return invalid_input("devices: {} does no arithmetic: there is no loss", config.devices);
   RONDO_ASSIGN_OR_RETURN(OpenModel open, open_model(config, Purpose::kEvaluate, true));
   RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
+  if (config.exact_match) {  // what would stop it at last, it is told before the evaluation
+    RONDO_RETURN_IF_ERROR(model::load_stop_ids(open.documents, open.architecture->config()).status());
+  }
   RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(one, open.documents, text));
   observer.on_note(data::describe_report(data.train.report));
   LoaderOptions options = evaluation_options(config);
@@ -95,9 +98,10 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   Generation generation;
   RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
   RONDO_RETURN_IF_ERROR(check_prompt("prompt", generation.prompt_ids, open.architecture->config()));
+  RONDO_ASSIGN_OR_RETURN(std::vector<std::int32_t> stop_ids,
+                         model::load_stop_ids(open.documents, open.architecture->config()));
+  const SamplingOptions options = sampling_options(config, std::move(stop_ids));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
-  const SamplingOptions options =
-      sampling_options(config, model::load_stop_ids(open.documents, open.architecture->config()));
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
                                                                prompt_tokens, prompt_tokens + config.max_new_tokens));

@@ -61,10 +61,10 @@ TEST_P(ImportModel, Exported_ComesBackBitForBit) {
     expected.family = model::Family::kLlama;
     expected.model_type = "llama";
   }
-  expected.eos_token_ids = model::load_stop_ids(m.folder, m.config);  // one list in the file
+  expected.eos_token_ids = *model::load_stop_ids(m.folder, m.config);  // one list in the file
   expected.pad_token_id = config->pad_token_id;  // the tokenizer's configuration has one, the model's need not
   EXPECT_EQ(model::format_config(*config), model::format_config(expected));
-  EXPECT_EQ(model::load_stop_ids(*documents, *config), model::load_stop_ids(m.folder, m.config));
+  EXPECT_EQ(*model::load_stop_ids(*documents, *config), *model::load_stop_ids(m.folder, m.config));
   const auto tensors = import_tensors(file);
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   EXPECT_TRUE(model::check_model_tensors(*config, *tensors).ok());

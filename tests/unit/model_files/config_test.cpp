@@ -2,6 +2,7 @@
 #include "rondo/model/config.h"
 
 #include "helpers.h"
+#include "rondo/model/config_documents.h"
 
 namespace rondo::model {
 namespace {
@@ -303,14 +304,30 @@ TEST(LoadStopIds, GenerationConfig_WinsWhenItSaysSomething) {
   ModelConfig config;
   config.eos_token_ids = {5};
   const std::vector<std::int32_t> own = {5};
-  EXPECT_EQ(load_stop_ids(folder, config), own);
+  EXPECT_EQ(*load_stop_ids(folder, config), own);
   put(folder / "generation_config.json", R"({"eos_token_id": [7, 8]})");
-  EXPECT_EQ(load_stop_ids(folder, config), (std::vector<std::int32_t>{7, 8}));
+  EXPECT_EQ(*load_stop_ids(folder, config), (std::vector<std::int32_t>{7, 8}));
   put(folder / "generation_config.json", R"({"eos_token_id": 9})");
-  EXPECT_EQ(load_stop_ids(folder, config), (std::vector<std::int32_t>{9}));
-  for (const char* useless : {"{}", R"({"eos_token_id": null})", R"({"eos_token_id": "x"})", "[", ""}) {
-    put(folder / "generation_config.json", useless);
-    EXPECT_EQ(load_stop_ids(folder, config), own) << useless;
+  EXPECT_EQ(*load_stop_ids(folder, config), (std::vector<std::int32_t>{9}));
+  for (const char* silent : {"{}", R"({"eos_token_id": null})", R"({"eos_token_id": []})", R"({"eos_token_id": -1})"}) {
+    put(folder / "generation_config.json", silent);
+    EXPECT_EQ(*load_stop_ids(folder, config), own) << silent;
+  }
+}
+
+TEST(LoadStopIds, BrokenGenerationConfig_IsRefusedByFileAndKey) {
+  const auto folder = fresh_folder();
+  for (const char* broken : {"[", "", "[1]", "{\"eos_token_id\": 7,"}) {
+    put(folder / "generation_config.json", broken);
+    expect_refused(load_stop_ids(folder, {}).status(), {"generation_config.json"});
+  }
+  for (const char* wrong : {R"("x")", "2.5", "true", R"([7, "x"])", R"({"id": 7})", "5000000000"}) {
+    const std::string text = R"({"eos_token_id": )" + std::string(wrong) + "}";
+    put(folder / "generation_config.json", text);
+    expect_refused(load_stop_ids(folder, {}).status(), {"generation_config.json", "eos_token_id", "token id"});
+    // The same text in memory, as of a GGUF file.
+    const Documents made("model.gguf", {{"generation_config.json", text}});
+    expect_refused(load_stop_ids(made, {}).status(), {"model.gguf as generation_config.json", "eos_token_id"});
   }
 }
 

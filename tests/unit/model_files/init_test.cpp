@@ -26,7 +26,7 @@ TEST(InitModel, EveryFamily_PassesItsOwnChecks) {
     const auto files = TensorFiles::open_model(folder);
     ASSERT_TRUE(files.ok()) << files.status();
     EXPECT_TRUE(check_model_tensors(*config, *files).ok());
-    EXPECT_THAT(load_stop_ids(folder, *config), testing::ElementsAre(258, 256));
+    EXPECT_THAT(*load_stop_ids(folder, *config), testing::ElementsAre(258, 256));
     EXPECT_EQ(entries_in(folder.parent_path()), 1U);
   }
 }

@@ -359,20 +359,21 @@ absl::StatusOr<ModelConfig> load_config(const Documents& documents) {
 
 absl::StatusOr<ModelConfig> load_config(const std::filesystem::path& folder) { return load_config(Documents(folder)); }
 
-std::vector<std::int32_t> load_stop_ids(const Documents& documents, const ModelConfig& config) {
-  // The file is optional and only refines config.json: one that cannot be read is as good as none.
+absl::StatusOr<std::vector<std::int32_t>> load_stop_ids(const Documents& documents, const ModelConfig& config) {
   const std::string name = "generation_config.json";
-  const auto text = documents.read(name, kMaxConfigBytes);
-  if (!text.ok()) return config.eos_token_ids;
-  const auto document = parse_json(*text, name);
-  if (!document.ok() || !document->is_object()) return config.eos_token_ids;
-  Fields fields(*document, name);
-  if (!fields.has("eos_token_id")) return config.eos_token_ids;
+  if (!documents.has(name)) return config.eos_token_ids;
+  RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name, kMaxConfigBytes));
+  const std::string origin = documents.place(name);
+  RONDO_ASSIGN_OR_RETURN(const Json document, parse_json(text, origin));
+  if (!document.is_object()) return invalid_input("{}: expected an object, found {}", origin, excerpt(document));
+  Fields fields(document, origin);
   std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", std::nullopt);
-  return fields.status().ok() && !ids.empty() ? ids : config.eos_token_ids;
+  RONDO_RETURN_IF_ERROR(fields.status());
+  return ids.empty() ? config.eos_token_ids : ids;
 }
 
-std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config) {
+absl::StatusOr<std::vector<std::int32_t>> load_stop_ids(const std::filesystem::path& folder,
+                                                        const ModelConfig& config) {
   return load_stop_ids(Documents(folder), config);
 }
 

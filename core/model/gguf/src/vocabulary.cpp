@@ -126,9 +126,8 @@ void add_id(std::string_view key, const data::Tokenizer& tokenizer, const std::o
   if (value && *value >= 0) keys.add(key, static_cast<std::uint32_t>(*value));
 }
 
-void add_special_ids(const Documents& base, const data::Tokenizer& tokenizer, const Json& file,
+void add_special_ids(const std::vector<std::int32_t>& stops, const data::Tokenizer& tokenizer, const Json& file,
                      const model::ModelConfig& config, Keys& keys) {
-  const std::vector<std::int32_t> stops = model::load_stop_ids(base, config);
   const std::optional<std::int32_t> eos = stops.empty() ? std::nullopt : std::optional(stops.front());
   add_id("tokenizer.ggml.bos_token_id", tokenizer, tokenizer.bos_token(), config.bos_token_id, keys);
   add_id("tokenizer.ggml.eos_token_id", tokenizer, tokenizer.eos_token(), eos, keys);
@@ -186,7 +185,8 @@ absl::Status add_tokenizer_keys(const Documents& base, const model::ModelConfig&
     keys.add("tokenizer.ggml.merges", pairs);
   }
   keys.add("tokenizer.ggml.token_type", tokens.kinds);
-  add_special_ids(base, tokenizer, file, config, keys);
+  RONDO_ASSIGN_OR_RETURN(const std::vector<std::int32_t> stops, model::load_stop_ids(base, config));
+  add_special_ids(stops, tokenizer, file, config, keys);
   RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> chat, data::chat_template_source(base));
   if (chat) keys.add("tokenizer.chat_template", *chat);
   return absl::OkStatus();

@@ -171,7 +171,9 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
 /// A config.json that transformers 4 and 5 load.
 std::string format_config(const ModelConfig& config);
 
-/// Tokens that end a generated answer: generation_config.json's eos_token_id (one or a list), else config.json's.
-std::vector<std::int32_t> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config);
+/// Tokens that end a generated answer: generation_config.json's eos_token_id (one or a list), else config.json's where
+/// there is no such file or it names none. Errors: InvalidArgument naming file and key of a file that cannot be read:
+/// without its tokens answers would not end.
+absl::StatusOr<std::vector<std::int32_t>> load_stop_ids(const std::filesystem::path& folder, const ModelConfig& config);
 
 }  // namespace rondo::model

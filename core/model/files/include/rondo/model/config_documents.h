@@ -12,6 +12,6 @@ namespace rondo::model {
 
 /// The same as of a folder (config.h), which is one kind of documents.
 absl::StatusOr<ModelConfig> load_config(const Documents& documents);
-std::vector<std::int32_t> load_stop_ids(const Documents& documents, const ModelConfig& config);
+absl::StatusOr<std::vector<std::int32_t>> load_stop_ids(const Documents& documents, const ModelConfig& config);
 
 }  // namespace rondo::model
