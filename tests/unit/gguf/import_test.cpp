@@ -223,6 +223,34 @@ TEST(RopeOfDivisors, WhatNoSettingGives_IsNone) {
   EXPECT_FALSE(rope_of_divisors({}, 10000.0, 2048));
 }
 
+/// Divisors of a made-up setting, and those of the setting that is read out of them.
+void expect_same_divisors(std::uint32_t head_dim, double theta, double original, double low, double high) {
+  model::ModelConfig config;
+  config.head_dim = head_dim;
+  config.rope.kind = model::RopeKind::kLlama3;
+  config.rope.theta = theta;
+  config.rope.factor = 8.0;
+  config.rope.original_max_positions = static_cast<std::uint32_t>(original);
+  config.rope.low_frequency_factor = low;
+  config.rope.high_frequency_factor = high;
+  const std::vector<float> divisors = frequency_divisors(config);
+  const auto found = rope_of_divisors(divisors, theta, 131072);
+  ASSERT_TRUE(found) << theta << " " << original << " " << low << " " << high;
+  config.rope = *found;
+  const std::vector<float> again = frequency_divisors(config);
+  for (std::size_t i = 0; i < divisors.size(); ++i) EXPECT_NEAR(again[i], divisors[i], 1e-5F * divisors[i]) << i;
+}
+
+TEST(RopeOfDivisors, OneFrequencyBlendedOrNone_ASettingIsFoundThatDividesAlike) {
+  expect_same_divisors(64, 5e5, 4096, 1.0, 2.0);
+  expect_same_divisors(64, 1e6, 1024, 1.0, 2.0);
+  expect_same_divisors(64, 5e5, 4096, 1.0, 1.5);
+  expect_same_divisors(64, 5e5, 4096, 2.0, 3.0);
+  expect_same_divisors(64, 5e5, 4096, 1.0, 1.7);  // none of the high ends that are tried
+  expect_same_divisors(8, 1e4, 1024, 1.0, 4.0);   // pairs that lie far apart
+  expect_same_divisors(8, 1e4, 3, 1.0, 4.0);      // none of them kept
+}
+
 TEST(StoredRow, UndoesSourceRow) {
   for (const std::uint32_t heads : {0U, 1U, 3U}) {
     for (std::uint64_t row = 0; row < 24; ++row) EXPECT_EQ(stored_row(source_row(row, 24, heads), 24, heads), row);
