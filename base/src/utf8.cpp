@@ -35,18 +35,17 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
   return length;
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    if (begins_with_ascii(text.substr(at))) {
-      at += kWord;
-      continue;
-    }
-    const std::size_t length = utf8_length(text, at);
-    if (length == 0) return false;
+std::size_t utf8_prefix(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t length = begins_with_ascii(text.substr(at)) ? kWord : utf8_length(text, at);
+    if (length == 0) break;
     at += length;
   }
-  return true;
+  return at;
 }
+
+bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.size(); }
 
 void append_utf8(std::string& text, char32_t code_point) {
   const auto put = [&text](char32_t byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };

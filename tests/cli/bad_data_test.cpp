@@ -53,6 +53,12 @@ INSTANTIATE_TEST_SUITE_P(
              {"bad.jsonl", "2", "completion"}),
         data("TextNoString", "{\"text\": 3}\n", {"bad.jsonl", "text"}),
         data("BrokenUtf8", "{\"text\": \"\xff\xfe\"}\n", {"bad.jsonl", "1"}),
+        BadInput{"TextNotUtf8",
+                 [](const Workspace& workspace) {
+                   workspace.write("bad.txt", "abc \xff\xfe def\n");
+                   return train({"--dataset=bad.txt"});
+                 },
+                 {"bad.txt", "not UTF-8 at byte 5"}},
         data("FormatsMixed", std::string(kGood) + "{\"text\": \"a\"}\n", {"bad.jsonl", "2"}),
         data("AnotherFormatThanAsked", kGood, {"bad.jsonl"}, {"--data_format=alpaca"}),
         data("OnlyPrompts", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n", {"bad.jsonl", "target"}),

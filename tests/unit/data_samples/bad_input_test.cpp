@@ -51,6 +51,12 @@ const std::vector<BadFile> kBadFiles = {
     {"Gzip", "\x1f\x8b\x08", "gzip"},
     {"Parquet", "PAR1xxxx", "Parquet"},
     {"ZeroBytes", kZero, "zero bytes", "data.txt"},
+    {"TextNotUtf8", "abc \xff\xfe def\n", "data.txt: not UTF-8 at byte 5 (0xff): save it as UTF-8", "data.txt"},
+    {"MarkedTextNotUtf8",
+     "\xef\xbb\xbf"
+     "abc \xe9t\xe9",
+     "data.txt: not UTF-8 at byte 8 (0xe9)", "data.txt"},
+    {"TextEndsWithinACharacter", "abc \xc3", "data.txt: not UTF-8 at byte 5 (0xc3)", "data.txt"},
     {"NeitherObjectNorList", "hello\n", "expected JSON lines"},
     {"RecordIsANumber", "{\"text\":\"a\"}\n3\n", "line 2 (text): the record is the number 3, expected an object"},
     {"ArrayNotClosed", "[{\"text\":\"a\"}", "the list is not closed", "data.json"},

@@ -15,10 +15,12 @@ namespace fs = std::filesystem;
 std::vector<TokenId> in_pieces(const Tokenizer& tokenizer, const std::string& text, const LongTextOptions& options,
                                std::uint64_t& dropped) {
   std::vector<TokenId> ids;
-  dropped = encode_long(tokenizer, text, options, [&ids](std::span<const TokenId> more) {
+  const LongText read = encode_long(tokenizer, text, options, [&ids](std::span<const TokenId> more) {
     ids.insert(ids.end(), more.begin(), more.end());
     return true;
   });
+  EXPECT_EQ(read.not_utf8_at, std::nullopt);
+  dropped = read.dropped;
   return ids;
 }
 
@@ -71,6 +73,25 @@ TEST(LongText, Stopped_AsksForNoMore) {
     return calls < 3;
   });
   EXPECT_EQ(calls, 3U);
+}
+
+TEST(LongText, NotUtf8_IsFoundInWhicheverPiece) {
+  const auto model = testing_support::load_model("chatml");
+  const std::string sound = mixed_text(2, 10'000);
+  const auto none = [](std::span<const TokenId>) { return true; };
+  for (const std::size_t near : {std::size_t{0}, std::size_t{999}, std::size_t{5000}, sound.size()}) {
+    std::size_t at = near;  // between two characters
+    while (at < sound.size() && (static_cast<unsigned char>(sound[at]) & 0xc0U) == 0x80U) ++at;
+    // A stray byte, the rest of a character, the beginning of one, and many of these.
+    for (const std::string& bytes :
+         {std::string("\xff"), std::string("\x80"), std::string("\xe3\x81"), std::string(3000, '\x80')}) {
+      const std::string text = sound.substr(0, at) + bytes + sound.substr(at);
+      EXPECT_EQ(encode_long(*model.tokenizer, text, {1000, 300}, none).not_utf8_at, at) << bytes.size();
+    }
+  }
+  // What is not read is not looked at.
+  const auto stop = [](std::span<const TokenId>) { return false; };
+  EXPECT_EQ(encode_long(*model.tokenizer, sound + "\xff", {1000, 300}, stop).not_utf8_at, std::nullopt);
 }
 
 }  // namespace

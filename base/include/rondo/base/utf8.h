@@ -10,6 +10,9 @@ namespace rondo {
 /// Bytes of the sequence that begins at text[at] (at < text.size()), 1 to 4; 0 where none begins.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
+/// Bytes at the beginning of the text that are nothing but such sequences.
+std::size_t utf8_prefix(std::string_view text);
+
 /// True when the text is nothing but such sequences; an empty one is.
 bool is_utf8(std::string_view text);
 

@@ -108,13 +108,18 @@ absl::Status Loader::settle_format(DataFormat found, std::string_view place) {
 
 absl::Status Loader::read_text(const RecordReader& reader) {
   absl::Status status;
-  dataset_.report.dropped_symbols += builder_.build_windows(reader.text(), [&](const Sample& window) {
+  const LongText read = builder_.build_windows(reader.text(), [&](const Sample& window) {
     BuiltSample built;
     built.sample = window;
     status = take(std::move(built));
     return status.ok() && !full();
   });
-  return status;
+  dataset_.report.dropped_symbols += read.dropped;
+  if (!read.not_utf8_at) return status;
+  // Training would go on with U+FFFD in its place.
+  return invalid_input("{}: not UTF-8 at byte {} (0x{:02x}): save it as UTF-8", reader.path().string(),
+                       reader.text_begin() + *read.not_utf8_at + 1,
+                       static_cast<unsigned char>(reader.text()[*read.not_utf8_at]));
 }
 
 absl::Status Loader::read_records(RecordReader& reader) {

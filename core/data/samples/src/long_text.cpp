@@ -1,8 +1,9 @@
 #include "long_text.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
+
+#include "rondo/base/utf8.h"
 
 namespace rondo::data {
 namespace {
@@ -14,6 +15,22 @@ struct Piece {
   std::size_t begin = 0;
   std::size_t end = 0;
   Encoded encoded;
+};
+
+/// Finds the first byte that is no UTF-8, as far as the text is read.
+class Utf8Check {
+ public:
+  explicit Utf8Check(std::string_view text) : text_(text) {}
+  /// Reads on up to `end`, and over a character that crosses it.
+  std::optional<std::size_t> find_before(std::size_t end) {
+    if (end > sound_) sound_ += utf8_prefix(text_.substr(sound_, end - sound_));
+    const bool found = sound_ < end && utf8_length(text_, sound_) == 0;
+    return found ? std::optional(sound_) : std::nullopt;
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t sound_ = 0;  // bytes that are whole characters
 };
 
 /// `at` or the character's first byte before it.
@@ -67,15 +84,19 @@ std::optional<std::size_t> find_cut(const Piece& before, std::size_t from, const
 
 }  // namespace
 
-std::uint64_t encode_long(const Tokenizer& tokenizer, std::string_view text, const LongTextOptions& options,
-                          const std::function<bool(std::span<const TokenId>)>& take) {
+LongText encode_long(const Tokenizer& tokenizer, std::string_view text, const LongTextOptions& options,
+                     const std::function<bool(std::span<const TokenId>)>& take) {
   std::size_t overlap = options.overlap;
-  Piece piece = encode_piece(tokenizer, text, 0, std::min(options.piece, text.size()));
+  Utf8Check check(text);
+  const std::size_t first_end = std::min(options.piece, text.size());
+  if (const auto at = check.find_before(first_end)) return {0, at};
+  Piece piece = encode_piece(tokenizer, text, 0, first_end);
   std::size_t from = 0;  // the first token of `piece` that has not been handed on
   std::uint64_t dropped = piece.encoded.dropped;
   while (piece.end < text.size()) {
     const std::size_t begin = piece.end > overlap ? piece.end - overlap : 0;
     const std::size_t end = std::min(piece.end + std::max(options.piece, overlap), text.size());
+    if (const auto at = check.find_before(end)) return {dropped, at};
     Piece next = encode_piece(tokenizer, text, std::max(begin, piece.begin), end);
     const std::optional<std::size_t> cut = find_cut(piece, from, next);
     if (!cut) {
@@ -91,7 +112,7 @@ std::uint64_t encode_long(const Tokenizer& tokenizer, std::string_view text, con
       continue;
     }
     const std::size_t until = token_at(piece.encoded, *cut);
-    if (!take(std::span(piece.encoded.ids).subspan(from, until - from))) return dropped;
+    if (!take(std::span(piece.encoded.ids).subspan(from, until - from))) return {dropped};
     if (dropped > 0 || next.encoded.dropped > 0) {  // what both have seen counts once
       dropped += next.encoded.dropped;
       dropped -= tokenizer.encode(text.substr(next.begin, piece.end - next.begin), false).dropped;
@@ -101,7 +122,7 @@ std::uint64_t encode_long(const Tokenizer& tokenizer, std::string_view text, con
     overlap = options.overlap;
   }
   take(std::span(piece.encoded.ids).subspan(from));
-  return dropped;
+  return {dropped};
 }
 
 }  // namespace rondo::data

@@ -190,8 +190,7 @@ void RecordReader::skip_white_space() {
 
 void RecordReader::release_read_pages() {
   if (position_ < released_ + kReleaseStep || position_ > text_.size()) return;
-  const auto skipped = file_.bytes().size() - text_.size();
-  file_.release_pages(file_.bytes().subspan(skipped + released_, position_ - released_));
+  file_.release_pages(file_.bytes().subspan(text_begin() + released_, position_ - released_));
   released_ = position_;
 }
 

@@ -37,6 +37,9 @@ class RecordReader {
   Container container() const { return container_; }
   /// The whole text without a byte order mark; only for Container::kText.
   std::string_view text() const { return text_; }
+  /// The byte of the file that `text()` begins at.
+  std::size_t text_begin() const { return file_.bytes().size() - text_.size(); }
+  const std::filesystem::path& path() const { return file_.path(); }
   /// The next record, nothing at the end. Errors: InvalidArgument with the place and what is wrong with the JSON.
   absl::StatusOr<std::optional<RawRecord>> next();
 

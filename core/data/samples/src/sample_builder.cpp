@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "counting.h"
-#include "long_text.h"
 #include "rondo/base/status.h"
 
 namespace rondo::data {
@@ -104,8 +103,7 @@ BuiltSample SampleBuilder::finish(Encoded encoded, const std::vector<bool>& targ
   return built;
 }
 
-std::uint64_t SampleBuilder::build_windows(std::string_view text,
-                                           const std::function<bool(const Sample&)>& take) const {
+LongText SampleBuilder::build_windows(std::string_view text, const std::function<bool(const Sample&)>& take) const {
   Sample window;
   const auto hand_on = [&] {
     window.labels.assign(window.ids.begin(), window.ids.end());
@@ -122,10 +120,11 @@ std::uint64_t SampleBuilder::build_windows(std::string_view text,
     return wanted;
   };
   const auto add_all = [&](std::span<const TokenId> ids) { return std::all_of(ids.begin(), ids.end(), add); };
-  const std::uint64_t dropped = encode_long(*renderer_.tokenizer, text, {}, add_all);
+  const LongText read = encode_long(*renderer_.tokenizer, text, {}, add_all);
+  if (read.not_utf8_at) return read;
   if (wanted && end_of_sequence_ && last != end_of_sequence_) add(*end_of_sequence_);
   if (wanted && !window.ids.empty()) hand_on();
-  return dropped;
+  return read;
 }
 
 }  // namespace rondo::data

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "long_text.h"
 #include "record_format.h"
 #include "rondo/data/samples.h"
 #include "turn_finder.h"
@@ -31,8 +32,8 @@ class SampleBuilder {
   absl::StatusOr<BuiltSample> build(const Record& record);
 
   /// One text of any length in consecutive samples of cutoff_len tokens, every token a target, until `take` says no.
-  /// Returns Encoded::dropped of the text.
-  std::uint64_t build_windows(std::string_view text, const std::function<bool(const Sample&)>& take) const;
+  /// Stops where the text is no UTF-8.
+  LongText build_windows(std::string_view text, const std::function<bool(const Sample&)>& take) const;
 
  private:
   absl::StatusOr<BuiltSample> build_conversation(const Conversation& conversation);
