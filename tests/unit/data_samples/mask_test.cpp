@@ -17,6 +17,14 @@ constexpr const char* kTwoRounds = R"({"messages":[{"role":"user","content":"q"}
 
 std::string targets(const Model& model, std::string_view line) { return targets_of_record(model, line); }
 
+/// The targets of `line`, read after the record `earlier` by the same finder.
+std::string targets_after(const Model& model, const std::string& earlier, const std::string& line) {
+  const auto dataset = load_dataset(testing_support::write_data(earlier + "\n" + line), model.renderer(), {});
+  if (!dataset.ok()) return std::string(dataset.status().message());
+  if (dataset->samples.size() != 2) return "not two samples";
+  return testing_support::targets_of(*model.tokenizer, dataset->samples[1]);
+}
+
 TEST(Mask, PromptOpensAReasoningBlock_TheBlockIsTarget) {
   // The generation prompt holds <think>, which the turn writes too: the model learns it.
   const Model model = model_with_template("thinker", R"(
@@ -226,6 +234,43 @@ TEST(Mask, HistoryMaskedAndTheLastAnswerCutOff_IsCountedNotSilent) {
   options.cutoff_len = 12;
   EXPECT_THAT(targets_of_record(load_model("chatml"), kTwoRounds, options),
               testing::HasSubstr("in 1 every target lies beyond cutoff_len 12"));
+}
+
+TEST(Mask, LastAnswerWrittenOtherwise_IsLearnedFromNoRecordsText) {
+  // As GPT-OSS does: the reasoning of the last answer is written, unless there is to be another one after it.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}
+{%- if m.role == 'assistant' and loop.last and not add_generation_prompt -%}
+{%- if m.reasoning_content -%}{{ '<|header|>assistant/why<|end_header|>' + m.reasoning_content + '<|eot|>' }}{%- endif -%}
+{{ '<|header|>assistant/say<|end_header|>' + m.content + '<|eom|>' }}
+{%- elif m.role == 'assistant' -%}{{ '<|header|>assistant/say<|end_header|>' + m.content + '<|eot|>' }}
+{%- else -%}{{ '<|header|>' + m.role + '<|end_header|>' + m.content + '<|eot|>' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant' }}{%- endif -%})");
+  const std::string earlier =
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":"r"},)"
+      R"({"role":"assistant","content":"b"}]})";
+  const std::string line = R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"x"},)"
+                           R"({"role":"assistant","content":"yes"}]})";
+  const std::string expected = "/say<|end_header|>x<|eot|>|/say<|end_header|>yes<|eom|>";
+  EXPECT_EQ(targets(model, line), expected);
+  EXPECT_EQ(targets_after(model, earlier, line), expected);
+}
+
+TEST(Mask, HeaderInOneTokenWithTheQuestionsEnd_IsLearnedFromNoRecordsText) {
+  // After "e" the header begins within the token "est", after "hi" it does not.
+  const Model model = model_with_template("chatml", R"(
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}{{ m.content }}{%- else -%}{{ 'st answer (long): ' + m.content + '<|im_end|>' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ 'st answer' }}{%- endif -%})");
+  const auto question = [](const std::string& text) {
+    return R"({"messages":[{"role":"user","content":")" + text + R"("},{"role":"assistant","content":"yes"}]})";
+  };
+  const std::string expected = " (long): yes<|im_end|>";
+  EXPECT_EQ(targets(model, question("hi")), expected);
+  EXPECT_EQ(targets(model, question("e")), expected);
+  EXPECT_EQ(targets_after(model, question("e"), question("hi")), expected);
 }
 
 TEST(Mask, ModelRole_IsTheAssistant) {

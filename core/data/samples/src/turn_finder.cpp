@@ -63,14 +63,24 @@ class TurnFinder::Probe {
     std::optional<std::size_t> call = std::nullopt;
     bool without_calls = false;
   };
-  /// What follows the sentinel, which stands for a part of `message`, in the rendering that stops after `message`.
-  std::optional<std::string> tail_alone(std::size_t message, bool generation_prompt, Stands stands) const;
+  /// A rendering with a sentinel in it, which stands in [first, last).
+  struct Marked {
+    std::string text;
+    std::size_t first = 0;
+    std::size_t last = 0;
+    std::string tail() const { return text.substr(last); }
+  };
+  /// The rendering that stops after `message`, with the sentinel for a part of it.
+  std::optional<Marked> alone(std::size_t message, bool generation_prompt, Stands stands) const;
+  /// The rendering of `variant` with the sentinel for the content of its last message.
+  std::optional<Marked> marked_at_end(Json variant, bool generation_prompt) const;
   std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
     return control_tokens(*renderer_.tokenizer, text, encoded, begin, end);
   }
 
  private:
   std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
+  std::optional<Marked> marked(Json variant, bool generation_prompt) const;
   std::optional<Located> locate_call(std::size_t message, std::size_t number, bool by_name) const;
   /// Lines `skeleton`, whose sentinels stand in [first, last), up with `text`.
   Located line_up(std::string_view skeleton, std::size_t first, std::size_t last) const;
@@ -178,8 +188,23 @@ std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t me
   return located;
 }
 
-std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bool generation_prompt,
-                                                         Stands stands) const {
+std::optional<TurnFinder::Probe::Marked> TurnFinder::Probe::marked(Json variant, bool generation_prompt) const {
+  auto rendered = render(std::move(variant), generation_prompt);
+  if (!rendered.ok()) return std::nullopt;
+  const std::string mark = sentinel(0);
+  const std::size_t first = rendered->find(mark);
+  if (first == kNone) return std::nullopt;
+  const std::size_t last = rendered->rfind(mark) + mark.size();
+  return Marked{*std::move(rendered), first, last};
+}
+
+std::optional<TurnFinder::Probe::Marked> TurnFinder::Probe::marked_at_end(Json variant, bool generation_prompt) const {
+  replace_content(variant.back(), sentinel(0));
+  return marked(std::move(variant), generation_prompt);
+}
+
+std::optional<TurnFinder::Probe::Marked> TurnFinder::Probe::alone(std::size_t message, bool generation_prompt,
+                                                                  Stands stands) const {
   Json variant = head(message + 1);
   Json& turn = variant[message];
   if (stands.without_calls) {
@@ -191,11 +216,7 @@ std::optional<std::string> TurnFinder::Probe::tail_alone(std::size_t message, bo
   } else {
     replace_content(turn, sentinel(0));
   }
-  const auto rendered = render(std::move(variant), generation_prompt);
-  if (!rendered.ok()) return std::nullopt;
-  const std::size_t at = rendered->rfind(sentinel(0));
-  if (at == kNone) return std::nullopt;
-  return rendered->substr(at + sentinel(0).size());
+  return marked(std::move(variant), generation_prompt);
 }
 
 TurnFinder::TurnFinder(const Renderer& renderer) : renderer_(renderer) {}
@@ -239,20 +260,35 @@ const std::string& TurnFinder::generation_prompt(const Probe& probe, std::size_t
 }
 
 /// What the template adds after the messages before `message` when it is asked for a generation prompt, up to a
-/// reasoning block; empty when it adds nothing.
+/// reasoning block; empty when it adds nothing. Without a word of these messages: others are looked through for it.
 std::string TurnFinder::learn_generation_prompt(const Probe& probe, std::size_t message) const {
-  Json before = probe.head(message);
-  auto with = message == 0 ? absl::StatusOr<std::string>(std::string()) : probe.render(before, true);
-  if (message == 0 || !with.ok()) {  // no messages, or a template that refuses to stop here: a question of our own
-    before = Json::parse(R"([{"role": "user", "content": "zq"}])");
-    with = probe.render(before, true);
+  std::vector<Json> histories;
+  if (message > 0) histories.push_back(probe.head(message));
+  // The first message has none before it, some templates refuse to stop there, and some write an assistant's last turn
+  // otherwise than one that is gone on from: then a question of our own.
+  histories.push_back(Json::parse(R"([{"role": "user", "content": "zq"}])"));
+  const auto learned = [](std::string_view added) {
+    added = before_reasoning(added);
+    return std::string(before_white_space(added, added.size(), 0) == 0 ? std::string_view() : added);
+  };
+  for (const Json& history : histories) {
+    const auto with = probe.render(history, true);
+    const auto without = probe.render(history, false);
+    if (with.ok() && without.ok() && with->starts_with(*without)) {
+      return learned(std::string_view(*with).substr(without->size()));
+    }
   }
-  const auto without = probe.render(before, false);
-  if (!with.ok() || !without.ok()) return "";
-  const std::size_t differ = common_prefix(*with, *without);
-  const std::size_t begin = snap_to_token(renderer_.tokenizer->encode(*with, false), differ, 0);
-  const std::string_view added = before_reasoning(std::string_view(*with).substr(begin));
-  return std::string(before_white_space(added, added.size(), 0) == 0 ? std::string_view() : added);
+  // The template closes a conversation that is not gone on from: what is added stands where the closing stood.
+  for (const Json& history : histories) {
+    const auto with = probe.marked_at_end(history, true);
+    const auto without = probe.marked_at_end(history, false);
+    if (!with || !without) continue;
+    const std::string tail = with->tail();
+    const std::size_t differ = common_prefix(tail, without->tail());
+    const std::size_t begin = snap_to_token(renderer_.tokenizer->encode(tail, false), differ, 0);
+    return learned(std::string_view(tail).substr(begin));
+  }
+  return "";
 }
 
 /// End of the header of `message`, whose content begins at `upper`; the turn before it ends at `lower`.
@@ -322,9 +358,11 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
     }
   }
   const auto tail_of = [&](bool generation_prompt) {
-    auto alone = probe.tail_alone(message, generation_prompt, {.call = located.call});
-    if (alone && located.skipped <= alone->size()) alone->erase(0, located.skipped);
-    return alone;
+    const auto alone = probe.alone(message, generation_prompt, {.call = located.call});
+    if (!alone) return std::optional<std::string>();
+    std::string rest = alone->tail();
+    if (located.skipped <= rest.size()) rest.erase(0, located.skipped);
+    return std::optional(std::move(rest));
   };
   // How far the text agrees with another ending of the turn, in whole tokens.
   const auto agreed = [&](const std::optional<std::string>& other) {
@@ -366,8 +404,8 @@ std::size_t TurnFinder::end_of_last(const Probe& probe, const Located& located, 
 /// Calls may be written with special tokens too: the one that ends the turn without calls decides, else the last.
 std::size_t TurnFinder::end_of_calls(const Probe& probe, std::size_t message,
                                      const std::vector<ControlToken>& controls) const {
-  const auto plain = probe.tail_alone(message, false, {.without_calls = true});
-  const auto ends = controls_of(plain.value_or(""));
+  const auto plain = probe.alone(message, false, {.without_calls = true});
+  const auto ends = controls_of(plain ? plain->tail() : "");
   for (const ControlToken& control : controls) {
     if (!ends.empty() && control.id == ends.front().id) return control.end;
   }
