@@ -24,6 +24,51 @@ bool has_list_content(const Json& messages) {
   });
 }
 
+/// True when it is no accident that a text has the last `common` characters of `before`.
+bool convinces(std::string_view before, std::size_t common) {
+  constexpr std::size_t kConvincing = 4;
+  const std::size_t begin = before.size() - common;
+  return common >= std::min(kConvincing, std::max<std::size_t>(before.size(), 1)) &&
+         before_white_space(before, before.size(), begin) != begin;
+}
+
+/// Where in `range` the text has come as far as `begun`. It may begin otherwise (templates move the list of tools to
+/// the last question): then what stands before the place tells. Nothing when no place is like it.
+std::optional<std::size_t> end_of(std::string_view begun, std::string_view text, TextRange range) {
+  if (text.starts_with(begun) && begun.size() >= range.begin && begun.size() <= range.end) return begun.size();
+  std::optional<std::size_t> best;
+  std::size_t best_common = 0;
+  for (std::size_t at = range.begin; at <= range.end; ++at) {
+    const std::size_t common = common_suffix(text.substr(0, at), begun);
+    if (common < best_common || !convinces(begun, common)) continue;
+    best = at;
+    best_common = common;
+  }
+  return best;
+}
+
+/// End of a header that ends no later than `range`, where the turn's content begins, of a template without generation
+/// prompt: where `before`, the rendering of the messages before, ends (Llama 2), else, if the template writes a header
+/// that it does not offer as a prompt, where the content or its reasoning block begins.
+std::size_t header_without_prompt(std::string_view text, TextRange range, std::string_view before) {
+  const std::size_t upper = range.end;
+  const std::size_t tag = last_reasoning_tag(text, range.begin, upper);
+  std::vector<std::size_t> candidates = {upper, before_white_space(text, upper, range.begin)};
+  if (tag != kNone) candidates.insert(candidates.end(), {tag, before_white_space(text, tag, range.begin)});
+  std::size_t best = kNone;
+  std::size_t best_common = 0;
+  for (const std::size_t candidate : candidates) {
+    const std::size_t common = common_suffix(text.substr(0, candidate), before);
+    if (common > best_common && convinces(before, common)) {
+      best = candidate;
+      best_common = common;
+    }
+  }
+  if (best != kNone) return best;
+  const bool reasons = tag != kNone && text.substr(tag, upper - tag).find("</") != kNone;
+  return reasons ? tag : upper;
+}
+
 }  // namespace
 
 /// One conversation, its rendering, and further renderings of variants of it.
@@ -241,7 +286,7 @@ absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conv
       const bool is_plain = !calls_tools(probe.messages[i]);
       const auto content = is_plain && together ? std::optional<Located>((*together)[next_plain++]) : probe.locate(i);
       if (!content) continue;
-      const std::size_t begin = find_header(probe, i, lower, std::max(lower, content->begin));
+      const std::size_t begin = find_header(probe, i, *content, lower);
       const std::size_t end = std::max(begin, find_end(probe, i, *content, lower));
       result.turns.push_back({begin, end});
       lower = end;
@@ -291,9 +336,11 @@ std::string TurnFinder::learn_generation_prompt(const Probe& probe, std::size_t 
   return "";
 }
 
-/// End of the header of `message`, whose content begins at `upper`; the turn before it ends at `lower`.
-std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper) {
+/// End of the header of `message`, whose content stands at `located`; the turn before it ends at `lower`.
+std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, const Located& located,
+                                    std::size_t lower) {
   const std::string_view text = probe.text;
+  const std::size_t upper = std::max(lower, located.begin);
   const std::string& prompt = generation_prompt(probe, message);
   const std::string_view full = prompt;
   for (const std::string_view header : {full, full.substr(0, before_white_space(full, full.size(), 0))}) {
@@ -307,26 +354,27 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, std
     if (ends.size() == 1) return ends.front();
     if (!ends.empty()) return likeliest_header(probe, message, ends);
   }
-  // No generation prompt: the header ends where the rendering of the messages before ends (Llama 2), else, if the
-  // template writes a header that it does not offer as a prompt, where the content or its reasoning block begins.
   const auto before = message == 0 ? std::string() : probe.render(probe.head(message), true).value_or("");
-  const std::size_t tag = last_reasoning_tag(text, lower, upper);
-  std::vector<std::size_t> candidates = {upper, before_white_space(text, upper, lower)};
-  if (tag != kNone) candidates.insert(candidates.end(), {tag, before_white_space(text, tag, lower)});
-  constexpr std::size_t kConvincing = 4;
-  std::size_t best = kNone;
-  std::size_t best_common = std::min(kConvincing, std::max<std::size_t>(before.size(), 1)) - 1;
-  for (const std::size_t candidate : candidates) {
-    const std::size_t common = common_suffix(text.substr(0, candidate), before);
-    const bool blank = before_white_space(before, before.size(), before.size() - common) == before.size() - common;
-    if (common > best_common && !blank) {
-      best = candidate;
-      best_common = common;
-    }
+  if (located.call) {
+    if (const auto end = header_of_calls(probe, message, before, {lower, upper})) return *end;
   }
-  if (best != kNone) return best;
-  const bool reasons = tag != kNone && text.substr(tag, upper - tag).find("</") != kNone;
-  return reasons ? tag : upper;
+  return header_without_prompt(text, {lower, upper}, before);
+}
+
+/// End of the header of a turn that calls tools, somewhere in `range`. Its content, which begins with the calls, shows
+/// no end of a header, but the same turn with a content in place of the calls does: the header is as much as both
+/// share.
+std::optional<std::size_t> TurnFinder::header_of_calls(const Probe& probe, std::size_t message, std::string_view before,
+                                                       TextRange range) const {
+  const bool unknown = message > 0 && before.empty();  // the template refuses to stop there
+  const auto plain = probe.alone(message, false, {.without_calls = true});
+  const auto calling = probe.render(probe.head(message + 1), false);
+  if (!plain || !calling.ok()) return before.empty() ? std::nullopt : end_of(before, probe.text, range);
+  // Earlier turns may reason too: no more than what follows them is looked through.
+  const auto from = unknown ? std::nullopt : end_of(before, plain->text, {0, plain->first});
+  const std::size_t header = from ? header_without_prompt(plain->text, {*from, plain->first}, before) : plain->first;
+  const std::size_t shared = std::min(header, common_prefix(plain->text, *calling));
+  return end_of(std::string_view(plain->text).substr(0, shared), probe.text, range);
 }
 
 /// Of several places that read like the header's end (`ends`, last first) the one before which the text is as it would

@@ -2,11 +2,12 @@
 //
 // A turn reaches from the end of its header (what the template writes as generation prompt, before any reasoning block)
 // through its end-of-turn token (the first special token that the template writes after the content, with those
-// that follow it without a character between), or, in templates
-// without one, to where the next turn's text begins. Nothing is assumed about the template: contents are found by
-// rendering again with unique sentinels in their place, headers by comparing renderings with and without generation
-// prompt, ends by comparing with the rendering that stops after the turn. What comes before a turn need not be the same
-// in these renderings (templates strip earlier reasoning and move system prompts): only the text around it is compared.
+// that follow it without a character between), or, in templates without one, to where the next turn's text begins.
+// Nothing is assumed about the template: contents are found by rendering again with unique sentinels in their place,
+// headers by comparing renderings with and without generation prompt (of tool calls in templates without one, by
+// comparing with the same turn without calls), ends by comparing with the rendering that stops after the turn. What
+// comes before a turn need not be the same in these renderings (templates strip earlier reasoning and move system
+// prompts): only the text around it is compared.
 #pragma once
 
 #include <map>
@@ -48,7 +49,9 @@ class TurnFinder {
     std::optional<std::size_t> call = std::nullopt;  // the last of the message's tool calls that the template writes
   };
 
-  std::size_t find_header(const Probe& probe, std::size_t message, std::size_t lower, std::size_t upper);
+  std::size_t find_header(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
+  std::optional<std::size_t> header_of_calls(const Probe& probe, std::size_t message, std::string_view before,
+                                             TextRange range) const;
   std::size_t likeliest_header(const Probe& probe, std::size_t message, const std::vector<std::size_t>& ends) const;
   std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
   std::size_t end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const;
