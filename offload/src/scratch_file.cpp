@@ -14,6 +14,49 @@
 #include "rondo/base/status.h"
 
 namespace rondo::offload {
+namespace {
+
+/// What is missing of the folder is made: these, the outermost first.
+std::vector<std::filesystem::path> make_folders(const std::filesystem::path& folder, std::error_code& error) {
+  std::vector<std::filesystem::path> made;
+  std::filesystem::path place;
+  for (const std::filesystem::path& part : std::filesystem::absolute(folder, error)) {
+    place /= part;
+    if (std::filesystem::exists(place, error)) continue;
+    if (std::filesystem::create_directory(place, error)) made.push_back(place);
+    if (error) break;
+  }
+  return made;
+}
+
+/// A file without a name, so that nothing of it is left however the process ends. -1 and errno where there can be none.
+int open_nameless(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0) return fd;
+  // Not every file system has such files.
+  std::string name = (folder / ("rondo-" + std::to_string(::getpid()) + "-XXXXXX")).string();
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(name.c_str());
+  return named;
+}
+
+/// Folders that were made for the file go before it is written: a file without a name needs none.
+absl::StatusOr<int> open_in(const std::filesystem::path& folder) {
+  constexpr int kTries = 1000;  // another run may take away the folder that it has made and this one has found
+  for (int i = 1;; ++i) {
+    std::error_code error;
+    const std::vector<std::filesystem::path> made = make_folders(folder, error);
+    const int fd = error ? -1 : open_nameless(folder);
+    const int reason = error ? error.value() : errno;
+    // The innermost first; one that somebody has put something into stays.
+    for (auto place = made.rbegin(); place != made.rend() && ::rmdir(place->c_str()) == 0;) ++place;
+    if (fd >= 0) return fd;
+    if (reason == ENOENT && i < kTries) continue;
+    return invalid_input("nvme_path: no file can be made in {}: {}", folder.string(), std::strerror(reason));
+  }
+}
+
+}  // namespace
 
 Bytes free_disk_bytes(const std::filesystem::path& folder) {
   std::error_code error;
@@ -47,9 +90,8 @@ absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size) {
 }
 
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::make(const std::filesystem::path& folder, Bytes size) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return invalid_input("nvme_path: {} cannot be made: {}", folder.string(), error.message());
+  RONDO_ASSIGN_OR_RETURN(const int fd, open_in(folder));
+  auto file = std::unique_ptr<ScratchFile>(new ScratchFile(folder, fd, size));
   const Bytes free = free_disk_bytes(folder);
   const auto too_much = [&](const char* why) {
     return resource_exhausted("nvme_path: {}: {} asked for in {}, {} are free: name another folder or free space", why,
@@ -57,10 +99,6 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::make(const std::filesy
   };
   // Asked first: reserving until the disk is full would be felt by others.
   if (size > free) return too_much("not enough space");
-  std::string name = (folder / ("rondo-" + std::to_string(::getpid()) + "-XXXXXX")).string();
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) return invalid_input("nvme_path: no file can be made in {}: {}", folder.string(), std::strerror(errno));
-  auto file = std::unique_ptr<ScratchFile>(new ScratchFile(name, fd, size));
   // All blocks now: afterwards the disk cannot be found full.
   if (const int failed = size == 0 ? 0 : ::posix_fallocate(fd, 0, static_cast<off_t>(size)); failed != 0) {
     return too_much(std::strerror(failed));
@@ -71,31 +109,24 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::make(const std::filesy
 
 /// Some file systems refuse the flag, others the first access.
 void ScratchFile::try_direct() {
-  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
-  if (fd < 0) return;
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) return;
   const absl::StatusOr<DiskBuffer> probe = allocate_disk_buffer(kDiskBlock);
-  const bool works = probe.ok() && ::pread(fd, probe->bytes.data(), kDiskBlock, 0) >= 0;
-  if (!works) {
-    ::close(fd);
-    return;
-  }
-  ::close(fd_);
-  fd_ = fd;
-  direct_ = true;
+  direct_ = probe.ok() && ::pread(fd_, probe->bytes.data(), kDiskBlock, 0) >= 0;
+  if (!direct_) ::fcntl(fd_, F_SETFL, flags);
 }
 
-ScratchFile::~ScratchFile() {
-  ::close(fd_);
-  ::unlink(path_.c_str());
-}
+ScratchFile::~ScratchFile() { ::close(fd_); }
+
+std::filesystem::path ScratchFile::path() const { return fmt::format("/proc/self/fd/{}", fd_); }
 
 absl::Status ScratchFile::read(Bytes offset, std::span<std::byte> to) const {
   while (!to.empty()) {
     const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      return internal_error("{}: reading {} at {}: {}", path_.string(), format_bytes(to.size()), offset,
-                            got == 0 ? "the file ends there" : std::strerror(errno));
+      return internal_error("nvme_path: reading {} at {} of the file in {}: {}", format_bytes(to.size()), offset,
+                            folder_.string(), got == 0 ? "the file ends there" : std::strerror(errno));
     }
     to = to.subspan(static_cast<std::size_t>(got));
     offset += static_cast<Bytes>(got);
@@ -108,8 +139,8 @@ absl::Status ScratchFile::write(Bytes offset, std::span<const std::byte> from) c
     const ssize_t put = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) {
-      return internal_error("{}: writing {} at {}: {}", path_.string(), format_bytes(from.size()), offset,
-                            put == 0 ? "nothing was written" : std::strerror(errno));
+      return internal_error("nvme_path: writing {} at {} of the file in {}: {}", format_bytes(from.size()), offset,
+                            folder_.string(), put == 0 ? "nothing was written" : std::strerror(errno));
     }
     from = from.subspan(static_cast<std::size_t>(put));
     offset += static_cast<Bytes>(put);

@@ -1,7 +1,10 @@
 // Boundary activations on disk, from the outside: a host_memory_limit that nothing else can meet.
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "patience.h"
 #include "workspace.h"
@@ -24,9 +27,7 @@ Words on_small_device(const Words& more) {
   return words;
 }
 
-TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 18 MiB do not hold it";
-  const Workspace workspace;
+void make_model_and_data(const Workspace& workspace) {
   const Outcome made = workspace.run({"init", "--arch=llama", "--output_dir=deep", "--dtype=fp32", "--seed=7",
                                       "--num_hidden_layers=8", "--hidden_size=32"});
   ASSERT_EQ(made.status, 0) << made.err;
@@ -37,6 +38,12 @@ TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
     lines += Json::object({{"text", text}}).dump() + "\n";
   }
   workspace.write("long.jsonl", lines);
+}
+
+TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 18 MiB do not hold it";
+  const Workspace workspace;
+  ASSERT_NO_FATAL_FAILURE(make_model_and_data(workspace));
   const auto run = [&](const std::string& out, const Words& more) {
     Words words = on_small_device(more);
     words.insert(words.begin(), "train");
@@ -73,7 +80,27 @@ TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
   for (const Json& line : metrics_of(workspace, "in_memory")) EXPECT_GT(line["memory"].value("host", 0.0), kLimit);
   EXPECT_TRUE(workspace.read("on_disk/adapter_model.safetensors") ==
               workspace.read("in_memory/adapter_model.safetensors"));
-  EXPECT_TRUE(!fs::exists(workspace.path("disk")) || fs::is_empty(workspace.path("disk")));
+  EXPECT_FALSE(fs::exists(workspace.path("disk")));
+}
+
+/// No process cleans up behind this signal: what a run has on disk must have no name there.
+TEST(BoundariesOnDisk, RunThatIsKilled_LeavesNothingThere) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's, and 18 MiB do not hold it";
+  const Workspace workspace;
+  ASSERT_NO_FATAL_FAILURE(make_model_and_data(workspace));
+  fs::create_directory(workspace.path("disk"));
+  Words words = on_small_device(
+      {"--host_memory_limit=18MiB", "--nvme_path=disk", "--max_steps=1000", "--save_steps=0", "--output_dir=killed"});
+  words.insert(words.begin(), "train");
+  Process process(words, workspace.path().string());
+  for (int i = 0; i < 60000 && process.err().find("step 1/") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  process.send(SIGKILL);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 128 + SIGKILL);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 1/"), HasSubstr("\n  disk ")));
+  EXPECT_TRUE(fs::is_empty(workspace.path("disk")));
 }
 
 /// The scheduler runs at full scale on a pool that does no arithmetic: the disk takes its time there, and no space.
@@ -99,7 +126,7 @@ TEST(BoundariesOnDisk, TimedPool_RunsAsPlanned_WithoutAFile) {
   EXPECT_GT(measured(), 0.7 * seconds);
   for (int tries = 1; tries < 4 && measured() > 1.3 * seconds; ++tries) profile = profile_once();
   EXPECT_LT(measured(), 1.3 * seconds);
-  EXPECT_TRUE(!fs::exists(workspace.path("disk")) || fs::is_empty(workspace.path("disk")));
+  EXPECT_FALSE(fs::exists(workspace.path("disk")));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_F(Boundaries, PinnedBuffers_AreGivenToNobody) {
   expect_holds(*tier, 3, 53);
 }
 
-TEST_F(Boundaries, DiskThatFails_EndsAllWaitsAndNamesTheFile) {
+TEST_F(Boundaries, DiskThatFails_EndsAllWaitsAndNamesTheFolder) {
   const auto tier = make(20, 4);
   for (std::size_t i = 0; i < 20; ++i) put(*tier, i, static_cast<std::uint32_t>(i), reversed(i, 20));
   for (std::size_t i = 0; i < 20; ++i) expect_holds(*tier, i, static_cast<std::uint32_t>(i));
@@ -177,7 +177,7 @@ TEST_F(Boundaries, DiskThatFails_EndsAllWaitsAndNamesTheFile) {
     if (status.ok()) tier->let_go(i % 20);
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_.string()));
   EXPECT_EQ(tier->take(3, kPage, {}, patience()), status) << "it stays";
 }
 
@@ -192,14 +192,16 @@ TEST_F(Boundaries, DiskThatIsTooSmall_IsFoundBeforehand) {
   EXPECT_THAT(std::string(tier.status().message()), HasSubstr("nvme_path"));
 }
 
-TEST_F(Boundaries, Close_RemovesTheFile_AndFailEndsWaits) {
+TEST_F(Boundaries, Close_ClosesTheFile_AndFailEndsWaits) {
   const auto tier = make(4, 1);
+  const std::filesystem::path file = tier->file()->path();
+  EXPECT_TRUE(std::filesystem::exists(file));
   ASSERT_TRUE(tier->take(0, kPage, {}, patience()).ok());
   auto waits = std::async(std::launch::async, [&] { return tier->take(1, kPage, {}, patience()); });
   tier->fail(absl::CancelledError("the run has ended"));
   EXPECT_EQ(waits.get().message(), "the run has ended");
   tier->close();
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_FALSE(std::filesystem::exists(file));
   EXPECT_EQ(tier->hold(0, patience()).message(), "the run has ended");
 }
 

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -37,11 +39,9 @@ class Disk : public testing::Test {
     return *std::move(tier);
   }
   std::size_t files() const {
-    std::size_t count = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-      if (entry.is_regular_file()) ++count;
-    }
-    return count;
+    std::error_code none;  // there may be no folder
+    const auto count = std::distance(std::filesystem::recursive_directory_iterator(folder_, none), {});
+    return static_cast<std::size_t>(count);
   }
 
   const std::filesystem::path folder_ =
@@ -124,15 +124,39 @@ TEST_F(Disk, Chunks_AreReadBeforeTheyAreAskedFor) {
   EXPECT_GE(read, 16 * kChunk);
 }
 
-TEST_F(Disk, File_IsReservedWhole_AndGoneAfterwards) {
-  {
-    const auto tier = make({100000});
-    EXPECT_EQ(files(), 1U);
-    EXPECT_EQ(std::filesystem::file_size(tier->file().path()), tier->disk_bytes());
-    EXPECT_GE(tier->disk_bytes(), 100000U * 12);
-    ASSERT_TRUE(tier->start().ok());
+TEST_F(Disk, File_IsReservedWhole_AndHasNoName) {
+  std::filesystem::create_directories(folder_ / "tier");
+  const auto tier = make({100000});
+  EXPECT_GE(tier->disk_bytes(), 100000U * 12);
+  EXPECT_EQ(std::filesystem::file_size(tier->file().path()), tier->disk_bytes());
+  struct stat reserved {};
+  ASSERT_EQ(::stat(tier->file().path().c_str(), &reserved), 0);
+  EXPECT_GE(static_cast<Bytes>(reserved.st_blocks) * 512, tier->disk_bytes());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "tier")) << "a process that is killed would leave it";
+  ASSERT_TRUE(tier->start().ok());
+}
+
+TEST_F(Disk, FoldersMadeForTheFile_DoNotStay) {
+  std::filesystem::create_directories(folder_);
+  const auto file = ScratchFile::make(folder_ / "made" / "for it", kDiskBlock);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  const DiskBuffer buffer = *allocate_disk_buffer(kDiskBlock);
+  EXPECT_TRUE((*file)->write(0, buffer.bytes).ok());
+  EXPECT_TRUE((*file)->read(0, buffer.bytes).ok());
+}
+
+/// Each makes the folder and takes it away again, when another may have just found it there.
+TEST_F(Disk, FilesOfManyAtATime_AreAllMade) {
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 200; ++n) refused += ScratchFile::make(folder_ / "a" / "b", 0).ok() ? 0 : 1;
+    });
   }
-  EXPECT_EQ(files(), 0U);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, 0);
 }
 
 TEST_F(Disk, BytesFor_IsWhatTheFileTakes) {

@@ -1,5 +1,5 @@
 // A file for state that does not fit into memory: preallocated, read and written past the page cache where the file
-// system can, gone when its owner is.
+// system can. It has no name, so that it is gone when its owner is, and when the process is, however that ends.
 //
 // Any thread may read and write; parts that overlap must not be in flight at the same time.
 #pragma once
@@ -18,28 +18,30 @@ namespace rondo::offload {
 
 class ScratchFile {
  public:
-  /// A file of `size` bytes, all of them reserved, in `folder`, which is made if it does not exist.
+  /// A file of `size` bytes, all of them reserved, on the disk of `folder`. A folder that does not exist is made to see
+  /// that it can be, and does not stay.
   /// Errors: InvalidArgument naming the folder; ResourceExhausted with asked and free bytes.
   static absl::StatusOr<std::unique_ptr<ScratchFile>> make(const std::filesystem::path& folder, Bytes size);
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  /// Errors: Internal naming file, offset and cause.
+  /// Errors: Internal naming folder, offset and cause.
   absl::Status read(Bytes offset, std::span<std::byte> to) const;
   absl::Status write(Bytes offset, std::span<const std::byte> from) const;
 
-  const std::filesystem::path& path() const { return path_; }
+  /// What this process, and nobody else, can open it by; it does not lie in the folder.
+  std::filesystem::path path() const;
   Bytes size() const { return size_; }
   /// Past the page cache.
   bool direct() const { return direct_; }
 
  private:
-  ScratchFile(std::filesystem::path path, int fd, Bytes size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  ScratchFile(std::filesystem::path folder, int fd, Bytes size) : folder_(std::move(folder)), fd_(fd), size_(size) {}
   void try_direct();
 
-  const std::filesystem::path path_;
-  int fd_;
+  const std::filesystem::path folder_;
+  const int fd_;
   const Bytes size_;
   bool direct_ = false;
 };
