@@ -9,6 +9,7 @@
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/train/checkpoint.h"
 #include "rondo/train/trainer_state.h"
 #include "tensorboard.h"
 
@@ -62,12 +63,14 @@ absl::Status MetricsFile::write(const nlohmann::ordered_json& line) {
   return absl::OkStatus();
 }
 
-absl::Status check_output_dir(const Config& config) {
+absl::Status check_output_dir(const Config& config, FolderLock& lock) {
   const std::filesystem::path folder = config.output_dir;
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
     return invalid_input("output_dir: {} is a file, expected a folder", config.output_dir);
   }
+  // First: of what a run at work has in its folder nothing is to be said.
+  RONDO_RETURN_IF_ERROR(lock.take(folder));
   if (config.resume_from_checkpoint.empty() && !config.overwrite_output_dir) {
     for (const char* name : {"trainer_state.json", "adapter_model.safetensors", "model.safetensors",
                              "model.safetensors.index.json", "config.json", "metrics.jsonl"}) {
@@ -81,7 +84,7 @@ absl::Status check_output_dir(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status prepare_output_dir(const Config& config) {
+absl::Status prepare_output_dir(const Config& config, FolderLock& lock, bool begins) {
   const std::filesystem::path folder = config.output_dir;
   std::error_code error;
   // Before output_dir, so that a refused run leaves nothing there.
@@ -91,6 +94,12 @@ absl::Status prepare_output_dir(const Config& config) {
   }
   std::filesystem::create_directories(folder, error);
   if (error) return invalid_input("output_dir: {} cannot be made: {}", config.output_dir, error.message());
+  // A folder that was not there before could not be taken before.
+  RONDO_RETURN_IF_ERROR(check_output_dir(config, lock));
+  if (begins && config.resume_from_checkpoint == "auto" && newest_checkpoint(folder)) {
+    return invalid_input("output_dir: another run has left a checkpoint in {} meanwhile: start again to go on from it",
+                         config.output_dir);
+  }
   // It says that the run has come to its end.
   std::filesystem::remove(folder / kStateFile, error);
   const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));

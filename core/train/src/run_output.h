@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "folder_lock.h"
 #include "rondo/train/config.h"
 
 namespace rondo::train {
@@ -27,11 +28,12 @@ class MetricsFile {
   std::unique_ptr<std::FILE, Closer> file_;
 };
 
-/// Errors: InvalidArgument when the folder is a file, or holds another run's results and neither resume_from_checkpoint
-/// nor overwrite_output_dir is set.
-absl::Status check_output_dir(const Config& config);
+/// Takes the folder, if it exists. Errors: InvalidArgument when it is a file, another run is at work in it, or it holds
+/// another run's results and neither resume_from_checkpoint nor overwrite_output_dir is set.
+absl::Status check_output_dir(const Config& config, FolderLock& lock);
 
-/// Makes the folder. Errors: InvalidArgument when it cannot be made or written to.
-absl::Status prepare_output_dir(const Config& config);
+/// Makes the folder and takes it. `begins`: no checkpoint was found to go on from. Errors: those of check_output_dir, for
+/// another run may have been there since; InvalidArgument when it cannot be made or written to.
+absl::Status prepare_output_dir(const Config& config, FolderLock& lock, bool begins);
 
 }  // namespace rondo::train

@@ -52,7 +52,7 @@ absl::StatusOr<RunOutcome> Trainer::run() {
     RONDO_RETURN_IF_ERROR(read_checkpoint(resumed_from_, *model_.architecture, *store_).status());
   }
   // After everything that can be refused: a refused run leaves no folder behind.
-  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_));
+  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_, output_lock_, resumed_from_.empty()));
   RONDO_RETURN_IF_ERROR(start());
   return loop();
 }

@@ -8,6 +8,7 @@
 
 #include "batches_ahead.h"
 #include "calibration.h"
+#include "folder_lock.h"
 #include "loss_watch.h"
 #include "rondo/schedule/executor.h"
 #include "rondo/train/checkpoint.h"
@@ -70,6 +71,7 @@ class Trainer {
   StopRequest& stop_;
   const Progress progress_ = progress_to(observer_);
 
+  FolderLock output_lock_;
   std::optional<TextParts> text_;
   RunData data_;
   OpenModel model_;

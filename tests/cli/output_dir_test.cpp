@@ -1,0 +1,68 @@
+// One run at a time works in output_dir.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "workspace.h"
+
+namespace rondo::cli {
+namespace {
+
+using testing::HasSubstr;
+
+Words long_run(const Words& more = {}) {
+  Words words = train({"--max_steps=100000", "--save_steps=0"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void wait_for(const Process& process, const std::string& text) {
+  for (int i = 0; i < 30000 && process.err().find(text) == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_THAT(process.err(), HasSubstr(text));
+}
+
+TEST(OutputDir, OfARunAtWork_IsRefusedToOthers_UntilItsProcessIsGone) {
+  const Workspace workspace;
+  Process first(long_run(), workspace.path().string());
+  ASSERT_NO_FATAL_FAILURE(wait_for(first, "step 2/"));
+  for (const Words& more : {Words{}, Words{"--resume_from_checkpoint=auto"}, Words{"--overwrite_output_dir"}}) {
+    const std::string settings = workspace.read("out/config.resolved.yaml");
+    const Outcome second = workspace.run(train(more));
+    EXPECT_EQ(second.status, 2) << second.err;
+    EXPECT_THAT(second.err, testing::StartsWith("error: output_dir: another run is at work in out"));
+    EXPECT_EQ(std::count(second.err.begin(), second.err.end(), '\n'), 1) << second.err;
+    EXPECT_EQ(workspace.read("out/config.resolved.yaml"), settings);
+  }
+  const Outcome apart = workspace.run(train({"--output_dir=other"}));
+  EXPECT_EQ(apart.status, 0) << apart.err;
+  first.send(SIGKILL);
+  EXPECT_EQ(first.wait().status, 128 + SIGKILL);
+  const Outcome after = workspace.run(train({"--resume_from_checkpoint=auto"}));
+  EXPECT_EQ(after.status, 0) << after.err;
+}
+
+TEST(OutputDir, OfTwoRunsThatBeginAtOnce_OneIsRefused) {
+  const Workspace workspace;
+  for (const char* more : {"--resume_from_checkpoint=auto", "--shuffle"}) {
+    const Words words = train({"--max_steps=20", "--save_steps=1", more});
+    workspace.remove("out");
+    Process one(words, workspace.path().string());
+    Process other(words, workspace.path().string());
+    const Outcome first = one.wait();
+    const Outcome second = other.wait();
+    // The one that comes late to a folder with a whole run in it may find its last checkpoint, and nothing to do.
+    const bool late =
+        first.status == 0 && second.status == 0 && std::string(more).starts_with("--resume") &&
+        (first.err.find("step 1/20") == std::string::npos || second.err.find("step 1/20") == std::string::npos);
+    EXPECT_TRUE(late || first.status + second.status == 2) << first.err << second.err;
+    EXPECT_TRUE(late || first.status == 0 || second.status == 0) << first.err << second.err;
+  }
+}
+
+}  // namespace
+}  // namespace rondo::cli
