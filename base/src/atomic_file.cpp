@@ -6,12 +6,28 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 
 namespace rondo {
+namespace {
+
+/// .<file>.<process>.part
+bool is_unfinished(std::string_view name) {
+  constexpr std::string_view kEnd = ".part";
+  if (!name.starts_with('.') || !name.ends_with(kEnd)) return false;
+  name.remove_suffix(kEnd.size());
+  const std::size_t dot = name.rfind('.');
+  const std::string_view process = name.substr(dot + 1);
+  return dot > 1 && !process.empty() && process.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path), aside_(path.parent_path() / fmt::format(".{}.{}.part", path.filename().string(), ::getpid())) {}
@@ -53,6 +69,15 @@ absl::Status AtomicFile::commit() {
   if (::close(std::exchange(fd_, -1)) != 0) return failure("closed", errno);
   const std::filesystem::path folder = path_.parent_path();
   return sync_path(folder.empty() ? "." : folder);
+}
+
+void remove_unfinished_files(const std::filesystem::path& folder) {
+  std::error_code error;  // what cannot be removed takes room and nothing else
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (is_unfinished(entry.path().filename().string()) && entry.is_regular_file(error)) {
+      std::filesystem::remove(entry.path(), error);
+    }
+  }
 }
 
 }  // namespace rondo

@@ -1,4 +1,4 @@
-// One run at a time works in output_dir.
+// One run at a time works in output_dir, and what a run that was killed has left there is taken care of.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -11,6 +11,7 @@
 namespace rondo::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 Words long_run(const Words& more = {}) {
@@ -61,6 +62,20 @@ TEST(OutputDir, OfTwoRunsThatBeginAtOnce_OneIsRefused) {
         (first.err.find("step 1/20") == std::string::npos || second.err.find("step 1/20") == std::string::npos);
     EXPECT_TRUE(late || first.status + second.status == 2) << first.err << second.err;
     EXPECT_TRUE(late || first.status == 0 || second.status == 0) << first.err << second.err;
+  }
+}
+
+TEST(OutputDir, FilesThatAKilledRunWasWriting_AreRemovedByTheNext) {
+  const Workspace workspace;
+  workspace.write("out/.config.resolved.yaml.4242.part", "model_na");
+  workspace.write("out/.part", "mine");
+  workspace.write("out/.notes.part", "mine");
+  workspace.write("out/notes.4242.part", "mine");
+  const Outcome outcome = workspace.run(train());
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_FALSE(fs::exists(workspace.path("out/.config.resolved.yaml.4242.part")));
+  for (const char* kept : {"out/.part", "out/.notes.part", "out/notes.4242.part"}) {
+    EXPECT_EQ(workspace.read(kept), "mine") << kept;
   }
 }
 

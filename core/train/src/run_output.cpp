@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/train/checkpoint.h"
@@ -100,6 +101,7 @@ absl::Status prepare_output_dir(const Config& config, FolderLock& lock, bool beg
     return invalid_input("output_dir: another run has left a checkpoint in {} meanwhile: start again to go on from it",
                          config.output_dir);
   }
+  if (lock.is_held()) remove_unfinished_files(folder);
   // It says that the run has come to its end.
   std::filesystem::remove(folder / kStateFile, error);
   const absl::Status writable = write_file_atomically(folder / "config.resolved.yaml", format_resolved(config));

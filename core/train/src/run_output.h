@@ -32,8 +32,9 @@ class MetricsFile {
 /// another run's results and neither resume_from_checkpoint nor overwrite_output_dir is set.
 absl::Status check_output_dir(const Config& config, FolderLock& lock);
 
-/// Makes the folder and takes it. `begins`: no checkpoint was found to go on from. Errors: those of check_output_dir, for
-/// another run may have been there since; InvalidArgument when it cannot be made or written to.
+/// Makes the folder, takes it and removes what processes that were killed have left half written. `begins`: no
+/// checkpoint was found to go on from. Errors: those of check_output_dir, for another run may have been there since;
+/// InvalidArgument when it cannot be made or written to.
 absl::Status prepare_output_dir(const Config& config, FolderLock& lock, bool begins);
 
 }  // namespace rondo::train

@@ -33,4 +33,8 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+/// Removes what processes that were killed while they wrote such files have left in the folder. Nobody else may be
+/// writing there.
+void remove_unfinished_files(const std::filesystem::path& folder);
+
 }  // namespace rondo
