@@ -27,14 +27,13 @@ double done_share(const train::StepReport& report) {
 
 std::vector<std::string> full_fields(const train::StepReport& report) {
   std::vector<std::string> fields = {fmt::format("step {}/{}", report.step, report.total_steps),
-                                     format_share(done_share(report)),
-                                     "loss " + format_value(report.loss),
-                                     fmt::format("lr {:.2e}", report.learning_rate),
-                                     "grad " + format_value(report.grad_norm),
-                                     format_count(report.tokens_per_second) + " tok/s",
-                                     "SOL " + format_share(report.sol),
-                                     format_duration(report.step_seconds) + "/step",
-                                     format_duration(report.remaining_seconds) + " left"};
+                                     format_share(done_share(report))};
+  if (report.loss) fields.push_back("loss " + format_value(*report.loss));
+  fields.push_back(fmt::format("lr {:.2e}", report.learning_rate));
+  if (report.grad_norm) fields.push_back("grad " + format_value(*report.grad_norm));
+  fields.insert(fields.end(),
+                {format_count(report.tokens_per_second) + " tok/s", "SOL " + format_share(report.sol),
+                 format_duration(report.step_seconds) + "/step", format_duration(report.remaining_seconds) + " left"});
   for (const auto& [name, bytes] : report.memory) fields.push_back(name + " " + format_bytes(bytes));
   return fields;
 }
@@ -69,14 +68,13 @@ std::string short_exponent(double value) {
 /// The same in about 75 characters and what the devices' names take.
 std::vector<std::string> short_fields(const train::StepReport& report) {
   std::vector<std::string> fields = {fmt::format("{}/{}", report.step, report.total_steps),
-                                     format_share(done_share(report)),
-                                     "loss " + short_value(report.loss),
-                                     "lr " + short_exponent(report.learning_rate),
-                                     "grad " + short_value(report.grad_norm),
-                                     without_spaces(format_count(report.tokens_per_second)) + " tok/s",
-                                     "SOL " + format_share(report.sol),
-                                     short_duration(report.step_seconds) + "/step",
-                                     short_duration(report.remaining_seconds) + " left"};
+                                     format_share(done_share(report))};
+  if (report.loss) fields.push_back("loss " + short_value(*report.loss));
+  fields.push_back("lr " + short_exponent(report.learning_rate));
+  if (report.grad_norm) fields.push_back("grad " + short_value(*report.grad_norm));
+  fields.insert(fields.end(),
+                {without_spaces(format_count(report.tokens_per_second)) + " tok/s", "SOL " + format_share(report.sol),
+                 short_duration(report.step_seconds) + "/step", short_duration(report.remaining_seconds) + " left"});
   for (const auto& [name, bytes] : report.memory) {
     fields.push_back(name + " " + without_spaces(format_count(static_cast<double>(bytes))) + "B");
   }

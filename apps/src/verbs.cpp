@@ -37,7 +37,10 @@ absl::Status run_train(const Config& config, const Streams& streams, train::Stop
     screen.log("error: " + one_line(message_of(outcome.status())) + "\n");
     return outcome.status();
   }
-  if (outcome->interrupted) {
+  if (!outcome->computed && !config.dry_run) {
+    screen.write(fmt::format("{}the devices did no arithmetic: there is no result; the steps are in {}/metrics.jsonl\n",
+                             outcome->interrupted ? "interrupted; " : "", outcome->output_dir));
+  } else if (outcome->interrupted) {
     screen.write(
         fmt::format("interrupted; a checkpoint was saved in {}\n"
                     "to go on: the same command with --resume_from_checkpoint auto\n",

@@ -27,14 +27,16 @@ void TensorboardReporter::on_start(const RunSummary& summary) {
 
 void TensorboardReporter::on_step(const StepReport& report) {
   next_.on_step(report);
-  Scalars scalars = {{"train/loss", report.loss},
-                     {"train/learning_rate", report.learning_rate},
-                     {"train/grad_norm", report.grad_norm},
-                     {"train/epoch", report.epoch},
-                     {"train/tokens_per_second", report.tokens_per_second},
-                     {"train/step_seconds", report.step_seconds},
-                     {"train/sol", report.sol},
-                     {"train/bubble", report.bubble}};
+  Scalars scalars;
+  if (report.loss) scalars.emplace_back("train/loss", *report.loss);
+  scalars.emplace_back("train/learning_rate", report.learning_rate);
+  if (report.grad_norm) scalars.emplace_back("train/grad_norm", *report.grad_norm);
+  const Scalars others = {{"train/epoch", report.epoch},
+                          {"train/tokens_per_second", report.tokens_per_second},
+                          {"train/step_seconds", report.step_seconds},
+                          {"train/sol", report.sol},
+                          {"train/bubble", report.bubble}};
+  scalars.insert(scalars.end(), others.begin(), others.end());
   for (const auto& [name, bytes] : report.memory) scalars.emplace_back("memory/" + name, static_cast<double>(bytes));
   write(report.step, scalars);
 }

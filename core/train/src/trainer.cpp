@@ -54,7 +54,9 @@ absl::StatusOr<RunOutcome> Trainer::run() {
   // After everything that can be refused: a refused run leaves no folder behind.
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_, output_lock_, resumed_from_.empty()));
   RONDO_RETURN_IF_ERROR(start());
-  return loop();
+  absl::StatusOr<RunOutcome> outcome = loop();
+  if (outcome.ok()) outcome->computed = !machine_.phantom;
+  return outcome;
 }
 
 absl::Status Trainer::plan() {

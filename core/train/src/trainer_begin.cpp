@@ -148,6 +148,10 @@ absl::Status Trainer::find_checkpoint() {
     }
     folder = *newest;
   }
+  if (machine_.phantom) {
+    return invalid_input("resume_from_checkpoint: {}: devices {} does no arithmetic: it has no state to go on from",
+                         folder.string(), config_.devices);
+  }
   RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
   if (state.samples != state_.samples) {
     return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,

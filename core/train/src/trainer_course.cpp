@@ -11,11 +11,13 @@
 namespace rondo::train {
 
 bool Trainer::evaluates_after(std::uint64_t step) const {
+  if (machine_.phantom) return false;
   if (config_.eval_strategy == "epoch") return step % loader_->steps_per_epoch() == 0;
   return config_.eval_strategy == "steps" && config_.eval_steps > 0 && step % config_.eval_steps == 0;
 }
 
 bool Trainer::saves_after(std::uint64_t step) const {
+  if (machine_.phantom) return false;
   const bool keeps_best = config_.load_best_model_at_end || config_.save_strategy == "best";
   if (keeps_best && state_.best.step == step) return true;
   if (config_.save_strategy == "epoch") return step % loader_->steps_per_epoch() == 0;

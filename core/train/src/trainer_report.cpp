@@ -22,26 +22,24 @@ std::string millions(double parameters) { return fmt::format("{:.1f} M", paramet
 nlohmann::ordered_json to_json(const StepReport& report) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : report.memory) memory[name] = bytes;
-  nlohmann::ordered_json line = {{"kind", "train"},
-                                 {"step", report.step},
-                                 {"epoch", report.epoch},
-                                 {"loss", report.loss},
-                                 {"learning_rate", report.learning_rate},
-                                 {"grad_norm", report.grad_norm},
-                                 {"target_tokens", report.target_tokens},
-                                 {"tokens", report.tokens},
-                                 {"tokens_per_second", report.tokens_per_second},
-                                 {"step_seconds", report.step_seconds},
-                                 {"data_seconds", report.data_seconds},
-                                 {"elapsed_seconds", report.elapsed_seconds},
-                                 {"remaining_seconds", report.remaining_seconds},
-                                 {"sol", report.sol},
-                                 {"bubble", report.bubble},
-                                 {"limited_by", report.limited_by},
-                                 {"skipped_steps", report.skipped_steps},
-                                 {"retries", report.retries},
-                                 {"lost_devices", report.lost_devices},
-                                 {"memory", std::move(memory)}};
+  nlohmann::ordered_json line = {{"kind", "train"}, {"step", report.step}, {"epoch", report.epoch}};
+  if (report.loss) line["loss"] = *report.loss;
+  line["learning_rate"] = report.learning_rate;
+  if (report.grad_norm) line["grad_norm"] = *report.grad_norm;
+  line.update({{"target_tokens", report.target_tokens},
+               {"tokens", report.tokens},
+               {"tokens_per_second", report.tokens_per_second},
+               {"step_seconds", report.step_seconds},
+               {"data_seconds", report.data_seconds},
+               {"elapsed_seconds", report.elapsed_seconds},
+               {"remaining_seconds", report.remaining_seconds},
+               {"sol", report.sol},
+               {"bubble", report.bubble},
+               {"limited_by", report.limited_by},
+               {"skipped_steps", report.skipped_steps},
+               {"retries", report.retries},
+               {"lost_devices", report.lost_devices},
+               {"memory", std::move(memory)}});
   if (report.loss_scale) line["loss_scale"] = *report.loss_scale;
   return line;
 }
@@ -169,9 +167,12 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.epoch = state_.epoch;
   report.target_tokens = result.target_tokens;
   const bool without_loss = result.skipped && !result.overflowed;  // of no targets
-  report.loss = without_loss ? 0.0 : result.loss_sum / static_cast<double>(result.target_tokens);
+  const double loss = without_loss ? 0.0 : result.loss_sum / static_cast<double>(result.target_tokens);
   report.learning_rate = rate;
-  report.grad_norm = result.grad_norm;
+  if (!machine_.phantom) {
+    report.loss = loss;
+    report.grad_norm = result.grad_norm;
+  }
   if (state_.scales_loss) report.loss_scale = result.loss_scale;
   for (const schedule::Microbatch& batch : batches) report.tokens += batch.ids.size();
   const Clock::time_point now = Clock::now();
@@ -190,20 +191,20 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   report.retries = executor_->retries();
   report.lost_devices = executor_->lost_devices().size();
   report.memory = memory_use();
-  if (!result.skipped) {
-    const std::optional<Spike> spike = losses_.take(report.loss);
+  if (!result.skipped && !machine_.phantom) {
+    const std::optional<Spike> spike = losses_.take(loss);
     if (spike) {
-      observer_.on_note(describe_spike(step, report.loss, *spike, records_of(*loader_, data_.train, step - 1),
-                                       data_.train.report.path));
+      observer_.on_note(
+          describe_spike(step, loss, *spike, records_of(*loader_, data_.train, step - 1), data_.train.report.path));
     }
   }
   if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_))
     return absl::OkStatus();
   if (!result.skipped) {
     state_.log_history.push_back({{"epoch", report.epoch},
-                                  {"grad_norm", report.grad_norm},
+                                  {"grad_norm", result.grad_norm},
                                   {"learning_rate", report.learning_rate},
-                                  {"loss", report.loss},
+                                  {"loss", loss},
                                   {"step", step}});
   }
   observer_.on_step(report);

@@ -53,6 +53,7 @@ class ScreenTest : public testing::Test {
     report.step = number;
     report.total_steps = 2;
     report.loss = 1.5;
+    report.grad_norm = 0.0;
     return report;
   }
 

@@ -60,6 +60,16 @@ TEST(ProgressLine, NumbersThatAreNone_AreShownAsUnknown) {
   EXPECT_THAT(progress_line(report, 0), testing::AllOf(HasSubstr("loss ?"), HasSubstr("? left")));
 }
 
+TEST(ProgressLine, StepWithoutArithmetic_HasNeitherLossNorNorm) {
+  train::StepReport report = some_report();
+  report.loss.reset();
+  report.grad_norm.reset();
+  for (const std::size_t width : {0U, 79U}) {
+    EXPECT_THAT(progress_line(report, width),
+                testing::AllOf(testing::Not(HasSubstr("loss")), testing::Not(HasSubstr("grad")), HasSubstr("tok/s")));
+  }
+}
+
 TEST(Duration, EveryScale_HasItsUnits) {
   EXPECT_EQ(format_duration(0.0421), "0.0421 s");
   EXPECT_EQ(format_duration(10.61), "10.6 s");

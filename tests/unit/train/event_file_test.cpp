@@ -139,6 +139,7 @@ TEST(Tensorboard, ResumedRun_IsWrittenStepByStepUnderTheTagsOfTransformers) {
     step.step = 41;
     step.loss = 0.1;
     step.learning_rate = 2e-4;
+    step.grad_norm = 0.5;
     step.memory = {{"cpu:0", 1000}};
     reporter.on_step(step);
     EvalReport evaluation;

@@ -45,9 +45,9 @@ struct StepReport {
   std::uint64_t step = 0;  // from 1
   std::uint64_t total_steps = 0;
   double epoch = 0;
-  double loss = 0;
+  std::optional<double> loss;  // this and the norm: none of devices that do no arithmetic
   double learning_rate = 0;
-  double grad_norm = 0;
+  std::optional<double> grad_norm;
   std::uint64_t target_tokens = 0;
   std::uint64_t tokens = 0;
   double tokens_per_second = 0;
@@ -76,7 +76,8 @@ struct EvalReport {
 /// What was left behind, for the last lines on the screen.
 struct RunOutcome {
   std::string output_dir;
-  bool interrupted = false;  // a checkpoint was saved; exit 130
+  bool interrupted = false;  // a checkpoint was saved, if there is anything to save; exit 130
+  bool computed = true;      // false: on devices that do no arithmetic, which leave neither result nor checkpoint
   std::uint64_t steps = 0;   // done, those before a resumption too
   std::string try_command;   // "rondo generate --model_name_or_path ..."
 };
