@@ -1,6 +1,7 @@
-// Pools that only take time: no loss, no result, no checkpoint.
+// Pools that only take time: no loss, no result, no checkpoint, and plans that count what a microbatch holds.
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "workspace.h"
@@ -47,6 +48,35 @@ TEST(TimedRun, CheckpointToGoOnFrom_IsRefused) {
                     return timed({"--resume_from_checkpoint=auto"});
                   },
                   {"resume_from_checkpoint", "out/checkpoint-1", "timed:rtx4090"}});
+}
+
+TEST(Plan, ForwardFlops_AreThoseOfTheMicrobatchNotOfItsBucket) {
+  const Workspace workspace;
+  const auto flops = [&](int length, int batch) {
+    const Json plan = json_of(workspace.run({"plan", "--model=model", "--devices=timed:rtx4090", "--json",
+                                             "--finetuning_type=full", "--cutoff_len=" + std::to_string(length),
+                                             "--per_device_train_batch_size=" + std::to_string(batch)}));
+    std::map<std::string, double> found;
+    for (const Json& layer : plan["layers"]) found[layer["name"]] = layer["forward_flops"];
+    return found;
+  };
+  const auto config = Json::parse(workspace.read("model/config.json"));
+  const auto size = [&](const char* key) { return config[key].get<double>(); };
+  for (const auto& [length, batch] : {std::pair(193, 1), std::pair(7, 5), std::pair(256, 2)}) {
+    const double tokens = length * batch;
+    std::size_t found = 0;
+    for (const auto& [name, value] : flops(length, batch)) {
+      SCOPED_TRACE(name);
+      if (name.find("mlp") != std::string::npos) {
+        EXPECT_DOUBLE_EQ(value, 2 * tokens * 3 * size("hidden_size") * size("intermediate_size"));
+        ++found;
+      } else if (name.find("head") != std::string::npos) {
+        EXPECT_DOUBLE_EQ(value, 2 * tokens * size("hidden_size") * size("vocab_size"));
+        ++found;
+      }
+    }
+    EXPECT_EQ(found, static_cast<std::size_t>(size("num_hidden_layers")) + 1);
+  }
 }
 
 }  // namespace

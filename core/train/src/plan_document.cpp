@@ -9,13 +9,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Layers are described by the bucket, which the slots' times and tokens a second do not count either.
+double of_microbatch(double flops, const partition::Workload& work) {
+  return work.mean_tokens > 0 ? flops / work.microbatch_tokens * work.mean_tokens : flops;
+}
+
 Json layers_json(const PlannedRun& run) {
   Json layers = Json::array();
   for (const partition::LayerShape& layer : run.shape.layers) {
     layers.push_back({{"name", layer.name},
                       {"parameters", layer.parameters},
                       {"weight_bytes", layer.weight_bytes + layer.held_weight_bytes},
-                      {"forward_flops", layer.forward.flops()}});
+                      {"forward_flops", of_microbatch(layer.forward.flops(), run.work)}});
   }
   return layers;
 }
