@@ -21,7 +21,14 @@ nlohmann::json named(const char* what, std::size_t process, std::size_t thread, 
 
 bool carries(const TraceSpan& span, std::string_view what) { return span.tag.name == what; }
 
-nlohmann::json event_of(const TraceSpan& span, std::size_t process, std::chrono::steady_clock::time_point start) {
+/// Spans count over the step. What is of no microbatch, or of a group that the round goes on with, has the first one.
+std::uint32_t microbatch_in_slot(const devices::WorkTag& tag, const partition::Plan& plan) {
+  if (tag.slot >= plan.slots.size()) return tag.microbatch;
+  return tag.microbatch - std::min(tag.microbatch, plan.rounds[plan.slots[tag.slot].round].first_microbatch);
+}
+
+nlohmann::json event_of(const TraceSpan& span, std::size_t process, std::chrono::steady_clock::time_point start,
+                        const partition::Plan& plan) {
   nlohmann::json event = {{"name", span.tag.name},
                           {"ph", "X"},
                           {"pid", process},
@@ -33,7 +40,7 @@ nlohmann::json event_of(const TraceSpan& span, std::size_t process, std::chrono:
   args["slot"] = span.tag.slot;
   const bool weights = carries(span, "weights");
   if (weights) event["cat"] = "weights";
-  if (!weights) args["microbatch"] = span.tag.microbatch;
+  if (!weights) args["microbatch"] = microbatch_in_slot(span.tag, plan);
   return event;
 }
 
@@ -157,7 +164,8 @@ void DeviceTrace::clear() {
   next_ = 0;
 }
 
-absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices) {
+absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices,
+                         const partition::Plan& plan) {
   nlohmann::json events = nlohmann::json::array();
   auto start = std::chrono::steady_clock::time_point::max();
   for (const DeviceTrace* device : devices) {
@@ -171,7 +179,7 @@ absl::Status write_trace(const std::filesystem::path& file, const std::vector<co
       events.push_back(named("thread_name", process, thread, kQueues[thread]));
     }
     std::vector<TraceSpan> spans = devices[process]->spans();
-    for (const TraceSpan& span : spans) events.push_back(event_of(span, process, start));
+    for (const TraceSpan& span : spans) events.push_back(event_of(span, process, start, plan));
     Flows(process, start, std::move(spans)).append_to(events, flow);
   }
   const nlohmann::json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};

@@ -263,8 +263,9 @@ absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand,
     if (next > first && (added || !travels_with(run, sent[next].view, home))) break;
     take_along(run, sent[next].view, home);
   }
+  const std::uint32_t microbatch = errand.group * parts_.work.reduction_group;
   RONDO_RETURN_IF_ERROR(
-      bring_down(run.from, run.to, Urgency::kGradient, tag("gradients", job, *errand.slot, errand.group)));
+      bring_down(run.from, run.to, Urgency::kGradient, tag("gradients", job, *errand.slot, microbatch)));
   return next;
 }
 

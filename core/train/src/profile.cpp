@@ -224,7 +224,7 @@ class Profiler {
       for (const TraceSpan& span : kept_[i]) whole.back()->on_work(span.role, span.tag, span.begin, span.end);
       devices.push_back(whole.back().get());
     }
-    return schedule::write_trace(config_.trace, devices);
+    return schedule::write_trace(config_.trace, devices, run_.plan);
   }
 
   const Config& config_;

@@ -235,7 +235,7 @@ absl::StatusOr<Outcome> run(const PoolSetup& setup) {
   for (std::uint32_t i = 0; i < setup.steps; ++i) RONDO_RETURN_IF_ERROR(executor->train(step, {1e-3, 1.0}).status());
   executor->drain_and_wait();
   outcome.measured = measure(executor->traces(), setup.steps);
-  if (!setup.trace.empty()) RONDO_RETURN_IF_ERROR(schedule::write_trace(setup.trace, executor->traces()));
+  if (!setup.trace.empty()) RONDO_RETURN_IF_ERROR(schedule::write_trace(setup.trace, executor->traces(), scene.plan));
   return outcome;
 }
 

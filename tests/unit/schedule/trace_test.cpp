@@ -24,14 +24,17 @@ class TraceFile : public testing::Test {
     trace_.on_work(role, {name, 1, 3, microbatch}, at(begin), at(end));
   }
 
+  nlohmann::json events() {
+    const std::filesystem::path file = test::fresh_folder() / "trace.json";
+    EXPECT_TRUE(write_trace(file, {&trace_}, plan_).ok());
+    return nlohmann::json::parse(std::ifstream(file))["traceEvents"];
+  }
+
   /// Phase, thread and time in milliseconds of the events of each flow.
   std::vector<std::string> flows() {
-    const std::filesystem::path file = test::fresh_folder() / "trace.json";
-    EXPECT_TRUE(write_trace(file, {&trace_}).ok());
-    const auto document = nlohmann::json::parse(std::ifstream(file));
     std::vector<std::string> found;
     std::uint64_t last = 0;
-    for (const auto& event : document["traceEvents"]) {
+    for (const auto& event : events()) {
       if (event.value("cat", "") != "flow") continue;
       if (event["id"] != last) found.push_back(event["name"].get<std::string>() + ":");
       last = event["id"];
@@ -43,6 +46,7 @@ class TraceFile : public testing::Test {
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   DeviceTrace trace_{"card", 64};
+  partition::Plan plan_;
 };
 
 TEST_F(TraceFile, Microbatch_HasAFlowFromUploadToArithmeticToDownload) {
@@ -68,6 +72,20 @@ TEST_F(TraceFile, Weights_FlowToTheFirstArithmeticBehindThem) {
   add(QueueRole::kCompute, "forward", 0, 2, 4);  // had come with the first piece
   add(QueueRole::kCompute, "forward", 0, 4, 6);
   EXPECT_EQ(flows(), std::vector<std::string>{"weights: s1@1 f0@4"});
+}
+
+TEST_F(TraceFile, Microbatches_CountFromNoughtInTheSlot) {
+  plan_.rounds = {{0, 4}, {4, 4}};
+  plan_.slots.resize(4);
+  plan_.slots[3].round = 1;
+  add(QueueRole::kCompute, "clear", 0, 0, 1);
+  add(QueueRole::kCompute, "forward", 4, 1, 2);
+  add(QueueRole::kCompute, "forward", 7, 2, 3);
+  std::vector<std::uint32_t> found;
+  for (const auto& event : events()) {
+    if (event["ph"] == "X") found.push_back(event["args"]["microbatch"]);
+  }
+  EXPECT_EQ(found, (std::vector<std::uint32_t>{0, 0, 3}));
 }
 
 TEST_F(TraceFile, ArithmeticOnHostMemory_HasNoFlow) {

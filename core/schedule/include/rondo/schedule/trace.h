@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "rondo/base/mutex.h"
 #include "rondo/devices/device.h"
+#include "rondo/partition/plan.h"
 
 namespace rondo::schedule {
 
@@ -54,7 +55,9 @@ class DeviceTrace final : public devices::WorkObserver {
 };
 
 /// Writes the Chrome trace format: a process a device, threads compute, up and down, complete events in microseconds.
-/// Flow events lead from upload to arithmetic to download, within a device.
-absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices);
+/// Flow events lead from upload to arithmetic to download, within a device. Microbatches count from 0 in each slot of
+/// `plan`.
+absl::Status write_trace(const std::filesystem::path& file, const std::vector<const DeviceTrace*>& devices,
+                         const partition::Plan& plan);
 
 }  // namespace rondo::schedule
