@@ -33,6 +33,10 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
   } else {
     const std::size_t first = last / 2;
     prediction.step_seconds = (times[last].committed - times[first].committed) / static_cast<double>(last - first);
+    // So few steps may still draw together: none is shorter for long than what its busiest device works.
+    for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
+      prediction.step_seconds = std::max(prediction.step_seconds, simulator.work_of(i));
+    }
   }
   // The disk's requests are asynchronous and known beforehand: they cost time when a step has too little for them.
   if (plan.boundary_buffers > 0 && machine.host.disk_bandwidth > 0) {

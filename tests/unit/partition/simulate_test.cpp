@@ -176,6 +176,27 @@ TEST(Simulate, StalenessOne_NothingDrains) {
   EXPECT_GT(drained, stale * 1.05);
 }
 
+/// The first steps' commits still draw together here, by less than what the first device works.
+TEST(Simulate, StalenessOne_NoDeviceWorksLongerThanAStepTakes) {
+  Scene scene = make_scene(2, 4);
+  for (const double link_up : {0.889e9, 3.45e9, 3.64e9}) {
+    add_device(scene, 1e12);
+    devices::DeviceProfile& profile = scene.machine.devices.back().profile;
+    profile.link_up = link_up;
+    profile.link_down = 1e10;
+    profile.link_latency_seconds = 8e-5;
+  }
+  scene.work.staleness = 1;
+  Plan plan = single_layers(scene, 1, 1e-3);
+  const std::vector<double> seconds = {3.74e-3, 0.588e-3, 0.378e-3, 5.76e-3, 3.414e-3};
+  ASSERT_EQ(plan.slots.size(), seconds.size());
+  for (std::size_t i = 0; i < seconds.size(); ++i) plan.slots[i].seconds = seconds[i];
+  const Simulation simulation = simulate(plan, scene.model, scene.work, scene.machine, 6);
+  EXPECT_NEAR(simulation.busy[0], 1, 1e-9);
+  EXPECT_NEAR(simulation.prediction.step_seconds, 4 * (seconds[0] + seconds[3]), 1e-9);
+  EXPECT_LT(simulation.prediction.bubble, 1);
+}
+
 TEST(SlotSeconds, EveryPhase_AddsForwardsAndGradients) {
   Scene scene = make_scene(4, 8);
   add_device(scene, 1e12);

@@ -238,6 +238,7 @@ TEST_P(RandomPools, AddingADevice_NeverLengthensTheStep) {
     for (DeviceIndex device = 0; device < plan->devices.size(); ++device) {
       const bool used = std::ranges::any_of(plan->slots, [&](const Slot& slot) { return slot.device == device; });
       EXPECT_EQ(used, plan->devices[device].unused_because.empty()) << device;
+      EXPECT_LE(plan->devices[device].busy, 1 + 1e-9) << device << ": no device works longer than a step takes";
     }
     const double step = plan->predicted.step_seconds;
     if (before > 0) {
