@@ -79,5 +79,23 @@ TEST(Plan, ForwardFlops_AreThoseOfTheMicrobatchNotOfItsBucket) {
   }
 }
 
+TEST(Plan, KeysOfAnotherMethod_AreNamedOnce) {
+  const Workspace workspace;
+  const auto advice = [&](const Words& more) {
+    Words words = {"plan", "--model=model", "--devices=timed:rtx4090", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::string text;
+    const Json plan = json_of(workspace.run(words));
+    for (const Json& sentence : plan["advice"]) text += sentence.get<std::string>() + "\n";
+    return text;
+  };
+  EXPECT_THAT(advice({"--finetuning_type=full", "--use_dora", "--lora_rank=16"}),
+              HasSubstr("lora_rank, use_dora have no effect beside finetuning_type full"));
+  EXPECT_THAT(advice({"--finetuning_type=freeze", "--lora_dropout=0.1", "--freeze_trainable_layers=1"}),
+              HasSubstr("lora_dropout has no effect beside finetuning_type freeze"));
+  EXPECT_THAT(advice({"--use_dora", "--lora_rank=16"}), Not(HasSubstr("no effect")));
+  EXPECT_THAT(advice({"--finetuning_type=full"}), Not(HasSubstr("no effect")));
+}
+
 }  // namespace
 }  // namespace rondo::cli

@@ -454,6 +454,32 @@ void advise_state(const Config& config, const Machine& machine, PlannedRun& run)
       machine.pool.front().device->caps().name, other->predicted.step_seconds, now));
 }
 
+/// Says so where keys of another way to fine-tune are set: one file often serves several ways, so they are no error.
+void advise_keys(const Config& config, PlannedRun& run) {
+  const Config usual;
+  std::vector<const char*> idle;
+  const auto look = [&](const char* key, auto Config::*value) {
+    if (config.*value != usual.*value) idle.push_back(key);
+  };
+  if (config.finetuning_type != "lora") {
+    look("lora_rank", &Config::lora_rank);
+    look("lora_alpha", &Config::lora_alpha);
+    look("lora_dropout", &Config::lora_dropout);
+    look("lora_target", &Config::lora_target);
+    look("use_rslora", &Config::use_rslora);
+    look("use_dora", &Config::use_dora);
+    look("rank_pattern", &Config::rank_pattern);
+    look("alpha_pattern", &Config::alpha_pattern);
+    look("layers_to_transform", &Config::layers_to_transform);
+    look("modules_to_save", &Config::modules_to_save);
+    look("loraplus_lr_ratio", &Config::loraplus_lr_ratio);
+  }
+  if (config.finetuning_type != "freeze") look("freeze_trainable_layers", &Config::freeze_trainable_layers);
+  if (idle.empty()) return;
+  run.advice.push_back(fmt::format("{} {} no effect beside finetuning_type {}", fmt::join(idle, ", "),
+                                   idle.size() == 1 ? "has" : "have", config.finetuning_type));
+}
+
 /// Says so where devices have matrix units that do not multiply bf16 as it is.
 void advise_dtype(const model::Architecture& model, const Machine& machine, PlannedRun& run) {
   if (model.method().dtype != devices::DType::kBfloat16) return;
@@ -501,7 +527,10 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   RONDO_RETURN_IF_ERROR(plan.status());
   run.plan = *std::move(plan);
   if (purpose == Purpose::kTrain && !holds_state) advise_state(config, machine, run);
-  if (purpose == Purpose::kTrain) advise_dtype(model, machine, run);
+  if (purpose == Purpose::kTrain) {
+    advise_dtype(model, machine, run);
+    advise_keys(config, run);
+  }
   std::vector<std::string>& all = run.plan.predicted.advice;
   all.insert(all.end(), run.advice.begin(), run.advice.end());
   if (purpose == Purpose::kTrain && chooses_codes(config)) {
