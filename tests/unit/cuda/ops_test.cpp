@@ -23,6 +23,7 @@
 #include "patience.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/reference/reference.h"
+#include "rule_cases.h"
 
 namespace rondo::devices::testing {
 namespace {
@@ -427,49 +428,10 @@ TEST(CudaSinks, FarFromTheScores_AreTheOnlyScoreOrNone) {
   check_far_sinks(**device);
 }
 
-/// The delta rule in sizes that the descriptions have not: heads of several blocks, more sequences than share a grid, a
-/// gradient of several segments.
-struct RuleCase {
-  const char* name;
-  std::uint32_t tokens;
-  std::vector<std::int32_t> sequences;
-  std::int64_t key_heads, heads, size, width;
-  bool far_gates = false;  // some tokens keep all of the state, others nothing
-};
-void PrintTo(const RuleCase& rule, std::ostream* stream) { *stream << rule.name; }
-const std::vector<RuleCase> kRuleCases = {
-    {"LargeHeads", 160, {70, 1, 66}, 1, 2, 128, 128},
-    {"HeadsOfAPartMore", 100, {65, 32}, 2, 2, 72, 40},
-    {"SegmentsOfAChunk", 200, {30, 120, 46}, 43, 129, 5, 6},
-    {"SegmentsOfTwoChunks", 150, {20, 125}, 32, 128, 3, 4},
-    {"ManySequences", 80, std::vector<std::int32_t>(70, 1), 1, 2, 9, 33},
-    {"FarGates", 130, {128}, 1, 3, 16, 8, true},
-    {"PaddingAlone", 70, {}, 1, 2, 4, 4},
-};
-
 void check_rule(Device& device, const RuleCase& rule, DType storage) {
-  CaseBuilder b(storage, rule.tokens);
-  b.sequences(rule.sequences);
-  const Shape keys = {rule.tokens, rule.key_heads, rule.size};
-  const Shape values = {rule.tokens, rule.heads, rule.width};
-  const Shape gates = {rule.tokens, rule.heads};
-  const TensorId q = b.input("q", keys), k = b.input("k", keys), v = b.input("v", values), d_o = b.input("do", values);
-  const TensorId decay = b.input("a", gates), rates = b.wide_weight("rates", {rule.heads});
-  const TensorId g = b.saved_wide("g", gates), beta = b.saved_wide("beta", gates);
-  b.op(OpKind::kDecay, {decay, b.input("b", gates), rates, b.wide_weight("bias", {rule.heads})}, {g, beta},
-       DeltaAttributes{});
-  const TensorId checkpoints =
-      b.saved_wide("checkpoints", {(rule.tokens + kDeltaChunk - 1) / kDeltaChunk, rule.heads, rule.size, rule.width});
-  b.op(OpKind::kDeltaRule, {q, k, v, g, beta, b.bounds()}, {b.output("o", values), checkpoints}, DeltaAttributes{});
-  b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, beta, checkpoints, b.bounds(), d_o},
-       {b.output("dq", keys), b.output("dk", keys), b.output("dv", values), b.saved_wide("dg", gates),
-        b.saved_wide("dbeta", gates)},
-       DeltaAttributes{});
-  b.result().reduction = rule.tokens;
-  check_case(device, b.result(), {}, [&](CaseMemory& memory) {
-    if (!rule.far_gates) return;
-    for (std::int64_t h = 0; h < rule.heads; ++h) memory.set(rates, h, 5);
-    for (std::int64_t i = 0; i < rule.tokens * rule.heads; ++i) memory.set(decay, i, i / rule.heads % 5 == 0 ? 9 : -9);
+  const RuleOps ops = case_of(rule, storage);
+  check_case(device, ops.op_case, {}, [&](CaseMemory& memory) {
+    if (rule.far_gates) set_far_gates(rule, ops, memory);
   });
 }
 
@@ -485,6 +447,29 @@ TEST_P(CudaRules, OnTheFakeCard_AgreeWithTheReference) {
 }
 INSTANTIATE_TEST_SUITE_P(, CudaRules, ::testing::ValuesIn(kRuleCases),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// Sums over several chunks of tokens, of more heads than a block takes.
+TEST(CudaGates, OfManyTokensOnTheFakeCard_AgreeWithTheReference) {
+  auto device = open_fake_of(7, 5);
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) check_case(**device, gates_case(storage));
+}
+
+/// As text is generated: linear attention goes on from its states by one token, at a model's sizes.
+TEST(CudaRulesOfOneToken, OnTheFakeCard_GoOnFromTheState) {
+  auto device = open_fake_of(7, 5);
+  ASSERT_EQ(device.status(), absl::OkStatus());
+  std::size_t found = 0;
+  for (const OpDescription& description : op_descriptions()) {
+    const OpCase op_case = description.make(DType::kBfloat16, Scale::kModel);
+    const auto* delta = std::get_if<DeltaAttributes>(&op_case.list.ops.back().attributes);
+    if (delta == nullptr || !delta->has_state) continue;
+    SCOPED_TRACE(description.name);
+    check_case(**device, op_case);
+    ++found;
+  }
+  EXPECT_EQ(found, 4U);
+}
 
 class OnHardware : public ::testing::Test {
  protected:
@@ -538,6 +523,10 @@ TEST_F(CudaRulesOnHardware, OfEverySize_AgreeWithTheReference) {
       check_rule(*device_, rule, storage);
     }
   }
+}
+
+TEST_F(CudaRulesOnHardware, OfManyTokens_HaveTheGatesOfTheReference) {
+  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) check_case(*device_, gates_case(storage));
 }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
