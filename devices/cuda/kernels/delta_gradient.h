@@ -193,7 +193,7 @@ struct RuleGradient {
       shared.sums[thread] = sum;
       shared.from[thread] = expf(static_cast<float>(sum));
     });
-    block.each([&](int thread) {
+    block.local([&](int thread) {  // read behind find_pairs()
       if (thread < kRuleChunk) shared.until[thread] = decay_from(shared, thread, kRuleChunk - 1);
     });
   }

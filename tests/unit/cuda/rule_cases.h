@@ -20,7 +20,7 @@ struct RuleCase {
 inline void PrintTo(const RuleCase& rule, std::ostream* stream) { *stream << rule.name; }
 
 inline const std::vector<RuleCase> kRuleCases = {
-    {"LargeHeads", 160, {70, 1, 66}, 1, 2, 128, 128},
+    {"LargeHeads", 160, {110, 1, 46}, 1, 2, 128, 128},
     {"HeadsOfAPartMore", 100, {65, 32}, 2, 2, 72, 40},
     {"SegmentsOfAChunk", 200, {30, 120, 46}, 43, 129, 5, 6},
     {"SegmentsOfTwoChunks", 150, {20, 125}, 32, 128, 3, 4},
