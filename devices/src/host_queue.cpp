@@ -102,8 +102,8 @@ class HostQueue::Impl {
         roles_{Role(*this, QueueRole::kCompute), Role(*this, QueueRole::kUp), Role(*this, QueueRole::kDown)},
         ring_(kRing) {
     absl::StatusOr<std::thread> thread = start_thread("a queue of a device", [this] { serve(); });
-    if (thread.ok()) thread_ = *std::move(thread);
     started_ = thread.status();
+    if (thread.ok()) thread_ = *std::move(thread);
   }
 
   ~Impl() {
