@@ -1,6 +1,7 @@
 #include "rondo/offload/scratch_file.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,9 +52,16 @@ absl::StatusOr<int> open_in(const std::filesystem::path& folder) {
     // The innermost first; one that somebody has put something into stays.
     for (auto place = made.rbegin(); place != made.rend() && ::rmdir(place->c_str()) == 0;) ++place;
     if (fd >= 0) return fd;
-    if (reason == ENOENT && i < kTries) continue;
+    // Of one that is gone again when it is looked at, create_directory() says that it is there.
+    if ((reason == ENOENT || reason == EEXIST) && i < kTries) continue;
     return invalid_input("nvme_path: no file can be made in {}: {}", folder.string(), std::strerror(reason));
   }
+}
+
+/// Of the file's own disk, whatever has become of the folder.
+Bytes free_bytes_around(int fd) {
+  struct statvfs space {};
+  return ::fstatvfs(fd, &space) == 0 ? static_cast<Bytes>(space.f_bavail) * space.f_frsize : 0;
 }
 
 }  // namespace
@@ -92,7 +100,7 @@ absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size) {
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::make(const std::filesystem::path& folder, Bytes size) {
   RONDO_ASSIGN_OR_RETURN(const int fd, open_in(folder));
   auto file = std::unique_ptr<ScratchFile>(new ScratchFile(folder, fd, size));
-  const Bytes free = free_disk_bytes(folder);
+  const Bytes free = free_bytes_around(fd);
   const auto too_much = [&](const char* why) {
     return resource_exhausted("nvme_path: {}: {} asked for in {}, {} are free: name another folder or free space", why,
                               format_bytes(size), folder.string(), format_bytes(free));
