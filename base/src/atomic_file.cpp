@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "rondo/base/file.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 
 namespace rondo {
@@ -73,9 +74,9 @@ absl::Status AtomicFile::commit() {
 
 void remove_unfinished_files(const std::filesystem::path& folder) {
   std::error_code error;  // what cannot be removed takes room and nothing else
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (is_unfinished(entry.path().filename().string()) && entry.is_regular_file(error)) {
-      std::filesystem::remove(entry.path(), error);
+  for (const std::filesystem::path& path : entries_of(folder, error)) {
+    if (is_unfinished(path.filename().string()) && std::filesystem::is_regular_file(path, error)) {
+      std::filesystem::remove(path, error);
     }
   }
 }

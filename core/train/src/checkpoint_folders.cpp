@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rondo/base/file.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 #include "rondo/train/checkpoint.h"
 
@@ -29,13 +30,9 @@ constexpr std::string_view kPart = ".part";
 constexpr std::string_view kOld = ".old";
 
 /// As far as they can be listed: a run does not end for want of more.
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    entries.push_back(at->path());
-  }
-  return entries;
+std::vector<fs::path> listed(const fs::path& folder) {
+  std::error_code ignored;
+  return entries_of(folder, ignored);
 }
 
 bool has_state(const fs::path& folder) {
@@ -58,7 +55,7 @@ std::optional<std::uint64_t> step_of(const fs::path& folder, std::string_view be
 /// Those of `ending` that are checkpoints while their place has none.
 std::vector<std::pair<fs::path, fs::path>> out_of_place(const fs::path& output_dir, std::string_view ending) {
   std::vector<std::pair<fs::path, fs::path>> found;
-  for (const fs::path& path : entries_of(output_dir)) {
+  for (const fs::path& path : listed(output_dir)) {
     const std::optional<std::uint64_t> step = step_of(path, kHidden, ending);
     if (!step || !has_state(path)) continue;
     fs::path place = checkpoint_folder(output_dir, *step);
@@ -69,7 +66,7 @@ std::vector<std::pair<fs::path, fs::path>> out_of_place(const fs::path& output_d
 
 std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const fs::path& output_dir) {
   std::vector<std::pair<std::uint64_t, fs::path>> found;
-  for (const fs::path& path : entries_of(output_dir)) {
+  for (const fs::path& path : listed(output_dir)) {
     const std::optional<std::uint64_t> step = step_of(path, kName, "");
     if (step && has_state(path)) found.emplace_back(*step, path);
   }
@@ -82,7 +79,7 @@ absl::Status discard_leftovers(const fs::path& output_dir) {
   absl::Status status;
   for (const std::string_view ending : {kPart, kOld}) {
     const auto kept = out_of_place(output_dir, ending);
-    for (const fs::path& path : entries_of(output_dir)) {
+    for (const fs::path& path : listed(output_dir)) {
       const std::string name = path.filename().string();
       const bool is_kept = std::ranges::any_of(kept, [&path](const auto& one) { return one.first == path; });
       if (name.starts_with(kHidden) && name.ends_with(ending) && !is_kept) status.Update(discard(path));

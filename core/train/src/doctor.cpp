@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 #include "rondo/base/units.h"
 #include "rondo/devices/calibration_store.h"
@@ -113,10 +114,10 @@ void look_at_locks(bool has_cards, Findings& findings) {
 std::vector<std::string> card_vendors() {
   std::vector<std::string> vendors;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/sys/class/drm", error)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& path : entries_of("/sys/class/drm", error)) {
+    const std::string name = path.filename().string();
     if (!name.starts_with("card") || name.find('-') != std::string::npos) continue;
-    std::ifstream stream(entry.path() / "device" / "vendor");
+    std::ifstream stream(path / "device" / "vendor");
     if (std::string vendor; stream >> vendor) vendors.push_back(vendor);
   }
   return vendors;
@@ -124,12 +125,12 @@ std::vector<std::string> card_vendors() {
 
 void look_at_render_nodes(Findings& findings) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/dev/dri", error)) {
-    if (!entry.path().filename().string().starts_with("renderD")) continue;
-    if (::access(entry.path().c_str(), R_OK | W_OK) == 0) continue;
+  for (const fs::path& path : entries_of("/dev/dri", error)) {
+    if (!path.filename().string().starts_with("renderD")) continue;
+    if (::access(path.c_str(), R_OK | W_OK) == 0) continue;
     findings.push_back({Health::kAdvice, "vulkan",
                         fmt::format("{} may not be opened; run `sudo usermod -aG render,video $USER` and log in again",
-                                    entry.path().string())});
+                                    path.string())});
   }
 }
 
@@ -265,8 +266,8 @@ void look_at_caches(Findings& findings) {
   const std::string hub = hub_cache().string();
   std::error_code error;
   std::size_t models = 0;
-  for (const auto& entry : fs::directory_iterator(hub, error)) {
-    if (entry.path().filename().string().starts_with("models--")) ++models;
+  for (const fs::path& path : entries_of(hub, error)) {
+    if (path.filename().string().starts_with("models--")) ++models;
   }
   findings.push_back({Health::kOk, "hugging face",
                       error ? fmt::format("no cache in {}: models are named by their folder", hub)

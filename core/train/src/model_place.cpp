@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rondo/base/file.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 #include "rondo/gguf/import.h"
 #include "rondo/model/parameters.h"
@@ -36,7 +37,7 @@ bool is_gguf_file(const fs::path& path) {
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) names.push_back(entry.path().filename().string());
+  for (const fs::path& path : entries_of(folder, ignored)) names.push_back(path.filename().string());
   std::ranges::sort(names);
   return names;
 }

@@ -10,7 +10,9 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "rondo/base/folder.h"
 #include "rondo/base/units.h"
 
 namespace rondo {
@@ -122,6 +124,23 @@ TEST(MappedFile, PiecesReadBackwardsAndReleased_LeaveNothingResident) {
   }
   EXPECT_GT(most, kPiece / 1024) << "reading was not seen";
   EXPECT_EQ(resident_of(folder / "a"), 0U);
+}
+
+TEST(EntriesOf, Folder_AreAllThatLiesThere) {
+  const auto folder = fresh_folder("rondo_entries");
+  ASSERT_TRUE(write_file_atomically(folder / "a", "one").ok());
+  std::filesystem::create_directories(folder / "b" / "deeper");
+  std::error_code error = std::make_error_code(std::errc::io_error);
+  std::vector<std::filesystem::path> found = entries_of(folder, error);
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector{folder / "a", folder / "b"}));
+  EXPECT_FALSE(error);
+}
+
+TEST(EntriesOf, FolderThatIsMissing_AreNoneAndTheReasonIsSaid) {
+  std::error_code error;
+  EXPECT_TRUE(entries_of(fresh_folder("rondo_no_entries") / "none", error).empty());
+  EXPECT_EQ(error, std::errc::no_such_file_or_directory);
 }
 
 TEST(FormatBytes, Units_AreBinary) {

@@ -10,6 +10,7 @@
 #include "prepared.h"
 #include "record_format.h"
 #include "record_reader.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 #include "rondo/data/samples.h"
 #include "sample_builder.h"
@@ -30,13 +31,12 @@ absl::StatusOr<std::vector<std::filesystem::path>> data_files(const std::filesys
   if (kind != std::filesystem::file_type::directory) return std::vector<std::filesystem::path>{path};
   constexpr std::array<std::string_view, 4> kExtensions = {".json", ".jsonl", ".ndjson", ".txt"};
   std::vector<std::filesystem::path> files;
-  std::filesystem::directory_iterator entries(path, error);
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string extension = entries->path().extension().string();
+  for (const std::filesystem::path& entry : entries_of(path, error)) {
+    const std::string extension = entry.extension().string();
     std::error_code ignored;  // an entry that cannot be examined is no data file
     if (std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end() &&
-        entries->is_regular_file(ignored)) {
-      files.push_back(entries->path());
+        std::filesystem::is_regular_file(entry, ignored)) {
+      files.push_back(entry);
     }
   }
   if (error) return invalid_input("{}: {}", path.string(), error.message());

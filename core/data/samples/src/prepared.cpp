@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rondo/base/file.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/hash.h"
 #include "rondo/base/status.h"
 
@@ -66,9 +67,9 @@ void note_use(const fs::path& file, std::uintmax_t most) {
   };
   std::vector<Kept> others;
   std::uintmax_t total = fs::file_size(file, ignored);
-  for (const fs::directory_entry& entry : fs::directory_iterator(file.parent_path(), ignored)) {
-    if (entry.path().extension() != kExtension || entry.path() == file) continue;
-    others.push_back({entry.last_write_time(ignored), entry.file_size(ignored), entry.path()});
+  for (const fs::path& path : entries_of(file.parent_path(), ignored)) {
+    if (path.extension() != kExtension || path == file) continue;
+    others.push_back({fs::last_write_time(path, ignored), fs::file_size(path, ignored), path});
   }
   std::sort(others.begin(), others.end(), [](const Kept& a, const Kept& b) { return a.used > b.used; });
   for (const Kept& one : others) {
