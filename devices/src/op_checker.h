@@ -74,6 +74,14 @@ class Checker {
     shape(tensor, model.shape);
     dtype(tensor, model.dtype);
   }
+  /// fp32 whatever the others are.
+  void wide(const TensorDesc& tensor, const Shape& wanted) {
+    shape(tensor, wanted);
+    dtype(tensor, DType::kFloat32);
+  }
+  void state(const TensorDesc& tensor) {
+    if (tensor.role != TensorRole::kState) complain(fmt::format("tensor '{}' is no state", tensor.name));
+  }
   void tokens_of(const TensorDesc& tensor, DType wanted) {
     shape(tensor, {static_cast<std::int64_t>(list_.tokens)});
     dtype(tensor, wanted);

@@ -28,8 +28,7 @@ void check_embedding_backward(Checker& c) {
   c.shape(c.in(2), {c.in(0).shape[0], c.in(2).shape[1]});
   c.shape(c.out(0), {c.in(0).shape[0] + 1});
   c.dtype(c.out(0), DType::kInt32);
-  c.shape(c.out(1), c.in(2).shape);
-  c.dtype(c.out(1), DType::kFloat32);
+  c.wide(c.out(1), c.in(2).shape);
 }
 
 /// A norm's x and weight: of one number for each place in x's last dimension, or in its last two together.
@@ -58,8 +57,7 @@ void check_rms_norm_backward(Checker& c) {
   if (norm->has_addend) c.alike(c.in(3), c.in(0));
   c.alike(c.out(0), c.in(0));
   if (!norm->has_weight_gradient) return;
-  c.shape(c.out(1), c.in(1).shape);
-  c.dtype(c.out(1), DType::kFloat32);
+  c.wide(c.out(1), c.in(1).shape);
 }
 
 /// kMatMul and kMatMulInputGradient: a [T, A] times w, into y [T, B].
@@ -90,15 +88,13 @@ void check_weight_gradient(Checker& c) {
   c.floating(c.in(0));
   c.floating(c.in(1));
   c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));
-  c.shape(c.out(0), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
-  c.dtype(c.out(0), DType::kFloat32);
+  c.wide(c.out(0), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
 }
 
 void check_bias_gradient(Checker& c) {
   if (!c.counts(1, 1)) return;
   c.floating(c.in(0));
-  c.shape(c.out(0), {Checker::columns(c.in(0))});
-  c.dtype(c.out(0), DType::kFloat32);
+  c.wide(c.out(0), {Checker::columns(c.in(0))});
 }
 
 void check_rope(Checker& c) {
@@ -139,10 +135,7 @@ void check_heads(Checker& c) {
 }
 
 /// The logarithm of the sum of exponentials for each head of the first read.
-void check_normaliser(Checker& c, const TensorDesc& tensor) {
-  c.shape(tensor, {c.in(0).shape[0], c.in(0).shape[1]});
-  c.dtype(tensor, DType::kFloat32);
-}
+void check_normaliser(Checker& c, const TensorDesc& tensor) { c.wide(tensor, {c.in(0).shape[0], c.in(0).shape[1]}); }
 
 void check_attention(Checker& c) {
   if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(4, 2)) return;
@@ -175,7 +168,7 @@ void check_cached_attention(Checker& c) {
     c.dtype(c.in(i), c.in(1).dtype);
     if (!c.good()) return;
     c.shape(c.in(i), {c.in(5).shape[0], c.in(1).shape[1], c.in(1).shape[2]});
-    if (c.in(i).role != TensorRole::kState) c.complain(fmt::format("tensor '{}' is no state", c.in(i).name));
+    c.state(c.in(i));
   }
   c.alike(c.out(0), c.in(0));
   check_normaliser(c, c.out(1));
@@ -202,8 +195,7 @@ void check_attention_sink_gradient(Checker& c) {
   if (!c.counts(4, 1)) return;
   check_sinks(c);
   c.alike(c.in(3), c.in(0));
-  c.shape(c.out(0), c.in(2).shape);
-  c.dtype(c.out(0), DType::kFloat32);
+  c.wide(c.out(0), c.in(2).shape);
 }
 
 /// All reads and writes have the shape and dtype of the first read.
@@ -233,10 +225,7 @@ void check_dropout(Checker& c) {
 }
 
 /// fp32, one number a column.
-void check_scale(Checker& c, const TensorDesc& tensor, std::int64_t columns) {
-  c.shape(tensor, {columns});
-  c.dtype(tensor, DType::kFloat32);
-}
+void check_scale(Checker& c, const TensorDesc& tensor, std::int64_t columns) { c.wide(tensor, {columns}); }
 
 void check_magnitude_scale(Checker& c) {
   if (c.attributes<MagnitudeAttributes>() == nullptr || !c.counts(4, 2)) return;
@@ -281,8 +270,7 @@ void check_column_scale_backward(Checker& c) {
   c.matrix(c.in(3), Checker::rows(c.in(0)), columns);
   c.dtype(c.in(3), c.in(0).dtype);
   c.alike(c.out(0), c.in(0));
-  c.shape(c.out(1), {columns});
-  c.dtype(c.out(1), DType::kFloat32);
+  c.wide(c.out(1), {columns});
 }
 
 /// The kVocabulary ops: x, targets, the parts' w and a loss scale, behind `others`.
@@ -298,8 +286,7 @@ const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std
   c.floating(c.in(0));
   c.tokens_of(c.in(1), DType::kInt32);
   if (scaled) {
-    c.shape(c.in(c.reads() - 1), {1});
-    c.dtype(c.in(c.reads() - 1), DType::kFloat32);
+    c.wide(c.in(c.reads() - 1), {1});
   }
   if (!c.good()) return nullptr;
   std::int64_t end = vocabulary->first_row;
@@ -322,15 +309,9 @@ const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std
   return c.good() ? vocabulary : nullptr;
 }
 
-void check_statistics(Checker& c, const TensorDesc& tensor) {
-  c.shape(tensor, {c.in(0).shape[0], 3});
-  c.dtype(tensor, DType::kFloat32);
-}
+void check_statistics(Checker& c, const TensorDesc& tensor) { c.wide(tensor, {c.in(0).shape[0], 3}); }
 
-void check_normalisers(Checker& c, const TensorDesc& tensor) {
-  c.shape(tensor, {c.in(0).shape[0], 2});
-  c.dtype(tensor, DType::kFloat32);
-}
+void check_normalisers(Checker& c, const TensorDesc& tensor) { c.wide(tensor, {c.in(0).shape[0], 2}); }
 
 bool has_parts_before(const Checker& c) {
   const auto* vocabulary = std::get_if<VocabularyAttributes>(&c.op().attributes);

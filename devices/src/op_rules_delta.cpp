@@ -9,9 +9,7 @@ void check_state(Checker& c, std::size_t place, const Shape& shape, DType dtype)
   c.tokens_of(c.in(place), DType::kInt32);
   c.shape(c.in(place + 1), shape);
   c.dtype(c.in(place + 1), dtype);
-  if (c.in(place + 1).role != TensorRole::kState) {
-    c.complain(fmt::format("tensor '{}' is no state", c.in(place + 1).name));
-  }
+  c.state(c.in(place + 1));
 }
 
 /// x [T, C], w [C, W] and bounds; W, or 0 with a complaint.
@@ -45,13 +43,7 @@ void check_convolution_backward(Checker& c) {
   c.alike(c.in(3), c.in(0));
   c.alike(c.out(0), c.in(0));
   if (!delta->has_weight_gradient) return;
-  c.shape(c.out(1), c.in(1).shape);
-  c.dtype(c.out(1), DType::kFloat32);
-}
-
-void check_wide(Checker& c, const TensorDesc& tensor, const Shape& shape) {
-  c.shape(tensor, shape);
-  c.dtype(tensor, DType::kFloat32);
+  c.wide(c.out(1), c.in(1).shape);
 }
 
 /// a, b, rates and bias.
@@ -60,22 +52,22 @@ void check_decayed(Checker& c) {
   c.floating(c.in(0));
   c.alike(c.in(1), c.in(0));
   if (!c.good()) return;
-  for (std::size_t i = 2; i < 4; ++i) check_wide(c, c.in(i), {c.in(0).shape[1]});
+  for (std::size_t i = 2; i < 4; ++i) c.wide(c.in(i), {c.in(0).shape[1]});
 }
 
 void check_decay(Checker& c) {
   if (c.attributes<DeltaAttributes>() == nullptr || !c.counts(4, 2)) return;
   check_decayed(c);
-  for (std::size_t i = 0; i < 2; ++i) check_wide(c, c.out(i), c.in(0).shape);
+  for (std::size_t i = 0; i < 2; ++i) c.wide(c.out(i), c.in(0).shape);
 }
 
 void check_decay_backward(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
   if (delta == nullptr || !c.counts(6, delta->has_weight_gradient ? 4 : 2)) return;
   check_decayed(c);
-  for (std::size_t i = 4; i < 6; ++i) check_wide(c, c.in(i), c.in(0).shape);
+  for (std::size_t i = 4; i < 6; ++i) c.wide(c.in(i), c.in(0).shape);
   for (std::size_t i = 0; i < 2; ++i) c.alike(c.out(i), c.in(0));
-  for (std::size_t i = 2; i < c.writes(); ++i) check_wide(c, c.out(i), c.in(2).shape);
+  for (std::size_t i = 2; i < c.writes(); ++i) c.wide(c.out(i), c.in(2).shape);
 }
 
 /// q, k, v, g and beta.
@@ -90,7 +82,7 @@ void check_operands(Checker& c) {
   const Shape& k = c.in(1).shape;
   const Shape& v = c.in(2).shape;
   c.shape(c.in(2), {k[0], v[1], v[2]});
-  for (std::size_t i = 3; i < 5; ++i) check_wide(c, c.in(i), {v[0], v[1]});
+  for (std::size_t i = 3; i < 5; ++i) c.wide(c.in(i), {v[0], v[1]});
   if (k[1] <= 0 || v[1] % k[1] != 0) {
     c.complain(fmt::format("{} value heads do not share out over {} key heads", v[1], k[1]));
   }
@@ -113,14 +105,14 @@ void check_delta_rule(Checker& c) {
   if (!c.good()) return;
   if (delta->has_state)
     return check_state(c, 6, {c.in(2).shape[1], c.in(0).shape[2], c.in(2).shape[2]}, DType::kFloat32);
-  check_wide(c, c.out(1), checkpoints_of(c));
+  c.wide(c.out(1), checkpoints_of(c));
 }
 
 void check_delta_rule_backward(Checker& c) {
   if (c.attributes<DeltaAttributes>() == nullptr || !c.counts(8, 5)) return;
   check_operands(c);
   if (!c.good()) return;
-  check_wide(c, c.in(5), checkpoints_of(c));
+  c.wide(c.in(5), checkpoints_of(c));
   c.bounds(c.in(6));
   c.alike(c.in(7), c.in(2));
   for (std::size_t i = 0; i < 3; ++i) c.alike(c.out(i), c.in(i));

@@ -76,8 +76,7 @@ void check_combine(Checker& c) {
   if (!c.counts(2 + (combine->has_shares ? 1U : 0U) + (combine->has_addend ? 1U : 0U), 1)) return;
   check_spread(c, c.in(0), c.in(1), c.out(0));
   if (combine->has_shares) {
-    c.shape(c.in(2), c.in(1).shape);
-    c.dtype(c.in(2), DType::kFloat32);
+    c.wide(c.in(2), c.in(1).shape);
   }
   if (combine->has_addend) c.alike(c.in(c.reads() - 1), c.out(0));
 }
@@ -85,8 +84,7 @@ void check_combine(Checker& c) {
 void check_combine_backward(Checker& c) {
   if (c.attributes<CombineAttributes>() == nullptr || !c.counts(4, 2)) return;
   check_spread(c, c.in(1), c.in(2), c.in(0));
-  c.shape(c.in(3), c.in(2).shape);
-  c.dtype(c.in(3), DType::kFloat32);
+  c.wide(c.in(3), c.in(2).shape);
   c.alike(c.out(0), c.in(1));
   c.alike(c.out(1), c.in(3));
 }
@@ -128,8 +126,7 @@ void check_grouped_weight_gradient(Checker& c) {
   c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));
   c.dtype(c.in(1), c.in(0).dtype);
   for (std::size_t i = 0; i < c.writes(); ++i) {
-    c.shape(c.out(i), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
-    c.dtype(c.out(i), DType::kFloat32);
+    c.wide(c.out(i), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
   }
 }
 

@@ -43,21 +43,19 @@ void check_adamw(Checker& c) {
   c.dtype(c.in(0), DType::kFloat32);
   c.rank(c.in(2), 1);
   if (!c.good()) return;
-  c.shape(c.in(1), {c.in(2).shape[0], kUpdateFactors});
-  c.dtype(c.in(1), DType::kFloat32);
+  c.wide(c.in(1), {c.in(2).shape[0], kUpdateFactors});
   c.dtype(c.in(2), DType::kUInt64);
   c.shape(c.in(3), {blocks, 2});
   c.dtype(c.in(3), DType::kInt32);
   c.alike(c.in(4), c.in(0));
   for (std::size_t i = 4; i < (coded ? 9 : 7); ++i) {
-    if (c.in(i).role != TensorRole::kState) c.complain(fmt::format("tensor '{}' is no state", c.in(i).name));
+    c.state(c.in(i));
   }
   if (coded) {
     for (const std::size_t i : {5U, 7U}) {
       c.shape(c.in(i), {c.in(0).shape[0] / 4});
       c.dtype(c.in(i), DType::kInt32);
-      c.shape(c.in(i + 1), {c.in(0).shape[0] / static_cast<std::int64_t>(kMomentBlock)});
-      c.dtype(c.in(i + 1), DType::kFloat32);
+      c.wide(c.in(i + 1), {c.in(0).shape[0] / static_cast<std::int64_t>(kMomentBlock)});
     }
     c.shape(c.in(9), {kMomentTableWords});
     c.dtype(c.in(9), DType::kInt32);
