@@ -4,105 +4,94 @@
 #include <cmath>
 
 #include "kernels/delta.h"
-#include "kernels/storage.h"
-#include "prepared_op.h"
+#include "vector_op.h"
 
 namespace rondo::devices::cpu {
 namespace {
 
-class DeltaOp : public PreparedOp {
+class DeltaOp : public VectorOp {
  public:
-  explicit DeltaOp(const Preparation& preparation)
-      : op_(preparation.op),
-        list_(preparation.list),
-        storage_(storage_of(preparation.read(0).dtype)),
-        attributes_(std::get<DeltaAttributes>(preparation.op.attributes)) {}
+  using VectorOp::VectorOp;
 
  protected:
-  const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
-  const void* in(const RunContext& context, std::size_t i) const { return context.at(op_.reads[i]); }
-  template <typename T>
-  const T* in_as(const RunContext& context, std::size_t i) const {
-    return context.as<T>(op_.reads[i]);
-  }
-  void* out(const RunContext& context, std::size_t i) const { return context.at(op_.writes[i]); }
-  float* out_floats(const RunContext& context, std::size_t i) const { return context.as<float>(op_.writes[i]); }
-
-  const Op& op_;
-  const OpList& list_;
-  const Storage storage_;
-  const DeltaAttributes attributes_;
+  bool has_state() const { return attributes<DeltaAttributes>().has_state; }
+  bool has_weight_gradient() const { return attributes<DeltaAttributes>().has_weight_gradient; }
 };
 
-class Convolution final : public DeltaOp {
+class ConvolutionOp : public DeltaOp {
  public:
   using DeltaOp::DeltaOp;
-  Bytes scratch_bytes(std::uint32_t) const override { return convolution_scratch(shape()); }
-  absl::Status run(const RunContext& context) const override {
-    const bool has_state = attributes_.has_state;
-    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), in_as<std::int32_t>(context, 2),
-                has_state ? in_as<std::int32_t>(context, 3) : nullptr, has_state ? context.at(op_.reads[4]) : nullptr,
-                out(context, 0), context.scratch);
-    return absl::OkStatus();
-  }
 
- private:
+ protected:
   ConvolutionShape shape() const { return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1]}; }
 };
 
-class ConvolutionBackward final : public DeltaOp {
+class Convolution final : public ConvolutionOp {
  public:
-  using DeltaOp::DeltaOp;
+  using ConvolutionOp::ConvolutionOp;
+  Bytes scratch_bytes(std::uint32_t) const override { return convolution_scratch(shape()); }
+  absl::Status run(const RunContext& context) const override {
+    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), in_as<std::int32_t>(context, 2),
+                has_state() ? in_as<std::int32_t>(context, 3) : nullptr,
+                has_state() ? context.at(op_.reads[4]) : nullptr, out(context, 0), context.scratch);
+    return absl::OkStatus();
+  }
+};
+
+class ConvolutionBackward final : public ConvolutionOp {
+ public:
+  using ConvolutionOp::ConvolutionOp;
   Bytes scratch_bytes(std::uint32_t members) const override { return convolution_backward_scratch(shape(), members); }
   absl::Status run(const RunContext& context) const override {
     convolution_backward(context.pool, storage_, shape(), in(context, 0), in(context, 1),
                          in_as<std::int32_t>(context, 2), in(context, 3), out(context, 0),
-                         attributes_.has_weight_gradient ? out_floats(context, 1) : nullptr, context.scratch);
+                         has_weight_gradient() ? out_floats(context, 1) : nullptr, context.scratch);
     return absl::OkStatus();
   }
-
- private:
-  ConvolutionShape shape() const { return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1]}; }
 };
 
-/// x [T, Hk, D] of q and [T, Hv, Dv] of v.
-DeltaShape delta_shape(const TensorDesc& q, const TensorDesc& v) {
-  return {q.shape[0], q.shape[1], v.shape[1], q.shape[2], v.shape[2]};
-}
-
-class DeltaRule final : public DeltaOp {
+/// q, k, v, g and beta first.
+class RuleOp : public DeltaOp {
  public:
   using DeltaOp::DeltaOp;
-  Bytes scratch_bytes(std::uint32_t members) const override {
-    return delta_rule_scratch(delta_shape(read(0), read(2)), members);
+
+ protected:
+  DeltaShape shape() const {
+    const Shape& q = read(0).shape;
+    const Shape& v = read(2).shape;
+    return {q[0], q[1], v[1], q[2], v[2]};
   }
+  DeltaOperands operands(const RunContext& context, std::size_t bounds) const {
+    return {in(context, 0),           in(context, 1),           in(context, 2),
+            in_as<float>(context, 3), in_as<float>(context, 4), in_as<std::int32_t>(context, bounds)};
+  }
+};
+
+class DeltaRule final : public RuleOp {
+ public:
+  using RuleOp::RuleOp;
+  Bytes scratch_bytes(std::uint32_t members) const override { return delta_rule_scratch(shape(), members); }
   absl::Status run(const RunContext& context) const override {
-    const DeltaShape shape = delta_shape(read(0), read(2));
-    const DeltaOperands operands{in(context, 0),           in(context, 1),           in(context, 2),
-                                 in_as<float>(context, 3), in_as<float>(context, 4), in_as<std::int32_t>(context, 5)};
-    if (attributes_.has_state) {
-      delta_rule_from(context.pool, storage_, shape, operands, in_as<std::int32_t>(context, 6),
+    if (has_state()) {
+      delta_rule_from(context.pool, storage_, shape(), operands(context, 5), in_as<std::int32_t>(context, 6),
                       context.as<float>(op_.reads[7]), out(context, 0), context.scratch);
     } else {
-      delta_rule(context.pool, storage_, shape, operands, out(context, 0), out_floats(context, 1), context.scratch);
+      delta_rule(context.pool, storage_, shape(), operands(context, 5), out(context, 0), out_floats(context, 1),
+                 context.scratch);
     }
     return absl::OkStatus();
   }
 };
 
-class DeltaRuleBackward final : public DeltaOp {
+class DeltaRuleBackward final : public RuleOp {
  public:
-  using DeltaOp::DeltaOp;
-  Bytes scratch_bytes(std::uint32_t members) const override {
-    return delta_rule_backward_scratch(delta_shape(read(0), read(2)), members);
-  }
+  using RuleOp::RuleOp;
+  Bytes scratch_bytes(std::uint32_t members) const override { return delta_rule_backward_scratch(shape(), members); }
   absl::Status run(const RunContext& context) const override {
-    const DeltaOperands operands{in(context, 0),           in(context, 1),           in(context, 2),
-                                 in_as<float>(context, 3), in_as<float>(context, 4), in_as<std::int32_t>(context, 6)};
     const DeltaGradients gradients{out(context, 0), out(context, 1), out(context, 2), out_floats(context, 3),
                                    out_floats(context, 4)};
-    delta_rule_backward(context.pool, storage_, delta_shape(read(0), read(2)), operands, in_as<float>(context, 5),
-                        in(context, 7), gradients, context.scratch);
+    delta_rule_backward(context.pool, storage_, shape(), operands(context, 6), in_as<float>(context, 5), in(context, 7),
+                        gradients, context.scratch);
     return absl::OkStatus();
   }
 };
@@ -174,7 +163,7 @@ class DecayBackward final : public GateOp {
         token_gradient(context, t, rows + member * 4 * heads_, sum);
       }
     });
-    if (!attributes_.has_weight_gradient) return absl::OkStatus();
+    if (!has_weight_gradient()) return absl::OkStatus();
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       for (std::int64_t h = 0; h < heads_; ++h) {
         out_floats(context, 2)[h] += sums[2 * chunk * heads_ + h];

@@ -3,9 +3,9 @@
 
 #include "kernels.h"
 #include "kernels/tile_units.h"
-#include "prepared_op.h"
 #include "rondo/base/status.h"
 #include "tile_engine.h"
+#include "vector_op.h"
 
 namespace rondo::devices::cpu {
 namespace {
@@ -19,32 +19,6 @@ const TileUnits* tile_units_for(Storage storage) {
 AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
   return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
 }
-
-/// Binds an op to the kernel that runs it and to its scratch.
-class VectorOp : public PreparedOp {
- public:
-  explicit VectorOp(const Preparation& preparation)
-      : op_(preparation.op), list_(preparation.list), storage_(storage_of(preparation.read(0).dtype)) {}
-  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
-
- protected:
-  const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
-  const void* in(const RunContext& context, std::size_t i) const { return context.at(op_.reads[i]); }
-  template <typename T>
-  const T* in_as(const RunContext& context, std::size_t i) const {
-    return context.as<T>(op_.reads[i]);
-  }
-  void* out(const RunContext& context, std::size_t i) const { return context.at(op_.writes[i]); }
-  float* out_floats(const RunContext& context, std::size_t i) const { return context.as<float>(op_.writes[i]); }
-  template <typename Attributes>
-  const Attributes& attributes() const {
-    return std::get<Attributes>(op_.attributes);
-  }
-
-  const Op& op_;
-  const OpList& list_;
-  const Storage storage_;
-};
 
 class RmsNorm final : public VectorOp {
  public:
