@@ -4,6 +4,7 @@
 
 #include "family.h"
 #include "json_reader.h"
+#include "layer_types.h"
 #include "rondo/model/config.h"
 
 namespace rondo::model {
@@ -44,10 +45,10 @@ OrderedJson rope_scaling(const RopeConfig& rope, bool stretches = false) {
   return scaling;
 }
 
-void add_layer_types(const std::vector<std::uint32_t>& windows, OrderedJson& out) {
-  OrderedJson types = OrderedJson::array();
-  for (const std::uint32_t window : windows) types.push_back(window != 0 ? "sliding_attention" : "full_attention");
-  out["layer_types"] = std::move(types);
+void add_sliding_layers(const std::vector<std::uint32_t>& windows, OrderedJson& out) {
+  std::vector<bool> slides;
+  for (const std::uint32_t window : windows) slides.push_back(window != 0);
+  add_layer_types(slides, "sliding_attention", out);
 }
 
 void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
@@ -60,19 +61,19 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.windows == Windows::kPattern) {
     // transformers wants a number even where no layer slides.
     if (!any) out["sliding_window"] = traits.default_window;
-    return add_layer_types(windows, out);
+    return add_sliding_layers(windows, out);
   }
   out["use_sliding_window"] = any;
   if (traits.windows == Windows::kSwitched) return;
   if (traits.windows == Windows::kUnrotated) {
-    if (any) add_layer_types(windows, out);
+    if (any) add_sliding_layers(windows, out);
     return;
   }
   // Older versions know only the first sliding layer; where that says all, the list is left out.
   const bool contiguous = std::find(first, windows.end(), 0U) == windows.end();
   out["max_window_layers"] =
       any && contiguous ? static_cast<std::uint32_t>(first - windows.begin()) : config.num_layers;
-  if (any && !contiguous) add_layer_types(windows, out);
+  if (any && !contiguous) add_sliding_layers(windows, out);
 }
 
 /// Both spellings: older versions of transformers know no settings by kind of layer, newer ones read no theta of layers
@@ -135,8 +136,7 @@ void add_linear_attention(const ModelConfig& config, OrderedJson& out) {
   out["linear_key_head_dim"] = linear.key_size;
   out["linear_value_head_dim"] = linear.value_size;
   out["linear_conv_kernel_dim"] = linear.convolution;
-  out["layer_types"] = OrderedJson::array();
-  for (const bool block : linear.blocks) out["layer_types"].push_back(block ? "linear_attention" : "full_attention");
+  add_layer_types(linear.blocks, "linear_attention", out);
 }
 
 void add_tokens(const ModelConfig& config, OrderedJson& out) {

@@ -9,6 +9,7 @@
 #include "config_rope.h"
 #include "family.h"
 #include "json_fields.h"
+#include "layer_types.h"
 #include "rondo/base/status.h"
 #include "rondo/model/config_documents.h"
 
@@ -142,28 +143,6 @@ Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
   return Activation::kSilu;
 }
 
-/// Which layers slide, by `layer_types`; empty when the key is absent.
-std::vector<bool> parse_layer_types(Fields& fields, const ModelConfig& config) {
-  std::vector<bool> slides;
-  if (!fields.has("layer_types")) return slides;
-  const Json& types = fields.at("layer_types");
-  if (!types.is_array() || types.size() != config.num_layers) {
-    fields.expected("layer_types", fmt::format("a list of num_hidden_layers ({}) names", config.num_layers));
-    return slides;
-  }
-  for (const Json& type : types) {
-    if (type == "sliding_attention" || type == "full_attention") {
-      slides.push_back(type == "sliding_attention");
-    } else {
-      fields.refuse("layer_types", fmt::format("the layer {} is not supported; supported: full_attention, "
-                                               "sliding_attention",
-                                               excerpt(type)));
-      slides.push_back(false);
-    }
-  }
-  return slides;
-}
-
 /// Llama never slides and Mistral always does when it has a window; a list that says otherwise belongs to another
 /// model.
 void check_layer_types(Fields& fields, const ModelConfig& config, const std::vector<bool>& slides) {
@@ -243,7 +222,7 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
   if (traits.linear_attention) return;  // whose layer_types say something else
-  const std::vector<bool> slides = parse_layer_types(fields, config);
+  const std::vector<bool> slides = parse_layer_types(fields, config.num_layers, "sliding_attention");
   switch (traits.windows) {
     case Windows::kNone:
       return check_layer_types(fields, config, slides);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <utility>
 
 #include "rondo/base/status.h"
@@ -33,7 +32,7 @@ struct Turns {
   }
 };
 
-/// The part's numbers as they are asked for, from a tensor where others lie between them.
+/// The part's numbers as they are asked for, from a tensor where others may lie between them.
 std::function<void(std::uint64_t, std::span<float>)> decode_turns(const TensorView& whole, const Turns& turns) {
   return [whole, turns](std::uint64_t begin, std::span<float> out) {
     while (!out.empty()) {
@@ -46,22 +45,6 @@ std::function<void(std::uint64_t, std::span<float>)> decode_turns(const TensorVi
   };
 }
 
-absl::Status split_turns(const JoinedTensor& joined, const TensorView& whole, TensorFiles& files) {
-  Turns turns;
-  for (const JoinedTensor::Part& part : joined.parts) turns.rows_of_turn += part.rows / joined.turns;
-  turns.width = whole.elements() / whole.shape[0];
-  for (const JoinedTensor::Part& part : joined.parts) {
-    turns.rows = part.rows / joined.turns;
-    TensorView view = whole;
-    view.name = part.name;
-    view.shape[0] = part.rows;
-    view.decode = decode_turns(whole, turns);
-    turns.first_row += turns.rows;
-    files.add(std::move(view));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   const TensorView* found = files.find(joined.name);
   if (found == nullptr) return invalid_input("{}: tensor {} is missing", files.origin(), joined.name);
@@ -72,21 +55,21 @@ absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   }
   const TensorView whole = *found;
   files.erase(joined.name);
-  if (joined.turns > 1) return split_turns(joined, whole, files);
-  const std::size_t size = weight_type_size(whole.type);
-  std::uint64_t first = 0;  // element of the whole
+  Turns turns;
+  for (const JoinedTensor::Part& part : joined.parts) turns.rows_of_turn += part.rows / joined.turns;
+  turns.width = whole.elements() / whole.shape[0];
   for (const JoinedTensor::Part& part : joined.parts) {
+    turns.rows = part.rows / joined.turns;
     TensorView view = whole;
     view.name = part.name;
     view.shape[0] = part.rows;
-    if (whole.decode) {
-      view.decode = [decode = whole.decode, first](std::uint64_t begin, std::span<float> out) {
-        decode(first + begin, out);
-      };
-    } else {
-      view.data = whole.data.subspan(first * size, view.elements() * size);
+    if (joined.turns > 1 || whole.decode) {
+      view.decode = decode_turns(whole, turns);
+    } else {  // its bytes lie together
+      const std::size_t row = turns.width * weight_type_size(whole.type);
+      view.data = whole.data.subspan(turns.first_row * row, turns.rows * row);
     }
-    first += view.elements();
+    turns.first_row += turns.rows;
     files.add(std::move(view));
   }
   return absl::OkStatus();
@@ -137,12 +120,12 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
   std::vector<JoinedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
     if (linear.parts.empty()) continue;
-    for (const char* tensor : {".weight", ".bias"}) {
-      if (linear.bias || tensor == std::string_view(".weight")) {
-        add_joined(
-            linear, [&](const std::string& path) { return path + tensor; }, out);
-      }
-    }
+    const auto add = [&](const char* tensor) {
+      add_joined(
+          linear, [&](const std::string& path) { return path + tensor; }, out);
+    };
+    add(".weight");
+    if (linear.bias) add(".bias");
   }
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     if (!is_linear(config, layer)) continue;

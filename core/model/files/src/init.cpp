@@ -61,8 +61,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   }
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {
-    constexpr std::uint32_t kMostSize = 128;
-    const std::uint32_t size = std::min(config.head_dim, kMostSize);
+    const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);
     LinearAttentionConfig& linear = config.linear_attention.emplace();
     linear = {config.num_kv_heads, config.num_heads, size, size, 4, {}};
     const std::uint32_t interval = std::min(config.num_layers, 4U);

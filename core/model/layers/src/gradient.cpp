@@ -57,7 +57,7 @@ class GradientPass {
   }
   TensorId fresh(TensorId of) {
     const TensorDesc desc = graph_.tensors[of];
-    return recorder_.activation("d_" + desc.name, desc.shape);
+    return recorder_.tensor("d_" + desc.name, desc.shape, desc.dtype, TensorRole::kScratch);
   }
   /// Adds `contribution` to the gradient of `of` by an op of its own.
   void collect(TensorId of, TensorId contribution) {
@@ -254,11 +254,7 @@ class GradientPass {
 
   void delta_rule(const Op& op, TensorId d_o) {
     std::vector<TensorId> writes;
-    for (std::size_t i = 0; i < 3; ++i) writes.push_back(fresh(op.reads[i]));
-    for (std::size_t i = 3; i < 5; ++i) {
-      const TensorDesc gate = graph_.tensors[op.reads[i]];
-      writes.push_back(recorder_.tensor("d_" + gate.name, gate.shape, gate.dtype, TensorRole::kScratch));
-    }
+    for (std::size_t i = 0; i < 5; ++i) writes.push_back(fresh(op.reads[i]));
     Op& back = recorder_.append(OpKind::kDeltaRuleBackward, devices::DeltaAttributes{});
     back.reads.assign(op.reads.begin(), op.reads.begin() + 5);
     for (const TensorId id : {op.writes[1], op.reads[5], d_o}) back.reads.push_back(id);
@@ -376,9 +372,7 @@ class GradientPass {
     const TensorId x = op.reads[0];
     const TensorId shares = op.reads[2];
     const TensorId dx = fresh(x);
-    const TensorDesc of_shares = graph_.tensors[shares];
-    const TensorId d_shares =
-        recorder_.tensor("d_" + of_shares.name, of_shares.shape, of_shares.dtype, TensorRole::kScratch);
+    const TensorId d_shares = fresh(shares);
     Op& back = recorder_.append(OpKind::kCombineBackward, op.attributes);
     back.reads = {dy, x, op.reads[1], shares};
     back.writes = {dx, d_shares};

@@ -5,6 +5,8 @@
 
 namespace rondo::model {
 
+static_assert(kMaxDeltaSize <= devices::kMostDeltaSize && kMaxConvolution <= devices::kMostConvolution);
+
 LinearAttentionParts linear_attention_parts(PartsBuilder& builder, const std::string& path,
                                             const LinearAttentionConfig& linear) {
   LinearAttentionParts parts;

@@ -97,9 +97,12 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
-/// Limits of the two numbers.
+/// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
+/// convolution in linear attention.
 inline constexpr std::uint32_t kMaxExperts = 256;
 inline constexpr std::uint32_t kMaxChoices = 16;
+inline constexpr std::uint32_t kMaxDeltaSize = 128;
+inline constexpr std::uint32_t kMaxConvolution = 8;
 
 struct ModelConfig {
   Family family = Family::kLlama;
