@@ -11,6 +11,7 @@
 //
 // sizes: tokens, heads, key heads, D, width of values, first token of the range and the one behind it, tokens of a
 // workgroup's part of it, ... factors: 1 / sqrt(D).
+// RONDO_EIGHTS: for processors that pose as cards, see delta_tokens_eights.glsl.
 #include "common.glsl"
 #include "sequences.glsl"
 
@@ -22,8 +23,6 @@ const uint kColumns = 16;
 const uint kMostSize = 128;  // kMostDeltaSize
 const int kChunk = 64;       // kDeltaChunk
 
-shared vec4 keys[kMostSize * 4];  // by channel, then token
-shared vec4 queries[kMostSize * 4];
 shared float state[kMostSize * kColumns];
 shared vec4 key_scores[kTokens * 4];
 shared vec4 query_scores[kTokens * 4];
@@ -34,6 +33,7 @@ shared vec4 key_factors[4];    // 1 / length
 shared vec4 query_factors[4];  // 1 / (length sqrt(D))
 shared vec4 kept[4];           // exp(G_i)
 shared vec4 left[4];           // exp(G - G_i)
+shared vec4 key_weights[4];    // of keys, in what the state gets
 
 /// What a workgroup is at. An invocation has a column and a quarter of the tokens, or of the channels; where tokens
 /// meet tokens it has the row `lane` and the columns of its quarter.
@@ -47,17 +47,29 @@ struct Part {
   uint group;   // 0: this one's columns are the first ones
 };
 
+/// What an invocation takes of a channel's tokens: the four of its quarter, and that of its row.
+struct Channel {
+  vec4 four;
+  float own;
+};
+
 uint size() { return push.sizes[3]; }
 uint width() { return push.sizes[4]; }
 /// With the channels that fill up the last four: they are zeros.
 uint whole_size() { return (size() + 3) / 4 * 4; }
 
+#ifdef RONDO_EIGHTS
+#include "delta_tokens_eights.glsl"
+#else
+#include "delta_tokens.glsl"
+#endif
+
 /// Which part of the range is the workgroup's; past all of them there is nothing to do.
 uint find_part(out Part part) {
   const uint groups = (width() + kColumns - 1) / kColumns;
   const uint place = group_place();
-  part.lane = invocation() % 16;
-  part.quarter = invocation() / 16;
+  part.lane = place_in_workgroup() % 16;
+  part.quarter = place_in_workgroup() / 16;
   part.group = place % groups;
   part.head = place / groups % push.sizes[1];
   part.key_head = part.head / (push.sizes[1] / push.sizes[2]);
@@ -96,29 +108,10 @@ void write_state(uint64_t to, uint first, uint row, Part part) {
   }
 }
 
-vec4 load_channels(uint64_t from, uint row, uint four) {
-  const uint first = row * size() + 4 * four;
-  if (size() % 4 == 0) return widened_raw(kType, 4, load_raw(from, kType, 4, first));
-  vec4 value = vec4(0.0);
-  for (uint j = 0; j < min(4, size() - 4 * four); ++j) value[j] = load(from, kType, first + j);
-  return value;
-}
-
-/// Keys, queries and gates of `count` tokens; those missing are zeros. slots: q, k, g, beta.
-void read_tokens(uint q, uint k, uint g, uint beta, int token, int count, Part part) {
-  const uint64_t all_queries = address(q);
-  const uint64_t all_keys = address(k);
-  const bool there = int(part.lane) < count;
-  const uint row = (uint(token) + min(part.lane, uint(count) - 1)) * push.sizes[2] + part.key_head;
-  for (uint four = part.quarter; four < whole_size() / 4; four += 4) {
-    const vec4 key = there ? load_channels(all_keys, row, four) : vec4(0.0);
-    const vec4 query = there ? load_channels(all_queries, row, four) : vec4(0.0);
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      keys[(4 * four + j) * 4 + part.lane / 4][part.lane % 4] = key[j];
-      queries[(4 * four + j) * 4 + part.lane / 4][part.lane % 4] = query[j];
-    }
-  }
+/// Gates of `count` tokens; those missing are zeros.
+void read_gates(uint g, uint beta, int token, int count, Part part) {
   if (part.quarter != 0) return;
+  const bool there = int(part.lane) < count;
   const uint gate = uint(token + int(part.lane)) * push.sizes[1] + part.head;
   gates[part.lane / 4][part.lane % 4] = there ? Floats(address(g)).v[gate] : 0.0;
   betas[part.lane / 4][part.lane % 4] = there ? Floats(address(beta)).v[gate] : 0.0;
@@ -154,10 +147,11 @@ void write_nothing(uint64_t to, int first, int end, Part part) {
 vec4 sum_gates(Part part) {
   vec4 decays = vec4(0.0);
   float sum = 0.0;
+  const vec4 all[4] = all_gates();
   [[unroll]] for (uint back = 0; back < kTokens; ++back) {
     const uint j = kTokens - 1 - back;
     decays[j % 4] = j / 4 == part.quarter ? sum : decays[j % 4];
-    sum += j <= part.lane ? gates[j / 4][j % 4] : 0.0;
+    sum += j <= part.lane ? all[j / 4][j % 4] : 0.0;
   }
   [[unroll]] for (uint a = 0; a < 4; ++a) decays[a] = exact_exp(decays[a]);
   if (part.quarter == 0) kept[part.lane / 4][part.lane % 4] = exact_exp(sum);

@@ -72,12 +72,18 @@ void scale_queries(Dispatch& dispatch, const Heads& x) {
   dispatch.push.factors[1] = static_cast<float>(x.size);
 }
 
+/// Of delta_walk.glsl.
+Constants constants_of(const OpLowering& op) {
+  if (!op.panel()) return {storage_of(op.in(0))};
+  return {storage_of(op.in(0)), op.in(1).shape[2] % 2 == 0 ? 2U : 1U};
+}
+
 enum class Walk : std::int64_t { kForward, kContinued, kErrors };
 
 Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range, std::int64_t part,
                    std::initializer_list<std::uint32_t> slots) {
   Dispatch& dispatch = op.add(
-      Shader::kDeltaRule, {storage_of(op.in(0))}, slots,
+      op.panel() ? Shader::kDeltaRuleEights : Shader::kDeltaRule, constants_of(op), slots,
       {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, part, static_cast<std::int64_t>(walk)},
       x.groups(range.tokens(), part));
   scale_queries(dispatch, x);
@@ -87,7 +93,7 @@ Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range
 /// The gradient of a range, behind those of the ranges behind it.
 void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range& range) {
   Dispatch& values =
-      op.add(Shader::kDeltaValueGradient, {storage_of(op.in(0))},
+      op.add(op.panel() ? Shader::kDeltaValueGradientEights : Shader::kDeltaValueGradient, constants_of(op),
              {op.read(0), op.read(1), op.read(7), op.read(3), op.read(4), op.read(6), op.write(2), kept.slot},
              {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, kWalkTokens, kept.places,
               kept.slopes, kept.states, kept.factors},
