@@ -133,6 +133,15 @@ model::MethodSpec lora_of_delta() {
   return spec;
 }
 
+/// Of each block's linear layers, so that its programs leave several dozen tensors behind.
+model::MethodSpec dora_of_delta() {
+  model::MethodSpec spec = dora(0.1);
+  for (const char* name : {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"}) {
+    spec.lora->targets.emplace_back(name);
+  }
+  return spec;
+}
+
 model::MethodSpec lora_of_codes() {
   model::MethodSpec spec = lora(DType::kBfloat16);
   spec.base_encoding = devices::Encoding::kNf4;
@@ -165,7 +174,8 @@ std::vector<Method> methods() {
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},
           {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3},
           {"qwen3_5", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
-          {"qwen3_5_lora", lora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5}};
+          {"qwen3_5_lora", lora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
+          {"qwen3_5_dora", dora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5}};
 }
 
 model::ModelConfig config_of(const Method& method) {

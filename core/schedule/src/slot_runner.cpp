@@ -1,8 +1,9 @@
 #include "slot_runner.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
+
+#include "absl/container/inlined_vector.h"
 
 namespace rondo::schedule {
 namespace {
@@ -123,17 +124,18 @@ class ChainBuilder {
   std::uint32_t turn_ = 0;
 };
 
-constexpr std::uint32_t kMostLasting = 32;
-
 /// Sizes of a program's saved or held tensors.
 class LastingTensors {
  public:
-  void add(const devices::TensorDesc& tensor) { sizes_[tensor.index] = round_up(tensor.bytes(), 64); }
-  /// Of tensor `index`; of kMostLasting: bytes of all.
+  void add(const devices::TensorDesc& tensor) {
+    if (tensor.index >= sizes_.size()) sizes_.resize(tensor.index + 1, 0);
+    sizes_[tensor.index] = round_up(tensor.bytes(), 64);
+  }
   Bytes offset(std::uint32_t index) const { return std::accumulate(sizes_.begin(), sizes_.begin() + index, Bytes{0}); }
+  Bytes all() const { return std::accumulate(sizes_.begin(), sizes_.end(), Bytes{0}); }
 
  private:
-  std::array<Bytes, kMostLasting> sizes_ = {};
+  absl::InlinedVector<Bytes, 64> sizes_;  // beyond these they take memory of their own
 };
 
 devices::BufferView view_of(PlaceRef ref, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
@@ -232,9 +234,8 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
         break;
       case devices::TensorRole::kHeld: {
         const Bytes offset = held.offset(tensor.index);
-        view = layout.held.empty()
-                   ? memory.workspace.part(layout.saved[place] + saved.offset(kMostLasting) + offset, tensor.bytes())
-                   : memory.held.part(layout.held[place] + offset, tensor.bytes());
+        view = layout.held.empty() ? memory.workspace.part(layout.saved[place] + saved.all() + offset, tensor.bytes())
+                                   : memory.held.part(layout.held[place] + offset, tensor.bytes());
         break;
       }
       case devices::TensorRole::kBatch: {
