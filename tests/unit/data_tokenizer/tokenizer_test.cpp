@@ -116,6 +116,17 @@ TEST(Encode, TokenThatStrips_TakesTheWhiteSpaceAlong) {
   EXPECT_EQ(encoded.ranges[1], (TextRange{1, 8}));
 }
 
+/// As the library leaves out pieces without text.
+TEST(Encode, TokenThatStripsWhatWasTaken_IsNotThere) {
+  Json file = small_file();
+  file["added_tokens"][0]["rstrip"] = true;
+  file["added_tokens"][1]["lstrip"] = true;
+  file["added_tokens"][1]["content"] = "\n";
+  EXPECT_THAT(loaded(file).encode("a<s>\nb", false).ids, ElementsAre(0, 9, 1));
+  file["added_tokens"][1]["rstrip"] = true;
+  EXPECT_THAT(loaded(file).encode("a\n\n\nb<s> \n\n", false).ids, ElementsAre(0, 10, 1, 9));
+}
+
 TEST(Encode, TokenOfOneWord_StandsAloneOrNotAtAll) {
   Json file = small_file();
   file["added_tokens"][1]["content"] = "dd";

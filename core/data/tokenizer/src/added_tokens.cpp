@@ -111,6 +111,7 @@ void AddedTokens::split_piece(const Piece& piece, const TokenTrie& trie, std::ve
     // The token before may have taken the white space already.
     if (token.strip_left) begin = std::max(white_space_begin(text, begin), done);
     const std::size_t end = token.strip_right ? white_space_end(text, match->end) : match->end;
+    if (begin >= end) continue;  // all of it is white space that the token before has taken
     if (done < begin) out.push_back(piece.slice(done, begin));
     Piece& found = out.emplace_back(piece.slice(begin, end));
     found.token = token.id;
