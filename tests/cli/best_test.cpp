@@ -122,6 +122,27 @@ TEST(Strategies, Epoch_EvaluatesAndSavesAfterEveryPass) {
   EXPECT_THAT(checkpoints(workspace, "out"), testing::UnorderedElementsAre("checkpoint-3", "checkpoint-6"));
 }
 
+TEST(Strategies, Epoch_FollowsPassesOfUnlikeLength) {
+  const Workspace workspace;
+  workspace.write("other.jsonl", kOther);
+  const std::string text(50, 'x');
+  workspace.write("texts.jsonl", R"({"text":"a"}
+{"text":"b"}
+{"text":")" + text + R"("}
+{"text":")" + text + "\"}\n");
+  // The two short samples are one sequence, the two long ones two: passes of one step and of two take turns.
+  const Outcome outcome =
+      workspace.run(train({"--dataset=texts.jsonl", "--dataset_weights=0.5", "--packing", "--shuffle=false",
+                           "--batch_size=1", "--eval_dataset=other.jsonl", "--eval_strategy=epoch",
+                           "--save_strategy=epoch", "--max_steps=0", "--num_train_epochs=3"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json state = state_of(workspace, "out");
+  EXPECT_EQ(state["global_step"], 4);
+  EXPECT_EQ(eval_losses(state).size(), 3U);
+  EXPECT_THAT(checkpoints(workspace, "out"),
+              testing::UnorderedElementsAre("checkpoint-1", "checkpoint-3", "checkpoint-4"));
+}
+
 TEST(Strategies, No_LeavesTheResultAlone) {
   const Workspace workspace;
   workspace.write("other.jsonl", kOther);

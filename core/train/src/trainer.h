@@ -50,8 +50,8 @@ class Trainer {
                         const std::vector<schedule::Microbatch>& batches, const Interval& interval, double rate);
   absl::Status evaluate(std::uint64_t step);
   absl::Status save(std::uint64_t step);
-  bool evaluates_after(std::uint64_t step) const;
-  bool saves_after(std::uint64_t step) const;
+  bool evaluates_after(std::uint64_t step);
+  bool saves_after(std::uint64_t step);
   absl::Status load_best();
   void note_early_stop();
   /// Record numbers of 0-based step `step`.

@@ -10,17 +10,17 @@
 
 namespace rondo::train {
 
-bool Trainer::evaluates_after(std::uint64_t step) const {
+bool Trainer::evaluates_after(std::uint64_t step) {
   if (machine_.phantom) return false;
-  if (config_.eval_strategy == "epoch") return step % loader_->steps_per_epoch() == 0;
+  if (config_.eval_strategy == "epoch") return loader_->ends_epoch(step);
   return config_.eval_strategy == "steps" && config_.eval_steps > 0 && step % config_.eval_steps == 0;
 }
 
-bool Trainer::saves_after(std::uint64_t step) const {
+bool Trainer::saves_after(std::uint64_t step) {
   if (machine_.phantom) return false;
   const bool keeps_best = config_.load_best_model_at_end || config_.save_strategy == "best";
   if (keeps_best && state_.best.step == step) return true;
-  if (config_.save_strategy == "epoch") return step % loader_->steps_per_epoch() == 0;
+  if (config_.save_strategy == "epoch") return loader_->ends_epoch(step);
   return config_.save_strategy == "steps" && config_.save_steps > 0 && step % config_.save_steps == 0;
 }
 

@@ -31,6 +31,8 @@ class Loader {
   std::uint64_t steps_of(double epochs, std::uint64_t most = ~std::uint64_t{0});
   /// Epochs that `step` steps are.
   double epochs_of(std::uint64_t step);
+  /// Whether the first `steps` steps are whole epochs.
+  bool ends_epoch(std::uint64_t steps) { return start_of(epoch_at(steps)) == steps; }
   /// Sample numbers (into dataset.samples) of each microbatch of 0-based step `step`.
   std::vector<std::vector<std::uint32_t>> samples_of(std::uint64_t step);
   /// The microbatches of 0-based step `step`.
