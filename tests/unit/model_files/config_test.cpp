@@ -234,6 +234,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"delta_size", "qwen3_5_text", {{"linear_key_head_dim", 256}}, {"linear_key_head_dim", "found 256"}},
         BadConfig{
             "delta_width", "qwen3_5_text", {{"linear_conv_kernel_dim", 9}}, {"linear_conv_kernel_dim", "found 9"}},
+        BadConfig{
+            "delta_activation", "qwen3_5_text", {{"hidden_act", "gelu"}}, {"hidden_act", "expected silu", "gelu"}},
         BadConfig{"by_layer",
                   "qwen3",
                   rope5({{"full_attention", {{"rope_type", "default"}}}}),

@@ -1,6 +1,8 @@
 // See config_linear.h; the words are those of transformers 5.23.
 #include "config_linear.h"
 
+#include <algorithm>
+
 #include "layer_types.h"
 #include "rondo/base/status.h"
 
@@ -39,6 +41,12 @@ void parse_linear_attention(Fields& fields, const FamilyTraits& traits, ModelCon
   if (fields.status().ok() && linear.value_heads % linear.key_heads != 0) {
     fields.refuse("linear_num_value_heads", fmt::format("expected a multiple of linear_num_key_heads ({}), found {}",
                                                         linear.key_heads, linear.value_heads));
+  }
+  // transformers takes it behind the convolutions too, where ops have silu alone.
+  if (std::ranges::count(linear.blocks, true) > 0 && config.activation != Activation::kSilu) {
+    fields.refuse("hidden_act", fmt::format("expected silu beside linear attention, whose convolutions have no other "
+                                            "activation here, found {}",
+                                            activation_name(config.activation)));
   }
 }
 
