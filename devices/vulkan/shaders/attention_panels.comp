@@ -1,11 +1,14 @@
 // Causal attention of eight queries of one head, from keys and values in the panel: four keys at a time, with the
 // running maximum, sum and output rescaled.
 //
-// slots: q, bounds, o, lse. sizes: tokens, heads, key heads, window, places of k and of v. factors: scale.
+// slots: q, bounds, o, lse, positions. sizes: tokens, heads, key heads, window, places of k and of v, -, rows of the
+// cache. factors: scale.
 // Workgroups: eights of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
+
+layout(constant_id = 2) const bool kCached = false;  // keys are a cache's rows, queries stand at `positions`
 
 const uint kAtOnce = 4;
 
@@ -23,21 +26,36 @@ void main() {
   const uint row = uint(token) * heads + head;
   vec4 query[kFours];
   load_row(address(0), row, token < real, query);
-  const int seen_from = first_seen(bounds, token, window);
-  const int from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
+  int seen_to = token;
+  int seen_from = 0;
+  int from = 0;
+  int to = last_token;  // of all eight
+  if (kCached) {
+    Ints positions = Ints(address(4));
+    const int last = int(push.sizes[7]) - 1;
+    if (last_token >= first_token) {
+      seen_to = min(positions.v[min(token, last_token)], last);
+      seen_from = window == 0 ? 0 : max(0, seen_to - window + 1);
+      from = window == 0 ? 0 : max(0, positions.v[first_token] - window + 1);
+      to = min(positions.v[last_token], last);
+    }
+  } else {
+    seen_from = first_seen(bounds, token, window);
+    if (last_token >= first_token) from = first_seen(bounds, first_token, window);
+  }
 
   float maximum = kLowest;
   float total = 0.0;
   vec4 sums[kFours];
   [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
-  for (int first = from; first <= last_token; first += int(kAtOnce)) {
+  for (int first = from; first <= to; first += int(kAtOnce)) {
     float scores[kAtOnce];
     float highest = maximum;
     [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
       const int key = first + int(i);
       vec4 channels[kFours];
-      fetch_row(push.sizes[4], uint(min(key, last_token)) * key_heads + key_head, channels);
-      const bool seen = key >= seen_from && key <= token && token < real;
+      fetch_row(push.sizes[4], uint(min(key, to)) * key_heads + key_head, channels);
+      const bool seen = key >= seen_from && key <= seen_to && token < real;
       scores[i] = seen ? product(query, channels) * push.factors[0] : kLowest;
       highest = max(highest, scores[i]);
     }
@@ -47,7 +65,7 @@ void main() {
     [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] *= factor;
     [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
       vec4 channels[kFours];
-      fetch_row(push.sizes[5], uint(min(first + int(i), last_token)) * key_heads + key_head, channels);
+      fetch_row(push.sizes[5], uint(min(first + int(i), to)) * key_heads + key_head, channels);
       const float p = scores[i] > kLowest ? exact_exp(scores[i] - highest) : 0.0;
       total += p;
       [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += p * channels[four];

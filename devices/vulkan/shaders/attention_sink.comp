@@ -7,7 +7,7 @@
 #include "spread.glsl"
 
 layout(local_size_x = 256) in;
-layout(constant_id = 2) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
+layout(constant_id = 2) const uint kEach = 1;  // steps of an invocation, all of one query
 
 /// log(e^a + e^b), of whose exponentials the larger one is taken out.
 float log_of_both(float a, float b) {
@@ -18,20 +18,18 @@ float log_of_both(float a, float b) {
 }
 
 void main() {
-  const uint64_t o = address(0);
-  const uint64_t lse = address(1);
-  const uint64_t sinks = address(2);
-  const uint64_t with_sink = address(3);
-  const uint64_t total = address(4);
+  const uint first = (group_place() * 256 + invocation()) * kEach * kStep;
+  if (first >= push.sizes[0]) return;
   const uint width = push.sizes[1];
-  const uint first = group_place() * 256 * kEach + invocation();
+  const uint query = first / width;
+  const float own = Floats(address(1)).v[query];
+  const float sink = load(address(2), kType, query % push.sizes[2]);
+  const float part = logistic(own - sink).x;
+  const uint64_t o = address(0);
+  const uint64_t with_sink = address(3);
   for (uint e = 0; e < kEach; ++e) {
-    const uint i = (first + e * 256) * kStep;
-    if (i >= push.sizes[0]) break;
-    const uint query = i / width;
-    const float own = Floats(lse).v[query];
-    const float sink = load(sinks, kType, query % push.sizes[2]);
-    store_step(with_sink, i, load_step(o, i) * logistic(own - sink).x);
-    if (i % width == 0) Floats(total).v[query] = log_of_both(own, sink);
+    const uint i = first + e * kStep;
+    store_step(with_sink, i, load_step(o, i) * part);
   }
+  if (first % width == 0) Floats(address(4)).v[query] = log_of_both(own, sink);
 }

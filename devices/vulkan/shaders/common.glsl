@@ -85,8 +85,9 @@ void store(uint64_t tensor, uint dtype, uint i, float value) {
   }
 }
 
-/// The two floats of a word, and back.
-vec2 floats_of(uint64_t word) { return vec2(uintBitsToFloat(uint(word)), uintBitsToFloat(uint(word >> 32))); }
+/// The two halves of a word, as they are and as floats, and back.
+uvec2 halves_of(uint64_t word) { return uvec2(uint(word), uint(word >> 32)); }
+vec2 floats_of(uint64_t word) { return uintBitsToFloat(halves_of(word)); }
 /// `half_word` is 32. Where it is no constant for the compiler, processors put together the words of all invocations at
 /// once; a shift by a constant is taken apart into one for each, which then costs a store twice the instructions.
 uint64_t word_of(vec2 value, uint half_word) {
@@ -112,8 +113,9 @@ vec4 load_four(uint64_t tensor, uint dtype, uint i) {
 /// specialisation constant, says which. Four of 16 bits are the first two words.
 uvec4 load_raw(uint64_t tensor, uint dtype, uint step, uint i) {
   if (step == 1) return uvec4(dtype == kFloat32 ? Uints(tensor).v[i] : uint(Narrow(tensor).v[i]), 0, 0, 0);
-  if (dtype == kFloat32) return uvec4(Pairs(tensor).v[i / 2], Pairs(tensor).v[i / 2 + 1]);
-  return uvec4(Pairs(tensor).v[i / 4], 0, 0);
+  Words words = Words(tensor);
+  if (dtype == kFloat32) return uvec4(halves_of(words.v[i / 2]), halves_of(words.v[i / 2 + 1]));
+  return uvec4(halves_of(words.v[i / 4]), 0, 0);
 }
 /// Four elements from an address on, and eight of 16 bits.
 uvec4 four_at(uint64_t place, uint dtype) { return dtype == kFloat32 ? Quad(place).v : uvec4(Pairs(place).v[0], 0, 0); }

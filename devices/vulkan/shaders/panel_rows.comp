@@ -1,19 +1,21 @@
-// Copies rows of channels into the panel as they are, a texel four channels, the last filled up with zeros.
+// Copies rows of channels into the panel as they are, a texel four channels, the last filled up with zeros; of a cache
+// those that tokens have come to.
 //
-// slots: rows [rows, kWidth], panel. sizes: texels, place in the panel.
+// slots: rows [rows, kWidth] (of a cache [rows, heads, kWidth]), panel; of a cache bounds, positions. sizes: texels,
+// place in the panel; of a cache its rows, invocations.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "sequences.glsl"
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kWidth = 64;
+layout(constant_id = 2) const bool kCached = false;
 
 const uint kFours = (kWidth + 3) / 4;
 
-void main() {
-  const uint texel = group_place() * 64 + invocation();
-  if (texel >= push.sizes[0]) return;
+void copy_texel(uint texel) {
   const uint64_t rows = address(0);
   const uint channel = texel % kFours * 4;
   vec4 value = vec4(0.0);
@@ -21,4 +23,17 @@ void main() {
     if (channel + i < kWidth) value[i] = load(rows, kType, texel / kFours * kWidth + channel + i);
   }
   store_texel(address(1), push.sizes[1] + texel, value);
+}
+
+void main() {
+  const uint texel = group_place() * 64 + invocation();
+  if (!kCached) {
+    if (texel < push.sizes[0]) copy_texel(texel);
+    return;
+  }
+  const int real = real_tokens(Ints(address(2)));
+  if (real == 0) return;
+  const int rows = int(push.sizes[2]);
+  const uint seen = uint(clamp(Ints(address(3)).v[real - 1] + 1, 0, rows)) * (push.sizes[0] / push.sizes[2]);
+  for (uint i = texel; i < seen; i += push.sizes[3]) copy_texel(i);
 }

@@ -47,11 +47,22 @@ bool by_panels(OpLowering& op, std::int64_t texels) {
   return true;
 }
 
+constexpr std::int64_t kTexelsOfGroup = 64;  // of panel_rows.comp
+
 void add_panel_rows(OpLowering& op, std::size_t input, std::int64_t place) {
-  constexpr std::int64_t kTexelsOfGroup = 64;
   const TensorDesc& rows = op.in(input);
-  op.add(Shader::kPanelRows, {storage_of(rows), static_cast<std::uint32_t>(rows.shape[2])},
+  op.add(Shader::kPanelRows, {storage_of(rows), static_cast<std::uint32_t>(rows.shape[2]), flag_of(false)},
          {op.read(input), kPanelSlot}, {texels_of(rows), place}, parts_of(texels_of(rows), kTexelsOfGroup));
+}
+
+/// Of a cache, as far as the op's tokens see it.
+void add_cache_rows(OpLowering& op, std::size_t input, std::int64_t place) {
+  constexpr std::int64_t kMostGroups = 64;
+  const TensorDesc& rows = op.in(input);
+  const std::int64_t groups = std::min(kMostGroups, parts_of(texels_of(rows), kTexelsOfGroup));
+  op.add(Shader::kPanelRows, {storage_of(rows), static_cast<std::uint32_t>(rows.shape[2]), flag_of(true)},
+         {op.read(input), kPanelSlot, op.read(4), op.read(3)},
+         {texels_of(rows), place, rows_of(rows), groups * kTexelsOfGroup}, groups);
 }
 
 /// `places`: in the panel. `over`: eights of its tokens and all of its heads make the grid.
@@ -59,9 +70,11 @@ void add_eights(OpLowering& op, Shader shader, const TensorDesc& over, std::init
                 std::array<std::int64_t, 3> places) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
-  Dispatch& dispatch =
-      op.add(shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2])}, slots,
-             {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places[0], places[1], places[2]}, 1);
+  const bool cached = op.op().kind == OpKind::kCachedAttention;
+  Dispatch& dispatch = op.add(shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), flag_of(cached)}, slots,
+                              {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places[0], places[1],
+                               places[2], cached ? rows_of(op.in(5)) : 0},
+                              1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], kPanelEight)),
                      static_cast<std::uint32_t>(over.shape[1]), 1};
@@ -72,7 +85,18 @@ bool attend_by_panels(OpLowering& op) {
   if (!by_panels(op, 2 * keys)) return false;
   add_panel_rows(op, 1, 0);
   add_panel_rows(op, 2, keys);
-  add_eights(op, Shader::kAttentionPanels, op.in(0), {op.read(0), op.read(3), op.write(0), op.write(1)}, {0, keys, 0});
+  add_eights(op, Shader::kAttentionPanels, op.in(0), {op.read(0), op.read(3), op.write(0), op.write(1), op.read(3)},
+             {0, keys, 0});
+  return true;
+}
+
+bool attend_to_cache_by_panels(OpLowering& op) {
+  const std::int64_t keys = texels_of(op.in(5));
+  if (!by_panels(op, 2 * keys)) return false;
+  add_cache_rows(op, 5, 0);
+  add_cache_rows(op, 6, keys);
+  add_eights(op, Shader::kAttentionPanels, op.in(0), {op.read(0), op.read(4), op.write(0), op.write(1), op.read(3)},
+             {0, keys, 0});
   return true;
 }
 
@@ -256,14 +280,19 @@ void lower_cached_attention(OpLowering& op) {
   const TensorDesc& cache = op.in(5);
   op.add(Shader::kCacheStore, {storage_of(k)}, {op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.read(6)},
          {k.elements(), columns_of(k), rows_of(cache)}, parts_of(k.elements(), kElementsOfGroup));
+  if (attend_to_cache_by_panels(op)) return;
   add_tiles(op, Shader::kAttention, tile_rows(op.in(0).shape[2], 2), true, op.in(0).shape[1],
             {op.read(0), op.read(5), op.read(6), op.read(4), op.write(0), op.write(1), op.read(3)}, rows_of(cache));
 }
 
 void lower_attention_sink(OpLowering& op) {
+  constexpr std::int64_t kThreads = 256;
   const TensorDesc& o = op.in(0);
-  add_spread(op, Shader::kAttentionSink, {}, {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, o,
-             o.shape[2], o.shape[1]);
+  const std::uint32_t step = spread_step(o.shape[2]);
+  const std::uint32_t each = each_of_row(op, o.shape[2] / step);
+  op.add(Shader::kAttentionSink, {storage_of(o), step, each},
+         {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {o.elements(), o.shape[2], o.shape[1]},
+         parts_of(o.elements(), kThreads * step * each));
 }
 
 void lower_attention_sink_gradient(OpLowering& op) {

@@ -206,9 +206,11 @@ void lower_rope(OpLowering& op) {
 void lower_embedding(OpLowering& op) {
   const std::int64_t n = op.out(0).elements();
   const std::int64_t width = columns_of(op.in(1));
-  Dispatch& dispatch =
-      op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each_of(op), step_of(width)},
-             {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))}, groups_of(op, n, step_of(width)));
+  const std::uint32_t step = step_of(width);
+  const std::uint32_t each = each_of_row(op, width / step);
+  Dispatch& dispatch = op.add(Shader::kEmbedding, {storage_of(op.in(1)), storage_of(op.out(0)), each, step},
+                              {op.read(0), op.read(1), op.write(0)}, {n, width, rows_of(op.in(1))},
+                              parts_of(n, kElementsOfGroup * each * step));
   dispatch.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 
@@ -221,8 +223,9 @@ void lower_embedding_backward(OpLowering& op) {
   op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
   op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
   const std::int64_t width = columns_of(op.in(2));
-  Dispatch& sums = op.add(Shader::kEmbeddingRows, {storage_of(op.in(2))}, {rank, next, op.read(2), op.write(1)},
-                          {tokens, width}, tokens * parts_of(width, kThreads));
+  const std::uint32_t each = each_of_row(op, width);
+  Dispatch& sums = op.add(Shader::kEmbeddingRows, {storage_of(op.in(2)), each}, {rank, next, op.read(2), op.write(1)},
+                          {tokens, width}, tokens * parts_of(width, kThreads * each));
   sums.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -151,6 +152,11 @@ inline std::int64_t columns_of(const TensorDesc& tensor) {
 constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 /// Steps of an invocation that goes along elements: processors that pose as cards look tensors up a lane at a time.
 inline std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
+/// Of one that goes along steps of one row, of which there are `steps`.
+inline std::uint32_t each_of_row(const OpLowering& op, std::int64_t steps) {
+  constexpr std::int64_t kMost = 16;
+  return op.panel() ? static_cast<std::uint32_t>(std::gcd(steps, kMost)) : 1;
+}
 /// Elements that kernels of spread.glsl take at once of rows of `width`.
 constexpr std::uint32_t spread_step(std::int64_t width) { return width % 4 == 0 ? 4 : 1; }
 /// One of them that goes along elements in rows of `width`. `more`: its constants from 3 on; `last`: of its sizes.
