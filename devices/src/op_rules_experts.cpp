@@ -24,8 +24,10 @@ void check_number(Checker& c, std::int64_t experts, std::int64_t least) {
   }
 }
 
-/// Logits [T, E] as the first read.
+/// Its attributes, and logits [T, E] as the first read.
 void check_logits(Checker& c) {
+  const auto* route = c.attributes<RouteAttributes>();
+  if (route->normalised && route->sigmoid) c.complain("shares cannot be both normalised and sigmoids");
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
 }

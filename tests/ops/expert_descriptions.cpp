@@ -17,20 +17,19 @@ ExpertSizes expert_sizes(Scale scale) {
   return {kOddTokens, kOddSequences, 75, 53, 7, 3};
 }
 
-void add_route_gradient(CaseBuilder& b, const ExpertSizes& s, const Routed& routed, TensorId dshares, bool normalised) {
+void add_route_gradient(CaseBuilder& b, const ExpertSizes& s, const Routed& routed, TensorId dshares,
+                        const RouteAttributes& attributes) {
   const TensorId dlogits = b.output("dlogits", {s.tokens, s.experts});
-  b.op(OpKind::kRouteBackward, {routed.logits, routed.shares, routed.experts, dshares}, {dlogits},
-       RouteAttributes{normalised});
+  b.op(OpKind::kRouteBackward, {routed.logits, routed.shares, routed.experts, dshares}, {dlogits}, attributes);
   b.result().gradients.emplace_back(routed.logits, dlogits);
 }
 
-OpCase route_case(DType storage, Scale scale, bool normalised, double spread) {
-  const ExpertSizes s = expert_sizes(scale);
+OpCase route_case(DType storage, const ExpertSizes& s, const RouteAttributes& attributes, double spread) {
   CaseBuilder b(storage, s.tokens);
   b.sequences(s.sequences);
-  const Routed routed = add_route(b, s.experts, s.choices, normalised, spread);
+  const Routed routed = add_route(b, s.experts, s.choices, attributes, spread);
   const TensorId dshares = b.wide_input("dshares", {s.tokens, s.choices});
-  add_route_gradient(b, s, routed, dshares, normalised);
+  add_route_gradient(b, s, routed, dshares, attributes);
   b.result().projections = {{routed.shares, dshares}};
   b.result().reduction = s.experts;
   return b.result();
@@ -62,7 +61,7 @@ OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_on
   };
   const TensorId x = b.input("x", {s.tokens, s.hidden});
   const TensorId residual = b.input("residual", {s.tokens, s.hidden});
-  const Routed routed = add_route(b, s.experts, s.choices, true);
+  const Routed routed = add_route(b, s.experts, s.choices, {true});
   const TensorId sent = b.saved("sent", {rows, s.hidden});
   b.op(OpKind::kDispatch, {x, routed.rows}, {sent});
   const std::vector<TensorId> one = weights("one", s.inner, s.hidden);
@@ -98,7 +97,7 @@ OpCase experts_case(DType storage, const ExpertSizes& s, std::int64_t rows_of_on
   reads.push_back(d_part);
   b.op(OpKind::kGroupedMatMulInputGradient, reads, {d_sent}, GroupAttributes{true});
   b.op(OpKind::kCombine, {d_sent, routed.rows}, {dx}, CombineAttributes{});
-  add_route_gradient(b, s, routed, d_shares, true);
+  add_route_gradient(b, s, routed, d_shares, {true});
 
   OpCase& result = b.result();
   result.projections = {{y, dy}};
@@ -113,7 +112,7 @@ OpCase biases_case(DType storage, const ExpertSizes& s) {
   CaseBuilder b(storage, s.tokens);
   b.sequences(s.sequences);
   const Shape rows = {s.tokens * s.choices, s.inner};
-  const Routed routed = add_route(b, s.experts, s.choices, true);
+  const Routed routed = add_route(b, s.experts, s.choices, {true});
   const TensorId x = b.input("x", rows), y = b.output("y", rows), dy = b.input("dy", rows);
   const TensorId bias = b.weight("bias", {s.experts, s.inner});
   const TensorId db = b.gradient("db", {s.experts, s.inner});
@@ -127,7 +126,8 @@ OpCase biases_case(DType storage, const ExpertSizes& s) {
 
 }  // namespace
 
-Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread) {
+Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, const RouteAttributes& attributes,
+                 double spread) {
   const std::int64_t tokens = b.tokens();
   const std::int64_t count = tokens * choices;
   // Before they are written each expert has as many as any other, and tokens lie apart.
@@ -147,7 +147,7 @@ Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, boo
   routed.rows = b.saved_integers("rows", {tokens, choices}, std::move(rows));
   routed.offsets = b.saved_integers("offsets", {experts + 1}, std::move(offsets));
   b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
-       RouteAttributes{normalised});
+       attributes);
   return routed;
 }
 
@@ -171,10 +171,19 @@ OpCase grouped_case(DType storage, const GroupedCase& grouped) {
   return b.result();
 }
 
-OpCase route_plain(DType storage, Scale scale) { return route_case(storage, scale, false, 1.0); }
-OpCase route_normalised(DType storage, Scale scale) { return route_case(storage, scale, true, 1.0); }
+OpCase route_plain(DType storage, Scale scale) { return route_case(storage, expert_sizes(scale), {}, 1.0); }
+OpCase route_normalised(DType storage, Scale scale) { return route_case(storage, expert_sizes(scale), {true}, 1.0); }
+OpCase route_by_sigmoid(DType storage, Scale scale) {
+  return route_case(storage, expert_sizes(scale), {false, true}, 3.0);
+}
+/// As the expert that all tokens share has it.
+OpCase route_to_one(DType storage, Scale scale) {
+  ExpertSizes s = expert_sizes(scale);
+  s.experts = s.choices = 1;
+  return route_case(storage, s, {false, true}, 3.0);
+}
 /// The first ones are chosen.
-OpCase route_of_equal_logits(DType storage, Scale scale) { return route_case(storage, scale, false, 0.0); }
+OpCase route_of_equal_logits(DType storage, Scale scale) { return route_case(storage, expert_sizes(scale), {}, 0.0); }
 
 OpCase experts_whole(DType storage, Scale scale) {
   const ExpertSizes s = expert_sizes(scale);

@@ -14,7 +14,8 @@ struct Routed {
 };
 
 /// By random logits of this spread; 0: to the first experts. `b` has its sequences.
-Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, bool normalised, double spread = 1.0);
+Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, const RouteAttributes& attributes,
+                 double spread = 1.0);
 
 /// Products of experts who have so many rows each, with some of padding behind the last, from `in` columns to `out`,
 /// and their gradients, that of the rows with an addend.
@@ -27,6 +28,8 @@ OpCase grouped_case(DType storage, const GroupedCase& grouped);
 
 OpCase route_plain(DType storage, Scale scale);
 OpCase route_normalised(DType storage, Scale scale);
+OpCase route_by_sigmoid(DType storage, Scale scale);
+OpCase route_to_one(DType storage, Scale scale);
 OpCase route_of_equal_logits(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);
 OpCase experts_of_few_rows(DType storage, Scale scale);

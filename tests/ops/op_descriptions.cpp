@@ -483,6 +483,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"SelectLast", select_last_case, false},
       {"Route", route_plain, true},
       {"Route_Normalised", route_normalised, true},
+      {"Route_Sigmoid", route_by_sigmoid, true},
+      {"Route_ToOne", route_to_one, true},
       {"Route_EqualLogits", route_of_equal_logits, false},  // which ones are chosen hangs on the least step
       {"Experts", experts_whole, true},
       {"Experts_FewRows", experts_of_few_rows, true},

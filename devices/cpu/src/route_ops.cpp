@@ -60,7 +60,7 @@ class Route final : public TokenOp {
   explicit Route(const Preparation& preparation)
       : TokenOp(preparation, preparation.read(0)),
         choices_(columns_of(preparation.write(0))),
-        normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
+        attributes_(std::get<RouteAttributes>(preparation.op.attributes)) {}
 
   absl::Status run(const RunContext& context) const override {
     const auto* bounds = context.as<std::int32_t>(op_.reads[1]);
@@ -81,9 +81,13 @@ class Route final : public TokenOp {
     }
     convert_row(context.array(op_.reads[0]).at(token * width_), {logits}, width_);
     for (std::int64_t j = 0; j < choices_; ++j) experts[j] = best_besides(logits, experts, j);
+    if (attributes_.sigmoid) {
+      for (std::int64_t j = 0; j < choices_; ++j) shares[j] = 1.0F / (1.0F + std::exp(-logits[experts[j]]));
+      return;
+    }
     const float all = exponentials(logits, width_);
-    float sum = normalised_ ? 0 : all;
-    for (std::int64_t j = 0; j < choices_; ++j) sum += normalised_ ? logits[experts[j]] : 0;
+    float sum = attributes_.normalised ? 0 : all;
+    for (std::int64_t j = 0; j < choices_; ++j) sum += attributes_.normalised ? logits[experts[j]] : 0;
     for (std::int64_t j = 0; j < choices_; ++j) shares[j] = logits[experts[j]] / sum;
   }
 
@@ -115,7 +119,7 @@ class Route final : public TokenOp {
   }
 
   const std::int64_t choices_;
-  const bool normalised_;
+  const RouteAttributes attributes_;
 };
 
 class RouteBackward final : public TokenOp {
@@ -123,7 +127,7 @@ class RouteBackward final : public TokenOp {
   explicit RouteBackward(const Preparation& preparation)
       : TokenOp(preparation, preparation.read(0)),
         choices_(columns_of(preparation.read(1))),
-        normalised_(std::get<RouteAttributes>(preparation.op.attributes).normalised) {}
+        attributes_(std::get<RouteAttributes>(preparation.op.attributes)) {}
 
   absl::Status run(const RunContext& context) const override {
     for_tokens(context, [&](std::int64_t token, float* gradient) {
@@ -132,7 +136,7 @@ class RouteBackward final : public TokenOp {
       const float* dshares = context.as<float>(op_.reads[3]) + token * choices_;
       float mean = 0;
       for (std::int64_t j = 0; j < choices_; ++j) mean += shares[j] * dshares[j];
-      if (normalised_) {
+      if (attributes_.normalised || attributes_.sigmoid) {
         std::fill_n(gradient, width_, 0.0F);
       } else {
         convert_row(context.array(op_.reads[0]).at(token * width_), {gradient}, width_);
@@ -140,7 +144,8 @@ class RouteBackward final : public TokenOp {
         for (std::int64_t e = 0; e < width_; ++e) gradient[e] *= factor;
       }
       for (std::int64_t j = 0; j < choices_; ++j) {
-        gradient[experts[j]] += shares[j] * (dshares[j] - (normalised_ ? mean : 0.0F));
+        const float softmax = dshares[j] - (attributes_.normalised ? mean : 0.0F);
+        gradient[experts[j]] += shares[j] * (attributes_.sigmoid ? dshares[j] * (1.0F - shares[j]) : softmax);
       }
       convert_row({gradient}, context.out(op_.writes[0]).at(token * width_), width_);
     });
@@ -149,7 +154,7 @@ class RouteBackward final : public TokenOp {
 
  private:
   const std::int64_t choices_;
-  const bool normalised_;
+  const RouteAttributes attributes_;
 };
 
 class Dispatch final : public TokenOp {

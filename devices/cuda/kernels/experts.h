@@ -47,7 +47,9 @@ struct RouteChoices {
     });
     const float sum = block.sum(counted);
     block.local([&](int thread) {
-      if (place[thread] < p.choices) write(p, token, place[thread], thread, term[thread] / sum);
+      if (place[thread] >= p.choices) return;
+      const float share = p.sigmoid != 0 ? 1.0F / (1.0F + expf(-logit[thread])) : term[thread] / sum;
+      write(p, token, place[thread], thread, share);
     });
   }
 
@@ -167,9 +169,11 @@ struct RouteBackward {
       if (thread >= p.count) return;
       float mean = 0;
       for (std::int32_t j = 0; j < p.choices; ++j) mean += shares[j] * dshares[j];
-      float gradient = p.normalised != 0 ? 0.0F : -term[thread] / sum * mean;
+      float gradient = p.normalised != 0 || p.sigmoid != 0 ? 0.0F : -term[thread] / sum * mean;
       for (std::int32_t j = 0; j < p.choices; ++j) {
-        if (experts[j] == thread) gradient += shares[j] * (dshares[j] - (p.normalised != 0 ? mean : 0.0F));
+        const float softmax = dshares[j] - (p.normalised != 0 ? mean : 0.0F);
+        const float slope = p.sigmoid != 0 ? dshares[j] * (1.0F - shares[j]) : softmax;
+        if (experts[j] == thread) gradient += shares[j] * slope;
       }
       store(static_cast<T*>(p.dlogits) + token * p.count + thread, gradient);
     });

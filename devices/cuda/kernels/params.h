@@ -432,6 +432,7 @@ struct RouteParams {   // where tokens go, and its gradient
   std::int32_t count;    // E
   std::int32_t choices;  // k
   std::int32_t normalised;
+  std::int32_t sigmoid;
 };
 
 struct SpreadParams {  // tokens to the rows of their experts, and back

@@ -18,6 +18,7 @@ void lower_route(Lowering& op) {
   arguments.params.count = static_cast<std::int32_t>(experts);
   arguments.params.choices = static_cast<std::int32_t>(op.out(0).shape[1]);
   arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
+  arguments.params.sigmoid = op.attributes<RouteAttributes>().sigmoid ? 1 : 0;
   arguments.at(&P::logits, op.read(0)).at(&P::bounds, op.read(1));
   arguments.at(&P::shares, op.write(0)).at(&P::experts, op.write(1));
   arguments.at(&P::rows, op.write(2)).at(&P::offsets, op.write(3));
@@ -32,6 +33,7 @@ void lower_route_backward(Lowering& op) {
   arguments.params.count = static_cast<std::int32_t>(op.in(0).shape[1]);
   arguments.params.choices = static_cast<std::int32_t>(op.in(1).shape[1]);
   arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
+  arguments.params.sigmoid = op.attributes<RouteAttributes>().sigmoid ? 1 : 0;
   arguments.at(&P::logits, op.read(0)).at(&P::shares, op.read(1)).at(&P::experts, op.read(2));
   arguments.at(&P::dshares, op.read(3)).at(&P::dlogits, op.write(0));
   op.launch(of_storage(KernelId::k_route_backward_fp32, Lowering::storage_of(op.in(0))),

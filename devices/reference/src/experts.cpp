@@ -73,7 +73,7 @@ void route(const Call& call) {
   std::int32_t* rows = call.out(2).integers();
   std::int32_t* offsets = call.out(3).integers();
   const std::int64_t choices = shares.columns();
-  const bool normalised = call.attributes<RouteAttributes>().normalised;
+  const auto [normalised, sigmoid] = call.attributes<RouteAttributes>();
   for (std::int64_t t = 0; t < logits.rows(); ++t) {
     const std::vector<std::int32_t> best = chosen(logits, t, choices);
     const std::vector<double> terms = exponentials(logits, t);
@@ -81,7 +81,9 @@ void route(const Call& call) {
     for (const std::int32_t e : best) sum += normalised ? terms[static_cast<std::size_t>(e)] : 0;
     for (std::int64_t j = 0; j < choices; ++j) {
       const std::int32_t e = t < real ? best[static_cast<std::size_t>(j)] : 0;
-      shares.set(t * choices + j, t < real ? terms[static_cast<std::size_t>(e)] / sum : 0.0);
+      const double softmax = terms[static_cast<std::size_t>(e)] / sum;
+      const double share = sigmoid ? 1.0 / (1.0 + std::exp(-logits[t * logits.columns() + e])) : softmax;
+      shares.set(t * choices + j, t < real ? share : 0.0);
       experts[t * choices + j] = e;
       rows[t * choices + j] = static_cast<std::int32_t>(t * choices + j);
     }
@@ -105,16 +107,17 @@ void route_backward(const Call& call) {
   dlogits.fill(0);
   const std::int64_t choices = shares.columns();
   const std::int64_t count = logits.columns();
-  const bool normalised = call.attributes<RouteAttributes>().normalised;
+  const auto [normalised, sigmoid] = call.attributes<RouteAttributes>();
   for (std::int64_t t = 0; t < logits.rows(); ++t) {
     double mean = 0;
     for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) mean += shares[j] * dshares[j];
     const std::vector<double> terms = exponentials(logits, t);
     const double sum = sum_of(terms);
     std::vector<double> gradient(terms.size());
-    for (std::size_t e = 0; e < terms.size() && !normalised; ++e) gradient[e] = -terms[e] / sum * mean;
+    for (std::size_t e = 0; e < terms.size() && !normalised && !sigmoid; ++e) gradient[e] = -terms[e] / sum * mean;
     for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) {
-      gradient[static_cast<std::size_t>(experts[j])] += shares[j] * (dshares[j] - (normalised ? mean : 0.0));
+      const double slope = sigmoid ? dshares[j] * (1.0 - shares[j]) : dshares[j] - (normalised ? mean : 0.0);
+      gradient[static_cast<std::size_t>(experts[j])] += shares[j] * slope;
     }
     for (std::int64_t e = 0; e < count; ++e) dlogits.set(t * count + e, gradient[static_cast<std::size_t>(e)]);
   }

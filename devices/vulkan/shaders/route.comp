@@ -74,7 +74,8 @@ void main() {
   }
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     if (expert_here(i) >= experts || ranks[i] >= push.sizes[2]) continue;
-    Floats(address(2)).v[first_choice + ranks[i]] = terms[i] * inverse;
+    const float share = kSigmoid ? logistic(float_of(keys[first + expert_here(i)])).x : terms[i] * inverse;
+    Floats(address(2)).v[first_choice + ranks[i]] = share;
     Ints(address(3)).v[first_choice + ranks[i]] = int(expert_here(i));
   }
 }

@@ -6,6 +6,7 @@ layout(constant_id = 0) const uint kType = 0;  // of logits
 layout(constant_id = 1) const uint kLanes = kThreads;
 layout(constant_id = 2) const bool kNormalised = false;
 layout(constant_id = 3) const uint kEach = 1;  // experts of an invocation
+layout(constant_id = 4) const bool kSigmoid = false;
 
 #define RONDO_LANES kLanes
 #include "reduce.glsl"

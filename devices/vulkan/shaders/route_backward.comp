@@ -35,12 +35,14 @@ void main() {
   float mean = 0.0;
   for (uint j = 0; j < push.sizes[2]; ++j) mean += shares.v[first_choice + j] * dshares.v[first_choice + j];
   float gradient[kEach];
-  if (!kNormalised) find_softmax(token * experts, gradient);
-  [[unroll]] for (uint i = 0; i < kEach; ++i) gradient[i] = kNormalised ? 0.0 : -gradient[i] * mean;
+  const bool alone = kNormalised || kSigmoid;  // only what was chosen has a gradient
+  if (!alone) find_softmax(token * experts, gradient);
+  [[unroll]] for (uint i = 0; i < kEach; ++i) gradient[i] = alone ? 0.0 : -gradient[i] * mean;
   // Of chosen ones from what is known of their shares: closer than from the softmax made anew.
   for (uint j = 0; j < push.sizes[2]; ++j) {
     const uint place = first_choice + j;
-    const float slope = shares.v[place] * (dshares.v[place] - mean);
+    const float share = shares.v[place];
+    const float slope = share * (kSigmoid ? dshares.v[place] * (1.0 - share) : dshares.v[place] - mean);
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
       if (int(expert_here(i)) == chosen.v[place]) gradient[i] = slope;
     }

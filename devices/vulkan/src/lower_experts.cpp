@@ -19,9 +19,10 @@ void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initial
   const std::int64_t experts = columns_of(op.in(0));
   const auto wanted = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(experts)));
   const std::int64_t lanes = std::clamp(wanted, kLeastLanes, kTokenThreads);
+  const auto& route = op.attributes<RouteAttributes>();
   op.add(shader,
-         {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(op.attributes<RouteAttributes>().normalised),
-          static_cast<std::uint32_t>(parts_of(experts, lanes))},
+         {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(route.normalised),
+          static_cast<std::uint32_t>(parts_of(experts, lanes)), flag_of(route.sigmoid)},
          slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
 }
 

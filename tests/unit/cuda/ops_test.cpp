@@ -324,7 +324,7 @@ OpCase case_of(const GroupCase& group, DType storage) {
   CaseBuilder b(storage, group.tokens);
   b.sequences(group.sequences);
   const std::int64_t rows = group.tokens * group.choices;
-  const TensorId offsets = add_route(b, group.experts, group.choices, true, group.spread).offsets;
+  const TensorId offsets = add_route(b, group.experts, group.choices, {true}, group.spread).offsets;
   const TensorId x = b.input("x", {rows, group.in});
   const TensorId dy = b.input("dy", {rows, group.out});
   const TensorId addend = b.input("addend", {rows, group.in});

@@ -73,6 +73,23 @@ TEST(Validate, GradientAddedTwice_Passes) {
   EXPECT_THAT(complaint(list), HasSubstr("tensor 'db' is bf16, expected fp32"));
 }
 
+TEST(Validate, SharesOfTwoKinds_AreRefused) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId logits = tensor(list, "logits", {16, 3}, DType::kBfloat16, TensorRole::kInput);
+  const TensorId bounds =
+      tensor(list, "bounds", {18}, DType::kInt32, TensorRole::kBatch, static_cast<std::uint32_t>(BatchTensor::kBounds));
+  const TensorId shares = tensor(list, "shares", {16, 2}, DType::kFloat32, TensorRole::kScratch);
+  const TensorId experts = tensor(list, "experts", {16, 2}, DType::kInt32, TensorRole::kScratch);
+  const TensorId rows = tensor(list, "rows", {16, 2}, DType::kInt32, TensorRole::kScratch);
+  const TensorId offsets = tensor(list, "offsets", {4}, DType::kInt32, TensorRole::kScratch);
+  list.ops.push_back(
+      {OpKind::kRoute, RouteAttributes{false, true}, {logits, bounds}, {shares, experts, rows, offsets}});
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+  list.ops[0].attributes = RouteAttributes{true, true};
+  EXPECT_THAT(complaint(list), HasSubstr("op 0 (route): shares cannot be both normalised and sigmoids"));
+}
+
 TEST(Validate, MagnitudesInBf16_AreNamed) {
   OpList list;
   list.tokens = 16;

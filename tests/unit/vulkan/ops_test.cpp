@@ -503,7 +503,7 @@ TEST(GroupedBias, OfMoreExpertsThanRows_AgreesWithTheReference) {
     SCOPED_TRACE(name_of(storage));
     CaseBuilder b(storage, 8);
     b.sequences({2, 3});
-    const Routed routed = add_route(b, 60, 2, true);
+    const Routed routed = add_route(b, 60, 2, {true});
     const TensorId x = b.input("x", {16, 24}), dy = b.input("dy", {16, 24}), y = b.output("y", {16, 24});
     const TensorId bias = b.weight("bias", {60, 24}), db = b.gradient("db", {60, 24});
     b.op(OpKind::kGroupedBias, {x, routed.offsets, bias}, {y});

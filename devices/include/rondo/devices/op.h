@@ -127,8 +127,8 @@ enum class OpKind : std::uint8_t {
   // reads: logits [T, E], bounds
   // writes: shares fp32 [T, k], experts int32 [T, k], rows int32 [T, k], offsets
   // experts: those of the k largest logits, of equal ones the first, from the largest on; rows: where these have the
-  // token; shares: softmax of all logits at them, or where `normalised` softmax of these k. Of padding token t: shares
-  // and experts 0, rows k t ... k t + k - 1.
+  // token; shares: softmax of all logits at them, or where `normalised` softmax of these k, or where `sigmoid` of each
+  // 1 / (1 + exp(-logit)). Of padding token t: shares and experts 0, rows k t ... k t + k - 1.
   kRoute,
   // reads: logits [T, E], shares, experts, dshares fp32 [T, k]   writes: dlogits [T, E]
   kRouteBackward,
@@ -283,6 +283,7 @@ struct VocabularyAttributes {
 /// Of kRoute and its gradient.
 struct RouteAttributes {
   bool normalised = false;
+  bool sigmoid = false;  // not with `normalised`
 };
 /// Of kCombine; of its gradient alpha alone.
 struct CombineAttributes {
