@@ -120,6 +120,15 @@ void as_qwen3_5(model::ModelConfig& config) {
   config.linear_attention = {2, 4, 12, 10, 3, {true, false, true}};
 }
 
+/// Beside the experts one that all tokens share.
+void as_qwen3_5_moe(model::ModelConfig& config) {
+  as_qwen3_5(config);
+  config.family = model::Family::kQwen35Moe;
+  config.experts = {5, 2, 24, true, {}};
+  config.experts->shared_width = 20;
+  config.experts->adapts_shared = true;
+}
+
 model::MethodSpec dora_of_fused() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"qkv_proj", "o_proj", "gate_up_proj"};
@@ -139,6 +148,13 @@ model::MethodSpec dora_of_delta() {
   for (const char* name : {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"}) {
     spec.lora->targets.emplace_back(name);
   }
+  return spec;
+}
+
+model::MethodSpec lora_of_shared(double dropout) {
+  model::MethodSpec spec = lora(DType::kBfloat16, dropout);
+  spec.lora->targets = {"k_proj", "gate_proj", "down_proj", "in_proj_a", "shared_expert_gate"};
+  spec.base_encoding = devices::Encoding::kNf4;
   return spec;
 }
 
@@ -175,7 +191,9 @@ std::vector<Method> methods() {
           {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3},
           {"qwen3_5", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
           {"qwen3_5_lora", lora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
-          {"qwen3_5_dora", dora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5}};
+          {"qwen3_5_dora", dora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
+          {"qwen3_5_moe", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
+          {"qwen3_5_moe_lora", lora_of_shared(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe}};
 }
 
 model::ModelConfig config_of(const Method& method) {

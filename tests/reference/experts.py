@@ -59,7 +59,7 @@ def in_files(config, name, tensor):
     model_type = config.model_type
     if model_type == "phi3":
         return parts_of_fused(config, name, tensor)
-    if model_type.startswith("qwen3_5"):
+    if model_type.startswith("qwen3_5") and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)
     module, gate, up, down = names_of(model_type)
     block, _, rest = name.partition(".mlp.")

@@ -17,7 +17,9 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
           "float32": 0, "bfloat16": 1, "float16": 2}
 
 
-TURN_IN_PART = ("phi3", "qwen3_5_text")
+LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text")
+TURN_IN_PART = ("phi3", *LINEAR_IN_PART)
+EXPERTS_EVERYWHERE = ("qwen3_5_moe_text",)  # no MLP is so wide as intermediate_size
 
 
 def as_list(value):
@@ -66,7 +68,7 @@ def windows_of(config, layers):
 def linear_of(config, layers):
     """Heads of keys and values, their sizes, tokens that the convolution spans, and which blocks have linear attention;
     None where no block may."""
-    if config.model_type != "qwen3_5_text":
+    if config.model_type not in LINEAR_IN_PART:
         return None
     return [config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim,
             config.linear_value_head_dim, config.linear_conv_kernel_dim,
@@ -80,7 +82,7 @@ def experts_of(config, layers):
     if not mixtures:
         return None
     router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
-    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "gpt_oss"))
+    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "gpt_oss", "qwen3_5_moe_text"))
     return [router.weight.shape[0], router.top_k, normalised,
             [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")],
             [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None]
@@ -108,7 +110,7 @@ def expected(folder):
     embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size, "num_layers": config.num_hidden_layers,
+        "intermediate_size": 0 if config.model_type in EXPERTS_EVERYWHERE else config.intermediate_size, "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
         "head_dim": attention.head_dim, "vocab_size": config.vocab_size,
         "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,

@@ -14,7 +14,7 @@ import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig
-from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
+from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
@@ -197,6 +197,27 @@ CASES = {
             linear_key_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_value_head_dim=16,
             mamba_ssm_dtype="float32", max_position_embeddings=262144, mtp_num_hidden_layers=1, num_attention_heads=4,
             num_key_value_heads=2, rms_norm_eps=1e-06, use_cache=True, rope_parameters=dict(
+                mrope_interleaved=True, mrope_section=[2, 1, 1], rope_type="default", rope_theta=10000000,
+                partial_rotary_factor=0.25))},
+    "saved_qwen3_5_moe": saved(Qwen3_5MoeTextConfig, num_key_value_heads=4, head_dim=16, linear_num_key_heads=2,
+                               linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=12, num_experts=5,
+                               num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+                               layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    "qwen3_5_moe_bare": written("qwen3_5_moe_text", num_hidden_layers=1, full_attention_interval=1),
+    "qwen3_5_moe_with_pictures_hub": {
+        "model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"], "image_token_id": 297,
+        "video_token_id": 298, "vision_start_token_id": 295, "vision_end_token_id": 296, "tie_word_embeddings": False,
+        "vision_config": dict(depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=14, out_hidden_size=64,
+                              num_position_embeddings=16, model_type="qwen3_5_moe"),
+        "text_config": dict(
+            hidden_size=64, num_hidden_layers=4, model_type="qwen3_5_moe_text", head_dim=32, vocab_size=300,
+            attention_bias=False, attention_dropout=0.0, attn_output_gate=True, dtype="bfloat16", eos_token_id=294,
+            full_attention_interval=4, hidden_act="silu", initializer_range=0.02, linear_conv_kernel_dim=4,
+            linear_key_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_value_head_dim=16,
+            mamba_ssm_dtype="float32", max_position_embeddings=262144, moe_intermediate_size=24, mtp_num_hidden_layers=1,
+            mtp_use_dedicated_embeddings=False, num_attention_heads=4, num_experts=6, num_experts_per_tok=2,
+            num_key_value_heads=2, rms_norm_eps=1e-06, router_aux_loss_coef=0.001, shared_expert_intermediate_size=24,
+            use_cache=True, rope_parameters=dict(
                 mrope_interleaved=True, mrope_section=[2, 1, 1], rope_type="default", rope_theta=10000000,
                 partial_rotary_factor=0.25))},
     "mistral3_with_pictures_hub": {

@@ -78,7 +78,7 @@ def build_inputs(folder, case, method, form):
         case, SEED, vocab_size=len(tokenizer) + 9, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     model.save_pretrained(model_folder)
-    families.settle_config(model_folder)
+    families.settle_files(model_folder)
     if method == "lora":
         families.make_adapter(model, SEED).save_pretrained(folder / "adapter")
     lines = corpus.write_dataset(folder / "data.jsonl", form, SEED, KEPT + (form != "text"))

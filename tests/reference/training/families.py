@@ -8,6 +8,7 @@ import json
 import zlib
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -17,11 +18,13 @@ from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
+from transformers import Qwen3_5MoeConfig, Qwen3_5MoeForCausalLM, Qwen3_5MoeForConditionalGeneration, Qwen3_5MoeTextConfig
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 DELTA_LAYERS = [*LINEAR_LAYERS, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
+SHARED_LAYERS = [*DELTA_LAYERS, "shared_expert_gate"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
@@ -43,10 +46,14 @@ def _with_pictures(**values):
         hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14))
 
 
-def _qwen_with_pictures(**values):
-    return Qwen3_5Config(text_config=values, tie_word_embeddings=False, vision_config=dict(
+def _qwen_with_pictures(config_class=Qwen3_5Config, **values):
+    return config_class(text_config=values, tie_word_embeddings=False, vision_config=dict(
         depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=14, out_hidden_size=values["hidden_size"],
         num_position_embeddings=16))
+
+
+def _qwen_moe_with_pictures(**values):
+    return _qwen_with_pictures(Qwen3_5MoeConfig, **values)
 
 
 def _case(config_class, model_class, **values):
@@ -177,6 +184,21 @@ CASES = {
         linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=16, linear_value_head_dim=12,
         linear_conv_kernel_dim=4, layer_types=["full_attention", "linear_attention"],
         rope_parameters=dict(rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.25)),
+    # Beside the experts one that all tokens share, of another width.
+    "qwen3_5_moe": _case(
+        Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=20, vocab_size=125, rms_norm_eps=1e-3, tie_word_embeddings=False, num_experts=7,
+        num_experts_per_tok=3, moe_intermediate_size=22, shared_expert_intermediate_size=34, linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=14, linear_value_head_dim=18, linear_conv_kernel_dim=4,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.4)),
+    "qwen3_5_moe_pictures": _case(
+        _qwen_moe_with_pictures, Qwen3_5MoeForConditionalGeneration, hidden_size=44, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=24, vocab_size=119, rms_norm_eps=1e-3, num_experts=5,
+        num_experts_per_tok=2, moe_intermediate_size=26, shared_expert_intermediate_size=18, linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=12, linear_conv_kernel_dim=3,
+        layer_types=["full_attention", "linear_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.25)),
     # Its text part alone is trained. Published files do not say that embedding and head are two.
     "mistral3_pictures": _case(
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
@@ -192,12 +214,28 @@ CASES = {
 }
 
 
-def settle_config(folder):
+def settle_files(folder):
     """As such models were published."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
     if config["model_type"] == "mistral3" and config.pop("tie_word_embeddings", None) is False:
         path.write_text(json.dumps(config, indent=2) + "\n")
+    if config["model_type"] == "qwen3_5_moe":
+        stack_experts(folder / "model.safetensors")
+
+
+def stack_experts(path):
+    """Of all experts of a block one tensor for gate and up and one for down."""
+    tensors = load_file(path)
+    for layer in {name.partition(".experts.")[0] for name in tensors if ".experts." in name}:
+        count = sum(name.startswith(f"{layer}.experts.") for name in tensors) // 3
+
+        def all_of(word):
+            return torch.stack([tensors.pop(f"{layer}.experts.{e}.{word}.weight") for e in range(count)])
+
+        tensors[f"{layer}.experts.gate_up_proj"] = torch.cat([all_of("gate_proj"), all_of("up_proj")], dim=1)
+        tensors[f"{layer}.experts.down_proj"] = all_of("down_proj")
+    save_file(tensors, path, metadata=dict(format="pt"))
 
 
 def text_config(model):
@@ -261,7 +299,7 @@ def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):
-        return DELTA_LAYERS
+        return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 

@@ -165,7 +165,7 @@ def make_case(name):
     model_folder, adapter_folder = folder / "model", folder / "adapter"
     model = families.make_model(name, SEED)
     model.save_pretrained(model_folder)
-    families.settle_config(model_folder)
+    families.settle_files(model_folder)
     save_tokenizer(model_folder)
     if name in SPELLED_AS_TRANSFORMERS_4:
         spell_as_transformers_4(model_folder)

@@ -79,6 +79,17 @@ TEST(LoadAdapterConfig, TargetsByLayer_NeedBeInEachLayerByOneModule) {
   expect_refused(load(adapter).status(), {"target_modules", "single layers"});
 }
 
+TEST(LoadAdapterConfig, TargetsInASharedExpert_AreTheirNames) {
+  Json adapter = good_adapter();
+  adapter["target_modules"] = {"model.layers.0.mlp.shared_expert.up_proj", "model.layers.0.mlp.shared_expert_gate",
+                               "model.layers.0.self_attn.q_proj"};
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("q_proj", "up_proj", "shared_expert_gate"));
+  adapter["target_modules"] = {"shared_expert.down_proj", "mlp.shared_expert_gate"};
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("down_proj", "shared_expert_gate"));
+  adapter["target_modules"] = {"mlp.shared_expert"};
+  expect_refused(load(adapter).status(), {"target_modules", "mlp.shared_expert"});
+}
+
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   Json adapter = good_adapter();
   adapter["use_rslora"] = true;

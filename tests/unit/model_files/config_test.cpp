@@ -142,6 +142,12 @@ INSTANTIATE_TEST_SUITE_P(
                   {{"quantization_config", {{"quant_method", "gptq"}}}},
                   {"quantization_config", "quantized"}},
         BadConfig{"no_limit", "gpt_oss", {{"swiglu_limit", 0}}, {"swiglu_limit", "found 0"}},
+        BadConfig{"no_shared_width",
+                  "qwen3_5_moe_text",
+                  {{"shared_expert_intermediate_size", 0}},
+                  {"shared_expert_intermediate_size", "found 0"}},
+        BadConfig{"no_routed_experts", "qwen3_5_moe_text", {{"num_experts", 0}}, {"num_experts", "found 0"}},
+        BadConfig{"shared_router_loss", "qwen3_5_moe_text", {{"output_router_logits", true}}, {"output_router_logits"}},
         BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });

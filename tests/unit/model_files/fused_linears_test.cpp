@@ -122,7 +122,7 @@ TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5"),
+INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5", "qwen3_5_moe"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

@@ -94,6 +94,12 @@ TEST(KnownModels, ParametersOfGptOss_AreAsPublished) {
   EXPECT_NEAR(static_cast<double>(parameters_of(*known_model("openai/gpt-oss-120b"))), 116.83e9, 0.005e9);
 }
 
+/// Files on the Hub have more: what reads pictures, and layers for several tokens ahead. As transformers 5.23 counts
+/// its Qwen3_5MoeForCausalLM of that checkpoint's configuration, which is the default one.
+TEST(KnownModels, ParametersOfQwen35Moe_AreThoseOfTheTextPart) {
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3.5-35B-A3B")), 34660610688U);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

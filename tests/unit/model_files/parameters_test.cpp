@@ -90,6 +90,29 @@ TEST(LinearModules, EveryOne_HasItsMatrixInTheModel) {
   }
 }
 
+/// An adapter may be on the expert that all tokens share, in families in which PEFT takes no names for the others'.
+TEST(LinearModules, OfASharedExpert_AreThoseThatPeftAdapts) {
+  ModelConfig config = small_qwen3();
+  config.experts = {3, 2, 5, false, {}};
+  config.experts->shared_width = 7;
+  const auto names_of_mlp = [&] {
+    std::vector<std::string> names;
+    for (const LinearModule& module : linear_modules(config)) {
+      if (module.layer == 1 && module.path.starts_with("model.layers.1.mlp.")) names.push_back(module.path.substr(19));
+    }
+    return names;
+  };
+  EXPECT_THAT(names_of_mlp(), testing::ElementsAre("shared_expert_gate"));
+  config.experts->adapts_shared = true;
+  EXPECT_THAT(names_of_mlp(), testing::ElementsAre("shared_expert.gate_proj", "shared_expert.up_proj",
+                                                   "shared_expert.down_proj", "shared_expert_gate"));
+  const auto parameters = model_parameters(config);
+  EXPECT_THAT(named(parameters, "model.layers.0.mlp.shared_expert.down_proj.weight").shape, testing::ElementsAre(8, 7));
+  EXPECT_THAT(named(parameters, "model.layers.0.mlp.shared_expert_gate.weight").shape, testing::ElementsAre(1, 8));
+  EXPECT_THAT(*resolve_targets(config, "all"), testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
+                                                                    "up_proj", "down_proj", "shared_expert_gate"));
+}
+
 TEST(CheckModelTensors, AllThere_IsAccepted) {
   const ModelConfig config = small_qwen3();
   EXPECT_TRUE(check_model_tensors(config, file_of(model_parameters(config))).ok());

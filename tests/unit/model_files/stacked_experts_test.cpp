@@ -93,6 +93,34 @@ TEST(StackedExperts, OfFloatsUnderTheNamesOfCodes_AreTheSame) {
   }
 }
 
+/// Qwen3.5-MoE's as published: rows as those of the parameters, gate before up.
+TEST(StackedExperts, OfOtherFamilies_AreCutInPlace) {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "golden" / "qwen3_5_moe_pictures" / "model";
+  const TensorFiles files = weights_of(folder);
+  const auto plain = *TensorFiles::open_model(folder);
+  const std::string experts = "model.language_model.layers.1.mlp.experts.";
+  std::vector<float> inner;
+  std::vector<float> outer;
+  for (const std::string expert : {"0.", "1.", "2.", "3.", "4."}) {
+    for (const std::string word : {"gate_proj", "up_proj"}) {
+      const std::vector<float> part = values_of(*files.find(experts + expert + word + ".weight"));
+      inner.insert(inner.end(), part.begin(), part.end());
+    }
+    const std::vector<float> part = values_of(*files.find(experts + expert + "down_proj.weight"));
+    outer.insert(outer.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(inner, values_of(*plain.find(experts + "gate_up_proj")));
+  EXPECT_EQ(outer, values_of(*plain.find(experts + "down_proj")));
+}
+
+TEST(StackedExperts, OfOtherFamiliesInAnotherShape_AreNamedWithBoth) {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "golden" / "qwen3_5_moe_pictures" / "model";
+  ModelConfig config = *load_config(folder);
+  config.experts->width = 25;
+  expect_refused(open_weights(config, folder).status(),
+                 {"model.language_model.layers.0.mlp.experts.gate_up_proj", "[5, 50, 44]", "[5, 52, 44]"});
+}
+
 TEST(StackedExperts, ReadInPieces_AreTheSame) {
   for (const char* folder : {"stored", "expanded"}) {
     const TensorFiles files = weights_of(kFolder / folder);

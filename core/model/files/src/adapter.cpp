@@ -77,8 +77,8 @@ struct Target {
   std::optional<std::uint32_t> layer;
 };
 
-/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | "mlp."] name, as PEFT matches the
-/// ends of paths.
+/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | ["mlp."] ["shared_expert."]] name,
+/// as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -94,10 +94,8 @@ Target split_target(std::string_view text) {
     target.layer = layer;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  for (const char* module : {"self_attn.", "linear_attn.", "mlp."}) {
-    if (!skip(module)) continue;
-    target.module = module;
-    break;
+  for (const char* module : {"self_attn.", "linear_attn.", "mlp.", "shared_expert."}) {
+    if (skip(module)) target.module = module;
   }
   target.name = text;
   return target;

@@ -70,6 +70,10 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     experts.clamped = {fields.number("swiglu_alpha", {1e-3, 1e3}, ClampedSwiglu{}.alpha),
                        fields.number("swiglu_limit", {1e-3, 1e6}, ClampedSwiglu{}.limit)};
   }
+  if (own.shared_width != 0) {
+    experts.shared_width = fields.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, own.shared_width);
+    experts.adapts_shared = own.adapts_shared;
+  }
   if (own.some_blocks) experts.dense_blocks = parse_dense_blocks(fields, config.num_layers);
   if (experts.count == 0 || !fields.status().ok()) return;
   if (experts.choices > experts.count) {

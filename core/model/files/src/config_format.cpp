@@ -114,6 +114,7 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   out[std::string(traits.experts->count_key)] = experts.count;
   if (config.experts) out["num_experts_per_tok"] = experts.choices;
   if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;
+  if (experts.shared_width != 0) out["shared_expert_intermediate_size"] = experts.shared_width;
   if (!traits.experts->normalises_always) out["norm_topk_prob"] = experts.normalised;
   if (experts.clamped) {
     out["swiglu_alpha"] = experts.clamped->alpha;
@@ -158,7 +159,7 @@ std::string format_config(const ModelConfig& config) {
   out["architectures"] = OrderedJson::array({traits.architecture});
   out["model_type"] = traits.model_type;
   out["hidden_size"] = config.hidden_size;
-  out["intermediate_size"] = config.intermediate_size;
+  if (config.intermediate_size != 0) out["intermediate_size"] = config.intermediate_size;
   out["num_hidden_layers"] = config.num_layers;
   out["num_attention_heads"] = config.num_heads;
   out["num_key_value_heads"] = config.num_kv_heads;

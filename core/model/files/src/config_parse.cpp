@@ -27,11 +27,11 @@ constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
 std::optional<Json> text_part_of(const Json& document) {
   const Json type = document.value("model_type", Json());
   const bool mistral = type == "mistral3";
-  const bool qwen = type == "qwen3_5";
+  const bool qwen = type == "qwen3_5" || type == "qwen3_5_moe";
   if (!mistral && !qwen && type != "gemma3") return std::nullopt;
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
-  if (!mistral) text["model_type"] = qwen ? "qwen3_5_text" : "gemma3_text";
+  if (!mistral) text["model_type"] = type.get<std::string>() + "_text";
   // Its class ties them by default, whatever a Mistral does; published files have two, see has_own_head().
   if (mistral) text["tie_word_embeddings"] = true;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
@@ -119,7 +119,9 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
 
 void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.hidden_size = fields.integer("hidden_size", 1, kMaxHidden);
-  config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediate);
+  if (!traits.experts || !traits.experts->everywhere) {
+    config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediate);
+  }
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);

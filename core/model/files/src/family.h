@@ -34,6 +34,9 @@ struct ExpertTraits {
   bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
   bool numbered_weights = false;   // Mixtral's names of tensors
   bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
+  bool everywhere = false;         // no block has an MLP alone, and none is so wide as intermediate_size
+  std::uint32_t shared_width = 0;  // shared_expert_intermediate_size when the key is absent; 0: there is no such expert
+  bool adapts_shared = false;      // ExpertsConfig::adapts_shared
 };
 
 struct FamilyTraits {

@@ -58,6 +58,8 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     if (traits.experts->width != 0) {
       experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
     }
+    if (traits.experts->shared_width != 0) experts.shared_width = experts.width;  // as in published ones
+    if (traits.experts->everywhere) config.intermediate_size = 0;
   }
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {

@@ -86,6 +86,10 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3.5-4B", "qwen3_5_text", 2560, 9216, 32, 16, 4, 256, 248320, true, 262144, 1e7, 0, 0, 0, 0, 0, 32},
     {"Qwen/Qwen3.5-9B", "qwen3_5_text", 4096, 12288, 32, 16, 4, 256, 248320, false, 262144, 1e7, 0, 0, 0, 0, 0, 32},
     {"Qwen/Qwen3.5-27B", "qwen3_5_text", 5120, 17408, 64, 24, 4, 256, 248320, false, 262144, 1e7, 0, 0, 0, 0, 0, 48},
+    {"Qwen/Qwen3.5-35B-A3B", "qwen3_5_moe_text", 2048, 0, 40, 16, 2, 256, 248320, false, 262144, 1e7, 0, 0, 256, 8, 512,
+     32},
+    {"Qwen/Qwen3.5-122B-A10B", "qwen3_5_moe_text", 3072, 0, 48, 32, 2, 256, 248320, false, 262144, 1e7, 0, 0, 256, 8,
+     1024, 64},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -152,6 +156,9 @@ std::string config_text(const Row& row) {
     text += fmt::format(R"(, "num_experts": {}, "num_experts_per_tok": {})", row.experts, row.choices);
   }
   if (row.value_heads > 0) text += fmt::format(R"(, "linear_num_value_heads": {})", row.value_heads);
+  if (row.width > 0 && row.value_heads > 0) {  // the one that all tokens share is as wide
+    text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width);
+  }
   if (row.width > 0) text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": true)", row.width);
   return text + "}";
 }

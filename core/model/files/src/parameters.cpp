@@ -132,7 +132,7 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
 
 bool is_passed_over(const ModelConfig& config, const std::string& name) {
   const auto in_name = [&](const char* module) { return name.find(module) != std::string::npos; };
-  if (config.family == Family::kQwen35 && name.starts_with("mtp.")) return true;
+  if (traits_of(config.family).linear_attention && name.starts_with("mtp.")) return true;
   if (!config.text_part) return false;
   return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.");
 }
@@ -212,16 +212,20 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
 }
 
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
-  if (has_experts(config, layer)) return {};
+  const bool mixture = has_experts(config, layer);
+  if (mixture && config.experts->shared_width == 0) return {};
   const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t inner = config.intermediate_size;
-  const std::string prefix = layer_prefix(config, layer) + "mlp.";
+  const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
+  const std::string mlp = layer_prefix(config, layer) + "mlp.";
+  const std::string prefix = mlp + (mixture ? "shared_expert." : "");
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
   std::vector<LinearModule> linears = {make("gate_proj", hidden, inner), make("up_proj", hidden, inner)};
   if (config.fused_linears) linears = {fused("gate_up_proj", linears)};
   linears.push_back(make("down_proj", inner, hidden));
+  for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
+  if (mixture) linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
   return linears;
 }
 
@@ -229,8 +233,9 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config) {
   std::vector<LinearModule> out;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     for (LinearModule& linear : attention_linears(config, layer)) out.push_back(std::move(linear));
-    if (config.experts) continue;
-    for (LinearModule& linear : mlp_linears(config, layer)) out.push_back(std::move(linear));
+    for (LinearModule& linear : mlp_linears(config, layer)) {
+      if (linear.adaptable) out.push_back(std::move(linear));
+    }
   }
   return out;
 }
@@ -244,7 +249,9 @@ const std::vector<std::string>& linear_module_names() {
     fused.fused_linears = true;
     ModelConfig linear = dense;
     linear.linear_attention.emplace().blocks = {true};
-    for (const ModelConfig& config : {dense, fused, linear}) {
+    ModelConfig mixture = dense;
+    mixture.experts.emplace().shared_width = 1;
+    for (const ModelConfig& config : {dense, fused, linear, mixture}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

@@ -223,6 +223,46 @@ class Unstacker {
   TensorFiles& files_;
 };
 
+/// Puts views of its parts, experts' matrices [rows, columns] of the names in `parts`, in the place of a stack that
+/// lies as these do, if there is one.
+absl::Status split_stack(const Sizes& sizes, const std::string& prefix, const char* name,
+                         const std::vector<std::string>& parts, Shape shape, TensorFiles& files) {
+  const TensorView* found = files.find(prefix + name);
+  if (found == nullptr) return absl::OkStatus();
+  const Shape expected = {sizes.experts, parts.size() * shape[0], shape[1]};
+  if (found->shape != expected || found->codes || found->decode) {
+    return invalid_input("{}: tensor {}: expected numbers [{}] as the configuration says, found {}[{}]", found->file,
+                         found->name, fmt::join(expected, ", "), found->codes ? "U8 " : "",
+                         fmt::join(found->shape, ", "));
+  }
+  TensorView part = *found;
+  files.erase(part.name);
+  const std::span<const std::byte> all = part.data;
+  const std::size_t bytes = all.size() / (sizes.experts * parts.size());
+  part.shape = std::move(shape);
+  for (std::size_t i = 0; i < sizes.experts * parts.size(); ++i) {
+    part.name = fmt::format("{}{}.{}.weight", prefix, i / parts.size(), parts[i % parts.size()]);
+    part.data = all.subspan(i * bytes, bytes);
+    if (files.find(part.name) != nullptr) {
+      return invalid_input("{}: tensor {}: is there both by itself and in {}{}", part.file, part.name, prefix, name);
+    }
+    files.add(part);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status split_stacks(const ModelConfig& config, TensorFiles& files) {
+  const ExpertNames names = expert_names(config);
+  const Sizes sizes = sizes_of(config);
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const std::string prefix = experts_of_layer(config, layer);
+    RONDO_RETURN_IF_ERROR(
+        split_stack(sizes, prefix, "gate_up_proj", {names.gate, names.up}, {sizes.width, sizes.hidden}, files));
+    RONDO_RETURN_IF_ERROR(split_stack(sizes, prefix, "down_proj", {names.down}, {sizes.hidden, sizes.width}, files));
+  }
+  return absl::OkStatus();
+}
+
 /// All bytes of a tensor that is not written by itself.
 absl::Status collect(const TensorProducer& produce, std::size_t index, std::vector<std::byte>& out) {
   out.clear();
@@ -335,7 +375,8 @@ bool has_stacked_experts(const ModelConfig& config) {
 }
 
 absl::Status unstack_experts(const ModelConfig& config, TensorFiles& files) {
-  if (!has_stacked_experts(config)) return absl::OkStatus();
+  if (!config.experts) return absl::OkStatus();
+  if (!has_stacked_experts(config)) return split_stacks(config, files);
   Unstacker unstacker(config, files);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     RONDO_RETURN_IF_ERROR(unstacker.layer(experts_of_layer(config, layer)));

@@ -246,6 +246,7 @@ std::string architecture_name(Family family) {
     case Family::kPhi3:
       return "phi3";
     case Family::kQwen35:
+    case Family::kQwen35Moe:
       break;  // check_expressible() refuses it
   }
   return "";

@@ -29,9 +29,28 @@ devices::GatedActivationAttributes activation_of_experts(const ModelConfig& conf
           static_cast<float>(clamped->limit)};
 }
 
-/// Of each token the experts that its router chooses.
-TensorId record_experts(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId normed, TensorId x,
-                        const ModelConfig& config) {
+/// down(activation(gate) * up), but for the last product.
+TensorId record_inner(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
+                      const ModelConfig& config) {
+  const devices::Shape inner = {recorder.tokens(), parts.linears[0].out};
+  const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
+  const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
+  return recorder.gated_activation(gate, up, activation_of(config));
+}
+
+/// What all tokens go through, times the sigmoid of a gate: as an expert alone among its kind.
+TensorId record_shared_expert(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
+                              Residual residual, const ModelConfig& config) {
+  const TensorId inner = record_inner(recorder, linears, parts, normed, config);
+  const TensorId down = linears.record(parts.linears[2], inner, {}, {recorder.tokens(), config.hidden_size});
+  const TensorId gate = linears.record(parts.linears[3], normed, {}, {recorder.tokens(), 1});
+  const Recorder::Routed all = recorder.route(gate, 1, {.sigmoid = true});
+  return recorder.combine(down, all, residual.addend, residual.factor);
+}
+
+/// Of each token the experts that its router chooses, and the one that all share.
+TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
+                        TensorId normed, TensorId x, const ModelConfig& config) {
   const ExpertsConfig& experts = *config.experts;
   const auto of_each = [&](const std::vector<std::uint32_t>& indices) {
     std::vector<TensorId> ids;
@@ -43,10 +62,10 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, const LayerPa
   if (own.router_bias) router_bias = weights.get(*own.router_bias);
   const TensorId logits = recorder.matmul(normed, weights.get(own.router), router_bias, {}, 1.0,
                                           {recorder.tokens(), experts.count}, "router");
-  const Recorder::Routed routed = recorder.route(logits, experts.choices, experts.normalised);
-  const auto product = [&](TensorId of, const ExpertLinears& linears, const std::string& name) {
-    const TensorId y = recorder.grouped_matmul(of, routed, of_each(linears.weights), name);
-    return linears.bias ? recorder.grouped_bias(y, routed, weights.get(*linears.bias), name + ".biased") : y;
+  const Recorder::Routed routed = recorder.route(logits, experts.choices, {experts.normalised});
+  const auto product = [&](TensorId of, const ExpertLinears& layer, const std::string& name) {
+    const TensorId y = recorder.grouped_matmul(of, routed, of_each(layer.weights), name);
+    return layer.bias ? recorder.grouped_bias(y, routed, weights.get(*layer.bias), name + ".biased") : y;
   };
   const TensorId sent = recorder.dispatch(normed, routed);
   const TensorId gate = product(sent, own.gate, "gate");
@@ -54,6 +73,9 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, const LayerPa
   const TensorId activated = recorder.gated_activation(gate, up, activation_of_experts(config));
   const TensorId down = product(activated, own.down, "down");
   return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
+    if (!parts.linears.empty()) {
+      residual.addend = record_shared_expert(recorder, linears, parts, normed, residual, config);
+    }
     return recorder.combine(down, routed, residual.addend, residual.factor);
   });
 }
@@ -93,12 +115,8 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.mlp_input, hidden);
-  if (config.experts) builder.without_adapters();  // see linear_modules()
-  if (has_experts(config, block)) {
-    builder.experts(prefix, config);
-  } else {
-    for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
-  }
+  for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
+  if (has_experts(config, block)) builder.experts(prefix, config);
   builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
   return std::move(builder.parts());
 }
@@ -146,14 +164,11 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method) {
   WeightSource weights(recorder, parts);
-  const devices::Shape inner = {recorder.tokens(), config.intermediate_size};
   const TensorId normed = record_input(recorder, weights, parts, x, config);
-  if (parts.experts) return record_experts(recorder, weights, parts, normed, x, config);
   LinearRecorder linears(recorder, weights, method);
-  const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
-  const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
-  const TensorId activated = recorder.gated_activation(gate, up, activation_of(config));
-  return record_output(recorder, weights, linears, parts, activated, x, config);
+  if (parts.experts) return record_experts(recorder, weights, linears, parts, normed, x, config);
+  const TensorId inner = record_inner(recorder, linears, parts, normed, config);
+  return record_output(recorder, weights, linears, parts, inner, x, config);
 }
 
 }  // namespace rondo::model

@@ -30,7 +30,7 @@ struct ExpertLinears {
   std::optional<std::uint32_t> bias;   // of all
 };
 
-/// A mixture of experts in the place of an MLP.
+/// A mixture of experts in the place of an MLP, or beside one.
 struct ExpertParts {
   std::uint32_t router = 0;
   std::optional<std::uint32_t> router_bias;
@@ -48,7 +48,8 @@ struct LinearAttentionParts {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: gate, up, down, or experts.
+  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: gate, up, down, and where that is
+  /// the one that all tokens share beside experts, the gate of what it gives.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights

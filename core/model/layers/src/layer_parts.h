@@ -13,9 +13,6 @@ namespace rondo::model {
 class PartsBuilder {
  public:
   PartsBuilder(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
-  /// Layers from here on have no adapters.
-  void without_adapters() { adaptable_ = false; }
-
   /// Of the model's own weights: trained where those of the block are.
   std::uint32_t add(std::string name, devices::Shape shape, WeightKind kind);
   std::uint32_t norm(const std::string& module, std::int64_t width) {
@@ -38,7 +35,6 @@ class PartsBuilder {
   const MethodSpec& method_;
   const std::uint32_t block_;
   const bool trains_;
-  bool adaptable_ = true;
   LayerParts parts_;
 };
 

@@ -268,7 +268,7 @@ TensorId Recorder::select_last(TensorId x) {
   return y;
 }
 
-Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, bool normalised) {
+Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const Shape shape = {tokens(), choices};
   const Shape ends = {graph_.tensors[logits].shape[1] + 1};
@@ -276,7 +276,7 @@ Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, bool nor
   const TensorId experts = tensor("experts", shape, DType::kInt32, TensorRole::kScratch);
   const TensorId rows = tensor("rows", shape, DType::kInt32, TensorRole::kScratch);
   const TensorId offsets = tensor("offsets", ends, DType::kInt32, TensorRole::kScratch);
-  Op& op = append(OpKind::kRoute, devices::RouteAttributes{normalised});
+  Op& op = append(OpKind::kRoute, attributes);
   op.reads = {logits, bounds};
   op.writes = {shares, experts, rows, offsets};
   return {shares, rows, offsets};

@@ -29,7 +29,8 @@ enum class Family {
   kOlmoe,
   kGptOss,
   kPhi3,
-  kQwen35
+  kQwen35,
+  kQwen35Moe
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
@@ -81,6 +82,9 @@ struct ExpertsConfig {
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
   bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
+  std::uint32_t shared_width =
+      0;                       // of an MLP that each token goes through besides, times the sigmoid of a gate; 0: none
+  bool adapts_shared = false;  // its layers may have adapters; else PEFT takes their names for those of the experts
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
@@ -108,7 +112,7 @@ struct ModelConfig {
   Family family = Family::kLlama;
   std::string model_type;
   std::uint32_t hidden_size = 0;
-  std::uint32_t intermediate_size = 0;
+  std::uint32_t intermediate_size = 0;  // 0: no block has an MLP alone
   std::uint32_t num_layers = 0;
   std::uint32_t num_heads = 0;
   std::uint32_t num_kv_heads = 0;
@@ -136,7 +140,7 @@ struct ModelConfig {
   double logits_scaling = 1.0;                            // Granite: logits are divided by it
   std::optional<double> attention_scale;                  // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;              // [num_layers] tokens a query sees, itself included; 0: all
-  std::optional<ExpertsConfig> experts;                   // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS
+  std::optional<ExpertsConfig> experts;                   // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS, Qwen3.5-MoE
   std::optional<LinearAttentionConfig> linear_attention;  // Qwen3.5
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it

@@ -11,6 +11,9 @@
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
 //   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C], of GPT-OSS alone
 //     (whose files have experts in stacks: stacked_experts.h)
+//     and of the one that all tokens share, of width S:
+//   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
+//     [1, C]
 //   (where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
 //   model.layers.N.self_attn.sinks [num_heads]
 //   where attention is gated, self_attn.q_proj is two parts, see fused_linears.h: query_proj and gate_proj [Q, C]
@@ -95,6 +98,7 @@ struct LinearModule {
   bool bias = false;
   std::vector<LinearModule> parts = {};  // of one that is fused, in the order of their rows: fused_linears.h
   std::uint32_t turns = 1;               // of one that is fused: how often its parts take turns, each with as many rows
+  bool adaptable = true;                 // PEFT can put an adapter on it
 };
 
 /// Its parts, or where it has none itself alone.
@@ -110,17 +114,18 @@ struct ConvolutionPart {
 };
 std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear);
 
-/// The linear layers of a block's halves, in the model's order. With experts an MLP has none.
+/// The linear layers of a block's halves, in the model's order. With experts an MLP has those of the one that all
+/// tokens share, and the gate of what that gives.
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer);
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer);
 
 /// The linear layers of the blocks that an adapter may have, in the model's order; the head is none of them, nor are
-/// experts and routers, which transformers has as tensors. Where a model has experts, PEFT takes the names of an MLP's
-/// layers for theirs: so its blocks without them have none but attention's either.
+/// experts and routers, which transformers has as tensors. In most families that have experts PEFT takes the names of
+/// an MLP's layers for theirs: so other MLPs have no adapters either (ExpertsConfig::adapts_shared).
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
-/// in_proj_z, in_proj_b, in_proj_a, out_proj.
+/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

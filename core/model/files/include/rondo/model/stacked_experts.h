@@ -1,4 +1,5 @@
-// GPT-OSS's files have one tensor for the experts of a block, where model_parameters() has a matrix for each.
+// GPT-OSS's files have one tensor for the experts of a block, where model_parameters() has a matrix for each. So may
+// those of other families, Qwen3.5-MoE's as they were published.
 //
 // E experts of width W over C; `experts` is model.layers.N.mlp.experts:
 //   experts.gate_up_proj [E, C, 2 W]        column 2 i is row i of gate_proj, column 2 i + 1 row i of up_proj
@@ -10,6 +11,10 @@
 //   experts.down_proj_blocks U8 [E, C, W / 32, 16], experts.down_proj_scales U8 [E, C, W / 32]
 // (or numbers under these names, as transformers 5 saves what it has expanded). Rows are those of the parameters, gate
 // and up in turn. A block of 32 numbers is 16 bytes, the first of two in the lower half: E2M1, times 2^(scale - 127).
+//
+// Of other families, whose files are written with a matrix for each:
+//   experts.gate_up_proj [E, 2 W, C]        rows of gate_proj, then of up_proj
+//   experts.down_proj [E, C, W]
 #pragma once
 
 #include "absl/status/status.h"
@@ -19,7 +24,7 @@
 
 namespace rondo::model {
 
-/// The files hold experts in stacks.
+/// The files are written with experts in stacks.
 bool has_stacked_experts(const ModelConfig& config);
 
 /// Puts views of its parts, under the names of model_parameters(), in the place of each stack. Errors: InvalidArgument

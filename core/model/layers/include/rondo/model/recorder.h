@@ -106,8 +106,8 @@ class Recorder {
     TensorId rows;     // int32 [T, k]
     TensorId offsets;  // int32 [E + 1]
   };
-  /// By logits [T, E]. `normalised`: see devices::RouteAttributes.
-  Routed route(TensorId logits, std::int64_t choices, bool normalised);
+  /// By logits [T, E].
+  Routed route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes);
   /// x [T, C] as the experts read it, [k T, C].
   TensorId dispatch(TensorId x, const Routed& routed);
   /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.
