@@ -182,6 +182,12 @@ OpCase route_to_one(DType storage, Scale scale) {
   s.experts = s.choices = 1;
   return route_case(storage, s, {false, true}, 3.0);
 }
+OpCase route_among_most(DType storage, Scale scale) {
+  ExpertSizes s = expert_sizes(scale);
+  s.experts = kMostExperts;
+  s.choices = kMostChoices;
+  return route_case(storage, s, {}, 1.0);
+}
 /// The first ones are chosen.
 OpCase route_of_equal_logits(DType storage, Scale scale) { return route_case(storage, expert_sizes(scale), {}, 0.0); }
 

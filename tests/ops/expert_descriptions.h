@@ -30,6 +30,7 @@ OpCase route_plain(DType storage, Scale scale);
 OpCase route_normalised(DType storage, Scale scale);
 OpCase route_by_sigmoid(DType storage, Scale scale);
 OpCase route_to_one(DType storage, Scale scale);
+OpCase route_among_most(DType storage, Scale scale);
 OpCase route_of_equal_logits(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);
 OpCase experts_of_few_rows(DType storage, Scale scale);

@@ -485,6 +485,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Route_Normalised", route_normalised, true},
       {"Route_Sigmoid", route_by_sigmoid, true},
       {"Route_ToOne", route_to_one, true},
+      {"Route_Most", route_among_most, false},              // its gradient in fp64 is the plain one's
       {"Route_EqualLogits", route_of_equal_logits, false},  // which ones are chosen hangs on the least step
       {"Experts", experts_whole, true},
       {"Experts_FewRows", experts_of_few_rows, true},

@@ -14,7 +14,20 @@ RONDO_KERNEL std::uint32_t order_of(float x) {
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-/// A block a token, a thread an expert: how many come before it is its place.
+/// A thread may have so many experts, as many apart as a block has threads.
+inline constexpr int kExpertsOfThread = 2;
+
+/// Calls body(i, expert) for those of a thread, `count` being the number of all.
+template <typename Body>
+RONDO_KERNEL void for_experts(int thread, int threads, std::int32_t count, Body body) {
+  RONDO_UNROLL
+  for (int i = 0; i < kExpertsOfThread; ++i) {
+    const int expert = thread + i * threads;
+    if (expert < count) body(i, expert);
+  }
+}
+
+/// A block a token: how many experts come before one is its place.
 template <typename T>
 struct RouteChoices {
   template <typename Block>
@@ -29,27 +42,35 @@ struct RouteChoices {
       });
       return;
     }
-    typename Block::template Own<float> logit;
-    typename Block::template Own<float> term;
+    typename Block::template Own<Array<float, kExpertsOfThread>> logit;
+    typename Block::template Own<Array<float, kExpertsOfThread>> term;
+    typename Block::template Own<Array<std::int32_t, kExpertsOfThread>> place;
+    typename Block::template Own<float> most;
     typename Block::template Own<float> counted;  // in the sum
-    typename Block::template Own<std::int32_t> place;
     block.each([&](int thread) {
-      const bool there = thread < p.count;
-      logit[thread] = there ? load(static_cast<const T*>(p.logits) + token * p.count + thread) : -INFINITY;
-      if (there) orders[thread] = order_of(logit[thread]);
+      most[thread] = -INFINITY;
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        logit[thread][i] = load(static_cast<const T*>(p.logits) + token * p.count + expert);
+        orders[expert] = order_of(logit[thread][i]);
+        most[thread] = fmaxf(most[thread], logit[thread][i]);
+      });
     });
-    const float largest = block.max(logit);
+    const float largest = block.max(most);
     block.local([&](int thread) {
-      const bool there = thread < p.count;
-      place[thread] = there ? place_among(orders, p.count, thread) : p.choices;
-      term[thread] = there ? expf(logit[thread] - largest) : 0.0F;
-      counted[thread] = p.normalised == 0 || place[thread] < p.choices ? term[thread] : 0.0F;
+      counted[thread] = 0;
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        place[thread][i] = place_among(orders, p.count, expert);
+        term[thread][i] = expf(logit[thread][i] - largest);
+        if (p.normalised == 0 || place[thread][i] < p.choices) counted[thread] += term[thread][i];
+      });
     });
     const float sum = block.sum(counted);
     block.local([&](int thread) {
-      if (place[thread] >= p.choices) return;
-      const float share = p.sigmoid != 0 ? 1.0F / (1.0F + expf(-logit[thread])) : term[thread] / sum;
-      write(p, token, place[thread], thread, share);
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        if (place[thread][i] >= p.choices) return;
+        const float share = p.sigmoid != 0 ? 1.0F / (1.0F + expf(-logit[thread][i])) : term[thread][i] / sum;
+        write(p, token, place[thread][i], expert, share);
+      });
     });
   }
 
@@ -147,7 +168,7 @@ struct RouteRows {
   }
 };
 
-/// A block a token, a thread an expert.
+/// A block a token.
 template <typename T>
 struct RouteBackward {
   template <typename Block>
@@ -156,26 +177,34 @@ struct RouteBackward {
     const float* shares = p.shares + token * p.choices;
     const float* dshares = p.dshares + token * p.choices;
     const std::int32_t* experts = p.experts + token * p.choices;
-    typename Block::template Own<float> logit;
-    typename Block::template Own<float> term;
+    typename Block::template Own<Array<float, kExpertsOfThread>> term;
+    typename Block::template Own<float> own;
     block.local([&](int thread) {
-      const bool there = thread < p.count;
-      logit[thread] = there ? load(static_cast<const T*>(p.logits) + token * p.count + thread) : -INFINITY;
+      own[thread] = -INFINITY;
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        term[thread][i] = load(static_cast<const T*>(p.logits) + token * p.count + expert);
+        own[thread] = fmaxf(own[thread], term[thread][i]);
+      });
     });
-    const float largest = block.max(logit);
-    block.local([&](int thread) { term[thread] = thread < p.count ? expf(logit[thread] - largest) : 0.0F; });
-    const float sum = block.sum(term);
+    const float largest = block.max(own);
     block.local([&](int thread) {
-      if (thread >= p.count) return;
+      own[thread] = 0;
+      for_experts(thread, block.threads(), p.count,
+                  [&](int i, int) { own[thread] += term[thread][i] = expf(term[thread][i] - largest); });
+    });
+    const float sum = block.sum(own);
+    block.local([&](int thread) {
       float mean = 0;
       for (std::int32_t j = 0; j < p.choices; ++j) mean += shares[j] * dshares[j];
-      float gradient = p.normalised != 0 || p.sigmoid != 0 ? 0.0F : -term[thread] / sum * mean;
-      for (std::int32_t j = 0; j < p.choices; ++j) {
-        const float softmax = dshares[j] - (p.normalised != 0 ? mean : 0.0F);
-        const float slope = p.sigmoid != 0 ? dshares[j] * (1.0F - shares[j]) : softmax;
-        if (experts[j] == thread) gradient += shares[j] * slope;
-      }
-      store(static_cast<T*>(p.dlogits) + token * p.count + thread, gradient);
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        float gradient = p.normalised != 0 || p.sigmoid != 0 ? 0.0F : -term[thread][i] / sum * mean;
+        for (std::int32_t j = 0; j < p.choices; ++j) {
+          const float softmax = dshares[j] - (p.normalised != 0 ? mean : 0.0F);
+          const float slope = p.sigmoid != 0 ? dshares[j] * (1.0F - shares[j]) : softmax;
+          if (experts[j] == expert) gradient += shares[j] * slope;
+        }
+        store(static_cast<T*>(p.dlogits) + token * p.count + expert, gradient);
+      });
     });
   }
 };

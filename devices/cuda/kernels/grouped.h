@@ -49,6 +49,12 @@ RONDO_KERNEL GroupRows rows_of_tile(Block& block, const Params& p, std::int32_t 
   return {found[0], begin, found[2], begin + (number - first_tile(begin, found[0], tile)) * tile};
 }
 
+/// The launch is for the rows' expert; the first one is for those of padding.
+RONDO_KERNEL bool is_of_launch(const GroupedParams& p, const GroupRows& rows) {
+  if (rows.expert == p.experts) return p.first == 0;
+  return rows.expert >= p.first && rows.expert < p.first + kMostGroup;
+}
+
 /// Behind that of the product.
 inline constexpr int kGroupedShared = kProductShared + kGroupRowsShared;
 
@@ -59,11 +65,11 @@ struct Grouped {
   RONDO_KERNEL static void run(Block& block, const GroupedParams& p) {
     auto* found = reinterpret_cast<std::int32_t*>(block.shared() + kProductShared);
     const GroupRows rows = rows_of_tile(block, p, static_cast<std::int32_t>(block.y()), kTile, found);
-    if (rows.first >= rows.end) return;
+    if (rows.first >= rows.end || !is_of_launch(p, rows)) return;
     const bool real = rows.expert < p.experts;
     ProductParams one{};
     one.a = static_cast<const T*>(p.a) + rows.begin * p.inner;
-    one.b = real ? p.w[rows.expert] : nullptr;
+    one.b = real ? p.w[rows.expert - p.first] : nullptr;
     if (real && p.addend != nullptr) one.addend = static_cast<const T*>(p.addend) + rows.begin * p.columns;
     one.c = static_cast<T*>(p.c) + rows.begin * p.columns;
     one.rows = rows.end - rows.begin;
@@ -81,7 +87,7 @@ struct Grouped {
 
 /// A block a tile of an expert's gradient, of which there may be more than a grid has rows.
 struct GradientTile {
-  std::int64_t expert;
+  std::int64_t expert;  // of the launch's
   std::int64_t row;
   std::int64_t column;
 };
@@ -96,8 +102,9 @@ struct GroupedGradient {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const GroupedGradientParams& p) {
     const GradientTile tile = gradient_tile(p, block.x(), kTile);
-    std::int64_t begin = p.offsets[tile.expert];
-    const std::int64_t end = p.offsets[tile.expert + 1];
+    const std::int32_t* offsets = p.offsets + p.first + tile.expert;
+    std::int64_t begin = offsets[0];
+    const std::int64_t end = offsets[1];
     if (begin == end && p.addend != nullptr) return;
     ProductParams one{};
     one.c = p.dw[tile.expert];

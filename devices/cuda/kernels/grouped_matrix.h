@@ -175,10 +175,10 @@ struct MatrixGroupedProduct {
   RONDO_KERNEL static void run(Block& block, const GroupedParams& p) {
     auto* found = reinterpret_cast<std::int32_t*>(block.shared() + kMatrixProductShared);
     const GroupRows rows = rows_of_tile(block, p, static_cast<std::int32_t>(block.y()), kMatrixTile, found);
-    if (rows.first >= rows.end) return;
+    if (rows.first >= rows.end || !is_of_launch(p, rows)) return;
     const bool real = rows.expert < p.experts;
     const MatrixOperand left{static_cast<const std::uint16_t*>(p.a), p.inner, rows.first, rows.end};
-    const MatrixOperand right{static_cast<const std::uint16_t*>(real ? p.w[rows.expert] : nullptr),
+    const MatrixOperand right{static_cast<const std::uint16_t*>(real ? p.w[rows.expert - p.first] : nullptr),
                               kAcross ? p.columns : p.inner, static_cast<std::int32_t>(block.x()) * kMatrixTile,
                               static_cast<std::int32_t>(p.columns)};
     const auto inner = static_cast<std::int32_t>(real ? p.inner : 0);
@@ -218,8 +218,9 @@ struct MatrixGroupedGradient {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const GroupedGradientParams& p) {
     const GradientTile tile = gradient_tile(p, block.x(), kMatrixTile);
-    const std::int64_t begin = p.offsets[tile.expert];
-    const auto inner = static_cast<std::int32_t>(p.offsets[tile.expert + 1] - begin);
+    const std::int32_t* offsets = p.offsets + p.first + tile.expert;
+    const std::int64_t begin = offsets[0];
+    const auto inner = static_cast<std::int32_t>(offsets[1] - begin);
     if (inner == 0 && p.addend != nullptr) return;
     const MatrixOperand left{static_cast<const std::uint16_t*>(p.dy) + begin * p.rows, p.rows,
                              static_cast<std::int32_t>(tile.row), static_cast<std::int32_t>(p.rows)};

@@ -418,7 +418,7 @@ struct CrossEntropyParams {
 };
 
 /// Most experts of a group.
-inline constexpr int kMostGroup = 256;
+inline constexpr int kMostGroup = 256;  // experts whose addresses a launch has
 
 struct RouteParams {   // where tokens go, and its gradient
   const void* logits;  // [T, E]
@@ -458,8 +458,9 @@ struct GroupedParams {
   std::int64_t columns;  // N
   std::int64_t inner;
   std::int32_t experts;
+  std::int32_t first;         // of those that the launch is for
   std::int32_t transposed;    // W lies as [N, inner], else [inner, N]
-  const void* w[kMostGroup];  // by expert
+  const void* w[kMostGroup];  // by expert, from `first` on
 };
 
 /// dW [N, K] += dy^T x over the rows of each expert.
@@ -470,8 +471,8 @@ struct GroupedGradientParams {
   const void* addend;           // null: what is there counts as zero
   std::int64_t rows;            // N
   std::int64_t columns;         // K
-  std::int32_t experts;
-  float* dw[kMostGroup];  // by expert
+  std::int32_t first;           // expert of those that the launch is for
+  float* dw[kMostGroup];        // by expert, from `first` on
 };
 
 /// y [k T, N] = x + bias of each row's expert, zeros behind the last expert's; and the sums of x over each one's rows.

@@ -8,7 +8,7 @@
 namespace rondo::devices::cuda {
 namespace {
 
-static_assert(kMostGroup == kMostExperts && kMostExperts <= kMostThreads && kMostChoices <= kWarp);
+static_assert(kMostExperts <= kMostThreads * kExpertsOfThread && kMostChoices <= kWarp);
 static_assert(kGroupChunk == kTokenChunk);
 
 void lower_route(Lowering& op) {
@@ -97,18 +97,20 @@ absl::Status lower_grouped(Lowering& op) {
   p.experts = static_cast<std::int32_t>(experts);
   p.transposed = forward ? 1 : 0;
   arguments.at(&P::a, op.read(0)).at(&P::offsets, op.read(1)).at(&P::c, op.write(0));
-  for (std::size_t e = 0; e < experts; ++e) arguments.at(&P::w, e, op.read(2 + e));
   if (op.attributes<GroupAttributes>().has_addend) arguments.at(&P::addend, op.read(2 + experts));
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.inner);
   const int tile = units ? kMatrixTile : kTile;
   const Grid grid{divide_up(p.columns, tile), tiles_of_group(p.rows, p.experts, tile),
                   units ? kMatrixThreads : kTileThreads, units ? kMatrixGroupedShared : kGroupedShared};
-  if (units) {
-    const KernelId kernel = forward ? KernelId::k_matrix_grouped_bf16 : KernelId::k_matrix_grouped_across_bf16;
-    op.launch(of_narrow(kernel, storage), grid, arguments);
-  } else {
-    op.launch(of_storage(KernelId::k_grouped_fp32, storage), grid, arguments);
+  const KernelId by_units = forward ? KernelId::k_matrix_grouped_bf16 : KernelId::k_matrix_grouped_across_bf16;
+  const KernelId kernel = units ? of_narrow(by_units, storage) : of_storage(KernelId::k_grouped_fp32, storage);
+  for (std::size_t first = 0; first < experts; first += kMostGroup) {
+    Arguments<P> part = arguments;
+    part.params.first = static_cast<std::int32_t>(first);
+    for (std::size_t e = first; e < std::min(experts, first + kMostGroup); ++e)
+      part.at(&P::w, e - first, op.read(2 + e));
+    op.launch(kernel, grid, part);
   }
   return absl::OkStatus();
 }
@@ -117,20 +119,24 @@ absl::Status lower_grouped_gradient(Lowering& op) {
   using P = GroupedGradientParams;
   Arguments<P> arguments;
   P& p = arguments.params;
-  const auto experts = static_cast<std::int64_t>(experts_of(op.op()));
+  const std::size_t experts = op.op().writes.size();
   p.rows = Lowering::columns_of(op.in(0));
   p.columns = Lowering::columns_of(op.in(1));
-  p.experts = static_cast<std::int32_t>(experts);
   arguments.at(&P::dy, op.read(0)).at(&P::x, op.read(1)).at(&P::offsets, op.read(2)).at(&P::addend, op.write(0));
-  for (std::size_t e = 0; e < op.op().writes.size(); ++e) arguments.at(&P::dw, e, op.write(e));
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.rows);
   const int tile = units ? kMatrixTile : kTile;
-  const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * experts, 1,
-                  units ? kMatrixThreads : kTileThreads, units ? kMatrixProductShared : kProductShared};
-  op.launch(units ? of_narrow(KernelId::k_matrix_grouped_gradient_bf16, storage)
-                  : of_storage(KernelId::k_grouped_gradient_fp32, storage),
-            grid, arguments);
+  for (std::size_t first = 0; first < experts; first += kMostGroup) {
+    const std::size_t count = std::min<std::size_t>(experts - first, kMostGroup);
+    Arguments<P> part = arguments;
+    part.params.first = static_cast<std::int32_t>(first);
+    for (std::size_t e = 0; e < count; ++e) part.at(&P::dw, e, op.write(first + e));
+    const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * static_cast<std::int64_t>(count), 1,
+                    units ? kMatrixThreads : kTileThreads, units ? kMatrixProductShared : kProductShared};
+    op.launch(units ? of_narrow(KernelId::k_matrix_grouped_gradient_bf16, storage)
+                    : of_storage(KernelId::k_grouped_gradient_fp32, storage),
+              grid, part);
+  }
   return absl::OkStatus();
 }
 

@@ -195,7 +195,7 @@ absl::Status CardProgram::enqueue(const Bindings& bindings, const Surroundings& 
     RONDO_ASSIGN_OR_RETURN(scratch, address_of(bindings.scratch, surroundings.context));
   }
   Run run(*this, bindings, surroundings, scratch);
-  constexpr std::size_t kMostWords = 2048;  // a layer of kMostExperts has six matrices for each
+  constexpr std::size_t kMostWords = 4096;  // a layer of kMostExperts has six matrices for each
   const std::size_t words = steps_.roots.size() + 1;
   if (graphs_ == nullptr || !surroundings.may_replay || steps_.steps.size() < 2 || words > kMostWords) {
     return run.send();

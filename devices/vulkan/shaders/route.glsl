@@ -1,6 +1,6 @@
 // What routing and its gradient share: kLanes invocations, a power of two, take a token, each some of its experts.
 const uint kThreads = 64;
-const uint kMostExperts = 256;
+const uint kMostExperts = 512;
 layout(local_size_x = kThreads) in;
 layout(constant_id = 0) const uint kType = 0;  // of logits
 layout(constant_id = 1) const uint kLanes = kThreads;

@@ -193,7 +193,7 @@ constexpr bool is_grouped_product(OpKind kind) {
 
 /// Experts that a token may be sent to, and that there may be.
 inline constexpr std::int64_t kMostChoices = 16;
-inline constexpr std::int64_t kMostExperts = 256;
+inline constexpr std::int64_t kMostExperts = 512;
 
 /// Width of a convolution, and size of a head in the delta rule, that there may be.
 inline constexpr std::int64_t kMostConvolution = 8;

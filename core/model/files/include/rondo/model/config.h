@@ -103,7 +103,7 @@ struct LinearAttentionConfig {
 
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
 /// convolution in linear attention.
-inline constexpr std::uint32_t kMaxExperts = 256;
+inline constexpr std::uint32_t kMaxExperts = 512;
 inline constexpr std::uint32_t kMaxChoices = 16;
 inline constexpr std::uint32_t kMaxDeltaSize = 128;
 inline constexpr std::uint32_t kMaxConvolution = 8;
