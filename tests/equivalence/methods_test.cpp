@@ -129,6 +129,15 @@ void as_qwen3_5_moe(model::ModelConfig& config) {
   config.experts->adapts_shared = true;
 }
 
+/// Joined layers, a block of one MLP between two with experts.
+void as_qwen3_next(model::ModelConfig& config) {
+  as_qwen3_5_moe(config);
+  config.family = model::Family::kQwen3Next;
+  config.experts->dense_blocks = {false, true, false};
+  config.experts->adapts_shared = false;
+  config.linear_attention->joined_by_heads = true;
+}
+
 model::MethodSpec dora_of_fused() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"qkv_proj", "o_proj", "gate_up_proj"};
@@ -155,6 +164,13 @@ model::MethodSpec lora_of_shared(double dropout) {
   model::MethodSpec spec = lora(DType::kBfloat16, dropout);
   spec.lora->targets = {"k_proj", "gate_proj", "down_proj", "in_proj_a", "shared_expert_gate"};
   spec.base_encoding = devices::Encoding::kNf4;
+  return spec;
+}
+
+model::MethodSpec dora_of_joined() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"q_proj", "in_proj_qkvz", "in_proj_ba", "shared_expert_gate"};
+  spec.lora->rank_pattern = {{"in_proj_qkvz", 5}};
   return spec;
 }
 
@@ -193,7 +209,9 @@ std::vector<Method> methods() {
           {"qwen3_5_lora", lora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
           {"qwen3_5_dora", dora_of_delta(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},
           {"qwen3_5_moe", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
-          {"qwen3_5_moe_lora", lora_of_shared(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe}};
+          {"qwen3_5_moe_lora", lora_of_shared(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
+          {"qwen3_next", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
+          {"qwen3_next_dora", dora_of_joined(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next}};
 }
 
 model::ModelConfig config_of(const Method& method) {

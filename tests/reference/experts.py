@@ -45,6 +45,9 @@ def parts_of_delta(config, name, tensor):
         heads = tensor.reshape(config.num_attention_heads, 2, config.head_dim, *tensor.shape[1:])
         return [(name.replace("q_proj", word), heads[:, half].reshape(-1, *tensor.shape[1:]))
                 for half, word in enumerate(("query_proj", "gate_proj"))]
+    for joined, words in {"in_proj_qkvz": ("q_proj", "k_proj", "v_proj", "z_proj"), "in_proj_ba": ("b_proj", "a_proj")}.items():
+        if f".{joined}." in name:
+            return [(name.replace(joined, word), part) for word, part in zip(words, parts_by_heads(config, words, tensor))]
     keys = config.linear_num_key_heads * config.linear_key_head_dim
     rows = [keys, keys, config.linear_num_value_heads * config.linear_value_head_dim]
     for fused, words in {"in_proj_qkv": ("q_proj", "k_proj", "v_proj"),
@@ -54,12 +57,21 @@ def parts_of_delta(config, name, tensor):
     return [(name, tensor)]
 
 
+def parts_by_heads(config, words, tensor):
+    """Qwen3-Next: of each head of keys rows of one part behind those of the other."""
+    values = config.linear_num_value_heads // config.linear_num_key_heads
+    of_values = values * config.linear_value_head_dim
+    rows = [config.linear_key_head_dim] * 2 + [of_values] * 2 if len(words) == 4 else [values] * 2
+    heads = tensor.reshape(config.linear_num_key_heads, sum(rows), *tensor.shape[1:])
+    return [part.reshape(-1, *tensor.shape[1:]) for part in heads.split(rows, dim=1)]
+
+
 def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
     model_type = config.model_type
     if model_type == "phi3":
         return parts_of_fused(config, name, tensor)
-    if model_type.startswith("qwen3_5") and ".mlp." not in name:
+    if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)
     module, gate, up, down = names_of(model_type)
     block, _, rest = name.partition(".mlp.")

@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig
+from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -220,6 +220,21 @@ CASES = {
             use_cache=True, rope_parameters=dict(
                 mrope_interleaved=True, mrope_section=[2, 1, 1], rope_type="default", rope_theta=10000000,
                 partial_rotary_factor=0.25))},
+    "saved_qwen3_next": saved(Qwen3NextConfig, num_key_value_heads=4, head_dim=16, linear_num_key_heads=2,
+                              linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, num_experts=4,
+                              num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+                              decoder_sparse_step=2, norm_topk_prob=False, layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    "saved_qwen3_next_dense": saved(Qwen3NextConfig, full_attention_interval=2, num_experts=0, tie_word_embeddings=True, attention_bias=True),
+    "qwen3_next_bare": written("qwen3_next", num_hidden_layers=4, num_experts=4, num_experts_per_tok=1),
+    "qwen3_next_hub": written(
+        "qwen3_next", attention_bias=False, attention_dropout=0.0, bos_token_id=293, decoder_sparse_step=1, eos_token_id=295,
+        full_attention_interval=2, head_dim=32, hidden_act="silu", initializer_range=0.02, linear_conv_kernel_dim=4,
+        linear_key_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_value_head_dim=16,
+        max_position_embeddings=262144, mlp_only_layers=[], moe_intermediate_size=24, norm_topk_prob=True, num_experts=5,
+        num_experts_per_tok=2, num_key_value_heads=2, output_router_logits=False, partial_rotary_factor=0.25,
+        rms_norm_eps=1e-06, rope_scaling=None, rope_theta=10000000, router_aux_loss_coef=0.001,
+        shared_expert_intermediate_size=24, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True,
+        use_sliding_window=False),
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -19,6 +19,7 @@ from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2Fo
 from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
 from transformers import Qwen3_5MoeConfig, Qwen3_5MoeForCausalLM, Qwen3_5MoeForConditionalGeneration, Qwen3_5MoeTextConfig
+from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -26,6 +27,7 @@ FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 DELTA_LAYERS = [*LINEAR_LAYERS, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
 SHARED_LAYERS = [*DELTA_LAYERS, "shared_expert_gate"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
+JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
@@ -199,6 +201,15 @@ CASES = {
         linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=12, linear_conv_kernel_dim=3,
         layer_types=["full_attention", "linear_attention"],
         rope_parameters=dict(rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.25)),
+    # Joined layers whose parts take turns by heads of keys; a block of one MLP between two with experts.
+    "qwen3_next": _case(
+        Qwen3NextConfig, Qwen3NextForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=20, vocab_size=123, rms_norm_eps=1e-3,
+        tie_word_embeddings=False, num_experts=7, num_experts_per_tok=3, moe_intermediate_size=26,
+        shared_expert_intermediate_size=38, norm_topk_prob=False, mlp_only_layers=[1], linear_num_key_heads=2,
+        linear_num_value_heads=6, linear_key_head_dim=14, linear_value_head_dim=18, linear_conv_kernel_dim=4,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.4)),
     # Its text part alone is trained. Published files do not say that embedding and head are two.
     "mistral3_pictures": _case(
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
@@ -264,7 +275,7 @@ def randomize(model, seed):
     hidden = text_config(model).hidden_size
     model_type = model.config.model_type
     scales_embedding = model_type.startswith("gemma")
-    adds_one = scales_embedding or model_type.startswith("qwen3_5")
+    adds_one = scales_embedding or model_type.startswith(("qwen3_5", "qwen3_next"))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -298,6 +309,8 @@ def make_model(name, seed, **changes):
 def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
+    if model.config.model_type == "qwen3_next":
+        return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS

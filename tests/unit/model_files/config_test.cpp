@@ -148,6 +148,8 @@ INSTANTIATE_TEST_SUITE_P(
                   {"shared_expert_intermediate_size", "found 0"}},
         BadConfig{"no_routed_experts", "qwen3_5_moe_text", {{"num_experts", 0}}, {"num_experts", "found 0"}},
         BadConfig{"shared_router_loss", "qwen3_5_moe_text", {{"output_router_logits", true}}, {"output_router_logits"}},
+        BadConfig{
+            "next_dense", "qwen3_next", {{"num_experts", 4}, {"mlp_only_layers", 1}}, {"mlp_only_layers", "a list"}},
         BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });

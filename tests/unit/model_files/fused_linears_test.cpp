@@ -95,6 +95,30 @@ TEST(FusedLinears, OfGatedAttention_TakeTurns) {
             joined(*files, {linear + "q_conv1d.weight", linear + "k_conv1d.weight", linear + "v_conv1d.weight"}));
 }
 
+/// Of each head of keys there are rows of q, k, v and z, of b and a.
+TEST(FusedLinears, OfLinearAttentionJoinedByHeads_TakeTurns) {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "golden" / "qwen3_next" / "model";
+  const ModelConfig config = *load_config(folder);
+  const TensorFiles stored = *TensorFiles::open_model(folder);
+  const TensorFiles files = *open_weights(config, folder);
+  EXPECT_TRUE(check_model_tensors(config, files).ok()) << check_model_tensors(config, files);
+  const std::string linear = "model.layers.2.linear_attn.";
+  const auto in_turns = [&](const std::vector<std::string>& parts) {
+    std::vector<float> whole;
+    for (std::size_t head = 0; head < config.linear_attention->key_heads; ++head) {
+      for (const std::string& part : parts) {
+        const std::vector<float> all = numbers_of(files, linear + part + ".weight");
+        const std::size_t size = all.size() / config.linear_attention->key_heads;
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(head * size);
+        whole.insert(whole.end(), first, first + static_cast<std::ptrdiff_t>(size));
+      }
+    }
+    return whole;
+  };
+  EXPECT_EQ(numbers_of(stored, linear + "in_proj_qkvz.weight"), in_turns({"q_proj", "k_proj", "v_proj", "z_proj"}));
+  EXPECT_EQ(numbers_of(stored, linear + "in_proj_ba.weight"), in_turns({"b_proj", "a_proj"}));
+}
+
 class WrittenAgain : public testing::TestWithParam<const char*> {};
 
 TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
@@ -122,7 +146,7 @@ TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5", "qwen3_5_moe"),
+INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5", "qwen3_5_moe", "qwen3_next"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

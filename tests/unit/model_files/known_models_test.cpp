@@ -95,9 +95,13 @@ TEST(KnownModels, ParametersOfGptOss_AreAsPublished) {
 }
 
 /// Files on the Hub have more: what reads pictures, and layers for several tokens ahead. As transformers 5.23 counts
-/// its Qwen3_5MoeForCausalLM of that checkpoint's configuration, which is the default one.
-TEST(KnownModels, ParametersOfQwen35Moe_AreThoseOfTheTextPart) {
+/// its Qwen3_5MoeForCausalLM and Qwen3NextForCausalLM; the default configurations are those of the smaller one of
+/// Qwen3.5 and of Qwen3-Next.
+TEST(KnownModels, ParametersOfMixturesWithASharedExpert_AreThoseOfTheTextPart) {
   EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3.5-35B-A3B")), 34660610688U);
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3.5-122B-A10B")), 122111526912U);
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3.5-397B-A17B")), 396346350336U);
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3-Next-80B-A3B-Instruct")), 79674391296U);
 }
 
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {

@@ -63,7 +63,7 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   experts.choices = fields.integer("num_experts_per_tok", 1, kMaxChoices, own.choices);
   experts.width = own.width == 0 ? config.intermediate_size
                                  : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, own.width);
-  experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", false);
+  experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", own.normalises);
   experts.biases = own.stacked;
   if (own.stacked) {
     experts.mxfp4 = fields.has("quantization_config");  // others are refused

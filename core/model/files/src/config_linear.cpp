@@ -37,6 +37,7 @@ void parse_linear_attention(Fields& fields, const FamilyTraits& traits, ModelCon
   linear.key_size = fields.integer("linear_key_head_dim", 1, kMaxDeltaSize, 128);
   linear.value_size = fields.integer("linear_value_head_dim", 1, kMaxDeltaSize, 128);
   linear.convolution = fields.integer("linear_conv_kernel_dim", 1, kMaxConvolution, 4);
+  linear.joined_by_heads = traits.joined_by_heads;
   linear.blocks = parse_blocks(fields, config.num_layers);
   if (fields.status().ok() && linear.value_heads % linear.key_heads != 0) {
     fields.refuse("linear_num_value_heads", fmt::format("expected a multiple of linear_num_key_heads ({}), found {}",

@@ -31,6 +31,7 @@ struct ExpertTraits {
   std::uint32_t choices = 0;       // num_experts_per_tok likewise
   std::uint32_t width = 0;         // moe_intermediate_size likewise; 0: their width is intermediate_size
   bool normalises_always = false;  // else norm_topk_prob says so
+  bool normalises = false;         // when that is absent
   bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
   bool numbered_weights = false;   // Mixtral's names of tensors
   bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
@@ -67,6 +68,7 @@ struct FamilyTraits {
   bool attention_bias = false;        // when the key is absent
   bool attention_sinks = false;
   bool linear_attention = false;  // in some blocks; the others' attention is gated
+  bool joined_by_heads = false;   // LinearAttentionConfig::joined_by_heads
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none

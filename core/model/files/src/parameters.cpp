@@ -35,10 +35,18 @@ std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, st
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, false};
   };
-  return {fused("in_proj_qkv", {make("q_proj", hidden, linear.key_width()), make("k_proj", hidden, linear.key_width()),
-                                make("v_proj", hidden, linear.value_width())}),
-          make("in_proj_z", hidden, linear.value_width()), make("in_proj_b", hidden, linear.value_heads),
-          make("in_proj_a", hidden, linear.value_heads), make("out_proj", linear.value_width(), hidden)};
+  const auto q = make("q_proj", hidden, linear.key_width());
+  const auto k = make("k_proj", hidden, linear.key_width());
+  const auto v = make("v_proj", hidden, linear.value_width());
+  const auto out = make("out_proj", linear.value_width(), hidden);
+  if (linear.joined_by_heads) {
+    const auto b = make("b_proj", hidden, linear.value_heads);
+    const auto a = make("a_proj", hidden, linear.value_heads);
+    return {fused("in_proj_qkvz", {q, k, v, make("z_proj", hidden, linear.value_width())}, linear.key_heads),
+            fused("in_proj_ba", {b, a}, linear.key_heads), out};
+  }
+  return {fused("in_proj_qkv", {q, k, v}), make("in_proj_z", hidden, linear.value_width()),
+          make("in_proj_b", hidden, linear.value_heads), make("in_proj_a", hidden, linear.value_heads), out};
 }
 
 void add_linears(const std::vector<LinearModule>& linears, std::vector<ParameterSpec>& out) {
@@ -251,7 +259,9 @@ const std::vector<std::string>& linear_module_names() {
     linear.linear_attention.emplace().blocks = {true};
     ModelConfig mixture = dense;
     mixture.experts.emplace().shared_width = 1;
-    for (const ModelConfig& config : {dense, fused, linear, mixture}) {
+    ModelConfig joined = linear;
+    joined.linear_attention->joined_by_heads = true;
+    for (const ModelConfig& config : {dense, fused, linear, mixture, joined}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

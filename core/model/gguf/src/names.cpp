@@ -247,6 +247,7 @@ std::string architecture_name(Family family) {
       return "phi3";
     case Family::kQwen35:
     case Family::kQwen35Moe:
+    case Family::kQwen3Next:
       break;  // check_expressible() refuses it
   }
   return "";

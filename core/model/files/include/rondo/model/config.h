@@ -30,7 +30,8 @@ enum class Family {
   kGptOss,
   kPhi3,
   kQwen35,
-  kQwen35Moe
+  kQwen35Moe,
+  kQwen3Next
 };
 enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
@@ -96,6 +97,7 @@ struct LinearAttentionConfig {
   std::uint32_t value_size = 0;
   std::uint32_t convolution = 0;  // tokens that it spans
   std::vector<bool> blocks;       // [num_layers]
+  bool joined_by_heads = false;   // Qwen3-Next: q, k, v and z are one linear layer in files, b and a another
 
   std::uint32_t key_width() const { return key_heads * key_size; }
   std::uint32_t value_width() const { return value_heads * value_size; }
@@ -141,7 +143,7 @@ struct ModelConfig {
   std::optional<double> attention_scale;                  // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;              // [num_layers] tokens a query sees, itself included; 0: all
   std::optional<ExpertsConfig> experts;                   // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS, Qwen3.5-MoE
-  std::optional<LinearAttentionConfig> linear_attention;  // Qwen3.5
+  std::optional<LinearAttentionConfig> linear_attention;  // Qwen3.5, Qwen3-Next
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over

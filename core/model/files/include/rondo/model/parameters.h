@@ -20,7 +20,8 @@
 //   where it is linear, k, v heads of keys and values of size D and E, W tokens of the convolution:
 //   model.layers.N.linear_attn.{q,k,v}_proj.weight [kD|kD|vE, C], fused as in_proj_qkv, .in_proj_z.weight [vE, C],
 //     .in_proj_{b,a}.weight [v, C], .out_proj.weight [C, vE], .{q,k,v}_conv1d.weight [kD|kD|vE, 1, W], in files one,
-//     conv1d, .A_log [v], .dt_bias [v], .norm.weight [E]
+//     conv1d, .A_log [v], .dt_bias [v], .norm.weight [E]; in Qwen3-Next .{z,b,a}_proj, fused as in_proj_qkvz,
+//     in_proj_ba
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C]
 //   lm_head.weight [V, C], unless tied to embed_tokens
@@ -125,7 +126,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
-/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate.
+/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the
