@@ -198,17 +198,19 @@ absl::Status write_adapter(const model::Architecture& model, offload::ParameterS
 /// with chance.
 absl::Status read_rounded(offload::ParameterStore& store, model::ParameterId id, model::WeightType type,
                           const model::TensorSink& sink) {
-  if (!store.specs()[id].trained || type == model::WeightType::kFloat32) {
-    const devices::BufferView weights = store.published(id);
-    return sink({weights.host(), weights.size});
-  }
   std::vector<std::byte> rounded;
-  return read_pieces(store, id, offload::StateArray::kMaster, [&](std::span<const std::byte> piece) {
+  const auto round = [&](std::span<const std::byte> piece) {
     const std::span values(reinterpret_cast<const float*>(piece.data()), piece.size() / sizeof(float));
     rounded.resize(values.size() * 2);
     model::store_float32(values, type, rounded);
     return sink(rounded);
-  });
+  };
+  if (store.specs()[id].trained && type != model::WeightType::kFloat32) {
+    return read_pieces(store, id, offload::StateArray::kMaster, round);
+  }
+  const devices::BufferView weights = store.published(id);
+  const std::span<const std::byte> bytes(weights.host(), weights.size);
+  return file_type(store.dtype_of(id)) == type ? sink(bytes) : round(bytes);
 }
 
 absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,

@@ -131,6 +131,28 @@ TEST_F(Weights, FrozenBfloat16_IsTheRoundedFile) {
   }
 }
 
+/// Rates of linear attention are in fp32 on devices; in files they are as the others.
+TEST_F(Weights, FrozenInFp32AmongBfloat16_AreTheRoundedFile) {
+  model::InitOptions options;
+  options.arch = "qwen3_5_text";
+  options.hidden_size = 32;
+  options.weight_type = model::WeightType::kBfloat16;
+  const fs::path base = folder_ / "linear";
+  ASSERT_TRUE(model::init_model(options, base).ok());
+  const model::ModelConfig config = *model::load_config(base);
+  const model::Architecture model = *model::Architecture::make(config, tiny::last_block(DType::kBfloat16));
+  auto store = *offload::ParameterStore::make(schedule::parameter_specs(model), DType::kBfloat16, false);
+  ASSERT_EQ(load_weights(model, *model::open_weights(config, base), nullptr, store), absl::OkStatus());
+  const fs::path out = made("written");
+  ASSERT_EQ(write_result(model, store, Documents(base), out), absl::OkStatus());
+  const auto found = *model::TensorFiles::open_model(out);
+  const auto expected = *model::TensorFiles::open_model(base);
+  for (const char* name : {"A_log", "dt_bias"}) {
+    const std::string tensor = std::string("model.layers.0.linear_attn.") + name;
+    EXPECT_TRUE(std::ranges::equal(found.find(tensor)->data, expected.find(tensor)->data)) << name;
+  }
+}
+
 TEST_F(Weights, FreshFactors_AreKaimingUniformAndZero) {
   const model::Architecture model = architecture(tiny::lora(DType::kFloat32));
   offload::ParameterStore store = loaded(model, base_);
