@@ -83,9 +83,10 @@ struct ExpertsConfig {
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
   bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
-  std::uint32_t shared_width =
-      0;                       // of an MLP that each token goes through besides, times the sigmoid of a gate; 0: none
-  bool adapts_shared = false;  // its layers may have adapters; else PEFT takes their names for those of the experts
+  /// Of an MLP that every token goes through besides, times the sigmoid of a gate; 0: there is none.
+  std::uint32_t shared_width = 0;
+  /// That MLP's layers may have adapters; else PEFT takes their names for those of the experts.
+  bool adapts_shared = false;
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
