@@ -461,7 +461,8 @@ void advise_keys(const Config& config, PlannedRun& run) {
   const auto look = [&](const char* key, auto Config::*value) {
     if (config.*value != usual.*value) idle.push_back(key);
   };
-  if (config.finetuning_type != "lora") {
+  const bool goes_on = !config.adapter_name_or_path.empty();  // with an adapter that is there
+  if (config.finetuning_type != "lora" || goes_on) {
     look("lora_rank", &Config::lora_rank);
     look("lora_alpha", &Config::lora_alpha);
     look("lora_dropout", &Config::lora_dropout);
@@ -472,12 +473,13 @@ void advise_keys(const Config& config, PlannedRun& run) {
     look("alpha_pattern", &Config::alpha_pattern);
     look("layers_to_transform", &Config::layers_to_transform);
     look("modules_to_save", &Config::modules_to_save);
-    look("loraplus_lr_ratio", &Config::loraplus_lr_ratio);
   }
+  if (config.finetuning_type != "lora") look("loraplus_lr_ratio", &Config::loraplus_lr_ratio);
   if (config.finetuning_type != "freeze") look("freeze_trainable_layers", &Config::freeze_trainable_layers);
   if (idle.empty()) return;
-  run.advice.push_back(fmt::format("{} {} no effect beside finetuning_type {}", fmt::join(idle, ", "),
-                                   idle.size() == 1 ? "has" : "have", config.finetuning_type));
+  run.advice.push_back(fmt::format(
+      "{} {} no effect beside {}", fmt::join(idle, ", "), idle.size() == 1 ? "has" : "have",
+      goes_on ? "adapter_name_or_path, whose adapter has its own" : "finetuning_type " + config.finetuning_type));
 }
 
 /// Says so where devices have matrix units that do not multiply bf16 as it is.
