@@ -126,6 +126,7 @@ void put_notes(const std::vector<std::string>& notes, const Streams& streams) {
 }
 
 absl::Status show_sweep(const Config& config, bool measured, const Streams& streams, const train::StopFlag& stop) {
+  if (!config.plot.empty()) RONDO_RETURN_IF_ERROR(with_context(check_writable(config.plot), "plot"));
   RONDO_ASSIGN_OR_RETURN(const train::SweepView view, train::run_sweep(config, measured, stop));
   put_notes(view.notes, streams);
   if (!config.plot.empty()) {

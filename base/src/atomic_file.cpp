@@ -48,6 +48,13 @@ absl::Status AtomicFile::failure(const char* what, int reason) const {
 
 absl::StatusOr<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   AtomicFile file(path);
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(there)) return file.failure("written", EISDIR);
+  // The new file would take the place of a device such as /dev/null.
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return internal_error("{}: cannot be written: expected a regular file or none", path.string());
+  }
   file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return file.failure("written", errno);
   return file;

@@ -123,6 +123,11 @@ absl::Status write_file_atomically(const std::filesystem::path& path, std::strin
   return file.commit();
 }
 
+absl::Status check_writable(const std::filesystem::path& path) {
+  const absl::Status status = AtomicFile::create(path).status();
+  return status.ok() ? status : absl::InvalidArgumentError(status.message());
+}
+
 std::filesystem::path user_cache_folder() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);

@@ -32,6 +32,23 @@ INSTANTIATE_TEST_SUITE_P(
                     command("HostMissing", train({"--host=hosts.yaml#big"}), {"hosts.yaml"})),
     name_of);
 
+Words on_a_card(const Words& words) {
+  Words all = words;
+  all.insert(all.end(), {"--model=model", "--devices=timed:rtx3060"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FileToWrite, BadRun,
+    testing::Values(
+        command("TraceIsAFolder", on_a_card({"profile", "--steps=2", "--trace=model"}), {"trace", "model"}),
+        command("TraceBelowAFile", on_a_card({"profile", "--steps=2", "--trace=chats.jsonl/t.json"}),
+                {"trace", "chats.jsonl/t.json"}),
+        command("ExportToNoFolder", {"export", "--model=model", "--format=gguf", "--output=/proc/model.gguf"},
+                {"output", "/proc/model.gguf"}),
+        command("PlotIsAFolder", on_a_card({"plan", "--sweep=global_batch=2", "--plot=model"}), {"plot", "model"})),
+    name_of);
+
 INSTANTIATE_TEST_SUITE_P(Method, BadRun,
                          testing::Values(command("UnknownTarget", train({"--lora_target=w_proj"}), {"w_proj"}),
                                          command("OneTargetUnknown", train({"--lora_target=q_proj,w_proj"}),

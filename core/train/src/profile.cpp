@@ -8,6 +8,7 @@
 #include "host_account.h"
 #include "plan_document.h"
 #include "rondo/base/status.h"
+#include "rondo/base/file.h"
 #include "rondo/schedule/trace.h"
 #include "rondo/train/rate.h"
 #include "rondo/train/run.h"
@@ -54,6 +55,7 @@ class Profiler {
 
   absl::StatusOr<ProfileView> run() {
     RONDO_RETURN_IF_ERROR(open());
+    if (!config_.trace.empty()) RONDO_RETURN_IF_ERROR(with_context(check_writable(config_.trace), "trace"));
     RONDO_RETURN_IF_ERROR(measure());
     ProfileView view;
     view.json["predicted"] = plan_document(run_);

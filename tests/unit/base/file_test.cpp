@@ -33,6 +33,30 @@ TEST(WriteFileAtomically, ExistingFile_IsReplacedAndNothingElseIsLeft) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
+/// As root the new file would take the place of /dev/null.
+TEST(WriteFileAtomically, WhatIsNoRegularFile_IsLeftAlone) {
+  const auto folder = fresh_folder("rondo_special");
+  const auto pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(write_file_atomically(pipe, "x").ok());
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(CheckWritable, Path_IsAskedWithoutATrace) {
+  const auto folder = fresh_folder("rondo_writable");
+  EXPECT_TRUE(check_writable(folder / "a").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  ASSERT_TRUE(write_file_atomically(folder / "a", "one").ok());
+  EXPECT_TRUE(check_writable(folder / "a").ok());
+  EXPECT_EQ(*read_file(folder / "a"), "one");
+  for (const auto& path : {folder, folder / "a" / "b", folder / "none" / "b"}) {
+    const auto status = check_writable(path);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_NE(std::string(status.message()).find(path.string()), std::string::npos) << status;
+  }
+}
+
 TEST(WriteFileAtomically, FolderMissing_NamesThePath) {
   const auto status = write_file_atomically(fresh_folder("rondo_none") / "no" / "a", "x");
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

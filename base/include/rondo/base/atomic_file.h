@@ -11,7 +11,8 @@ namespace rondo {
 
 class AtomicFile {
  public:
-  /// Errors here and below: Internal naming the path and the reason.
+  /// Errors here and below: Internal naming the path and the reason. What stands at the path and is no regular file is
+  /// left alone.
   static absl::StatusOr<AtomicFile> create(const std::filesystem::path& path);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;

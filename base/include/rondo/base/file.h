@@ -47,6 +47,10 @@ absl::StatusOr<std::string> read_file(const std::filesystem::path& path);
 /// Errors: Internal naming the path; the old file, if any, is then untouched.
 absl::Status write_file_atomically(const std::filesystem::path& path, std::string_view contents);
 
+/// Whether write_file_atomically() could write there, asked before the work whose result it is to hold; nothing is
+/// left. Errors: InvalidArgument naming the path and the reason.
+absl::Status check_writable(const std::filesystem::path& path);
+
 /// Where the program keeps what it can make again: $XDG_CACHE_HOME/rondo or $HOME/.cache/rondo; empty without either.
 std::filesystem::path user_cache_folder();
 

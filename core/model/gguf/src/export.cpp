@@ -8,6 +8,7 @@
 
 #include "container.h"
 #include "names.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
@@ -169,6 +170,7 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
     std::filesystem::create_directories(output.parent_path(), error);
     if (error) return invalid_input("output: {} cannot be made: {}", output.string(), error.message());
   }
+  RONDO_RETURN_IF_ERROR(with_context(check_writable(output), "output"));
   return write_container(output, draft.keys, draft.tensors, [&](std::size_t index, std::span<std::byte> out) {
     const Source& source = draft.sources[index];
     RONDO_RETURN_IF_ERROR(put_tensor(source, draft.tensors[index], out));
