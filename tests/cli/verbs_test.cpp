@@ -250,6 +250,20 @@ TEST(Profile, OfATimedPool_SetsMeasuredBesidePredictedAndWritesTheTimeline) {
   EXPECT_THAT(table.out, HasSubstr("measured"));
 }
 
+TEST(Profile, DeviceWithoutSlots_HasAProcessInTheTimelineToo) {
+  const Workspace workspace;
+  const Json json = json_of(
+      workspace.run({"profile", "--model=model", "--devices=timed:rtx4090,rtx3060", "--gradient_accumulation_steps=1",
+                     "--cutoff_len=64", "--steps=2", "--json", "--trace=timeline.json"}));
+  const Json timeline = Json::parse(std::ifstream(workspace.path() / "timeline.json"), nullptr, false);
+  Words processes;
+  for (const Json& event : timeline["traceEvents"]) {
+    if (event["name"] == "process_name") processes.push_back(event["args"]["name"].get<std::string>());
+  }
+  EXPECT_EQ(processes, (Words{"timed:rtx4090:0", "timed:rtx3060:0"}));
+  EXPECT_EQ(json["measured"]["devices"][1]["busy"], 0) << "the case wants a device without slots";
+}
+
 TEST(Profile, OfBackwardsInHalves_KeepsBothHalvesApart) {
   const Workspace workspace;
   const Json json = json_of(workspace.run(

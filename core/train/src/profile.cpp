@@ -3,12 +3,13 @@
 #include <array>
 #include <chrono>
 #include <deque>
+#include <span>
 
 #include "calibration.h"
 #include "host_account.h"
 #include "plan_document.h"
-#include "rondo/base/status.h"
 #include "rondo/base/file.h"
+#include "rondo/base/status.h"
 #include "rondo/schedule/trace.h"
 #include "rondo/train/rate.h"
 #include "rondo/train/run.h"
@@ -54,8 +55,8 @@ class Profiler {
   Profiler(const Config& config, const StopFlag& stop) : config_(config), stop_(stop) {}
 
   absl::StatusOr<ProfileView> run() {
-    RONDO_RETURN_IF_ERROR(open());
     if (!config_.trace.empty()) RONDO_RETURN_IF_ERROR(with_context(check_writable(config_.trace), "trace"));
+    RONDO_RETURN_IF_ERROR(open());
     RONDO_RETURN_IF_ERROR(measure());
     ProfileView view;
     view.json["predicted"] = plan_document(run_);
@@ -221,9 +222,13 @@ class Profiler {
   absl::Status write_trace() const {
     std::vector<std::unique_ptr<schedule::DeviceTrace>> whole;
     std::vector<const schedule::DeviceTrace*> devices;
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      whole.push_back(std::make_unique<schedule::DeviceTrace>(names_[i], kept_[i].size()));
-      for (const TraceSpan& span : kept_[i]) whole.back()->on_work(span.role, span.tag, span.begin, span.end);
+    for (const devices::PoolMember& member : machine_.pool) {
+      const std::string& name = member.device->caps().name;
+      const auto found = std::ranges::find(names_, name);
+      std::span<const TraceSpan> spans;  // none of a device without slots
+      if (found != names_.end()) spans = kept_[static_cast<std::size_t>(found - names_.begin())];
+      whole.push_back(std::make_unique<schedule::DeviceTrace>(name, spans.size()));
+      for (const TraceSpan& span : spans) whole.back()->on_work(span.role, span.tag, span.begin, span.end);
       devices.push_back(whole.back().get());
     }
     return schedule::write_trace(config_.trace, devices, run_.plan);
