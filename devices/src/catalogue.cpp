@@ -11,11 +11,13 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <string_view>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/base/utf8.h"
 
 namespace rondo::devices {
 namespace {
@@ -42,6 +44,20 @@ std::string nearest(const std::string& name, std::vector<std::string> known, std
   });
   known.resize(std::min(known.size(), count));
   return fmt::format("{}", fmt::join(known, ", "));
+}
+
+/// The first key that stands twice in a map: yaml-cpp hands out the first of them and says nothing.
+absl::Status check_once(const YAML::Node& map, const std::string& place) {
+  std::map<std::string, int> lines;
+  for (const auto& pair : map) {
+    const auto key = pair.first.as<std::string>();
+    const int line = pair.first.Mark().line + 1;
+    const auto [first, is_new] = lines.emplace(key, line);
+    if (is_new) continue;
+    return invalid_input("{}: '{}' is given twice, in lines {} and {}; leave one of them", place, key, first->second,
+                         line);
+  }
+  return absl::OkStatus();
 }
 
 /// One entry of a YAML file. Reads values by key and remembers the first complaint.
@@ -90,6 +106,7 @@ class Entry {
       complain("'flops' must be a map from dtype to FLOP/s, such as {bf16: 165e12, fp32: 82e12}");
       return;
     }
+    if (const absl::Status once = check_once(value, place_ + ": flops"); !once.ok() && status_.ok()) status_ = once;
     for (const auto& pair : value) {
       const auto name = pair.first.as<std::string>();
       bool known = false;
@@ -130,13 +147,18 @@ class Entry {
 /// Room for a value of exactly 0 in Entry::number's open lower end.
 constexpr double kFromZero = -std::numeric_limits<double>::min();
 
+/// With less a step would take more seconds than a number holds.
+constexpr double kLeastEfficiency = 1e-9;
+
 absl::StatusOr<Entry> open_entry(const std::string& reference) {
   const std::size_t hash = reference.rfind('#');
   const std::string file = reference.substr(0, hash);
   const std::string name = reference.substr(hash + 1);
   RONDO_ASSIGN_OR_RETURN(const std::string contents, read_file(file));
+  if (!is_utf8(contents)) return invalid_input("{}: expected UTF-8 text, found other bytes", file);
   const YAML::Node root = YAML::Load(contents);
   if (!root.IsMap()) return invalid_input("{}: expected a map from names to entries", file);
+  RONDO_RETURN_IF_ERROR(check_once(root, file));
   const YAML::Node node = root[name];
   if (!node) {
     std::vector<std::string> names;
@@ -144,6 +166,7 @@ absl::StatusOr<Entry> open_entry(const std::string& reference) {
     return invalid_input("{}: has no entry '{}'; it has {}", file, name, nearest(name, names, 5));
   }
   if (!node.IsMap()) return invalid_input("{}#{}: expected a map from keys to values", file, name);
+  RONDO_RETURN_IF_ERROR(check_once(node, reference));
   return Entry(reference, node);
 }
 
@@ -159,7 +182,7 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   card.link_up = entry.number("link_up", 0, Entry::kMost);
   card.link_down = entry.number("link_down", 0, Entry::kMost);
   card.link_latency_seconds = entry.number("link_latency", kFromZero, 3600, &card.link_latency_seconds);
-  card.efficiency = entry.number("efficiency", 0, 1, &card.efficiency);
+  card.efficiency = entry.number("efficiency", kLeastEfficiency, 1, &card.efficiency);
   card.jitter = entry.number("jitter", kFromZero, 1, &card.jitter);
   card.weights_in_place = entry.flag("weights_in_place");
   card.root = entry.text("root");
