@@ -27,6 +27,8 @@ INSTANTIATE_TEST_SUITE_P(
                              {"cards.yaml", "fast"}},
                     command("ListOfUnknown", {"devices", "--devices=warp:3"}, {"warp"}),
                     command("LimitNoSize", train({"--memory_limit=cpu:0=lots"}), {"memory_limit", "lots"}),
+                    command("LimitTwice", train({"--devices=cpu", "--memory_limit=cpu:0=1GiB,cpu:0=2GiB"}),
+                            {"memory_limit", "cpu:0", "twice"}),
                     command("LimitOfNoDevice", train({"--memory_limit=cuda:5=8GiB"}), {"cuda:5"}),
                     command("HostLimitNoSize", train({"--host_memory_limit=8Gigs"}), {"host_memory_limit", "8Gigs"}),
                     command("HostMissing", train({"--host=hosts.yaml#big"}), {"hosts.yaml"})),

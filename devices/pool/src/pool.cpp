@@ -207,6 +207,7 @@ absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
 
 absl::Status apply_limits(const std::string& limits, std::vector<Request>& requests) {
   if (trimmed(limits).empty()) return absl::OkStatus();
+  std::set<std::string> limited;
   for (const std::string& part : split(limits)) {
     const std::size_t equals = part.rfind('=');
     if (equals == std::string::npos) {
@@ -222,6 +223,7 @@ absl::Status apply_limits(const std::string& limits, std::vector<Request>& reque
       for (const Request& request : requests) names.push_back(request.name);
       return invalid_input("memory_limit: no device '{}' in the pool; it has {}", name, fmt::join(names, ", "));
     }
+    if (!limited.insert(name).second) return invalid_input("memory_limit: {}: given twice; leave one of them", name);
     found->limit = *bytes;
   }
   return absl::OkStatus();
