@@ -95,6 +95,8 @@ TEST(Doctor, WhereItIsNot_Exits1AndNamesTheProblem) {
   EXPECT_EQ(json["possible"], false);
   EXPECT_THAT(outcome.err, StartsWith("error: training is not possible here: devices: "));
   EXPECT_THAT(outcome.out, HasSubstr("chats.jsonl is a file"));
+  EXPECT_THAT(workspace.run({"doctor", "--devices=cpu", "--output_dir=chats.jsonl/out"}).out,
+              HasSubstr("chats.jsonl is a file"));
 }
 
 TEST(Import, IntoAFile_TrainsAtOnce) {

@@ -66,8 +66,10 @@ void Workspace::edit_header(const std::string& name, const std::string& from, co
 
 std::map<std::string, std::string> Workspace::snapshot() const {
   std::map<std::string, std::string> files;
+  std::error_code ignored;  // a link that leads to itself is no file
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-    files[entry.path().string()] = entry.is_regular_file() ? slurp(entry.path().string()) : std::string("no file");
+    files[entry.path().string()] =
+        entry.is_regular_file(ignored) ? slurp(entry.path().string()) : std::string("no file");
   }
   return files;
 }

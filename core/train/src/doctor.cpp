@@ -215,14 +215,16 @@ bool look_at_folder(const char* subject, const std::string& path, Health otherwi
                     Findings& findings) {
   const fs::path folder = nearest_folder(path);
   std::error_code ignored;
-  const bool blocked = !path.empty() && fs::exists(path, ignored) && !fs::is_directory(path, ignored);
+  fs::path there = path;  // or the nearest above it that is
+  while (there.has_relative_path() && !fs::exists(there, ignored)) there = there.parent_path();
+  const bool blocked = there.has_relative_path() && !fs::is_directory(there, ignored);
   if (!blocked && ::access(folder.c_str(), W_OK | X_OK) == 0) {
     findings.push_back(
         {Health::kOk, subject, fmt::format("{} can be written", path.empty() ? "the current folder" : path)});
     return true;
   }
   findings.push_back({otherwise, subject,
-                      fmt::format("{} {}; {}", blocked ? path : folder.string(),
+                      fmt::format("{} {}; {}", blocked ? there.string() : folder.string(),
                                   blocked ? "is a file" : "cannot be written by this user", advice)});
   return false;
 }

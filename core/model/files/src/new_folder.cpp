@@ -19,6 +19,9 @@ absl::Status check_vacant(const std::filesystem::path& folder) {
   std::error_code error;
   const auto state = std::filesystem::symlink_status(folder, error);
   if (state.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
+  if (state.type() == std::filesystem::file_type::none) {
+    return invalid_input("{}: cannot be looked at: {}", folder.string(), error.message());
+  }
   if (state.type() != std::filesystem::file_type::directory) {
     return invalid_input("{}: exists and is no folder; name another output_dir", folder.string());
   }
