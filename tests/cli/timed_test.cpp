@@ -50,6 +50,23 @@ TEST(TimedRun, CheckpointToGoOnFrom_IsRefused) {
                   {"resume_from_checkpoint", "out/checkpoint-1", "timed:rtx4090"}});
 }
 
+/// On a card whose memory is slow beside its arithmetic.
+TEST(Profile, OfOneMicrobatch_ComputesAsLongAsThePlanSays) {
+  const Workspace workspace;
+  workspace.write(
+      "cards.yaml",
+      "slow: {flops: {bf16: 1e12}, memory_bytes: 8e9, memory_bandwidth: 2e8, link_up: 1e10, link_down: 1e10, "
+      "jitter: 0}\n");
+  const Json json =
+      json_of(workspace.run({"profile", "--model=model", "--devices=timed:cards.yaml#slow", "--finetuning_type=full",
+                             "--gradient_accumulation_steps=1", "--cutoff_len=16", "--steps=4", "--json"}));
+  const Json& device = json["measured"]["devices"][0];
+  for (const char* phase : {"forward", "fused", "backward"}) {
+    const double predicted = device["predicted_phases"][phase];
+    EXPECT_NEAR(device["phases"][phase].get<double>(), predicted, 0.01 * predicted) << phase;
+  }
+}
+
 TEST(Plan, ForwardFlops_AreThoseOfTheMicrobatchNotOfItsBucket) {
   const Workspace workspace;
   const auto flops = [&](int length, int batch) {

@@ -120,6 +120,7 @@ CardDevice::CardDevice(CardOptions options, FailurePlan failure, Slowdown slowdo
   caps_.does_arithmetic = !timed();
   caps_.compute_dtypes = {DType::kFloat32, DType::kBfloat16, DType::kFloat16};
   caps_.updates = true;
+  caps_.sets_gradients = timed();  // as CUDA's cards do: clearing is no op of a plan
   caps_.fp8 = profile.fp8_flops > 0;
   for (const DType dtype : {DType::kBfloat16, DType::kFloat16}) {
     if (profile.speed(dtype) > 1.5 * profile.speed(DType::kFloat32)) caps_.matrix_dtypes.push_back(dtype);
