@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 #include "rondo/base/status.h"
@@ -43,6 +44,12 @@ std::string_view values_of(std::string_view text, std::string_view axis, std::st
   return values;
 }
 
+absl::StatusOr<std::uint32_t> counted(std::uint64_t sequences) {
+  constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+  if (sequences <= kMost) return static_cast<std::uint32_t>(sequences);
+  return invalid_input("global_batch: expected at most {} sequences, found {}", kMost, sequences);
+}
+
 absl::StatusOr<std::uint32_t> batch_of(std::string_view text, const Config& config) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -56,7 +63,7 @@ absl::StatusOr<std::uint32_t> batch_of(std::string_view text, const Config& conf
   if (number / size > kMostMicrobatches) {
     return invalid_input("global_batch: expected at most {} microbatches, found {}", kMostMicrobatches, number / size);
   }
-  return static_cast<std::uint32_t>(number);
+  return counted(number);
 }
 
 }  // namespace
@@ -72,7 +79,9 @@ absl::StatusOr<Sweep> parse_sweep(const Config& config) {
     sweep.global_batches.push_back(batch);
   }
   if (sweep.global_batches.empty()) {
-    sweep.global_batches = {config.gradient_accumulation_steps * config.per_device_train_batch_size};
+    const std::uint64_t size = config.per_device_train_batch_size;
+    RONDO_ASSIGN_OR_RETURN(const std::uint32_t batch, counted(size * config.gradient_accumulation_steps));
+    sweep.global_batches = {batch};
   }
   std::ranges::sort(sweep.global_batches);
   const auto last = std::unique(sweep.global_batches.begin(), sweep.global_batches.end());

@@ -52,6 +52,10 @@ TEST(Sweep, BadValues_AreRefusedByName) {
   }
   EXPECT_THAT(message_of(plan("global_batch=9", {"--batch_size=2"})), HasSubstr("per_device_train_batch_size 2"));
   EXPECT_THAT(message_of(plan("global_batch=8", {"--compare"})), HasSubstr("--compare"));
+  // No more than can be counted, also where the batch is the product of two keys.
+  EXPECT_THAT(message_of(plan("global_batch=8589934592", {"--batch_size=65536"})), HasSubstr("8589934592"));
+  EXPECT_THAT(message_of(plan("devices=cpu", {"--batch_size=65536", "--gradient_accumulation_steps=65536"})),
+              HasSubstr("4294967296"));
   EXPECT_THAT(message_of(parse_arguments("plan", {"--model=m", "--plot=x.svg"})), HasSubstr("--plot"));
 }
 
