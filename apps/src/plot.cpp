@@ -231,7 +231,12 @@ std::vector<double> axis_marks(double low, double high) {
     if (length / step <= 6.5) break;
   }
   std::vector<double> marks;
-  for (double i = std::ceil(low / step); i * step <= high; ++i) marks.push_back(i == 0 ? 0.0 : i * step);
+  const double first = std::ceil(low / step);
+  // Counted: of numbers so large that a step is less than what tells neighbours apart, adding one never ends.
+  for (int n = 0; n < 8 && (first + n) * step <= high; ++n) {
+    const double mark = first + n == 0 ? 0.0 : (first + n) * step;
+    if (marks.empty() || mark > marks.back()) marks.push_back(mark);
+  }
   return marks;
 }
 

@@ -160,6 +160,7 @@ TEST(AxisMarks, AreRoundAndInside) {
     for (const double mark : marks) EXPECT_TRUE(mark >= low && mark <= high) << mark;
   }
   EXPECT_EQ(axis_marks(0, 3), (std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5, 3}));
+  EXPECT_LE(axis_marks(1e16, 1e16 + 4).size(), 8U);  // where adding one changes nothing
 }
 
 TEST(Thinned, KeepsTheExtremesOfEveryStretch) {
