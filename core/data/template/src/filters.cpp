@@ -223,9 +223,13 @@ Value rounded_integer(std::int64_t value, std::int64_t precision) {
   std::int64_t unit = 1;
   for (std::int64_t i = precision; i < 0; ++i) unit *= 10;
   const std::int64_t remainder = ((value % unit) + unit) % unit;
-  std::int64_t result = value - remainder;
-  const bool odd = (result / unit) % 2 != 0;
-  if (remainder * 2 > unit || (remainder * 2 == unit && odd)) result += unit;
+  // What lies below is a multiple of the unit; it or the one above may be none that fits.
+  std::int64_t result = 0;
+  bool over = __builtin_sub_overflow(value, remainder, &result);
+  const bool odd = ((value / unit) - (value < 0 && remainder != 0 ? 1 : 0)) % 2 != 0;
+  const bool up = remainder * 2 > unit || (remainder * 2 == unit && odd);
+  if (up) over = __builtin_add_overflow(value, unit - remainder, &result);
+  if (over) throw Failure{"a number does not fit in 64 bits"};
   return Value::integer(result);
 }
 

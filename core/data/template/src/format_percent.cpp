@@ -120,9 +120,11 @@ class PercentFormatter {
       digits.type = field.type;
       digits.fill = "0";
       digits.align = '=';
-      digits.width = *field.precision;
-      const std::string body = format_integer(digits, std::abs(value.as_int()));
-      return padded(field, sign_of(field, value.as_int() < 0), body, '>');
+      const bool negative = value.as_int() < 0;
+      digits.width = *field.precision + (negative ? 1 : 0);
+      std::string body = format_integer(digits, value.as_int());
+      if (negative) body.erase(0, 1);  // its sign comes before the field's own padding
+      return padded(field, sign_of(field, negative), body, '>');
     }
     if (!(std::fabs(value.as_real()) < 9.2e18)) throw Failure{"a number does not fit in 64 bits"};
     return format_integer(field, static_cast<std::int64_t>(value.as_real()));
