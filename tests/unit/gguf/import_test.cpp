@@ -18,6 +18,7 @@
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
 #include "small_model.h"
+#include "stored_file.h"
 
 namespace rondo::gguf {
 namespace {
@@ -286,8 +287,8 @@ TEST(ModelTensorName, UndoesTensorName) {
 }
 
 /// A file of one small matrix and the keys that `add` gives beside a whole set.
-absl::Status read_with(const std::function<void(Keys&)>& add, const std::vector<std::string>& without = {},
-                       const std::string& embedding = "token_embd.weight") {
+fs::path file_with(const std::function<void(Keys&)>& add, const std::vector<std::string>& without = {},
+                   const std::string& embedding = "token_embd.weight") {
   Keys keys;
   const auto with = [&](const std::string& name, auto value) {
     if (std::find(without.begin(), without.end(), name) == without.end()) keys.add(name, value);
@@ -303,7 +304,12 @@ absl::Status read_with(const std::function<void(Keys&)>& add, const std::vector<
   const absl::Status written = write_container(file, keys, {{embedding, {8, 4}, TensorType::kF32}},
                                                [](std::size_t, std::span<std::byte>) { return absl::OkStatus(); });
   EXPECT_TRUE(written.ok()) << written;
-  return import_documents(file).status();
+  return file;
+}
+
+absl::Status read_with(const std::function<void(Keys&)>& add, const std::vector<std::string>& without = {},
+                       const std::string& embedding = "token_embd.weight") {
+  return import_documents(file_with(add, without, embedding)).status();
 }
 
 TEST(ImportConfig, WhatIsMissing_IsNamed) {
@@ -336,6 +342,32 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("llama.attention.scale", 0.5F, "scaled");
   refused("llama.final_logit_softcapping", 30.0F, "scaled");
   refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
+}
+
+TEST(ImportConfig, FactorWithoutAKind_ScalesLinearly) {
+  const auto rope_with = [](const std::function<void(Keys&)>& add) {
+    const auto heads = [&](Keys& keys) {
+      keys.add("llama.attention.head_count", std::uint32_t{2});
+      add(keys);
+    };
+    const auto file = open_stored_file(file_with(heads, {"llama.attention.head_count"}));
+    EXPECT_TRUE(file.ok()) << file.status();
+    const auto config = import_config(*file);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->rope : model::RopeConfig{};
+  };
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    const model::RopeConfig rope = rope_with([&](Keys& keys) { keys.add(key, 4.0F); });
+    EXPECT_EQ(rope.kind, model::RopeKind::kLinear) << key;
+    EXPECT_EQ(rope.factor, 4.0) << key;
+    EXPECT_EQ(rope_with([&](Keys& keys) { keys.add(key, 1.0F); }).kind, model::RopeKind::kDefault) << key;
+    expect_refused(read_with([&](Keys& keys) { keys.add(key, 0.5F); }), {key, "at least 1, found 0.5"});
+  }
+  const auto none = [](Keys& keys) {
+    keys.add("llama.rope.scaling.type", "none");
+    keys.add("llama.rope.scaling.factor", 4.0F);
+  };
+  EXPECT_EQ(rope_with(none).kind, model::RopeKind::kDefault);
 }
 
 void add_experts(Keys& keys, std::uint32_t used) {

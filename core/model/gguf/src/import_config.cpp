@@ -81,9 +81,13 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
   model::RopeConfig& rope = config.rope;
   rope.theta = keys.number(prefix + "rope.freq_base", 1.0, 1e18, 10000.0);
   if (config.family == Family::kPhi3) return read_long_scaling(keys, prefix, config);
-  const std::string kind = keys.text(prefix + "rope.scaling.type", "none");
-  const double factor = keys.number(prefix + "rope.scaling.factor", 0.0, 1e6, 0.0);
+  // Readers take a factor without a kind for linear, and know it by an older name too; 0 counts as absent.
+  const std::string kind = keys.text(prefix + "rope.scaling.type", "linear");
+  const bool older = keys.has(prefix + "rope.scale_linear") && !keys.has(prefix + "rope.scaling.factor");
+  const std::string named = prefix + (older ? "rope.scale_linear" : "rope.scaling.factor");
+  const double factor = keys.number(named, 0.0, 1e6, 0.0);
   if (kind == "linear") {
+    if (factor != 0.0 && factor < 1.0) keys.refuse(named, fmt::format("expected at least 1, found {:g}", factor));
     rope.kind = factor > 1.0 ? RopeKind::kLinear : RopeKind::kDefault;
   } else if (kind == "yarn") {
     rope.kind = RopeKind::kYarn;
