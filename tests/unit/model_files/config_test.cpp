@@ -84,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"attention_dropout", "llama", {{"attention_dropout", 0.1}}, {"attention_dropout"}},
         BadConfig{"per_layer", "llama", {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, {"per_layer_config"}},
         BadConfig{"mrope", "qwen2", {{"use_mrope", true}}, {"use_mrope"}},
+        BadConfig{"not_causal", "llama", {{"is_causal", false}}, {"is_causal", "expected true"}},
+        BadConfig{"null_causal", "qwen3", {{"is_causal", nullptr}}, {"is_causal", "expected true"}},
         BadConfig{"activation", "llama", {{"hidden_act", "relu"}}, {"hidden_act", "relu", "silu"}},
         BadConfig{"bias_word", "llama", {{"attention_bias", "yes"}}, {"attention_bias", "true or false", "yes"}},
         BadConfig{"tie_number", "llama", {{"tie_word_embeddings", 1}}, {"tie_word_embeddings", "true or false"}},

@@ -79,6 +79,10 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope", "use_bidirectional_attention"}) {
     if (fields.flag(key, false)) fields.refuse(key, "is not supported; expected false");
   }
+  // transformers' masks let every token see all others where this is there and not true.
+  if (fields.present("is_causal") && fields.at("is_causal") != true) {
+    fields.refuse("is_causal", "attention to what follows is not supported; expected true");
+  }
 }
 
 std::optional<std::uint32_t> or_none(std::uint32_t number) {
