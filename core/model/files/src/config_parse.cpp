@@ -35,7 +35,7 @@ std::optional<Json> text_part_of(const Json& document) {
   // Its class ties them by default, whatever a Mistral does; published files have two, see has_own_head().
   if (mistral) text["tie_word_embeddings"] = true;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
-                          "quantization_config"}) {
+                          "quantization_config", "transformers_weights"}) {
     if (document.contains(key) && !document[key].is_null()) text[key] = document[key];
   }
   return text;
@@ -58,8 +58,18 @@ bool is_mxfp4(const Fields& fields, const FamilyTraits& traits) {
          settings.value("quant_method", Json()) == "mxfp4";
 }
 
+/// transformers reads the weights from the file that this names, whatever others there are.
+void refuse_other_files(Fields& fields) {
+  const std::string file = fields.word("transformers_weights", "model.safetensors");
+  if (file == "model.safetensors" || file == "model.safetensors.index.json") return;
+  fields.refuse("transformers_weights", fmt::format("weights are read from model.safetensors or its shards, found {}; "
+                                                    "rename the files and leave the key out",
+                                                    quoted_name(file)));
+}
+
 /// Features that change what the model computes or how its weights are stored.
 void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
+  refuse_other_files(fields);
   if (fields.has("quantization_config") && !is_mxfp4(fields, traits)) {
     fields.refuse("quantization_config", "quantized weights are not supported; use the model in bf16, fp16 or fp32");
   }
