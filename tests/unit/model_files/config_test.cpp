@@ -305,6 +305,22 @@ TEST(LoadConfig, FileTooLarge_IsRefusedUnread) {
   expect_refused(load_config(folder).status(), {"config.json", "at most"});
 }
 
+TEST(ParseConfig, TextPart_IsTiedAsItsWholeSays) {
+  for (const auto& [whole, part, by_default] :
+       {std::tuple("gemma3", "gemma3_text", true), {"mistral3", "mistral", true}, {"qwen3_5", "qwen3_5_text", false}}) {
+    Json config = {{"model_type", whole}, {"text_config", good_config(part)}};
+    for (const bool within : {false, true}) {
+      config["text_config"]["tie_word_embeddings"] = within;
+      config.erase("tie_word_embeddings");
+      const auto silent = parse_config(config.dump(), "c");
+      ASSERT_TRUE(silent.ok()) << silent.status();
+      EXPECT_EQ(silent->tie_word_embeddings, by_default) << whole;
+      config["tie_word_embeddings"] = !by_default;
+      EXPECT_EQ(parse_config(config.dump(), "c")->tie_word_embeddings, !by_default) << whole;
+    }
+  }
+}
+
 TEST(ParseConfig, MinusOneForAToken_IsNone) {
   Json config = good_config();
   config["pad_token_id"] = -1;

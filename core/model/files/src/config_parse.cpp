@@ -32,8 +32,9 @@ std::optional<Json> text_part_of(const Json& document) {
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
   if (!mistral) text["model_type"] = type.get<std::string>() + "_text";
-  // Its class ties them by default, whatever a Mistral does; published files have two, see has_own_head().
-  if (mistral) text["tie_word_embeddings"] = true;
+  // What stands inside means nothing to the class of the whole, and a Mistral's ties them by default; published files
+  // of it have two, see has_own_head().
+  text["tie_word_embeddings"] = !qwen;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
                           "quantization_config", "transformers_weights"}) {
     if (document.contains(key) && !document[key].is_null()) text[key] = document[key];
