@@ -158,15 +158,17 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
     if (!holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});
     if (!holder->status().ok()) return;
-    const std::uint32_t turned = turned_channels(config, out);
-    if (!traits.turned_share && out.turned_share != 1.0) {
-      holder->refuse(key,
-                     fmt::format("heads of {} that turn in part are not supported; expected 1.0", traits.model_type));
-    } else if (turned == 0 || turned % 2 != 0) {
-      holder->refuse(
-          key, fmt::format("expected an even number of head_dim ({}) to turn, found {}", config.head_dim, turned));
-    }
+    if (traits.turned_share || out.turned_share == 1.0) continue;
+    holder->refuse(key,
+                   fmt::format("heads of {} that turn in part are not supported; expected 1.0", traits.model_type));
+    return;
   }
+  // Also of the share that holds where the file says nothing.
+  const std::uint32_t turned = turned_channels(config, out);
+  if (turned != 0 && turned % 2 == 0) return;
+  Fields& holder = rope.has(key) ? rope : fields;
+  holder.refuse(key, fmt::format("{:g} of head_dim ({}): expected an even number of channels to turn, found {}",
+                                 out.turned_share, config.head_dim, turned));
 }
 
 /// One set. `theta`: what holds where the set has none.
