@@ -209,6 +209,11 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     const auto found = sets.find(name);
     return found == sets.end() || found->is_null() ? no_settings() : *found;
   };
+  // transformers puts it into settings that have a rope_type, before which another name counts for nothing.
+  if (!fields.has("rope_parameters") && !scaling.contains("rope_type") && scaling.contains("type")) {
+    fields.refuse("rope_scaling", fmt::format("the type of {} has no effect here; name it rope_type or leave it out",
+                                              traits.model_type));
+  }
   Json full = set("full_attention");
   full.update(scaling);
   const double theta = fields.number("rope_theta", kThetaLimits, traits.theta);
