@@ -76,7 +76,7 @@ std::vector<Backend> all_backends() {
         false);
     add("vulkan_validated", {.index = index}, true);
     add("vulkan_validated_card_copies",
-        {.index = index, .host_reaches = false, .short_submissions = true, .backwards = true}, true);
+        {.index = index, .host_reaches = false, .short_submissions = true, .parts = 3, .backwards = true}, true);
     add("vulkan_validated_weights_in_place", {.index = index, .weights_in_place = Use::kAlways}, true);
     if (found->matrix_units) add("vulkan_validated_matrix_units", {.index = index, .matrix_units = Use::kAlways}, true);
   }

@@ -162,6 +162,15 @@ TEST_P(VulkanPools, WhatIsUnderWayTogether_InEitherOrder_GivesTheSameBits) {
   EXPECT_TRUE(backwards.bytes == forwards.bytes);
 }
 
+/// As if each of them took long.
+TEST_P(VulkanPools, DispatchesInParts_GiveTheSameBits) {
+  const Trace whole = trace_of(*model_, job_, opened(card_, {}));
+  const Trace parts = trace_of(*model_, job_, opened(card_, {.parts = 3}));
+  EXPECT_EQ(parts.loss_sums, whole.loss_sums);
+  EXPECT_EQ(parts.norms, whole.norms);
+  EXPECT_TRUE(parts.bytes == whole.bytes);
+}
+
 TEST_P(VulkanPools, WithTheCpu_FollowTheCpusLosses) {
   // bf16 rounds activations to 2^-9 of themselves; sums that were taken in another order may fall to the other side.
   double allowed = GetParam().dtype == DType::kFloat32 ? 2e-6 : 2e-3;

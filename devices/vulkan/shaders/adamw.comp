@@ -183,7 +183,7 @@ void main() {
   }
   Uints list = Uints(address(kList));
   const uint count = list.v[0];
-  for (uint place = group_place(); place < count; place += gl_NumWorkGroups.x * gl_NumWorkGroups.y) {
+  for (uint place = group_place(); place < count; place += grid_width()) {
     update(list.v[1 + place]);
     barrier();  // before the next one's
   }

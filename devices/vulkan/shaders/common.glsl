@@ -23,7 +23,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Narrow { uin
 layout(push_constant, scalar) uniform PushConstants {
   uint64_t table;
   uint slots[12];
-  uint sizes[14];
+  uint sizes[13];
+  uint grid;
   vec2 factors;
   uint64_t fetched;
 }
@@ -171,7 +172,13 @@ void store_texel(uint64_t panel, uint texel, vec4 value) {
 // subgroups between barriers, one after the other in rising order, where a missing barrier may go unnoticed: with
 // kBackwards, for tests, the part that would come first is the last one's.
 layout(constant_id = 31) const uint kBackwards = 0;
-uvec3 workgroup() { return gl_WorkGroupID + kBackwards * (gl_NumWorkGroups - 1 - 2 * gl_WorkGroupID); }
+// A dispatch with kPart is a part of a larger grid (submissions.h): gl_WorkGroupID is a place in that, gl_NumWorkGroups
+// is the part's. Which part comes first is the host's business.
+layout(constant_id = 30) const uint kPart = 0;
+uvec3 workgroup() { return gl_WorkGroupID + kBackwards * (1 - kPart) * (gl_NumWorkGroups - 1 - 2 * gl_WorkGroupID); }
+/// How many workgroups the whole grid has in its first and in its last dimension.
+uint grid_width() { return kPart == 0 ? gl_NumWorkGroups.x : push.grid & 0xFFFFu; }
+uint grid_depth() { return kPart == 0 ? gl_NumWorkGroups.z : push.grid >> 16; }
 uint subgroup() { return gl_SubgroupID + kBackwards * (gl_NumSubgroups - 1 - 2 * gl_SubgroupID); }
 /// Within the workgroup: neighbours are of one subgroup.
 uint invocation_by_subgroups() { return subgroup() * gl_SubgroupSize + gl_SubgroupInvocationID; }
@@ -179,7 +186,7 @@ uint invocation_by_subgroups() { return subgroup() * gl_SubgroupSize + gl_Subgro
 uint invocation() { return kBackwards == 0 ? gl_LocalInvocationIndex : invocation_by_subgroups(); }
 
 /// The workgroup's place in a grid that is two-dimensional only because one dimension ends at 65,535.
-uint group_place() { return workgroup().y * gl_NumWorkGroups.x + workgroup().x; }
+uint group_place() { return workgroup().y * grid_width() + workgroup().x; }
 
 /// Something that the host has to hear of: the run fails with it. What `kind` and the numbers mean stands in
 /// program.cpp.

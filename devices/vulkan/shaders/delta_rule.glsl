@@ -2,8 +2,9 @@
 // the gradient, the errors e of a range of tokens (delta_walk.glsl), from those states.
 //
 // slots: q, k, v, g, beta, bounds, o or errors fp32 [tokens of the range, H, width of values], states, positions.
-// sizes: as in delta_walk.glsl, what is asked for. The parts of the range are of whole kDeltaChunk tokens; a sequence
-// is a workgroup's business if it begins in its part.
+// sizes: as in delta_walk.glsl, what is asked for. Ranges, and the parts of them, are of whole kDeltaChunk tokens; a
+// sequence, or what the range has of it, is a workgroup's business if it begins in its part. The range before leaves
+// the state of a sequence that goes on where its next checkpoint is.
 #include "delta_walk.glsl"
 
 const uint kForward = 0, kContinued = 1, kErrors = 2;
@@ -73,7 +74,8 @@ void walk(uint kind, int token, int count, Part part) {
 
 void main() {
   Part part;
-  const int first = int(push.sizes[5] + find_part(part) * push.sizes[7]);
+  const int range_first = int(push.sizes[5]);
+  const int first = range_first + int(find_part(part) * push.sizes[7]);
   const int range_end = int(push.sizes[6]);
   if (first >= range_end) return;
   const int end = min(first + int(push.sizes[7]), range_end);
@@ -82,15 +84,16 @@ void main() {
   const int real = real_tokens(bounds);
   const uint64_t states = address(7);
   const bool continued = kind == kContinued && real > 0 && Ints(address(8)).v[0] > 0;
-  int token = kind == kErrors ? min(first, real) : next_sequence(bounds, first);
-  const int stop = kind == kErrors ? min(end, real) : next_sequence(bounds, end);
+  const bool whole = kind != kErrors;  // sequences
+  int token = whole && first > range_first ? next_sequence(bounds, first) : min(first, real);
+  const int stop = whole && end < range_end ? min(next_sequence(bounds, end), range_end) : min(end, real);
   int sequence_end = -1;
   while (token < stop) {
     if (sequence_end < 0 || token == sequence_end) {
       const ivec2 ends = ends_of_sequence(bounds, token);
       sequence_end = ends.y;
       const bool begins = token == ends.x && !continued;
-      read_state(begins ? 0ul : states, 0, kind == kErrors ? uint(token / kChunk) : 0, part);
+      read_state(begins ? 0ul : states, 0, kind == kContinued ? 0 : uint(token / kChunk), part);
     }
     if (kind == kForward && token % kChunk == 0) write_state(states, 0, uint(token / kChunk), part);
     const int most = min(min(sequence_end, stop), (token / kChunk + 1) * kChunk) - token;
@@ -98,7 +101,8 @@ void main() {
     walk(kind, token, count, part);
     token += count;
   }
-  if (kind == kContinued && real > 0) write_state(states, 0, 0, part);
+  if (kind == kContinued && real > first) write_state(states, 0, 0, part);
+  if (kind == kForward && sequence_end > stop) write_state(states, 0, uint(stop / kChunk), part);  // goes on
   if (kind == kErrors) return;
   const int padding = max(first, real);
   write_nothing(address(6), padding, end, part);

@@ -2,15 +2,15 @@
 // padding; or a tile of one expert's result, whose inner extent is its rows. Nobody knows how many rows an expert has
 // before they are here: there are tiles enough for whatever that is, and those that are not needed leave.
 //
-// sizes[13]: experts; slots: experts.glsl.
+// sizes[7]: experts, who have no list; slots: experts.glsl.
 #include "experts.glsl"
 const uint kGroupsRows = 1;
 const uint kGroupsDepth = 2;
 
 /// Where the rows of an expert, or behind the last of padding, begin.
 uint begin_of(uint expert) {
-  const uint first = first_row_of(min(expert, push.sizes[13]));
-  return expert > push.sizes[13] ? push.sizes[0] : first;
+  const uint first = first_row_of(min(expert, push.sizes[7]));
+  return expert > push.sizes[7] ? push.sizes[0] : first;
 }
 
 /// How many tiles lie before those of an expert: the whole ones in the rows before its own, and one for each expert
@@ -35,7 +35,7 @@ Part find_part(uint grouped, uint tile_rows) {
   // All invocations ask the same, so that a scalar unit can keep the answer.
   const uint tile = workgroup().y;
   uint expert = 0;
-  for (uint end = push.sizes[13] + 1; end - expert > 1;) {
+  for (uint end = push.sizes[7] + 1; end - expert > 1;) {
     const uint middle = (expert + end) / 2;
     if (first_tile_of(middle, tile_rows) <= tile) {
       expert = middle;
@@ -44,7 +44,7 @@ Part find_part(uint grouped, uint tile_rows) {
     }
   }
   const uint first = begin_of(expert) + (tile - first_tile_of(expert, tile_rows)) * tile_rows;
-  return Part(expert, first, begin_of(expert + 1), 0, expert == push.sizes[13] ? 0 : push.sizes[2]);
+  return Part(expert, first, begin_of(expert + 1), 0, expert == push.sizes[7] ? 0 : push.sizes[2]);
 }
 bool is_empty(Part part) { return part.first_m >= part.rows || part.begin >= part.depth; }
 

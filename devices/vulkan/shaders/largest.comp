@@ -36,8 +36,7 @@ uint largest_of(uint tensor, uint64_t x, uint type) {
   const bool eights = (kEights >> tensor & 1u) != 0;
   const uint step = eights ? 16 / size_of(type) : 1;
   uint found = 0;
-  for (uint i = (workgroup().x * kThreads + invocation()) * step; i < elements;
-       i += gl_NumWorkGroups.x * kThreads * step) {
+  for (uint i = (workgroup().x * kThreads + invocation()) * step; i < elements; i += grid_width() * kThreads * step) {
     if (eights) {
       const uvec4 words = eight_at(x + uint64_t(i) * size_of(type));
       found = max(found, max(max(largest_of_word(type, words.x), largest_of_word(type, words.y)),

@@ -2,7 +2,7 @@
 // each expert += A B of its part of K, chunk by chunk.
 //
 // Slots, sizes, factors and the constants 0 to 10: matmul.glsl; the constants up to 16: matmul_tiles.glsl; the slots
-// and the size behind those: grouped.glsl. The slot of B, or of out, is one of those that are listed.
+// behind those and how many experts there are: grouped.glsl. The slot of B, or of out, is one of those that are listed.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

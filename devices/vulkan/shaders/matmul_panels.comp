@@ -63,7 +63,7 @@ vec4 fetch_b(uint at) {
 /// many workgroups as any other, one after the other.
 uint group_begin(uint group) {
   const uint tiles = (push.sizes[0] - push.sizes[2] + kRows - 1) / kRows;
-  return group * tiles / gl_NumWorkGroups.z;
+  return group * tiles / grid_depth();
 }
 
 void main() {

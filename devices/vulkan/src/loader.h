@@ -57,6 +57,7 @@ namespace rondo::devices::vulkan {
   X(CmdBindPipeline)                     \
   X(CmdPushConstants)                    \
   X(CmdDispatch)                         \
+  X(CmdDispatchBase)                     \
   X(CmdBindDescriptorSets)               \
   X(CreateBufferView)                    \
   X(DestroyBufferView)                   \

@@ -21,6 +21,37 @@ std::uint32_t tile_rows(std::int64_t width, std::int64_t tiles) {
   return rows;
 }
 
+/// Products of queries and keys that a kernel makes, of those that its op's cost counts: the gradient's two halves have
+/// scores and dp each.
+double share_of(Shader shader) {
+  switch (shader) {
+    case Shader::kAttentionQueryGradient:
+    case Shader::kAttentionQueryPanels:
+    case Shader::kAttentionQueryUnits:
+      return 3.0 / 5;
+    case Shader::kAttentionKeyGradient:
+    case Shader::kAttentionKeyPanels:
+    case Shader::kAttentionKeyUnits:
+      return 4.0 / 5;
+    default:
+      return 1;
+  }
+}
+
+/// Of a kernel whose grid's first dimension are tokens: late ones see more than early ones, and are seen by fewer.
+/// Where those of a cache stand is not known before they are here: at its end, at most.
+void count_products(const OpLowering& op, Dispatch& dispatch) {
+  const TensorDesc& q = op.in(0);
+  const bool cached = op.op().kind == OpKind::kCachedAttention;
+  const auto tokens = static_cast<double>(q.shape[0]);
+  const double rows = cached ? std::max(static_cast<double>(rows_of(op.in(5))), tokens) : tokens;
+  const std::uint32_t window = op.attributes<AttentionAttributes>().window;
+  const double seen = window == 0 ? rows : std::min(rows, static_cast<double>(window));
+  const double mean = cached ? std::min(seen, rows - tokens / 2) : seen * (1 - seen / (2 * tokens));
+  dispatch.flops = cached ? 4 * static_cast<double>(q.elements()) * mean : op.flops() * share_of(dispatch.shader);
+  dispatch.uneven = {0, seen / mean};
+}
+
 Dispatch& add_tiles(OpLowering& op, Shader shader, std::uint32_t tile, bool cached, std::int64_t heads,
                     std::initializer_list<std::uint32_t> slots, std::int64_t cache_rows = 0) {
   const auto& attributes = op.attributes<AttentionAttributes>();
@@ -30,6 +61,7 @@ Dispatch& add_tiles(OpLowering& op, Shader shader, std::uint32_t tile, bool cach
              {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, cache_rows}, q.elements() > 0 ? 1 : 0);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tile)), static_cast<std::uint32_t>(heads), 1};
+  count_products(op, dispatch);
   return dispatch;
 }
 
@@ -78,6 +110,7 @@ void add_eights(OpLowering& op, Shader shader, const TensorDesc& over, std::init
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], kPanelEight)),
                      static_cast<std::uint32_t>(over.shape[1]), 1};
+  count_products(op, dispatch);
 }
 
 bool attend_by_panels(OpLowering& op) {
@@ -210,6 +243,7 @@ Dispatch& add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits:
                               slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, largest.count}, 1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
+  count_products(op, dispatch);
   return dispatch;
 }
 

@@ -16,7 +16,10 @@ constexpr std::int64_t kOwnTokens = 16;
 constexpr std::int64_t kWalkTokens = 256;
 /// Tokens that the gradient is made of at a time: what it keeps of them does not grow with their number.
 constexpr std::int64_t kRangeTokens = 1024;
-static_assert(kRangeTokens % kDeltaChunk == 0 && kWalkTokens % kDeltaChunk == 0 && kDeltaChunk % kOwnTokens == 0);
+/// Tokens that a workgroup walks along in a dispatch.
+constexpr std::int64_t kMostWalked = 16384;
+static_assert(kMostWalked % kWalkTokens == 0 && kRangeTokens % kDeltaChunk == 0 && kWalkTokens % kDeltaChunk == 0 &&
+              kDeltaChunk % kOwnTokens == 0);
 
 Dispatch& add_convolution(OpLowering& op, Shader shader, std::int64_t block, bool flag,
                           std::initializer_list<std::uint32_t> slots) {
@@ -27,6 +30,11 @@ Dispatch& add_convolution(OpLowering& op, Shader shader, std::int64_t block, boo
                      static_cast<std::uint32_t>(parts_of(rows_of(x), block)), 1};
   return dispatch;
 }
+
+// Products of a state and a token that kernels make.
+constexpr double kWalkProducts = 3;
+constexpr double kValueProducts = 3;
+constexpr double kKeyProducts = 5;
 
 /// What the delta rule's operands come to.
 struct Heads {
@@ -78,6 +86,12 @@ Constants constants_of(const OpLowering& op) {
   return {storage_of(op.in(0)), op.in(1).shape[2] % 2 == 0 ? 2U : 1U};
 }
 
+/// Of `products` a token of the range. A walk's workgroups have whole sequences, of `parts` parts all may be one's.
+void count_products(Dispatch& dispatch, const Heads& x, const Range& range, double products, std::int64_t parts = 1) {
+  dispatch.flops = 2 * products * static_cast<double>(range.tokens() * x.heads) * static_cast<double>(x.size * x.width);
+  dispatch.uneven = {1, static_cast<double>(parts)};
+}
+
 enum class Walk : std::int64_t { kForward, kContinued, kErrors };
 
 Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range, std::int64_t part,
@@ -87,6 +101,7 @@ Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range
       {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, part, static_cast<std::int64_t>(walk)},
       x.groups(range.tokens(), part));
   scale_queries(dispatch, x);
+  count_products(dispatch, x, range, kWalkProducts, walk == Walk::kErrors ? 1 : parts_of(range.tokens(), part));
   return dispatch;
 }
 
@@ -99,6 +114,7 @@ void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range&
               kept.slopes, kept.states, kept.factors},
              x.groups(range.tokens(), kWalkTokens));
   scale_queries(values, x);
+  count_products(values, x, range, kValueProducts, parts_of(range.tokens(), kWalkTokens));
   add_walk(op, x, Walk::kErrors, range, kDeltaChunk,
            {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(6), kept.slot, op.read(5)})
       .beside = true;
@@ -109,6 +125,7 @@ void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range&
                            kept.slopes, kept.states, kept.factors, kept.gates},
                           1);
   scale_queries(keys, x);
+  count_products(keys, x, range, kKeyProducts);
   keys.groups = {static_cast<std::uint32_t>(parts_of(range.tokens(), kOwnTokens)),
                  static_cast<std::uint32_t>(x.key_heads), 1};
   op.add(Shader::kDeltaGateGradient, {}, {op.read(3), op.read(6), kept.slot, op.write(3)},
@@ -158,9 +175,12 @@ void lower_decay_backward(OpLowering& op) {
 void lower_delta_rule(OpLowering& op) {
   const Heads x(op);
   const bool has_state = op.attributes<DeltaAttributes>().has_state;
-  add_walk(op, x, has_state ? Walk::kContinued : Walk::kForward, {0, x.tokens}, has_state ? x.tokens : kWalkTokens,
-           {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.write(0),
-            has_state ? op.read(7) : op.write(1), op.read(has_state ? 6 : 5)});
+  for (std::int64_t first = 0; first < x.tokens; first += kMostWalked) {
+    const Range range{first, std::min(first + kMostWalked, x.tokens)};
+    add_walk(op, x, has_state ? Walk::kContinued : Walk::kForward, range, has_state ? range.tokens() : kWalkTokens,
+             {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.write(0),
+              has_state ? op.read(7) : op.write(1), op.read(has_state ? 6 : 5)});
+  }
 }
 
 void lower_delta_rule_backward(OpLowering& op) {

@@ -117,10 +117,11 @@ void add_panel_product(OpLowering& op, const Product& p, PanelShare at, PanelSha
               place_b, 0, p.stride_a / 4, p.stride_b / 4},
              1);
   dispatch.push.factors[0] = p.alpha;
+  const std::int64_t columns = std::min(share.columns, p.columns - at.columns);
+  dispatch.flops = flops_of(last_row - at.rows, columns, end - begin);
   const std::int64_t row_tiles = parts_of(last_row - at.rows, kPanelRows);
   const std::int64_t together = tiles_together(row_tiles, end - begin);
-  dispatch.groups = {static_cast<std::uint32_t>(together),
-                     static_cast<std::uint32_t>(parts_of(std::min(share.columns, p.columns - at.columns), tile)),
+  dispatch.groups = {static_cast<std::uint32_t>(together), static_cast<std::uint32_t>(parts_of(columns, tile)),
                      static_cast<std::uint32_t>(parts_of(row_tiles, together))};
 }
 
@@ -171,6 +172,7 @@ bool add_narrow(OpLowering& op, const Product& p) {
       {p.rows, p.columns, p.depth / 4, p.stride_a / 4, p.stride_b / 4, p.columns, 0, p.first_listed, p.most_listed},
       parts_of(p.rows, kRows));
   dispatch.push.factors[0] = p.alpha;
+  dispatch.flops = flops_of(p.rows, p.columns, p.depth);
   return true;
 }
 

@@ -7,17 +7,17 @@
 #include "panel_size.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/product_pairs.h"
+#include "submissions.h"
 
 namespace rondo::devices::vulkan {
 namespace {
 
-/// Least of what cards allow in a dimension of a grid.
+/// Least of what cards allow in a dimension of a grid. Parts know what two of them have by 16 bits each, see
+/// Push::grid.
 constexpr std::int64_t kMostGroups = 65535;
 /// Kernels count elements in 32 bits, and GPUs take indices for signed.
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kWidestHead = 256;
-constexpr double kFlopsOfWork = 1e11;
-constexpr double kBytesOfWork = 1e10;
 
 /// Kernels that have a storage for each operand; others take one for all.
 bool mixes_storage(OpKind kind) {
@@ -157,20 +157,6 @@ absl::Status Lowering::check(const Op& op) const {
   return absl::OkStatus();
 }
 
-std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, double most) {
-  std::vector<std::size_t> counts = {0};
-  double work = 0;
-  for (const Dispatch& dispatch : dispatches) {
-    if (counts.back() > 0 && work + dispatch.work > most) {
-      counts.push_back(0);
-      work = 0;
-    }
-    ++counts.back();
-    work += dispatch.work;
-  }
-  return counts;
-}
-
 /// Cards need not take more, and what they do with more is not said.
 absl::Status Lowering::check_groups(const Op& op, std::size_t first) const {
   for (std::size_t i = first; i < dispatches_.size(); ++i) {
@@ -185,9 +171,15 @@ absl::Status Lowering::check_groups(const Op& op, std::size_t first) const {
   return absl::OkStatus();
 }
 
-double Lowering::work_of(const Op& op) const {
-  const OpCost cost = cost_of(list_, op, list_.tokens);
-  return cost.flops / kFlopsOfWork + cost.bytes / kBytesOfWork;
+/// To the dispatches from `first` on, which are those of what costs so much.
+void Lowering::share_out(const OpCost& cost, std::size_t first) {
+  const std::span<Dispatch> own = std::span(dispatches_).subspan(first);
+  const auto count = static_cast<double>(own.size());
+  const bool told = std::ranges::any_of(own, [](const Dispatch& dispatch) { return dispatch.flops > 0; });
+  for (Dispatch& dispatch : own) {
+    if (!told) dispatch.flops = cost.flops / count;
+    dispatch.work = dispatch.flops / kFlopsOfWork + cost.bytes / count / kBytesOfWork;
+  }
 }
 
 absl::Status Lowering::lower_all() {
@@ -199,21 +191,22 @@ absl::Status Lowering::lower_all() {
     if (pair && place == pair->first) continue;  // with the second
     const std::size_t first = dispatches_.size();
     OpLowering one(*this, op);
-    double work = work_of(op);
+    OpCost cost = cost_of(list_, op, list_.tokens);
     bool shares = false;
     if (pair) {
       OpLowering other(*this, list_.ops[pair->first]);
       lower_product_pair(pair->narrow_first ? other : one, pair->narrow_first ? one : other, pair->narrow_first);
-      work += work_of(other.op());
+      const OpCost more = cost_of(list_, other.op(), list_.tokens);
+      cost.flops += more.flops;
+      cost.bytes += more.bytes;
       shares = other.shares();
     } else {
       lower(one);
     }
     shares = shares || one.shares();
     RONDO_RETURN_IF_ERROR(check_groups(op, first));
-    const auto added = static_cast<double>(dispatches_.size() - first);
+    share_out(cost, first);
     for (std::size_t i = first; i < dispatches_.size(); ++i) {
-      dispatches_[i].work = work / added;
       dispatches_[i].op = place;
       dispatches_[i].shares = shares;
     }

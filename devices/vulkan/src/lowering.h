@@ -19,26 +19,27 @@ namespace rondo::devices::vulkan {
 /// What a kernel complains of, see `complain` in shaders/common.glsl.
 enum class Fault : std::uint8_t { kNone, kId, kTarget, kPosition };
 
+/// Work that a grid does not share out alike: along a dimension of it some workgroups have `most` times the mean.
+struct Uneven {
+  std::size_t dimension = 0;
+  double most = 1;
+};
+
 struct Dispatch {
   Shader shader = Shader::kCount;
   Constants constants;
   Push push;
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  double work = 0;        // its share of its op's, see kMostWork
+  std::array<std::uint32_t, 3> begin = {0, 0, 0};  // where a part of a larger grid begins in that
+  bool part = false;
+  double work = 0;        // its share of its op's, see submissions.h
+  double flops = 0;       // of its kernel's products; where no dispatch of an op says, they share out the op's alike
+  Uneven uneven;          // of its workgroups
   std::size_t op = 0;     // in the list
   bool shares = false;    // its op works in the workspace or the panel
   bool beside = false;    // it needs nothing of its op's dispatch before it
   std::size_t level = 0;  // see order.h
 };
-
-/// A second's work for the slowest card: 0.1 TFLOP, or 10 GB read and written. Operating systems take a card whose work
-/// does not end within some seconds for hung and reset it; so a program is several
-/// submissions of so much at most.
-inline constexpr double kMostWork = 1;
-
-/// How many dispatches each submission has, so that it is no more than `most` work as far as single dispatches let it.
-/// At least one submission.
-std::vector<std::size_t> submissions_of(std::span<const Dispatch> dispatches, double most);
 
 /// The run's table of addresses, uint64 each: layer, address of the report, the panel, one a tensor, then pieces of the
 /// workspace, then constants.
@@ -82,7 +83,7 @@ class Lowering {
   absl::Status check(const Op& op) const;
   /// Of the dispatches from `first` on, which are this op's.
   absl::Status check_groups(const Op& op, std::size_t first) const;
-  double work_of(const Op& op) const;
+  void share_out(const OpCost& cost, std::size_t first);
 
   const OpList& list_;
   const Means means_;
@@ -109,6 +110,8 @@ class OpLowering {
     if (slot < kWorkspaceMark) all_.fetched_[slot - kFirstTensorSlot] = true;
   }
   const Op& op() const { return op_; }
+  /// As its cost has them.
+  double flops() const { return cost_of(all_.list_, op_, all_.list_.tokens).flops; }
   const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }
   std::size_t reads() const { return op_.reads.size(); }

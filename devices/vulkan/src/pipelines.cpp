@@ -9,7 +9,9 @@
 namespace rondo::devices::vulkan {
 namespace {
 
-constexpr std::uint32_t kBackwards = 31;  // constant_id in shaders/common.glsl
+// constant_id in shaders/common.glsl
+constexpr std::uint32_t kPart = 30;
+constexpr std::uint32_t kBackwards = 31;
 
 }  // namespace
 
@@ -47,11 +49,11 @@ absl::Status Pipelines::prepare() {
                          "making a pipeline layout");
 }
 
-absl::StatusOr<VkPipeline> Pipelines::get(Shader shader, const Constants& constants) {
+absl::StatusOr<VkPipeline> Pipelines::get(Shader shader, const Constants& constants, bool part) {
   const MutexLock lock(mutex_);
-  const auto key = std::pair(shader, constants);
+  const Key key(shader, constants, part);
   if (const auto found = made_.find(key); found != made_.end()) return found->second;
-  RONDO_ASSIGN_OR_RETURN(VkPipeline pipeline, make(shader, constants));
+  RONDO_ASSIGN_OR_RETURN(VkPipeline pipeline, make(shader, constants, part));
   made_.emplace(key, pipeline);
   if (statistics_ != nullptr) RONDO_RETURN_IF_ERROR(statistics_->add(name_of(shader), constants, pipeline));
   RONDO_RETURN_IF_ERROR(translate(pipeline));
@@ -85,7 +87,7 @@ void Pipelines::bind_panel(VkCommandBuffer commands) const {
                                               nullptr);
 }
 
-absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& constants) {
+absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& constants, bool part) {
   const DeviceFunctions& vk = context_->functions();
   const MatrixUnits& units = context_->card().matrix_units;
   std::span<const std::uint32_t> code = code_of(shader);
@@ -106,8 +108,9 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   std::vector<VkSpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   Constants all = constants;
-  if (backwards_) {
-    entries.push_back({kBackwards, static_cast<std::uint32_t>(all.size() * 4), 4});
+  for (const auto& [constant, on] : {std::pair{kPart, part}, std::pair{kBackwards, backwards_}}) {
+    if (!on) continue;
+    entries.push_back({constant, static_cast<std::uint32_t>(all.size() * 4), 4});
     all.push_back(1);
   }
   VkSpecializationInfo special{};
@@ -131,6 +134,7 @@ absl::StatusOr<VkPipeline> Pipelines::make(Shader shader, const Constants& const
   }
   info.layout = layout_;
   info.flags = statistics_ == nullptr ? 0 : Statistics::kFlags;
+  if (part) info.flags |= VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult result = vk.CreateComputePipelines(context_->device(), cache_->handle(), 1, &info, nullptr, &pipeline);
   vk.DestroyShaderModule(context_->device(), module, nullptr);

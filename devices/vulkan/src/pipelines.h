@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "commands.h"
@@ -99,7 +100,9 @@ bool uses_matrix_units(Shader shader);
 struct Push {
   std::uint64_t table = 0;
   std::uint32_t slots[12] = {};
-  std::uint32_t sizes[14] = {};
+  std::uint32_t sizes[13] = {};
+  std::uint32_t grid =
+      0;  // of a part: how many workgroups the whole has, in its first dimension and 2^16 times in its last
   float factors[2] = {};
   std::uint64_t fetched = 0;  // the address of what the view of all memory begins with
 };
@@ -132,11 +135,13 @@ class Pipelines {
   /// Records that kernels fetch from the panel, where there is one.
   void bind_panel(VkCommandBuffer commands) const;
   const PipelineCache& cache() const { return *cache_; }
-  /// What the driver makes of a pipeline, and holds for it, is there when this returns. Thread-safe.
-  absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants);
+  /// What the driver makes of a pipeline, and holds for it, is there when this returns. `part`: it is dispatched with a
+  /// base, as a part of a larger grid (kPart in shaders/common.glsl). Thread-safe.
+  absl::StatusOr<VkPipeline> get(Shader shader, const Constants& constants, bool part = false);
 
  private:
-  absl::StatusOr<VkPipeline> make(Shader shader, const Constants& constants);
+  using Key = std::tuple<Shader, Constants, bool>;
+  absl::StatusOr<VkPipeline> make(Shader shader, const Constants& constants, bool part);
   absl::Status translate(VkPipeline pipeline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<Context> context_;
@@ -148,7 +153,7 @@ class Pipelines {
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   Mutex mutex_;
   Commands translating_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::pair<Shader, Constants>, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, VkPipeline> made_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rondo::devices::vulkan

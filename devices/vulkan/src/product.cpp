@@ -88,12 +88,17 @@ void add_tiles(OpLowering& op, Shader shader, const Product& p, const Constants&
                                p.listed == Product::Listed::kNone ? p.a : p.list, largest[0].slot, largest[1].slot,
                                grouped ? p.offsets : p.a, grouped ? p.tensors : p.a},
                               {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns,
-                               p.accumulate ? kTokenChunk : p.depth, p.first_listed, p.most_listed, largest[0].count,
-                               largest[1].count, largest[0].first, largest[1].first, p.experts},
+                               p.accumulate ? kTokenChunk : p.depth, grouped ? p.experts : p.first_listed,
+                               p.most_listed, largest[0].count, largest[1].count, largest[0].first, largest[1].first},
                               p.rows > 0 && p.columns > 0 ? 1 : 0);
   dispatch.push.factors[0] = p.alpha;
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)),
-                     static_cast<std::uint32_t>(row_tiles_of(p, rows)),
+  dispatch.flops = flops_of(p.rows, p.columns, p.depth);
+  const std::int64_t row_tiles = row_tiles_of(p, rows);
+  if (p.grouped == Product::Grouped::kRows) {  // some tiles may be full, and all others nobody's
+    dispatch.uneven = {1,
+                       static_cast<double>(row_tiles) / static_cast<double>(std::max<std::int64_t>(p.rows / rows, 1))};
+  }
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(p.columns, columns)), static_cast<std::uint32_t>(row_tiles),
                      p.grouped == Product::Grouped::kDepth ? static_cast<std::uint32_t>(p.experts) : 1U};
 }
 

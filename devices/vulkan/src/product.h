@@ -43,6 +43,11 @@ struct Product {
   std::int64_t depth_of_expert() const { return grouped == Grouped::kDepth ? parts_of(depth, experts) : depth; }
 };
 
+/// Of a product of so many rows and columns.
+inline double flops_of(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  return 2 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
+}
+
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
 /// not go that way.
 bool add_by_units(OpLowering& op, const Product& p);

@@ -60,11 +60,12 @@ absl::Status VulkanProgram::prepare() {
   pieces_ = lowering.workspace_pieces();
   workspace_bytes_ = lowering.workspace_bytes();
   panel_bytes_ = lowering.panel_bytes();
-  dispatches_ = lowering.dispatches().size();
   RONDO_RETURN_IF_ERROR(place_constants(lowering));
   const Bytes table =
       (kFirstTensorSlot + list_.tensors.size() + pieces_.size() + constants_at_.size()) * sizeof(std::uint64_t);
-  const std::vector<Dispatch> dispatches = by_levels(list_, layout_, lowering.dispatches(), style_.backwards);
+  const std::vector<Dispatch> dispatches = in_parts(by_levels(list_, layout_, lowering.dispatches(), style_.backwards),
+                                                    {style_.most_work, style_.parts, style_.backwards});
+  dispatches_ = dispatches.size();
   for (Replay& replay : replays_) {
     RONDO_ASSIGN_OR_RETURN(replay.staging, Block::make(context_, kReport + table, Block::Kind::kStaging));
     RONDO_ASSIGN_OR_RETURN(replay.table, Block::make(context_, table, Block::Kind::kDevice));
@@ -87,49 +88,65 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
 }
 
 absl::Status VulkanProgram::record(std::span<const Dispatch> dispatches, Replay& replay) {
-  std::span<const Dispatch> left = dispatches;
-  for (const std::size_t count : submissions_of(left, style_.most_work)) {
-    RONDO_RETURN_IF_ERROR(record_submission(left.first(count), replay));
-    left = left.subspan(count);
+  std::size_t done = 0;
+  for (const std::size_t count : submissions_of(dispatches, style_.short_submissions ? 0 : style_.most_work)) {
+    const Dispatch* const before = done == 0 ? nullptr : &dispatches[done - 1];
+    RONDO_RETURN_IF_ERROR(
+        record_submission(dispatches.subspan(done, count), before, done + count == dispatches.size(), replay));
+    done += count;
   }
   return absl::OkStatus();
 }
 
-/// The first begins with the table.
-absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatches, Replay& replay) {
+/// The first begins with the table. What is on both sides of a cut within a level may be under way at the same time, as
+/// it may in one submission; the last lets the host see what all have written.
+absl::Status VulkanProgram::record_submission(std::span<const Dispatch> dispatches, const Dispatch* before, bool last,
+                                              Replay& replay) {
   constexpr const char* kWhat = "recording a program";
   const DeviceFunctions& vk = context_->functions();
-  const bool begins = replay.recorded.empty();
   replay.recorded.push_back(std::make_unique<Commands>());
   Commands& recorded = *replay.recorded.back();
   RONDO_RETURN_IF_ERROR(recorded.make(context_, context_->compute().family(), Commands::Use::kOften));
   RONDO_RETURN_IF_ERROR(recorded.begin(kWhat));
   const VkCommandBuffer commands = recorded.get();
   replay.submitted.push_back(commands);
-  if (begins) {
+  if (before == nullptr) {
     const VkBufferCopy region{replay.staging.begin() + kReport, replay.table.begin(),
                               std::min(replay.staging.size() - kReport, replay.table.size())};
     vk.CmdCopyBuffer(commands, replay.staging.buffer(), replay.table.buffer(), 1, &region);
+    begin_barrier(vk, commands);
   }
-  begin_barrier(vk, commands);
   pipelines_->bind_panel(commands);
   VkPipeline bound = VK_NULL_HANDLE;
-  const Dispatch* before = nullptr;
   for (const Dispatch& dispatch : dispatches) {
-    RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline, pipelines_->get(dispatch.shader, dispatch.constants));
     if (before != nullptr && before->level != dispatch.level) compute_barrier(vk, commands);
     before = &dispatch;
-    if (pipeline != bound) vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-    bound = pipeline;
-    Push push = dispatch.push;
-    push.table = replay.table.address();
-    push.fetched = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->first_fetched();
-    for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
-    vk.CmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
-    vk.CmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
+    RONDO_RETURN_IF_ERROR(record_dispatch(dispatch, replay, commands, bound));
   }
-  end_barrier(vk, commands);
+  if (last) end_barrier(vk, commands);
   return recorded.end(kWhat);
+}
+
+/// `bound`: the pipeline that is, and is then.
+absl::Status VulkanProgram::record_dispatch(const Dispatch& dispatch, const Replay& replay, VkCommandBuffer commands,
+                                            VkPipeline& bound) {
+  const DeviceFunctions& vk = context_->functions();
+  RONDO_ASSIGN_OR_RETURN(const VkPipeline pipeline,
+                         pipelines_->get(dispatch.shader, dispatch.constants, dispatch.part));
+  if (pipeline != bound) vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  bound = pipeline;
+  Push push = dispatch.push;
+  push.table = replay.table.address();
+  push.fetched = pipelines_->panel() == nullptr ? 0 : pipelines_->panel()->first_fetched();
+  for (std::uint32_t& slot : push.slots) slot = place_of(slot, list_.tensors.size(), pieces_.size());
+  vk.CmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(push), &push);
+  const auto& [x, y, z] = dispatch.groups;
+  if (dispatch.part) {
+    vk.CmdDispatchBase(commands, dispatch.begin[0], dispatch.begin[1], dispatch.begin[2], x, y, z);
+  } else {
+    vk.CmdDispatch(commands, x, y, z);
+  }
+  return absl::OkStatus();
 }
 
 /// Where kernels find a tensor; 0 when they do not.

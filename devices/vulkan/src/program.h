@@ -13,6 +13,7 @@
 #include "lowering.h"
 #include "pipelines.h"
 #include "rondo/devices/device.h"
+#include "submissions.h"
 
 namespace rondo::devices::vulkan {
 
@@ -20,8 +21,10 @@ class VulkanProgram final : public Program {
  public:
   /// How it is recorded.
   struct Style {
-    double most_work = kMostWork;  // of a submission
-    bool backwards = false;        // what may be under way at the same time, see by_levels()
+    double most_work = kMostWork;    // of a submission, and of a dispatch
+    bool short_submissions = false;  // every dispatch has one of its own
+    std::uint32_t parts = 1;         // of every dispatch at least, see Cut
+    bool backwards = false;          // what may be under way at the same time, see by_levels()
   };
   /// Errors: Unimplemented naming an op; ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<VulkanProgram>> make(std::shared_ptr<Context> context,
@@ -30,7 +33,9 @@ class VulkanProgram final : public Program {
 
   const OpList& ops() const override { return list_; }
   const Context* owner() const { return context_.get(); }
+  /// As they are recorded: parts count one by one.
   std::size_t dispatches() const { return dispatches_; }
+  std::size_t submissions() const { return replays_[0].submitted.size(); }
   /// Memory beyond the arena that its ops work in.
   Bytes workspace_bytes() const { return workspace_bytes_; }
   /// Of the panel, from its beginning.
@@ -57,7 +62,10 @@ class VulkanProgram final : public Program {
     std::uint64_t value = 0;                 // of the run that was last submitted
   };
   absl::Status record(std::span<const Dispatch> dispatches, Replay& replay);
-  absl::Status record_submission(std::span<const Dispatch> dispatches, Replay& replay);
+  absl::Status record_submission(std::span<const Dispatch> dispatches, const Dispatch* before, bool last,
+                                 Replay& replay);
+  absl::Status record_dispatch(const Dispatch& dispatch, const Replay& replay, VkCommandBuffer commands,
+                               VkPipeline& bound);
   absl::Status bind(const Bindings& bindings, VkDeviceAddress workspace, const Replay& replay) const;
   VkDeviceAddress address_of(const TensorDesc& tensor, const BufferView& view) const;
   static absl::Status report(const Replay& replay);

@@ -98,7 +98,7 @@ class VulkanDevice final : public Device, private HostBackend {
 VulkanDevice::VulkanDevice(std::shared_ptr<Context> context, const VulkanOptions& options)
     : context_(std::move(context)),
       pipelines_(std::make_shared<Pipelines>(context_, user_cache_folder(), options.backwards)),
-      style_{options.short_submissions ? 0 : kMostWork, options.backwards} {
+      style_{.short_submissions = options.short_submissions, .parts = options.parts, .backwards = options.backwards} {
   const Card& card = context_->card();
   caps_.name = options.name;
   caps_.backend = "vulkan";

@@ -23,7 +23,7 @@ class Update : public ::testing::TestWithParam<DType> {
     const auto card = test::usable_vulkan_card();
     if (!card) GTEST_SKIP() << test::kNoVulkanCard;
     for (const bool no_doubles : {false, true}) {
-      auto opened = open_card(*card, true, {.no_doubles = no_doubles});
+      auto opened = open_card(*card, true, {.parts = no_doubles ? 5U : 1U, .no_doubles = no_doubles});
       ASSERT_EQ(opened.status(), absl::OkStatus());
       cards_.push_back(*std::move(opened));
     }
@@ -35,7 +35,7 @@ class Update : public ::testing::TestWithParam<DType> {
   void expect_same_bits(const OpCase& op_case, Numbers numbers) const;
 
   ThreadPool threads_{2};
-  std::vector<std::unique_ptr<Device>> cards_;  // the second as if it had no fp64
+  std::vector<std::unique_ptr<Device>> cards_;  // the second as if it had no fp64, and in parts
   std::unique_ptr<Device> processor_;
 };
 
@@ -131,7 +131,7 @@ void Update::expect_same_bits(const OpCase& op_case, Numbers numbers) const {
     for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
       const TensorDesc& tensor = op_case.list.tensors[id];
       EXPECT_EQ(differences(tensor, got->data(id), want->data(id)), 0)
-          << tensor.name << (card == cards_.back() ? ", without fp64" : "");
+          << tensor.name << (card == cards_.back() ? ", without fp64, in parts" : "");
     }
   }
 }

@@ -47,6 +47,7 @@ struct VulkanOptions {
   bool separate_blocks = false;        // no buffer holds all memory, though the card fetches texels: see docs/vulkan.md
   bool host_reaches = true;            // false: the host leaves the card's memory to the card, though it could reach it
   bool short_submissions = false;      // every dispatch is submitted by itself, as if it took long
+  std::uint32_t parts = 1;             // of every dispatch, as far as it has workgroups, as if it took much longer
   bool no_doubles = false;             // sums of squares are made as on cards without fp64
   bool no_bfloat16_units = false;      // bf16 is multiplied as on cards whose matrix units are for fp16 alone
   bool backwards = false;  // of what may be under way at the same time, kernels and parts of one, the last begins
