@@ -13,6 +13,7 @@ std::optional<Bytes> Pieces::take(Bytes size) {
     const auto [begin, room] = *gap;
     if (room < wanted) continue;
     free_.erase(gap);
+    taken_ += wanted;
     if (room > wanted) free_.emplace(begin + wanted, room - wanted);
     return begin;
   }
@@ -22,6 +23,7 @@ std::optional<Bytes> Pieces::take(Bytes size) {
 void Pieces::give_back(Bytes begin, Bytes size) {
   Bytes end = begin + round_up(std::max<Bytes>(size, 1), kGrain);
   const MutexLock lock(mutex_);
+  taken_ -= end - begin;
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == end) {
     end += next->second;
@@ -35,6 +37,11 @@ void Pieces::give_back(Bytes begin, Bytes size) {
     }
   }
   free_.emplace(begin, end - begin);
+}
+
+Bytes Pieces::taken() const {
+  const MutexLock lock(mutex_);
+  return taken_;
 }
 
 }  // namespace rondo::devices::vulkan

@@ -22,10 +22,13 @@ class Pieces {
   /// Where `size` bytes begin: the first gap that holds them. None when there is no such gap.
   std::optional<Bytes> take(Bytes size);
   void give_back(Bytes begin, Bytes size);
+  /// In whole grains.
+  Bytes taken() const;
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<Bytes, Bytes> free_ ABSL_GUARDED_BY(mutex_);  // size by beginning; no two touch
+  Bytes taken_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace rondo::devices::vulkan

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <set>
 
@@ -137,33 +136,6 @@ absl::Status HardwareQueue::settle() {
   return wait(value);
 }
 
-absl::StatusOr<Block> Block::make(std::shared_ptr<Context> context, Bytes size, Kind kind) {
-  Block block;
-  block.context_ = std::move(context);
-  Context& owner = *block.context_;
-  block.size_ = round_up(std::max<Bytes>(size, 1), 64);
-  if (kind == Kind::kStaging || owner.pieces_ == nullptr) {
-    RONDO_RETURN_IF_ERROR(owner.make_block(block.size_, kind, block.block_));
-    block.make_resident(kind);
-    return block;
-  }
-  const std::optional<Bytes> begin = owner.pieces_->take(block.size_);
-  if (!begin) {
-    block.context_.reset();  // it has nothing to give back
-    return resource_exhausted("{}: no gap of {} ({} bytes) is left in its {} bytes of memory", owner.name(),
-                              format_bytes(size), size, owner.gathered_.size);
-  }
-  block.block_ = owner.gathered_;
-  block.begin_ = *begin;
-  block.piece_ = true;
-  block.make_resident(kind);
-  return block;
-}
-
-void Block::make_resident(Kind kind) {
-  if (context_->memory_in_process() && kind != Kind::kTexels && host() != nullptr) std::memset(host(), 0, size_);
-}
-
 VkBufferCreateInfo Context::buffer_info(Bytes size, VkBufferUsageFlags usage) const {
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
@@ -198,6 +170,7 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
   allocation.pNext = &flags;
   allocation.allocationSize = needs.size;
   allocation.memoryTypeIndex = kind == Block::Kind::kStaging ? staging_type_ : device_type_;
+  allocations_.fetch_add(1, std::memory_order_relaxed);
   const VkResult result = vk.AllocateMemory(device_, &allocation, nullptr, &block.memory);
   if (result != VK_SUCCESS) {
     block.memory = VK_NULL_HANDLE;
@@ -227,27 +200,6 @@ void Context::free_block(DriverBlock& block) {
   if (block.buffer != VK_NULL_HANDLE) functions_.DestroyBuffer(device_, block.buffer, nullptr);
   if (block.memory != VK_NULL_HANDLE) functions_.FreeMemory(device_, block.memory, nullptr);  // unmaps as well
   block = DriverBlock{};
-}
-
-Block& Block::operator=(Block&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  context_ = std::move(other.context_);
-  block_ = std::exchange(other.block_, {});
-  begin_ = std::exchange(other.begin_, 0);
-  size_ = std::exchange(other.size_, 0);
-  piece_ = std::exchange(other.piece_, false);
-  return *this;
-}
-
-void Block::release() {
-  if (context_ == nullptr) return;
-  if (piece_) {
-    context_->pieces_->give_back(begin_, size_);
-  } else {
-    context_->free_block(block_);
-  }
-  context_.reset();
 }
 
 absl::StatusOr<std::shared_ptr<Context>> Context::make(std::shared_ptr<Instance> instance, Card card, std::string name,
@@ -385,17 +337,20 @@ void Context::gather(Bytes needed) {
                                Bytes{card_.limits.maxTexelBufferElements} * kTexelBytes}) /
                      Pieces::kGrain * Pieces::kGrain;
   if (size < kBeside || needed > size - kBeside) return;
-  if (make_block(size, Block::Kind::kTexels, gathered_).ok()) {
-    pieces_ = std::make_unique<Pieces>(size);
+  DriverBlock block;
+  if (make_block(size, Block::Kind::kTexels, block).ok()) {
+    gathered_ = std::make_unique<SharedBlock>(block, nullptr);
   } else {
-    free_block(gathered_);  // one by one, then
+    free_block(block);  // one by one, then
   }
 }
 
 Context::~Context() {
   if (device_ != VK_NULL_HANDLE && functions_.DestroyDevice != nullptr) {
     if (!lost_.load(std::memory_order_relaxed)) functions_.DeviceWaitIdle(device_);
-    free_block(gathered_);
+    if (gathered_ != nullptr) free_block(gathered_->driver);
+    small_staging_.free_all(*this);
+    small_device_.free_all(*this);
     for (const auto& queue : queues_) functions_.DestroySemaphore(device_, queue->semaphore(), nullptr);
     functions_.DestroyDevice(device_, nullptr);
   }

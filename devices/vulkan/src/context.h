@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "arena.h"
+#include "block.h"
 #include "instance.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/units.h"
@@ -50,50 +50,6 @@ class HardwareQueue {
   Mutex mutex_;  // of the VkQueue, which wants one caller at a time
   std::uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> completed_{0};
-};
-
-/// A VkBuffer with memory of its own, as the driver gives it: nobody's until somebody owns it.
-struct DriverBlock {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  VkDeviceAddress address = 0;
-  std::byte* host = nullptr;  // null when the host cannot address it
-  Bytes size = 0;
-};
-
-/// Memory of a card: a buffer of its own, or a piece of the one that the context has gathered. Movable owner.
-class Block {
- public:
-  enum class Kind : std::uint8_t {
-    kDevice,   // where kernels work
-    kStaging,  // the host's, read and written by both
-    kTexels,   // as kDevice, and fetched by texels as well
-  };
-  /// Where the card is a processor the block is resident from the start, as a card's own memory is; not so kTexels.
-  /// Errors: ResourceExhausted with the numbers.
-  static absl::StatusOr<Block> make(std::shared_ptr<Context> context, Bytes size, Kind kind);
-  Block() = default;
-  ~Block() { release(); }
-  Block(Block&& other) noexcept { *this = std::move(other); }
-  Block& operator=(Block&& other) noexcept;
-
-  VkBuffer buffer() const { return block_.buffer; }
-  /// Of the first byte within buffer().
-  Bytes begin() const { return begin_; }
-  VkDeviceAddress address() const { return block_.address + begin_; }
-  Bytes size() const { return size_; }
-  /// Null when the host cannot address it.
-  std::byte* host() const { return block_.host == nullptr ? nullptr : block_.host + begin_; }
-
- private:
-  void make_resident(Kind kind);
-  void release();
-
-  std::shared_ptr<Context> context_;
-  DriverBlock block_;
-  Bytes begin_ = 0;
-  Bytes size_ = 0;
-  bool piece_ = false;
 };
 
 class Context {
@@ -136,7 +92,9 @@ class Context {
   /// Before any block is made.
   void gather(Bytes needed);
   /// That buffer; null where every block is one of its own.
-  const DriverBlock* gathered() const { return pieces_ == nullptr ? nullptr : &gathered_; }
+  const DriverBlock* gathered() const { return gathered_ == nullptr ? nullptr : &gathered_->driver; }
+  /// How often the driver was asked for memory.
+  std::size_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
 
   /// Errors: ResourceExhausted with the numbers where a block of `size` is more than `most`.
   absl::Status check_at_once(Bytes size, Bytes most) const;
@@ -149,6 +107,7 @@ class Context {
 
  private:
   friend class Block;
+  friend class SmallBlocks;
   friend class Imported;
   Context(std::shared_ptr<Instance> instance, Card card, std::string name, HostAccess access)
       : instance_(std::move(instance)), card_(std::move(card)), name_(std::move(name)), access_(access) {}
@@ -176,8 +135,10 @@ class Context {
   bool host_writes_ = false;
   bool host_reads_ = false;
   Bytes card_copies_from_ = 0;
-  DriverBlock gathered_;
-  std::unique_ptr<Pieces> pieces_;  // of gathered_
+  std::unique_ptr<SharedBlock> gathered_;
+  SmallBlocks small_staging_{Block::Kind::kStaging};
+  SmallBlocks small_device_{Block::Kind::kDevice};
+  std::atomic<std::size_t> allocations_{0};  // relaxed: it orders nothing
   std::atomic<bool> lost_{false};
 };
 

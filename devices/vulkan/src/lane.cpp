@@ -57,7 +57,7 @@ absl::Status Lane::prepare() {
   if (!context_->host_writes_device() || !context_->host_reads_device()) {
     RONDO_ASSIGN_OR_RETURN(staging_, Block::make(context_, halves_.size() * kPart, Block::Kind::kStaging));
   }
-  RONDO_ASSIGN_OR_RETURN(zeros_, Block::make(context_, kWord, Block::Kind::kStaging));
+  RONDO_ASSIGN_OR_RETURN(zeros_, Block::make_small(context_, kWord, Block::Kind::kStaging));
   std::memset(zeros_.host(), 0, zeros_.size());
   return absl::OkStatus();
 }

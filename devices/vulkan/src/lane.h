@@ -27,7 +27,6 @@ class Lane {
   /// At least one side is memory of this card, the other may be the host's.
   absl::Status copy(BufferView from, BufferView to);
   absl::Status clear(BufferView view);
-  absl::Status copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size);
 
  private:
   Lane(std::shared_ptr<Context> context, HardwareQueue& queue) : context_(std::move(context)), queue_(queue) {}
@@ -41,6 +40,7 @@ class Lane {
   absl::Status submit(Half& half);
   absl::Status settle(Half& half);
   absl::Status start(Half& half, VkBuffer from, VkBuffer to, const VkBufferCopy& region);
+  absl::Status copy_blocks(const Block& from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size);
   absl::Status copy_buffers(VkBuffer from, Bytes from_offset, const Block& to, Bytes to_offset, Bytes size);
   absl::Status upload(BufferView from, const Block& to, Bytes offset);
   absl::Status download(const Block& from, Bytes offset, std::byte* to, Bytes size);

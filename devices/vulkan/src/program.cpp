@@ -67,8 +67,8 @@ absl::Status VulkanProgram::prepare() {
                                                     {style_.most_work, style_.parts, style_.backwards});
   dispatches_ = dispatches.size();
   for (Replay& replay : replays_) {
-    RONDO_ASSIGN_OR_RETURN(replay.staging, Block::make(context_, kReport + table, Block::Kind::kStaging));
-    RONDO_ASSIGN_OR_RETURN(replay.table, Block::make(context_, table, Block::Kind::kDevice));
+    RONDO_ASSIGN_OR_RETURN(replay.staging, Block::make_small(context_, kReport + table, Block::Kind::kStaging));
+    RONDO_ASSIGN_OR_RETURN(replay.table, Block::make_small(context_, table, Block::Kind::kDevice));
     std::memset(replay.staging.host(), 0, replay.staging.size());
     RONDO_RETURN_IF_ERROR(record(dispatches, replay));
   }
@@ -80,11 +80,18 @@ absl::Status VulkanProgram::place_constants(const Lowering& lowering) {
   const std::vector<float>& values = lowering.constants();
   if (values.empty()) return absl::OkStatus();
   const Bytes bytes = values.size() * sizeof(float);
-  RONDO_ASSIGN_OR_RETURN(constants_, Block::make(context_, bytes, Block::Kind::kDevice));
-  RONDO_ASSIGN_OR_RETURN(const Block source, Block::make(context_, bytes, Block::Kind::kStaging));
+  RONDO_ASSIGN_OR_RETURN(constants_, Block::make_small(context_, bytes, Block::Kind::kDevice));
+  RONDO_ASSIGN_OR_RETURN(const Block source, Block::make_small(context_, bytes, Block::Kind::kStaging));
   std::memcpy(source.host(), values.data(), bytes);
-  RONDO_ASSIGN_OR_RETURN(const std::unique_ptr<Lane> lane, Lane::make(context_, context_->compute()));
-  return lane->copy_blocks(source, 0, constants_, 0, bytes);
+  constexpr const char* kWhat = "copying a program's constants";
+  const DeviceFunctions& vk = context_->functions();
+  Commands once;
+  RONDO_RETURN_IF_ERROR(once.make(context_, context_->compute().family(), Commands::Use::kOnce));
+  RONDO_RETURN_IF_ERROR(once.begin(kWhat));
+  const VkBufferCopy region{source.begin(), constants_.begin(), bytes};
+  vk.CmdCopyBuffer(once.get(), source.buffer(), constants_.buffer(), 1, &region);
+  RONDO_RETURN_IF_ERROR(once.end(kWhat));
+  return context_->compute().run(std::array{once.get()});
 }
 
 absl::Status VulkanProgram::record(std::span<const Dispatch> dispatches, Replay& replay) {
