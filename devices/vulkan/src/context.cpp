@@ -170,10 +170,8 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
   allocation.pNext = &flags;
   allocation.allocationSize = needs.size;
   allocation.memoryTypeIndex = kind == Block::Kind::kStaging ? staging_type_ : device_type_;
-  allocations_.fetch_add(1, std::memory_order_relaxed);
-  const VkResult result = vk.AllocateMemory(device_, &allocation, nullptr, &block.memory);
+  const VkResult result = allocate(allocation, block.memory);
   if (result != VK_SUCCESS) {
-    block.memory = VK_NULL_HANDLE;
     const std::uint32_t heap = card_.memory.memoryTypes[allocation.memoryTypeIndex].heapIndex;
     return resource_exhausted("{}: the driver refused {} ({} bytes; {}), {} bytes free of {}", name_,
                               format_bytes(size), size, name_of(result), instance_->available_bytes(card_, heap),
@@ -189,6 +187,18 @@ absl::Status Context::make_block(Bytes size, Block::Kind kind, DriverBlock& bloc
   return absl::OkStatus();
 }
 
+/// `memory` is null where that fails.
+VkResult Context::allocate(const VkMemoryAllocateInfo& info, VkDeviceMemory& memory) {
+  allocations_.fetch_add(1, std::memory_order_relaxed);
+  const VkResult result = functions_.AllocateMemory(device_, &info, nullptr, &memory);
+  if (result != VK_SUCCESS) {
+    memory = VK_NULL_HANDLE;
+  } else {
+    held_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return result;
+}
+
 VkDeviceAddress Context::address_of(VkBuffer buffer) const {
   VkBufferDeviceAddressInfo asked{};
   asked.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
@@ -198,7 +208,10 @@ VkDeviceAddress Context::address_of(VkBuffer buffer) const {
 
 void Context::free_block(DriverBlock& block) {
   if (block.buffer != VK_NULL_HANDLE) functions_.DestroyBuffer(device_, block.buffer, nullptr);
-  if (block.memory != VK_NULL_HANDLE) functions_.FreeMemory(device_, block.memory, nullptr);  // unmaps as well
+  if (block.memory != VK_NULL_HANDLE) {
+    functions_.FreeMemory(device_, block.memory, nullptr);  // unmaps as well
+    held_.fetch_sub(1, std::memory_order_relaxed);
+  }
   block = DriverBlock{};
 }
 

@@ -95,6 +95,11 @@ class Context {
   const DriverBlock* gathered() const { return gathered_ == nullptr ? nullptr : &gathered_->driver; }
   /// How often the driver was asked for memory.
   std::size_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
+  /// Whether there are so few allocations that one may be had for what can do without: half of what the driver gives is
+  /// for blocks.
+  bool has_to_spare() const {
+    return held_.load(std::memory_order_relaxed) < card_.limits.maxMemoryAllocationCount / 2;
+  }
 
   /// Errors: ResourceExhausted with the numbers where a block of `size` is more than `most`.
   absl::Status check_at_once(Bytes size, Bytes most) const;
@@ -117,6 +122,7 @@ class Context {
   VkBufferCreateInfo buffer_info(Bytes size, VkBufferUsageFlags usage) const;
   absl::Status make_block(Bytes size, Block::Kind kind, DriverBlock& block);
   void free_block(DriverBlock& block);
+  VkResult allocate(const VkMemoryAllocateInfo& info, VkDeviceMemory& memory);
   VkDeviceAddress address_of(VkBuffer buffer) const;
   absl::Status create_device(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& queues);
 
@@ -138,7 +144,9 @@ class Context {
   std::unique_ptr<SharedBlock> gathered_;
   SmallBlocks small_staging_{Block::Kind::kStaging};
   SmallBlocks small_device_{Block::Kind::kDevice};
-  std::atomic<std::size_t> allocations_{0};  // relaxed: it orders nothing
+  // Relaxed: they order nothing.
+  std::atomic<std::size_t> allocations_{0};
+  std::atomic<std::size_t> held_{0};  // of them
   std::atomic<bool> lost_{false};
 };
 

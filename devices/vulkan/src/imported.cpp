@@ -52,7 +52,7 @@ std::unique_ptr<Imported> Imported::make(const std::shared_ptr<Context>& context
 
 void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
   if (host.host() == nullptr || !context->card_copies(host.size)) return;
-  if (host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr) return;
+  if (host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr || !context->has_to_spare()) return;
   auto imported = make(context, *host.memory, context->card().most_bytes_at_once, kCopies);
   if (imported != nullptr) host.memory->tie(context.get(), std::move(imported));
 }
@@ -112,10 +112,7 @@ bool Imported::add(std::byte* from, Bytes size, VkBufferUsageFlags usage) {
   allocation.pNext = &pointer;
   allocation.allocationSize = size;
   allocation.memoryTypeIndex = *type;
-  if (vk.AllocateMemory(device, &allocation, nullptr, &block.memory) != VK_SUCCESS) {
-    block.memory = VK_NULL_HANDLE;
-    return false;
-  }
+  if (context_->allocate(allocation, block.memory) != VK_SUCCESS) return false;
   if (vk.BindBufferMemory(device, block.buffer, block.memory, 0) != VK_SUCCESS) return false;
   if (addressed) block.address = context_->address_of(block.buffer);
   return true;

@@ -14,8 +14,8 @@ namespace rondo::devices::vulkan {
 
 class Imported final : public Memory::Tie {
  public:
-  /// All of the view's memory, once, where the card copies so many bytes by itself and the driver agrees; otherwise
-  /// nothing happens.
+  /// All of the view's memory, once, where the card copies so many bytes by itself, the driver agrees and has
+  /// allocations to spare; otherwise nothing happens.
   static void import(const std::shared_ptr<Context>& context, BufferView host);
   /// All of the view's memory, once, for kernels to read. Errors: ResourceExhausted when the driver does not take it.
   static absl::Status import_for_kernels(const std::shared_ptr<Context>& context, BufferView host);

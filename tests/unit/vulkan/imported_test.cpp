@@ -2,6 +2,7 @@
 #include "imported.h"
 
 #include <cstring>
+#include <vector>
 
 #include "card_test.h"
 #include "lane.h"
@@ -51,6 +52,23 @@ TEST_F(ImportedMemory, WhereTheHostCopiesOrLittleIsGained_StaysAsItIs) {
   if (!near->host_writes_device()) return;
   Imported::import(near, large.view());
   EXPECT_EQ(Imported::of(*large.view().memory, *near), nullptr);
+}
+
+/// A model has more parameters than some drivers give allocations, which blocks need.
+TEST_F(ImportedMemory, PastHalfOfTheDriversAllocations_StaysAsItIs) {
+  card_.limits.maxMemoryAllocationCount = 12;
+  const auto context = open({.reaches = false});
+  std::vector<Buffer> buffers;
+  std::size_t imported = 0;
+  for (int i = 0; i < 10; ++i) {
+    buffers.push_back(*allocate_host(1_MiB, "imported"));
+    Imported::import(context, buffers.back().view());
+    if (Imported::of(*buffers.back().view().memory, *context) != nullptr) ++imported;
+  }
+  EXPECT_EQ(imported, 6U);
+  buffers[0] = Buffer();
+  Imported::import(context, buffers[9].view());
+  EXPECT_NE(Imported::of(*buffers[9].view().memory, *context), nullptr);
 }
 
 /// Though the host reaches the card's memory.
