@@ -64,9 +64,12 @@ TEST(ChatTemplate, NumbersBeyond64Bits_Used_AreRefusedNotWrapped) {
   EXPECT_THAT(render_error("{{ x }}", {{"x", 18446744073709551615U}}), HasSubstr("64 bits"));
   EXPECT_THAT(parse_error("{{ 9223372036854775808 }}"), HasSubstr("64 bits"));
   EXPECT_THAT(render_error("{{ 9223372036854775807|round(-1) }}"), HasSubstr("64 bits"));
-  const auto least = ChatTemplate::parse("{% set x = -9223372036854775807 - 1 %}{{ '%.3d' % x }} {{ x|round(-18) }}");
+  EXPECT_THAT(render_error("{{ 1.5|round(-400, 'floor') }}"), HasSubstr("division by zero"));
+  const auto least = ChatTemplate::parse(
+      "{% set x = -9223372036854775807 - 1 %}{{ '%.3d' % x }} {{ x|round(-18) }} {{ 'a'.center(x) ~ 'b'.zfill(x) }} "
+      "{{ 1.5|round(-400) }}");
   ASSERT_TRUE(least.ok()) << least.status();
-  EXPECT_EQ(*least->render(Json::object()), "-9223372036854775808 -9000000000000000000");
+  EXPECT_EQ(*least->render(Json::object()), "-9223372036854775808 -9000000000000000000 ab 0.0");
 }
 
 TEST(ChatTemplate, ContextThatIsNoObject_Rendered_IsRefused) {

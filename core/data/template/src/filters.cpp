@@ -241,6 +241,7 @@ Value round(Heap&, const Value& input, const Arguments& arguments) {
   const std::string method = bound.has(1) && bound.get(1).is_string() ? bound.get(1).text() : "common";
   if (method == "ceil" || method == "floor") {
     const double unit = std::pow(10.0, static_cast<double>(precision));
+    if (unit == 0.0) throw Failure{"division by zero"};
     const double scaled = input.as_real() * unit;
     return Value::real((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
   }
@@ -249,6 +250,7 @@ Value round(Heap&, const Value& input, const Arguments& arguments) {
   const double value = input.as_real();
   if (!std::isfinite(value) || precision > 323) return input;
   if (precision >= 0) return Value::real(std::strtod(fmt::format("{:.{}f}", value, precision).c_str(), nullptr));
+  if (precision < -308) return Value::real(std::copysign(0.0, value));  // the unit is more than any number
   const double unit = std::pow(10.0, static_cast<double>(-precision));
   return Value::real(std::nearbyint(value / unit) * unit);
 }

@@ -214,9 +214,10 @@ Value padded(const Call& call) {
   const BoundArguments bound(call.arguments, call.name, {"width", "fillchar"}, 1);
   const std::string_view fill = bound.has(1) ? call.string_of(bound.get(1)) : " ";
   if (code_point_count(fill) != 1) throw Failure{fmt::format("{} needs one character to fill with", call.name)};
-  const std::int64_t missing = bound.integer(0, 0) - static_cast<std::int64_t>(call.self.as_string().length);
-  if (missing <= 0) return call.self;
   const std::int64_t width = bound.integer(0, 0);
+  const auto length = static_cast<std::int64_t>(call.self.as_string().length);
+  if (width <= length) return call.self;
+  const std::int64_t missing = width - length;
   // Python's own rounding of an odd remainder.
   const std::int64_t left = alignment == '<' ? 0 : alignment == '>' ? missing : missing / 2 + (missing & width & 1);
   const Value filler = call.heap.string(std::string(fill));
@@ -226,9 +227,11 @@ Value padded(const Call& call) {
 
 Value zero_filled(const Call& call) {
   const BoundArguments bound(call.arguments, call.name, {"width"}, 1);
-  const std::int64_t missing = bound.integer(0, 0) - static_cast<std::int64_t>(call.self.as_string().length);
+  const std::int64_t width = bound.integer(0, 0);
+  const auto length = static_cast<std::int64_t>(call.self.as_string().length);
+  if (width <= length) return call.self;
+  const std::int64_t missing = width - length;
   std::string text(call.text());
-  if (missing <= 0) return call.self;
   const std::string zeros = repeat(call.heap, call.heap.string("0"), missing).text();
   return call.same(text.insert(!text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0, zeros));
 }
