@@ -1,4 +1,5 @@
-// LongRoPE: the numbers of transformers 5.23 (_compute_longrope_parameters), and which of them generation takes.
+// LongRoPE and dynamic scaling: the numbers of transformers 5.23 (_compute_longrope_parameters,
+// _compute_dynamic_ntk_parameters), and which of them generation takes.
 #include <gtest/gtest.h>
 
 #include "rondo/model/architecture.h"
@@ -24,9 +25,19 @@ ModelConfig long_config() {
   return config;
 }
 
+ModelConfig dynamic_config() {
+  ModelConfig config = tiny::small_config(false);
+  config.head_dim = 12;
+  config.max_positions = 64;
+  config.rope.kind = RopeKind::kDynamic;
+  config.rope.theta = 5000.0;
+  config.rope.factor = 3.0;
+  return config;
+}
+
 /// Of the queries of the first layer with attention.
-devices::RopeAttributes rope_of(Phase phase, std::uint32_t capacity) {
-  const Architecture model = *Architecture::make(long_config(), tiny::full(devices::DType::kFloat32));
+devices::RopeAttributes rope_of(Phase phase, std::uint32_t capacity, const ModelConfig& config = long_config()) {
+  const Architecture model = *Architecture::make(config, tiny::full(devices::DType::kFloat32));
   for (const devices::Op& op : model.record(1, phase, Keep::kNothing, 16, capacity).ops) {
     if (op.kind == devices::OpKind::kRope) return std::get<devices::RopeAttributes>(op.attributes);
   }
@@ -54,6 +65,20 @@ TEST(LongRope, OfGeneration_GoesByTheRoomThereIs) {
     EXPECT_TRUE(rope.long_frequencies.empty());
     EXPECT_EQ(rope.dynamic_from, 0U);
     EXPECT_FLOAT_EQ(rope.amplitude, 1.224744871391589F);
+  }
+}
+
+TEST(DynamicRope, OfGeneration_GoesByTheRoomThereIs) {
+  const std::vector<float> base = {1.0F,          0.2418271005153656F,    0.05848035216331482F,
+                                   0.0141421361F, 0.0034199513029307127F, 0.000827037263661623F};
+  const std::vector<float> stretched = {1.0F,           0.19844277203083038F,   0.039379533380270004F,
+                                        0.00781458523F, 0.0015507476637139916F, 0.0003077347937505692F};
+  EXPECT_EQ(rope_of(Phase::kForward, 0, dynamic_config()).dynamic_from, 64U);
+  for (const auto& [capacity, expected] : {std::pair(64U, base), std::pair(100U, stretched)}) {
+    const devices::RopeAttributes rope = rope_of(Phase::kDecode, capacity, dynamic_config());
+    EXPECT_EQ(rope.dynamic_from, 0U);
+    ASSERT_EQ(rope.frequencies.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_FLOAT_EQ(rope.frequencies[i], expected[i]) << i;
   }
 }
 

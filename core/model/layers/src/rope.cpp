@@ -7,6 +7,8 @@
 #include <numbers>
 #include <utility>
 
+#include "rondo/devices/rope.h"
+
 namespace rondo::model {
 namespace {
 
@@ -118,8 +120,12 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
 }
 
 devices::RopeAttributes settled_rope(devices::RopeAttributes rope, std::uint32_t capacity) {
-  if (rope.long_frequencies.empty()) return rope;
-  if (capacity > rope.dynamic_from) rope.frequencies = std::move(rope.long_frequencies);
+  if (rope.dynamic_from == 0) return rope;
+  std::vector<float> settled;
+  for (std::size_t pair = 0; pair < rope.frequencies.size(); ++pair) {
+    settled.push_back(devices::rope_frequency(rope, capacity, static_cast<std::int64_t>(pair)));
+  }
+  rope.frequencies = std::move(settled);
   rope.long_frequencies.clear();
   rope.dynamic_from = 0;
   return rope;

@@ -10,8 +10,8 @@ namespace rondo::model {
 /// each kind. `rope`: the config's for all layers or for those with a window.
 devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope);
 
-/// For tokens that come one after the other, `capacity` at most: what stands in a cache has been turned already, so
-/// frequencies of long sequences hold for all or for none.
+/// For tokens that come one after the other, `capacity` at most: what stands in a cache has been turned already, so the
+/// frequencies of a sequence of that many tokens hold for all.
 devices::RopeAttributes settled_rope(devices::RopeAttributes rope, std::uint32_t capacity);
 
 }  // namespace rondo::model
