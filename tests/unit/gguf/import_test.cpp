@@ -341,6 +341,14 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("llama.rope.freq_base", 0.0F, "expected 1 to");
   refused("llama.attention.scale", 0.5F, "scaled");
   refused("llama.final_logit_softcapping", 30.0F, "scaled");
+  refused("llama.attention.causal", false, "what follows");
+  expect_refused(read_with(
+                     [](Keys& keys) {
+                       keys.add("general.architecture", "granite");
+                       keys.add("granite.rope.scaling.finetuned", false);
+                     },
+                     {"general.architecture"}),
+                 {"granite.rope.scaling.finetuned", "rotary embedding"});
   refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
 }
 

@@ -29,6 +29,13 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   if (keys.integer("split.count", 0, kMaxSize, 0) > 1) {
     keys.refuse("split.count", "a file of several parts is not supported; join the parts first");
   }
+  if (!keys.flag(prefix + "attention.causal", true)) {
+    keys.refuse(prefix + "attention.causal", "attention to what follows is not supported; expected true");
+  }
+  // Granite's name for a model without rotary embedding.
+  if (prefix == "granite." && !keys.flag(prefix + "rope.scaling.finetuned", true)) {
+    keys.refuse(prefix + "rope.scaling.finetuned", "layers without rotary embedding are not supported; expected true");
+  }
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
     const bool known = prefix == "granite." && std::string_view(scale) != "final_logit_softcapping";
