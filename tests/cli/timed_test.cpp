@@ -110,6 +110,8 @@ TEST(Plan, KeysOfAnotherMethod_AreNamedOnce) {
               HasSubstr("lora_rank, use_dora have no effect beside finetuning_type full"));
   EXPECT_THAT(advice({"--finetuning_type=freeze", "--lora_dropout=0.1", "--freeze_trainable_layers=1"}),
               HasSubstr("lora_dropout has no effect beside finetuning_type freeze"));
+  const Outcome made = workspace.run(train({"--output_dir=adapter", "--save_steps=0", "--max_steps=1"}));
+  EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(advice({"--adapter_name_or_path=adapter", "--use_dora", "--loraplus_lr_ratio=4"}),
               HasSubstr("use_dora has no effect beside adapter_name_or_path, whose adapter has its own"));
   EXPECT_THAT(advice({"--use_dora", "--lora_rank=16"}), Not(HasSubstr("no effect")));
