@@ -330,7 +330,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
   refused("general.architecture", "lfm2", "llama, qwen2, qwen3", {"general.architecture"});
   refused("general.type", "adapter", "expected model");
   refused("split.count", std::uint32_t{3}, "parts");
-  refused("llama.expert_count", std::uint32_t{257}, "0 to 256");
+  refused("llama.expert_count", std::uint32_t{513}, "0 to 512");
   refused("llama.block_count", std::uint32_t{0}, "1 to", {"llama.block_count"});
   refused("llama.embedding_length", "wide", "integer", {"llama.embedding_length"});
   refused("llama.feed_forward_length", std::vector<std::int32_t>{4, 8}, "array", {"llama.feed_forward_length"});
