@@ -11,51 +11,26 @@ const uint kForward = 0, kContinued = 1, kErrors = 2;
 
 void walk(uint kind, int token, int count, Part part) {
   const vec4 values = read_values(address(2), token, count, part);
-  read_tokens(0, 1, token, count, part);
-  read_gates(3, 4, token, count, part);
-  barrier();
-  const vec4 decays = sum_gates(part);
-  vec4 known = vec4(0.0);
-  vec4 seen = vec4(0.0);
-  vec4 key_products = vec4(0.0);
-  vec4 query_products = vec4(0.0);
-  float square = 0.0;
-  for (uint pair = 0; pair < size(); pair += 2) {
-    const Channel pair_of_keys[2] = keys_of(pair, part);
-    const Channel pair_of_queries[2] = queries_of(pair, part);
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-      const float s = state[(pair + i) * kColumns + part.lane];
-      const Channel key = pair_of_keys[i];
-      const Channel query = pair_of_queries[i];
-      known += s * key.four;
-      seen += s * query.four;
-      key_products += key.own * key.four;
-      query_products += query.own * key.four;
-      square += query.own * query.own;
-    }
-  }
-  find_factors(part, key_products, square);
-  barrier();
-  find_scores(part, decays, key_products, query_products);
+  const Products products = meet_tokens(token, count, true, part);
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     // By the earlier token, for all later ones.
     const uint at = (4 * part.quarter + a) * 4 + part.lane / 4;
-    key_scores[at][part.lane % 4] = key_products[a] * betas[part.quarter][a];
-    query_scores[at][part.lane % 4] = query_products[a] * betas[part.quarter][a];
+    scores[score_place(kKeys, at)][part.lane % 4] = products.keys[a] * betas[part.quarter][a];
+    scores[score_place(kQueries, at)][part.lane % 4] = products.queries[a] * betas[part.quarter][a];
   }
   if (part.lane == 0) key_weights[part.quarter] = betas[part.quarter] * left[part.quarter] * key_factors[part.quarter];
-  vec4 own = values - kept[part.quarter] * key_factors[part.quarter] * known;
-  vec4 o = kept[part.quarter] * query_factors[part.quarter] * seen;
+  vec4 own = values - kept[part.quarter] * key_factors[part.quarter] * products.known;
+  vec4 o = kept[part.quarter] * query_factors[part.quarter] * products.seen;
   barrier();
   [[dont_unroll]] for (uint quarter = 0; quarter < 4; ++quarter) {
-    const vec4 rows[4] = key_scores_of(quarter, part);
+    const vec4 rows[4] = scores_of(kKeys, quarter, part);
     if (part.quarter == quarter) {
       [[unroll]] for (uint a = 0; a < 3; ++a) own -= rows[a] * own[a];
       handed[part.lane * 4 + quarter] = own;
     }
     barrier();
     const vec4 errors = handed[part.lane * 4 + quarter];
-    const vec4 query_rows[4] = query_scores_of(quarter, part);
+    const vec4 query_rows[4] = scores_of(kQueries, quarter, part);
     [[unroll]] for (uint a = 0; a < 4; ++a) {
       if (part.quarter > quarter) own -= rows[a] * errors[a];
       o += query_rows[a] * errors[a];

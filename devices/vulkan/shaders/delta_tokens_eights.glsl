@@ -4,16 +4,14 @@
 layout(constant_id = 1) const uint kStep = 1;  // 2: D is even
 
 // What an invocation reads of the tokens at hand.
-uint64_t all_queries;
-uint64_t all_keys;
-uvec2 rows;   // of keys and queries
-bvec2 there;  // there are such
+uint64_t tensors[2];  // queries, keys
+uvec2 rows;           // of keys and queries
+bvec2 there;          // there are such
 
 uint place_in_workgroup() { return invocation_by_subgroups(); }
 
-void read_tokens(uint q, uint k, int token, int count, Part part) {
-  all_queries = address(q);
-  all_keys = address(k);
+void read_tokens(int token, int count, Part part) {
+  tensors = uint64_t[2](address(kQueries), address(kKeys));
   const uvec2 tokens = gl_SubgroupInvocationID + uvec2(0, 8);
   there = lessThan(tokens, uvec2(count));
   rows = (uint(token) + min(tokens, uvec2(count - 1))) * push.sizes[2] + part.key_head;
@@ -34,7 +32,8 @@ vec4[4] hand_all_round(vec2 numbers) {
 }
 
 /// Channels `pair` and `pair` + 1, as columns, of the two tokens.
-mat2 load_pair(uint64_t from, uint pair) {
+mat2 load_pair(uint of, uint pair) {
+  const uint64_t from = tensors[of];
   mat2 value;
   [[unroll]] for (uint i = 0; i < 2; ++i) {
     const uint first = rows[i] * size() + pair;
@@ -45,37 +44,30 @@ mat2 load_pair(uint64_t from, uint pair) {
   }
   return value;
 }
-Channel[2] channels_of(uint64_t from, uint pair, Part part) {
-  const mat2 numbers = load_pair(from, pair);
+Channel[2] channels_of(uint of, uint pair, Part part) {
+  const mat2 numbers = load_pair(of, pair);
   Channel channels[2];
   [[unroll]] for (uint i = 0; i < 2; ++i) {
     channels[i] = Channel(hand_round(numbers[i], part.quarter), part.lane < 8 ? numbers[i].x : numbers[i].y);
   }
   return channels;
 }
-Channel[2] keys_of(uint pair, Part part) { return channels_of(all_keys, pair, part); }
-Channel[2] queries_of(uint pair, Part part) { return channels_of(all_queries, pair, part); }
 
 vec4[4] all_gates() {
   const uint i = gl_SubgroupInvocationID;
   return hand_all_round(vec2(gates[i / 4][i % 4], gates[2 + i / 4][i % 4]));
 }
 
-vec4[4] key_scores_of(uint quarter, Part part) {
+vec4[4] scores_of(uint of, uint quarter, Part part) {
   const uint i = gl_SubgroupInvocationID;
-  const uint at = (4 * quarter + i / 4) * 4 + part.quarter;
-  return hand_all_round(vec2(key_scores[at][i % 4], key_scores[at + 8][i % 4]));
-}
-vec4[4] query_scores_of(uint quarter, Part part) {
-  const uint i = gl_SubgroupInvocationID;
-  const uint at = (4 * quarter + i / 4) * 4 + part.quarter;
-  return hand_all_round(vec2(query_scores[at][i % 4], query_scores[at + 8][i % 4]));
+  const uint at = score_place(of, (4 * quarter + i / 4) * 4 + part.quarter);
+  return hand_all_round(vec2(scores[at][i % 4], scores[at + 8][i % 4]));
 }
 
 void add_to_state(float keep, vec4 of_keys[4], bool with_queries, vec4 of_queries[4], Part part) {
   for (uint pair = 2 * part.quarter; pair < size(); pair += 8) {
-    const mat2 key = load_pair(all_keys, pair);
-    const mat2 query = with_queries ? load_pair(all_queries, pair) : mat2(0.0);
+    const mat2 key = load_pair(kKeys, pair);
+    const mat2 query = with_queries ? load_pair(kQueries, pair) : mat2(0.0);
     [[unroll]] for (uint i = 0; i < 2; ++i) {
       float s = keep * state[(pair + i) * kColumns + part.lane];
       [[unroll]] for (uint j = 0; j < 4; ++j) {

@@ -17,28 +17,7 @@ shared vec4 query_weights[4];      // as `key_weights`
 void walk_back(int token, int count, Part part) {
   const int place = token - int(push.sizes[5]);  // in the range
   handed[part.lane * 4 + part.quarter] = read_values(address(2), token, count, part);
-  read_tokens(0, 1, token, count, part);
-  read_gates(3, 4, token, count, part);
-  barrier();
-  const vec4 decays = sum_gates(part);
-  vec4 known = vec4(0.0);
-  vec4 key_products = vec4(0.0);
-  vec4 query_products = vec4(0.0);
-  float square = 0.0;
-  for (uint pair = 0; pair < size(); pair += 2) {
-    const Channel pair_of_keys[2] = keys_of(pair, part);
-    const Channel pair_of_queries[2] = queries_of(pair, part);
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-      const Channel key = pair_of_keys[i];
-      const float query = pair_of_queries[i].own;
-      known += state[(pair + i) * kColumns + part.lane] * key.four;
-      key_products += key.own * key.four;
-      query_products += query * key.four;
-      square += query * query;
-    }
-  }
-  find_factors(part, key_products, square);
-  barrier();
+  const Products products = meet_tokens(token, count, false, part);
   const uint64_t scratch = address(7);
   if (part.group == 0 && part.head % (push.sizes[1] / push.sizes[2]) == 0 && part.quarter == 0 &&
       int(part.lane) < count) {
@@ -46,20 +25,20 @@ void walk_back(int token, int count, Part part) {
     Floats(scratch).v[at] = key_factors[part.lane / 4][part.lane % 4];
     Floats(scratch).v[at + 1] = query_factors[part.lane / 4][part.lane % 4];
   }
-  find_scores(part, decays, key_products, query_products);
-  key_scores[part.lane * 4 + part.quarter] = key_products * betas[part.lane / 4][part.lane % 4];
-  query_scores[part.lane * 4 + part.quarter] = query_products;
+  const uint at = part.lane * 4 + part.quarter;
+  scores[score_place(kKeys, at)] = products.keys * betas[part.lane / 4][part.lane % 4];
+  scores[score_place(kQueries, at)] = products.queries;
   if (part.lane == 0) {
     key_weights[part.quarter] = kept[part.quarter] * key_factors[part.quarter] * betas[part.quarter];
     query_weights[part.quarter] = kept[part.quarter] * query_factors[part.quarter];
   }
   barrier();
-  vec4 own = left[part.quarter] * key_factors[part.quarter] * known;
+  vec4 own = left[part.quarter] * key_factors[part.quarter] * products.known;
   [[dont_unroll]] for (uint back = 0; back < 4; ++back) {
     const uint quarter = 3 - back;
     const vec4 d_o = handed[part.lane * 4 + quarter];
-    const vec4 query_rows[4] = query_scores_of(quarter, part);
-    const vec4 rows[4] = key_scores_of(quarter, part);
+    const vec4 query_rows[4] = scores_of(kQueries, quarter, part);
+    const vec4 rows[4] = scores_of(kKeys, quarter, part);
     [[unroll]] for (uint a = 0; a < 4; ++a) own += query_rows[a] * d_o[a];
     if (part.quarter == quarter) {
       [[unroll]] for (uint a = 3; a > 0; --a) own -= rows[a] * own[a];

@@ -22,11 +22,12 @@ const uint kTokens = 16;
 const uint kColumns = 16;
 const uint kMostSize = 128;  // kMostDeltaSize
 const int kChunk = 64;       // kDeltaChunk
+// What tokens have of each: also the slots of the tensors.
+const uint kQueries = 0, kKeys = 1;
 
 shared float state[kMostSize * kColumns];
-shared vec4 key_scores[kTokens * 4];
-shared vec4 query_scores[kTokens * 4];
-shared vec4 handed[kColumns * 4];  // by column, then token
+shared vec4 scores[2 * kTokens * 4];  // of queries, then of keys; each by token, then token
+shared vec4 handed[kColumns * 4];     // by column, then token
 shared vec4 gates[4];
 shared vec4 betas[4];
 shared vec4 key_factors[4];    // 1 / length
@@ -52,6 +53,9 @@ struct Channel {
   vec4 four;
   float own;
 };
+
+/// In scores[], of queries or keys.
+uint score_place(uint of, uint at) { return of * kTokens * 4 + at; }
 
 uint size() { return push.sizes[3]; }
 uint width() { return push.sizes[4]; }
@@ -109,12 +113,12 @@ void write_state(uint64_t to, uint first, uint row, Part part) {
 }
 
 /// Gates of `count` tokens; those missing are zeros.
-void read_gates(uint g, uint beta, int token, int count, Part part) {
+void read_gates(int token, int count, Part part) {
   if (part.quarter != 0) return;
   const bool there = int(part.lane) < count;
   const uint gate = uint(token + int(part.lane)) * push.sizes[1] + part.head;
-  gates[part.lane / 4][part.lane % 4] = there ? Floats(address(g)).v[gate] : 0.0;
-  betas[part.lane / 4][part.lane % 4] = there ? Floats(address(beta)).v[gate] : 0.0;
+  gates[part.lane / 4][part.lane % 4] = there ? Floats(address(3)).v[gate] : 0.0;
+  betas[part.lane / 4][part.lane % 4] = there ? Floats(address(4)).v[gate] : 0.0;
 }
 
 /// Four tokens of a column, from the quarter's first on.
@@ -159,6 +163,15 @@ vec4 sum_gates(Part part) {
   return decays;
 }
 
+/// What the tokens at hand come to: of a column the products of the state with the keys and queries of four tokens; of
+/// a row's key and query those with the keys of a quarter, then scores.
+struct Products {
+  vec4 known;
+  vec4 seen;
+  vec4 keys;
+  vec4 queries;
+};
+
 /// Lengths, of what a key's and a query's products with themselves are.
 void find_factors(Part part, vec4 key_products, float query_square) {
   if (part.lane / 4 != part.quarter) return;
@@ -168,13 +181,40 @@ void find_factors(Part part, vec4 key_products, float query_square) {
 }
 
 /// exp(G_i - G_j) u_i . u_j of i > j, and exp(G_i - G_j) s_i . u_j of i >= j, in the place of their products.
-void find_scores(Part part, vec4 decays, inout vec4 key_products, inout vec4 query_products) {
+void find_scores(Part part, vec4 decays, inout Products products) {
   const float key_factor = key_factors[part.lane / 4][part.lane % 4];
   const float query_factor = query_factors[part.lane / 4][part.lane % 4];
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     const uint j = 4 * part.quarter + a;
     const float factor = key_factors[part.quarter][a] * decays[a];
-    key_products[a] = j < part.lane ? key_products[a] * key_factor * factor : 0.0;
-    query_products[a] = j <= part.lane ? query_products[a] * query_factor * factor : 0.0;
+    products.keys[a] = j < part.lane ? products.keys[a] * key_factor * factor : 0.0;
+    products.queries[a] = j <= part.lane ? products.queries[a] * query_factor * factor : 0.0;
   }
+}
+
+/// Reads `count` tokens and finds their products and scores, what is seen only where `seeing`; puts down factors,
+/// kept[] and left[]. slots: q, k, -, g, beta.
+Products meet_tokens(int token, int count, bool seeing, Part part) {
+  read_tokens(token, count, part);
+  read_gates(token, count, part);
+  barrier();
+  const vec4 decays = sum_gates(part);
+  Products products = Products(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+  float square = 0.0;
+  for (uint pair = 0; pair < size(); pair += 2) {
+    const Channel keys[2] = channels_of(kKeys, pair, part);
+    const Channel queries[2] = channels_of(kQueries, pair, part);
+    [[unroll]] for (uint i = 0; i < 2; ++i) {
+      const float s = state[(pair + i) * kColumns + part.lane];
+      products.known += s * keys[i].four;
+      if (seeing) products.seen += s * queries[i].four;
+      products.keys += keys[i].own * keys[i].four;
+      products.queries += queries[i].own * keys[i].four;
+      square += queries[i].own * queries[i].own;
+    }
+  }
+  find_factors(part, products.keys, square);
+  barrier();
+  find_scores(part, decays, products);
+  return products;
 }
