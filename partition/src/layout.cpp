@@ -24,35 +24,11 @@ class Carver {
   Bytes size_ = 0;
 };
 
-/// How much slots publish, counted without a look at all slots for each of them.
-class OutputCounts {
- public:
-  OutputCounts(const ModelShape& model, const std::vector<Slot>& slots) : model_(model) {
-    for (const Slot& slot : slots) {
-      if (!goes_back(slot)) continue;
-      cuts_.resize(std::max<std::size_t>(cuts_.size(), slot.round + 1));
-      cuts_[slot.round].push_back(slot.first_layer);
-    }
-    for (std::vector<LayerIndex>& cuts : cuts_) {
-      std::ranges::sort(cuts);
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    }
-  }
-
-  /// Of one microbatch: activations at published_cuts(), or the gradient.
-  std::size_t of(const Slot& slot) const {
-    if (slot.phase != SlotPhase::kForward) return sends_gradient(model_, slot) ? 1 : 0;
-    if (slot.round >= cuts_.size()) return 1;
-    const std::vector<LayerIndex>& cuts = cuts_[slot.round];
-    const auto within =
-        std::ranges::upper_bound(cuts, slot.last_layer) - std::ranges::upper_bound(cuts, slot.first_layer);
-    return static_cast<std::size_t>(within) + 1;
-  }
-
- private:
-  const ModelShape& model_;
-  std::vector<std::vector<LayerIndex>> cuts_;  // by round: where slots that go back begin, rising
-};
+/// Outputs of one microbatch of a slot: activations at published_cuts(), or the gradient. `starts`: starts_of_rounds().
+std::size_t outputs_of(const ModelShape& model, const Slot& slot, const std::vector<std::vector<LayerIndex>>& starts) {
+  if (slot.phase == SlotPhase::kForward) return starts_within(slot, starts[slot.round]).size() + 1;
+  return sends_gradient(model, slot) ? 1 : 0;
+}
 
 /// Where a visit leaves what its weight gradients will read, or finds it.
 void lay_out_held(const ModelShape& model, const Workload& work, const Slot& slot, WorkspaceLayout& layout) {
@@ -273,7 +249,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
   bool reads_boundary = false;
   bool used = false;
   const std::vector<std::uint32_t> places = held_places(slots);
-  const OutputCounts outputs(model, slots);
+  const auto starts = starts_of_rounds(slots);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (slot.device != index) continue;
@@ -292,7 +268,7 @@ DeviceLayout layout_device(const ModelShape& model, const Workload& work, const 
     layout.workspace = std::max(layout.workspace, aligned(workspace.size));
     layout.held = std::max(layout.held, aligned(workspace.held_size));
     if (places[i] != kNoSlot) layout.held_places = std::max(layout.held_places, places[i] + 1);
-    most_cuts = std::max(most_cuts, outputs.of(slot));
+    most_cuts = std::max(most_cuts, outputs_of(model, slot, starts));
     reads_boundary = reads_boundary || slot.first_layer > 0;
   }
   if (!used) return {};
@@ -344,9 +320,9 @@ std::uint32_t least_boundary_buffers(const MachineShape& machine, const ModelSha
   constexpr std::uint32_t kMoving = 8;
   std::size_t cuts = 1;
   std::set<DeviceIndex> used;
-  const OutputCounts outputs(model, slots);
+  const auto starts = starts_of_rounds(slots);
   for (const Slot& slot : slots) {
-    cuts = std::max(cuts, outputs.of(slot));
+    cuts = std::max(cuts, outputs_of(model, slot, starts));
     used.insert(slot.device);
   }
   std::size_t workers = 0;

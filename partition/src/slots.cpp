@@ -2,15 +2,19 @@
 #include "rondo/partition/slots.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <set>
 
 namespace rondo::partition {
 namespace {
 
 bool is_head(const ModelShape& model, LayerIndex layer) {
   return layer + 1 == model.layers.size() || model.layers[layer].head_part;
+}
+
+/// In rising order, each once.
+void sort_once(std::vector<LayerIndex>& layers) {
+  std::ranges::sort(layers);
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
 }
 
 }  // namespace
@@ -53,12 +57,29 @@ bool feeds(const Slot& forward, const Slot& reader) {
 
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots) {
   if (slot.phase != SlotPhase::kForward) return {};
-  std::set<LayerIndex, std::greater<>> cuts = {slot.last_layer + 1};
+  std::vector<LayerIndex> starts;
   for (const Slot& other : slots) {
-    if (!goes_back(other) || other.round != slot.round) continue;
-    if (other.first_layer > slot.first_layer && other.first_layer <= slot.last_layer) cuts.insert(other.first_layer);
+    if (goes_back(other) && other.round == slot.round) starts.push_back(other.first_layer);
   }
-  return {cuts.begin(), cuts.end()};
+  sort_once(starts);
+  const std::span<const LayerIndex> within = starts_within(slot, starts);
+  std::vector<LayerIndex> cuts = {slot.last_layer + 1};
+  cuts.insert(cuts.end(), within.rbegin(), within.rend());
+  return cuts;
+}
+
+std::vector<std::vector<LayerIndex>> starts_of_rounds(const std::vector<Slot>& slots) {
+  std::vector<std::vector<LayerIndex>> starts;
+  for (const Slot& slot : slots) {
+    starts.resize(std::max<std::size_t>(starts.size(), slot.round + 1));
+    if (goes_back(slot)) starts[slot.round].push_back(slot.first_layer);
+  }
+  for (std::vector<LayerIndex>& round : starts) sort_once(round);
+  return starts;
+}
+
+std::span<const LayerIndex> starts_within(const Slot& slot, std::span<const LayerIndex> starts) {
+  return {std::ranges::upper_bound(starts, slot.first_layer), std::ranges::upper_bound(starts, slot.last_layer)};
 }
 
 LayerIndex lowest_gradient_layer(const ModelShape& model, const Slot& slot) {

@@ -2,6 +2,7 @@
 // simulator and the executor alike.
 #pragma once
 
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +14,10 @@ namespace rondo::partition {
 /// fused or backward slot of its round within it. In the order in which they are sent, the end first: the next forward
 /// slot waits for it, the others are read on the way back. Empty for other slots.
 std::vector<LayerIndex> published_cuts(const Slot& slot, const std::vector<Slot>& slots);
+/// Where the fused and backward slots of each round begin, rising.
+std::vector<std::vector<LayerIndex>> starts_of_rounds(const std::vector<Slot>& slots);
+/// Those of its round's starts that a forward slot publishes besides its end.
+std::span<const LayerIndex> starts_within(const Slot& slot, std::span<const LayerIndex> starts);
 
 /// Whether activations pass through a slot: forward ones and fused ones, which alone run in an evaluation.
 bool goes_forward(const Slot& slot);
