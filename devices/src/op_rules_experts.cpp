@@ -97,22 +97,33 @@ void check_offsets(Checker& c, const TensorDesc& offsets, std::size_t experts) {
   c.dtype(offsets, DType::kInt32);
 }
 
+/// One tensor where the experts' matrices are one.
+bool check_stack(Checker& c, const GroupAttributes& group, std::size_t tensors) {
+  if (group.stacked < 0 || (group.stacked > 0 && tensors != 1)) {
+    c.complain(fmt::format("{} tensors of {} stacked experts, expected one", tensors, group.stacked));
+  }
+  return c.good();
+}
+
 /// kGroupedMatMul and the gradient of its input: a [k T, A] into y [k T, B].
 void check_grouped_product(Checker& c, bool transposed) {
   const auto* group = c.attributes<GroupAttributes>();
   if (group == nullptr) return;
-  if (group->has_addend && transposed) return c.complain("a grouped product has no addend");
   const std::size_t others = 2 + (group->has_addend ? 1 : 0);
   if (c.reads() <= others) return c.complain("it has no expert");
-  const std::size_t experts = c.reads() - others;
-  if (!c.counts(c.reads(), 1)) return;
-  check_offsets(c, c.in(1), experts);
+  const std::size_t tensors = c.reads() - others;
+  if (!c.counts(c.reads(), 1) || !check_stack(c, *group, tensors)) return;
+  check_offsets(c, c.in(1), experts_of(c.op()));
   c.floating(c.in(0));
-  c.rank(c.in(2), 2);
+  c.rank(c.in(2), group->stacked > 0 ? 3 : 2);
   c.floating(c.in(2));
   if (!c.good()) return;
-  for (std::size_t i = 1; i < experts; ++i) c.alike(c.in(2 + i), c.in(2));
-  const Shape& w = c.in(2).shape;
+  for (std::size_t i = 1; i < tensors; ++i) c.alike(c.in(2 + i), c.in(2));
+  Shape w = c.in(2).shape;
+  if (group->stacked > 0) {
+    c.shape(c.in(2), {group->stacked, w[1], w[2]});
+    w = {w[1], w[2]};
+  }
   const std::int64_t rows = Checker::rows(c.in(0));
   c.matrix(c.in(0), rows, transposed ? w[1] : w[0]);
   c.matrix(c.out(0), rows, transposed ? w[0] : w[1]);
@@ -121,15 +132,17 @@ void check_grouped_product(Checker& c, bool transposed) {
 }
 
 void check_grouped_weight_gradient(Checker& c) {
-  if (c.attributes<GroupAttributes>() == nullptr) return;
-  if (!c.counts(3, c.writes())) return;
-  check_offsets(c, c.in(2), c.writes());
+  const auto* group = c.attributes<GroupAttributes>();
+  if (group == nullptr) return;
+  if (!c.counts(3, c.writes()) || !check_stack(c, *group, c.writes())) return;
+  if (group->has_addend) return c.complain("a gradient of weights has no addend");
+  check_offsets(c, c.in(2), experts_of(c.op()));
   c.floating(c.in(0));
   c.matrix(c.in(1), Checker::rows(c.in(0)), Checker::columns(c.in(1)));
   c.dtype(c.in(1), c.in(0).dtype);
-  for (std::size_t i = 0; i < c.writes(); ++i) {
-    c.wide(c.out(i), {Checker::columns(c.in(0)), Checker::columns(c.in(1))});
-  }
+  Shape dw = {Checker::columns(c.in(0)), Checker::columns(c.in(1))};
+  if (group->stacked > 0) dw.insert(dw.begin(), group->stacked);
+  for (std::size_t i = 0; i < c.writes(); ++i) c.wide(c.out(i), dw);
 }
 
 /// [k T, N] of the first read, and the biases of the experts.

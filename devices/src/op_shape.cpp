@@ -32,7 +32,7 @@ void of_parts(const OpList& list, const Op& op, OpShape& shape) {
 /// A group of many linear layers is to be told by their number alone.
 void of_group(const OpList& list, const Op& op, OpShape& shape) {
   const bool of_weights = op.kind == OpKind::kGroupedMatMulWeightGradient;
-  const auto others = static_cast<std::uint8_t>(experts_of(op) - 1);
+  const auto others = static_cast<std::uint8_t>(expert_tensors_of(op) - 1);
   std::uint8_t& operands = of_weights ? shape.writes : shape.reads;
   operands = static_cast<std::uint8_t>(operands - others);
   const std::int64_t left = columns_of(list.tensors[op.reads[0]]);

@@ -159,14 +159,20 @@ OpCase grouped_case(DType storage, const GroupedCase& grouped) {
   CaseBuilder b(storage, static_cast<std::uint32_t>(rows));
   const TensorId offsets = b.saved_integers("offsets", {experts + 1}, begins);
   const TensorId x = b.input("x", {rows, grouped.in}), dy = b.input("dy", {rows, grouped.out});
-  const TensorId more = b.input("more", {rows, grouped.in});
-  const Shape shape = {grouped.out, grouped.in};
-  const std::vector<TensorId> w = several(experts, [&] { return b.weight("w", shape, inverse_root(grouped.in)); });
-  const std::vector<TensorId> dw = several(experts, [&] { return b.gradient("dw", shape); });
+  const TensorId more = b.input("more", {rows, grouped.in}), residual = b.input("residual", {rows, grouped.out});
+  Shape shape = {grouped.out, grouped.in};
+  if (grouped.stacked) shape.insert(shape.begin(), experts);
+  const std::int64_t tensors = grouped.stacked ? 1 : experts;
+  const std::vector<TensorId> w = several(tensors, [&] { return b.weight("w", shape, inverse_root(grouped.in)); });
+  const std::vector<TensorId> dw = several(tensors, [&] { return b.gradient("dw", shape); });
   const TensorId y = b.output("y", {rows, grouped.out}), dx = b.output("dx", {rows, grouped.in});
-  b.op(OpKind::kGroupedMatMul, joined({x, offsets}, w), {y}, GroupAttributes{});
-  b.op(OpKind::kGroupedMatMulInputGradient, joined(joined({dy, offsets}, w), {more}), {dx}, GroupAttributes{true});
-  b.op(OpKind::kGroupedMatMulWeightGradient, {dy, x, offsets}, dw, GroupAttributes{});
+  const TensorId plain = b.output("plain", {rows, grouped.out});
+  const std::int64_t stacked = grouped.stacked ? experts : 0;
+  const GroupAttributes alone{false, grouped.alpha, stacked}, added{true, grouped.alpha, stacked};
+  b.op(OpKind::kGroupedMatMul, joined({x, offsets}, w), {plain}, alone);
+  b.op(OpKind::kGroupedMatMul, joined(joined({x, offsets}, w), {residual}), {y}, added);
+  b.op(OpKind::kGroupedMatMulInputGradient, joined(joined({dy, offsets}, w), {more}), {dx}, added);
+  b.op(OpKind::kGroupedMatMulWeightGradient, {dy, x, offsets}, dw, alone);
   b.result().reduction = std::max({rows, grouped.in, grouped.out});
   return b.result();
 }
@@ -205,6 +211,53 @@ OpCase experts_of_few_rows(DType storage, Scale scale) {
 /// More than a chunk of kTokenChunk, with a rest.
 OpCase experts_of_many_rows(DType storage, Scale /*scale*/) {
   return experts_case(storage, {1280, {700, 570}, 72, 40, 2, 1}, 1280);
+}
+
+/// y = x W^T + alpha (x A^T) B^T, of each expert's W, A and B, the latter in one tensor each.
+OpCase adapted_experts(DType storage, Scale scale) {
+  const ExpertSizes s = expert_sizes(scale);
+  const std::int64_t rank = scale == Scale::kModel ? 16 : 5;
+  const std::int64_t rows = s.tokens * s.choices;
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const TensorId offsets = add_route(b, s.experts, s.choices, {true}).offsets;
+  const TensorId x = b.input("x", {rows, s.hidden}), dy = b.input("dy", {rows, s.inner});
+  const std::vector<TensorId> w = several(s.experts, [&] {
+    return b.weight("w", {s.inner, s.hidden}, inverse_root(s.hidden));
+  });
+  const TensorId a_factor = b.weight("a", {s.experts, rank, s.hidden}, inverse_root(s.hidden));
+  const TensorId b_factor = b.weight("b", {s.experts, s.inner, rank}, inverse_root(rank));
+  const TensorId base = b.saved("base", {rows, s.inner}), low = b.saved("low", {rows, rank});
+  const TensorId y = b.output("y", {rows, s.inner});
+  const GroupAttributes down{false, 1.0F, s.experts}, up{true, 0.75F, s.experts}, up_alone{false, 0.75F, s.experts};
+  b.op(OpKind::kGroupedMatMul, joined({x, offsets}, w), {base}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMul, {x, offsets, a_factor}, {low}, down);
+  b.op(OpKind::kGroupedMatMul, {low, offsets, b_factor, base}, {y}, up);
+  const TensorId d_low = b.saved("d low", {rows, rank}), d_base = b.saved("d base", {rows, s.hidden});
+  const TensorId dx = b.output("dx", {rows, s.hidden});
+  const TensorId d_a = b.gradient("d a", {s.experts, rank, s.hidden});
+  const TensorId d_b = b.gradient("d b", {s.experts, s.inner, rank});
+  b.op(OpKind::kGroupedMatMulWeightGradient, {dy, low, offsets}, {d_b}, up_alone);
+  b.op(OpKind::kGroupedMatMulInputGradient, {dy, offsets, b_factor}, {d_low}, up_alone);
+  b.op(OpKind::kGroupedMatMulWeightGradient, {d_low, x, offsets}, {d_a}, down);
+  b.op(OpKind::kGroupedMatMulInputGradient, joined({dy, offsets}, w), {d_base}, GroupAttributes{});
+  b.op(OpKind::kGroupedMatMulInputGradient, {d_low, offsets, a_factor, d_base}, {dx},
+       GroupAttributes{true, 1.0F, s.experts});
+  OpCase& result = b.result();
+  result.projections = {{y, dy}};
+  result.gradients = {{x, dx}, {a_factor, d_a}, {b_factor, d_b}};
+  result.reduction = std::max({s.hidden, s.inner, static_cast<std::int64_t>(s.tokens)});
+  return result;
+}
+OpCase stacked_experts(DType storage, Scale /*scale*/) {
+  return grouped_case(storage, {{0, 200, 0, 57, 1, 0, 522}, 31, 72, 40, 0.625F, true});
+}
+/// More than a launch of a card has addresses for.
+OpCase most_stacked_experts(DType storage, Scale /*scale*/) {
+  GroupedCase grouped{std::vector<std::int32_t>(kMostExperts, 1), 3, 24, 16, 1.5F, true};
+  grouped.rows[7] = 0;
+  grouped.rows[400] = 9;
+  return grouped_case(storage, grouped);
 }
 
 OpCase expert_biases(DType storage, Scale scale) { return biases_case(storage, expert_sizes(scale)); }

@@ -18,11 +18,13 @@ Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, con
                  double spread = 1.0);
 
 /// Products of experts who have so many rows each, with some of padding behind the last, from `in` columns to `out`,
-/// and their gradients, that of the rows with an addend.
+/// and their gradients, with addends.
 struct GroupedCase {
   std::vector<std::int32_t> rows;
   std::int32_t padding = 0;
   std::int64_t in = 0, out = 0;
+  float alpha = 1.0F;
+  bool stacked = false;  // the experts' matrices are one tensor
 };
 OpCase grouped_case(DType storage, const GroupedCase& grouped);
 
@@ -35,6 +37,10 @@ OpCase route_of_equal_logits(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);
 OpCase experts_of_few_rows(DType storage, Scale scale);
 OpCase experts_of_many_rows(DType storage, Scale scale);
+/// Products by factors of low rank beside those of whole matrices.
+OpCase adapted_experts(DType storage, Scale scale);
+OpCase stacked_experts(DType storage, Scale scale);
+OpCase most_stacked_experts(DType storage, Scale scale);
 OpCase expert_biases(DType storage, Scale scale);
 OpCase expert_biases_of_many_rows(DType storage, Scale scale);
 

@@ -26,7 +26,8 @@ class GroupedMatMul final : public PreparedOp {
     const auto* offsets = context.as<std::int32_t>(op_.reads[1]);
     const std::size_t experts = experts_of(op_);
     for (std::size_t e = 0; e < experts; ++e) {
-      const ConstArray w = context.array(op_.reads[2 + e]);
+      const ExpertPlace place = expert_place(op_, e, shape_.inner * shape_.columns);
+      const ConstArray w = context.array(op_.reads[2 + place.tensor]).at(place.first);
       for (std::int64_t row = offsets[e]; row < offsets[e + 1]; row += shape_.rows) {
         RONDO_RETURN_IF_ERROR(multiply(context, row, std::min<std::int64_t>(shape_.rows, offsets[e + 1] - row), w));
       }
@@ -40,8 +41,10 @@ class GroupedMatMul final : public PreparedOp {
  private:
   absl::Status multiply(const RunContext& context, std::int64_t row, std::int64_t rows, ConstArray w) const {
     const ConstArray a = context.array(op_.reads[0]).at(row * shape_.inner);
+    const auto& group = std::get<GroupAttributes>(op_.attributes);
     Finish finish;
-    if (std::get<GroupAttributes>(op_.attributes).has_addend) {
+    finish.alpha = group.alpha;
+    if (group.has_addend) {
       finish.addend = context.array(op_.reads.back()).at(row * shape_.columns);
     }
     finish.out = context.out(op_.writes[0]).at(row * shape_.columns);
@@ -68,12 +71,13 @@ class GroupedWeightGradient final : public PreparedOp {
 
   absl::Status run(const RunContext& context) const override {
     const auto* offsets = context.as<std::int32_t>(op_.reads[2]);
-    for (std::size_t e = 0; e < op_.writes.size(); ++e) {
+    for (std::size_t e = 0; e < experts_of(op_); ++e) {
+      const ExpertPlace place = expert_place(op_, e, shape_.rows * shape_.columns);
+      float* dw = context.as<float>(op_.writes[place.tensor]) + place.first;
       for (std::int64_t row = offsets[e]; row < offsets[e + 1]; row += shape_.tokens) {
         RONDO_RETURN_IF_ERROR(product_.run(context.pool, std::min<std::int64_t>(shape_.tokens, offsets[e + 1] - row),
                                            context.array(op_.reads[0]).at(row * shape_.rows),
-                                           context.array(op_.reads[1]).at(row * shape_.columns),
-                                           context.as<float>(op_.writes[e]), context.scratch));
+                                           context.array(op_.reads[1]).at(row * shape_.columns), dw, context.scratch));
       }
     }
     return absl::OkStatus();
@@ -95,8 +99,8 @@ PreparedOr prepare_rows(const Preparation& preparation) {
   shape.inner = columns_of(a);
   shape.a_storage = storage_of(a.dtype);
   shape.b_storage = storage_of(w.dtype);
-  shape.trivial_finish =
-      preparation.write(0).dtype == DType::kFloat32 && !std::get<GroupAttributes>(preparation.op.attributes).has_addend;
+  const auto& group = std::get<GroupAttributes>(preparation.op.attributes);
+  shape.trivial_finish = preparation.write(0).dtype == DType::kFloat32 && group.alpha == 1.0F && !group.has_addend;
   shape.usual_rows = divide_up(rows_of(a), static_cast<std::int64_t>(experts_of(preparation.op)));
   RONDO_ASSIGN_OR_RETURN(const RowProduct product, RowProduct::plan(preparation.engines, shape));
   return std::make_unique<GroupedMatMul>(preparation.op, product, shape, rows_of(a),
@@ -110,6 +114,7 @@ PreparedOr prepare_weights(const Preparation& preparation) {
   shape.columns = columns_of(preparation.read(1));
   shape.a_storage = storage_of(preparation.read(0).dtype);
   shape.b_storage = storage_of(preparation.read(1).dtype);
+  shape.alpha = std::get<GroupAttributes>(preparation.op.attributes).alpha;
   RONDO_ASSIGN_OR_RETURN(const WeightProduct product, WeightProduct::plan(preparation.engines, shape));
   RONDO_RETURN_IF_ERROR(product.prepare_any_tokens());
   return std::make_unique<GroupedWeightGradient>(preparation.op, product, shape);

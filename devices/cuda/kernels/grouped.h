@@ -79,7 +79,7 @@ struct Grouped {
     one.a_column = 1;
     one.b_row = p.transposed != 0 ? 1 : p.columns;
     one.b_column = p.transposed != 0 ? p.inner : 1;
-    one.alpha = 1.0F;
+    one.alpha = p.alpha;
     one.addend_storage = one.c_storage = storage_of<T>();
     Product<T>::tile(block, one, rows.first - rows.begin, block.x() * kTile);
   }
@@ -115,7 +115,7 @@ struct GroupedGradient {
     one.a_column = p.rows;
     one.b_row = p.columns;
     one.b_column = 1;
-    one.alpha = 1.0F;
+    one.alpha = p.alpha;
     one.addend_storage = one.c_storage = Storage::kFloat32;
     do {
       one.a = static_cast<const T*>(p.dy) + begin * p.rows;

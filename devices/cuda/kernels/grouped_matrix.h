@@ -187,6 +187,8 @@ struct MatrixGroupedProduct {
         block, left, right, inner, inner,
         [&](std::int32_t, std::int32_t row, std::int32_t column, float low, float high) {
           const std::int64_t at = row * p.columns + column;
+          low *= p.alpha;
+          high *= p.alpha;
           if (addend != nullptr) {
             low += load(addend + at);
             high += load(addend + at + 1);
@@ -230,7 +232,7 @@ struct MatrixGroupedGradient {
     MatrixProduct<T, true, true>::run(
         block, left, right, inner, kGroupChunk,
         [&](std::int32_t sum, std::int32_t row, std::int32_t column, float low, float high) {
-          put_two(dw + row * p.columns + column, low, high, sum > 0 || p.addend != nullptr);
+          put_two(dw + row * p.columns + column, p.alpha * low, p.alpha * high, sum > 0 || p.addend != nullptr);
         });
   }
 };

@@ -448,7 +448,7 @@ struct SpreadParams {  // tokens to the rows of their experts, and back
   float alpha;
 };
 
-/// C [k T, N] = A W + addend, an expert's rows by its W; zeros behind the last expert's.
+/// C [k T, N] = alpha A W + addend, an expert's rows by its W; zeros behind the last expert's.
 struct GroupedParams {
   const void* a;                // [k T, inner]
   const std::int32_t* offsets;  // [experts + 1]
@@ -458,12 +458,13 @@ struct GroupedParams {
   std::int64_t columns;  // N
   std::int64_t inner;
   std::int32_t experts;
-  std::int32_t first;         // of those that the launch is for
-  std::int32_t transposed;    // W lies as [N, inner], else [inner, N]
+  std::int32_t first;       // of those that the launch is for
+  std::int32_t transposed;  // W lies as [N, inner], else [inner, N]
+  float alpha;
   const void* w[kMostGroup];  // by expert, from `first` on
 };
 
-/// dW [N, K] += dy^T x over the rows of each expert.
+/// dW [N, K] += alpha dy^T x over the rows of each expert.
 struct GroupedGradientParams {
   const void* dy;               // [k T, N]
   const void* x;                // [k T, K]
@@ -472,7 +473,8 @@ struct GroupedGradientParams {
   std::int64_t rows;            // N
   std::int64_t columns;         // K
   std::int32_t first;           // expert of those that the launch is for
-  float* dw[kMostGroup];        // by expert, from `first` on
+  float alpha;
+  float* dw[kMostGroup];  // by expert, from `first` on
 };
 
 /// y [k T, N] = x + bias of each row's expert, zeros behind the last expert's; and the sums of x over each one's rows.

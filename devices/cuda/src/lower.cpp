@@ -139,15 +139,21 @@ void place_workspace(Steps& steps) {
   }
 }
 
-/// By tensor: the first step that touches it.
-std::vector<std::optional<std::size_t>> first_steps(const OpList& list, const Steps& steps) {
-  std::vector<std::optional<std::size_t>> first(list.tensors.size());
+/// By tensor: the first and the last step that touch it.
+struct StepRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+std::vector<std::optional<StepRange>> step_ranges(const OpList& list, const Steps& steps) {
+  std::vector<std::optional<StepRange>> ranges(list.tensors.size());
   for (std::size_t i = 0; i < steps.steps.size(); ++i) {
     for_places(steps.steps[i], [&](const Place& place) {
-      if (place.kind == Place::Kind::kTensor && !first[place.tensor]) first[place.tensor] = i;
+      if (place.kind != Place::Kind::kTensor) return;
+      std::optional<StepRange>& range = ranges[place.tensor];
+      range = {range ? range->first : i, i};
     });
   }
-  return first;
+  return ranges;
 }
 
 /// The patch of a launch that says what its sum is added to, if `is_sum(place)` holds.
@@ -160,14 +166,15 @@ std::optional<std::size_t> sum_of(const LaunchStep& launch, std::size_t addend, 
 }
 
 /// Finds the first step of each gradient. Where that is a product whose sum goes there, a run that sets gradients
-/// leaves what is there out of it; what else is added to has to be cleared. A group's are set together or not at all.
+/// leaves what is there out of it; what else is added to has to be cleared. A group's are set together or not at all,
+/// and not where a tensor takes several steps, as one for very many experts does.
 void mark_gradients(const OpList& list, Steps& steps) {
-  const std::vector<std::optional<std::size_t>> first = first_steps(list, steps);
+  const std::vector<std::optional<StepRange>> ranges = step_ranges(list, steps);
   for (TensorId id = 0; id < list.tensors.size(); ++id) {
     if (list.tensors[id].role != TensorRole::kGradient) continue;
     const auto is_gradient = [id](const Place& place) { return place == Place{Place::Kind::kTensor, id, 0}; };
     bool sets = false;
-    Step* step = first[id] ? &steps.steps[*first[id]] : nullptr;
+    Step* step = ranges[id] ? &steps.steps[ranges[id]->first] : nullptr;
     if (auto* product = std::get_if<ProductStep>(step); product != nullptr) {
       sets = product->sets = is_gradient(product->addend) && is_gradient(product->c);
     } else if (auto* launch = std::get_if<LaunchStep>(step); launch != nullptr && is_product(launch->kernel)) {
@@ -175,7 +182,9 @@ void mark_gradients(const OpList& list, Steps& steps) {
       sets = launch->sum.has_value();
     } else if (launch != nullptr && is_grouped_gradient(launch->kernel)) {
       sets = std::ranges::all_of(launch->patches, [&](const Patch& patch) {
-        return list.tensors[patch.place.tensor].role != TensorRole::kGradient || first[patch.place.tensor] == first[id];
+        const TensorId of = patch.place.tensor;
+        return list.tensors[of].role != TensorRole::kGradient ||
+               (ranges[of]->first == ranges[id]->first && ranges[of]->last == ranges[of]->first);
       });
       if (sets) {
         launch->sum = sum_of(*launch, offsetof(GroupedGradientParams, addend), [](const Place&) { return true; });

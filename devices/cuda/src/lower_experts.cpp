@@ -79,6 +79,13 @@ void lower_combine_backward(Lowering& op) {
   launch_spread(op, KernelId::k_combine_backward_fp32, op.in(2).elements(), arguments);
 }
 
+/// Where an expert's matrix of `matrix` elements lies, `operands` being those of all.
+Place expert_at(const Op& op, std::size_t expert, std::int64_t matrix, std::span<const TensorId> operands,
+                DType dtype) {
+  const ExpertPlace place = expert_place(op, expert, matrix);
+  return {Place::Kind::kTensor, operands[place.tensor], static_cast<Bytes>(place.first) * size_of(dtype)};
+}
+
 /// Whether the matrix units make products of such rows.
 bool by_matrix_units(const Lowering& op, std::int64_t columns, std::int64_t inner) {
   return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && columns % 8 == 0 && inner % 8 == 0;
@@ -97,7 +104,9 @@ absl::Status lower_grouped(Lowering& op) {
   p.experts = static_cast<std::int32_t>(experts);
   p.transposed = forward ? 1 : 0;
   arguments.at(&P::a, op.read(0)).at(&P::offsets, op.read(1)).at(&P::c, op.write(0));
-  if (op.attributes<GroupAttributes>().has_addend) arguments.at(&P::addend, op.read(2 + experts));
+  p.alpha = op.attributes<GroupAttributes>().alpha;
+  const auto matrices = std::span(op.op().reads).subspan(2, expert_tensors_of(op.op()));
+  if (op.attributes<GroupAttributes>().has_addend) arguments.at(&P::addend, op.read(op.op().reads.size() - 1));
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.inner);
   const int tile = units ? kMatrixTile : kTile;
@@ -108,8 +117,9 @@ absl::Status lower_grouped(Lowering& op) {
   for (std::size_t first = 0; first < experts; first += kMostGroup) {
     Arguments<P> part = arguments;
     part.params.first = static_cast<std::int32_t>(first);
-    for (std::size_t e = first; e < std::min(experts, first + kMostGroup); ++e)
-      part.at(&P::w, e - first, op.read(2 + e));
+    for (std::size_t e = first; e < std::min(experts, first + kMostGroup); ++e) {
+      part.at(&P::w, e - first, expert_at(op.op(), e, p.columns * p.inner, matrices, op.in(2).dtype));
+    }
     op.launch(kernel, grid, part);
   }
   return absl::OkStatus();
@@ -119,10 +129,11 @@ absl::Status lower_grouped_gradient(Lowering& op) {
   using P = GroupedGradientParams;
   Arguments<P> arguments;
   P& p = arguments.params;
-  const std::size_t experts = op.op().writes.size();
+  p.alpha = op.attributes<GroupAttributes>().alpha;
+  const std::size_t experts = experts_of(op.op());
   p.rows = Lowering::columns_of(op.in(0));
   p.columns = Lowering::columns_of(op.in(1));
-  arguments.at(&P::dy, op.read(0)).at(&P::x, op.read(1)).at(&P::offsets, op.read(2)).at(&P::addend, op.write(0));
+  arguments.at(&P::dy, op.read(0)).at(&P::x, op.read(1)).at(&P::offsets, op.read(2));
   const Storage storage = Lowering::storage_of(op.in(0));
   const bool units = by_matrix_units(op, p.columns, p.rows);
   const int tile = units ? kMatrixTile : kTile;
@@ -130,7 +141,11 @@ absl::Status lower_grouped_gradient(Lowering& op) {
     const std::size_t count = std::min<std::size_t>(experts - first, kMostGroup);
     Arguments<P> part = arguments;
     part.params.first = static_cast<std::int32_t>(first);
-    for (std::size_t e = 0; e < count; ++e) part.at(&P::dw, e, op.write(first + e));
+    const auto gradient_of = [&](std::size_t expert) {
+      return expert_at(op.op(), expert, p.rows * p.columns, op.op().writes, DType::kFloat32);
+    };
+    part.at(&P::addend, gradient_of(first));
+    for (std::size_t e = 0; e < count; ++e) part.at(&P::dw, e, gradient_of(first + e));
     const Grid grid{divide_up(p.columns, tile) * divide_up(p.rows, tile) * static_cast<std::int64_t>(count), 1,
                     units ? kMatrixThreads : kTileThreads, units ? kMatrixProductShared : kProductShared};
     op.launch(units ? of_narrow(KernelId::k_matrix_grouped_gradient_bf16, storage)

@@ -59,7 +59,7 @@ bool keeps_extents(const Op& op, std::size_t position) {
       return position == 1 || position == 2;
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
-      return position >= layout_of(op) && position < 2 + experts_of(op);
+      return position >= layout_of(op) && position < 2 + expert_tensors_of(op);
     case OpKind::kGroupedMatMulWeightGradient:
     case OpKind::kGroupedBiasGradient:
       return position == layout_of(op);

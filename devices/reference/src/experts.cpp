@@ -36,28 +36,33 @@ double sum_of(const std::vector<double>& terms) {
   return sum;
 }
 
-/// The op's product of expert `e`: row r of `left` by `weights`, which `transposed` says to read by rows.
-double product(const Values& left, std::int64_t row, const Values& weights, std::int64_t column, bool transposed) {
+/// Of row `row` of `left` by a matrix that begins with number `first` of `weights`, which `transposed` says to read by
+/// rows: number `column` of `columns`.
+double product(const Values& left, std::int64_t row, const Values& weights, std::int64_t first, std::int64_t column,
+               std::int64_t columns, bool transposed) {
   const std::int64_t inner = left.columns();
   double sum = 0;
   for (std::int64_t i = 0; i < inner; ++i) {
-    sum += left[row * inner + i] * weights[transposed ? column * inner + i : i * weights.columns() + column];
+    sum += left[row * inner + i] * weights[first + (transposed ? column * inner + i : i * columns + column)];
   }
   return sum;
 }
 
-void multiply(const Call& call, bool transposed, bool has_addend) {
+void multiply(const Call& call, bool transposed) {
+  const auto& group = call.attributes<GroupAttributes>();
   const Values left = call.in(0);
   const std::int32_t* offsets = call.in(1).integers();
   Values out = call.out(0);
   out.fill(0);
   for (std::size_t e = 0; e < experts_of(call.op); ++e) {
-    const Values weights = call.in(2 + e);
+    const ExpertPlace place_of_w = expert_place(call.op, e, left.columns() * out.columns());
+    const Values weights = call.in(2 + place_of_w.tensor);
     for (std::int64_t row = offsets[e]; row < offsets[e + 1]; ++row) {
       for (std::int64_t c = 0; c < out.columns(); ++c) {
         const std::int64_t place = row * out.columns() + c;
-        const double addend = has_addend ? call.at(call.op.reads.back())[place] : 0.0;
-        out.set(place, product(left, row, weights, c, transposed) + addend);
+        const double addend = group.has_addend ? call.at(call.op.reads.back())[place] : 0.0;
+        out.set(place,
+                group.alpha * product(left, row, weights, place_of_w.first, c, out.columns(), transposed) + addend);
       }
     }
   }
@@ -175,24 +180,25 @@ void combine_backward(const Call& call) {
   }
 }
 
-void grouped_matmul(const Call& call) { multiply(call, true, false); }
+void grouped_matmul(const Call& call) { multiply(call, true); }
 
-void grouped_matmul_input_gradient(const Call& call) {
-  multiply(call, false, call.attributes<GroupAttributes>().has_addend);
-}
+void grouped_matmul_input_gradient(const Call& call) { multiply(call, false); }
 
 void grouped_matmul_weight_gradient(const Call& call) {
   const Values dy = call.in(0);
   const Values x = call.in(1);
   const std::int32_t* offsets = call.in(2).integers();
+  const double alpha = call.attributes<GroupAttributes>().alpha;
+  const std::int64_t matrix = dy.columns() * x.columns();
   for (std::size_t e = 0; e < experts_of(call.op); ++e) {
-    Values dw = call.out(e);
-    for (std::int64_t i = 0; i < dw.size(); ++i) {
+    const ExpertPlace place = expert_place(call.op, e, matrix);
+    Values dw = call.out(place.tensor);
+    for (std::int64_t i = 0; i < matrix; ++i) {
       double sum = 0;
       for (std::int64_t row = offsets[e]; row < offsets[e + 1]; ++row) {
         sum += dy[row * dy.columns() + i / x.columns()] * x[row * x.columns() + i % x.columns()];
       }
-      dw.add(i, sum);
+      dw.add(place.first + i, alpha * sum);
     }
   }
 }

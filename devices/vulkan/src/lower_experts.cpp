@@ -26,13 +26,19 @@ void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initial
          slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
 }
 
-/// The products of the experts whose tensors these are.
-void add_grouped(OpLowering& op, Product p, std::span<const TensorId> tensors) {
+/// The products of the experts whose matrices, of so many elements of `dtype`, are in these tensors.
+void add_grouped(OpLowering& op, Product p, std::span<const TensorId> tensors, std::int64_t matrix, DType dtype) {
   if (p.rows == 0 || p.columns == 0) return;
+  p.alpha = op.attributes<GroupAttributes>().alpha;
+  p.experts = static_cast<std::int64_t>(experts_of(op.op()));
   std::vector<float> places;
-  for (const TensorId id : tensors) places.push_back(std::bit_cast<float>(OpLowering::slot(id)));
+  for (std::size_t e = 0; e < experts_of(op.op()); ++e) {
+    const ExpertPlace place = expert_place(op.op(), e, matrix);
+    const Bytes pairs = static_cast<Bytes>(place.first) * size_of(dtype) / 2;
+    places.push_back(std::bit_cast<float>(OpLowering::slot(tensors[place.tensor])));
+    places.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(pairs)));
+  }
   p.tensors = op.constants(places);
-  p.experts = static_cast<std::int64_t>(tensors.size());
   if (!add_by_units(op, p)) add_by_tiles(op, p);
 }
 
@@ -95,14 +101,14 @@ void lower_grouped_matmul(OpLowering& op) {
   p.type_out = p.type_addend = storage_of(op.out(0));
   p.grouped = Product::Grouped::kRows;
   p.rows = rows_of(op.in(0));
-  p.columns = forward ? w.shape[0] : w.shape[1];
+  p.columns = columns_of(op.out(0));
   p.depth = p.stride_a = columns_of(op.in(0));
-  p.stride_b = w.shape[1];
+  p.stride_b = w.shape.back();
   p.transposed_b = forward;
   p.has_addend = op.attributes<GroupAttributes>().has_addend;
   if (p.has_addend) p.addend = op.read(op.reads() - 1);
   p.b = p.a;  // one that is listed
-  add_grouped(op, p, std::span(op.op().reads).subspan(2, experts_of(op.op())));
+  add_grouped(op, p, std::span(op.op().reads).subspan(2, expert_tensors_of(op.op())), p.columns * p.depth, w.dtype);
 }
 
 void lower_grouped_weight_gradient(OpLowering& op) {
@@ -120,7 +126,7 @@ void lower_grouped_weight_gradient(OpLowering& op) {
   p.transposed_a = true;
   p.accumulate = true;
   p.grouped = Product::Grouped::kDepth;
-  add_grouped(op, p, op.op().writes);
+  add_grouped(op, p, op.op().writes, p.rows * p.columns, DType::kFloat32);
 }
 
 void lower_grouped_bias(OpLowering& op) {

@@ -163,6 +163,27 @@ TEST(CudaLower_GroupGradients, ThatComeFirst_AreSetByOneLaunch) {
   }
 }
 
+/// One tensor of all experts is set by a launch that knows all of them; where there are more, it is cleared.
+TEST(CudaLower_GroupGradients, InOneTensor_AreSetByOneLaunchOrCleared) {
+  for (const std::int64_t experts : {std::int64_t{kMostGroup}, kMostExperts}) {
+    OpList list = group_gradients(false);
+    list.tensors[2].shape = {experts + 1};
+    list.tensors.resize(3);
+    list.tensors.push_back({"dw", {experts, 24, 16}, DType::kFloat32, TensorRole::kGradient, 0});
+    list.ops[0].attributes = GroupAttributes{false, 1.0F, experts};
+    list.ops[0].writes = {3};
+    ASSERT_EQ(validate(list), absl::OkStatus());
+    const auto steps = lower(list, {});
+    ASSERT_EQ(steps.status(), absl::OkStatus());
+    const bool one = experts == kMostGroup;
+    EXPECT_EQ(steps->steps.size(), one ? 1U : 2U);
+    EXPECT_EQ(std::get<LaunchStep>(steps->steps[0]).sum.has_value(), one);
+    ASSERT_EQ(steps->unset.size(), one ? 0U : 1U);
+    if (one) continue;
+    EXPECT_EQ(steps->unset[0].size, list.tensors[3].bytes());
+  }
+}
+
 TEST(CudaLower_GroupGradients, OfWhichOneIsThere_AreAddedToZeros) {
   const OpList list = group_gradients(true);
   ASSERT_EQ(validate(list), absl::OkStatus());

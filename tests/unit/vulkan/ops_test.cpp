@@ -265,7 +265,10 @@ std::vector<GroupedCase> grouped_cases() {
           {{512, 1024, 513, 0}, 0, 64, 80},
           {{44, 0, 5}, 6, 20, 24},
           {{33, 20, 91}, 1, 30, 17},
-          {of_many, 20, 66, 100}};
+          {of_many, 20, 66, 100},
+          {{0, 200, 0, 57, 1, 0, 222}, 31, 75, 53, 1.0F, true},
+          {{512, 1024, 513, 0}, 0, 64, 80, 0.625F, true},
+          {{33, 20, 91}, 1, 32, 16, 2.0F, true}};
 }
 
 TEST_F(ProductsByMatrixUnits, OfExperts_AgreeWithTheReference) {
@@ -452,12 +455,12 @@ void expect_bits_of_dense_products(Device& device, const OpCase& op_case, std::s
   for (std::size_t expert = 0; expert < experts_of(op); ++expert) {
     OpList one = list;
     const bool forward = op.kind == OpKind::kGroupedMatMul;
-    one.ops = {{OpKind::kMatMul, MatMulAttributes{}, {op.reads[0], op.reads[2 + expert]}, {out}}};
-    if (!forward) {
-      one.ops[0].kind = OpKind::kMatMulInputGradient;
-      one.ops[0].attributes = MatMulAttributes{1.0F, false, true};
-      one.ops[0].reads.push_back(op.reads.back());
-    }
+    const bool added = std::get<GroupAttributes>(op.attributes).has_addend;
+    one.ops = {{forward ? OpKind::kMatMul : OpKind::kMatMulInputGradient,
+                MatMulAttributes{1.0F, false, added},
+                {op.reads[0], op.reads[2 + expert]},
+                {out}}};
+    if (added) one.ops[0].reads.push_back(op.reads.back());
     ASSERT_EQ(run_on_card(device, one, *dense), absl::OkStatus());
     const Bytes row = desc.bytes() / static_cast<Bytes>(desc.shape[0]);
     const Bytes begin = static_cast<Bytes>(offsets[expert]) * row;
@@ -489,7 +492,7 @@ TEST(GroupedProducts, OfEveryRow_AreThoseOfItsExpertAlone) {
       if (units != Units::kNone && !(*card)->forwards->caps().multiplies_by_units(storage)) continue;
       SCOPED_TRACE(fmt::format("{}, units {}", name_of(storage), static_cast<int>(units)));
       const OpCase op_case = grouped_case(storage, {{100, 0, 90, 1, 209}, 20, 104, 68});
-      for (const std::size_t place : {0U, 1U}) expect_bits_of_dense_products(*(*card)->forwards, op_case, place);
+      for (const std::size_t place : {0U, 1U, 2U}) expect_bits_of_dense_products(*(*card)->forwards, op_case, place);
     }
   }
 }

@@ -140,13 +140,13 @@ enum class OpKind : std::uint8_t {
   // reads: dy [T, C], x [k T, C], rows, shares
   // writes: dx [k T, C], dx[rows[t, j]] = alpha * shares[t, j] * dy[t]; dshares fp32 [T, k] = alpha dy[t] . x[rows]
   kCombineBackward,
-  // reads: x [k T, K], offsets, w [N, K] of each expert         writes: y [k T, N], an expert's rows by its w; of
-  // padding zeros
+  // reads: x [k T, K], offsets, w [N, K] of each expert (or one of all, see GroupAttributes), [addend [k T, N]]
+  // writes: y [k T, N] = alpha an expert's rows by its w + addend; of padding zeros
   kGroupedMatMul,
-  // reads: dy [k T, N], offsets, w of each, [addend [k T, K]]   writes: dx [k T, K] likewise, + addend; of padding
-  // zeros
+  // reads: dy [k T, N], offsets, w of each, [addend [k T, K]]   writes: dx [k T, K] likewise
   kGroupedMatMulInputGradient,
-  // reads: dy [k T, N], x [k T, K], offsets           writes: dw fp32 [N, K] += of each expert, in chunks of its rows
+  // reads: dy [k T, N], x [k T, K], offsets           writes: dw fp32 [N, K] += alpha of each expert, in chunks of its
+  // rows
   kGroupedMatMulWeightGradient,
   // reads: x [k T, N], offsets, bias [E, N]           writes: y [k T, N] = x + the expert's row of bias; of padding
   // zeros
@@ -293,7 +293,9 @@ struct CombineAttributes {
 };
 /// Of grouped products.
 struct GroupAttributes {
-  bool has_addend = false;  // of the input's gradient
+  bool has_addend = false;
+  float alpha = 1.0F;
+  std::int64_t stacked = 0;  // experts whose w, or dw, is one tensor [E, N, K]; 0: each has its own
 };
 
 /// Of kAddRows.
@@ -313,10 +315,24 @@ struct Op {
   absl::InlinedVector<TensorId, 4> writes;
 };
 
-/// Experts of a grouped product.
-inline std::size_t experts_of(const Op& op) {
+/// Experts of a grouped product, and tensors that their matrices are in.
+inline std::size_t expert_tensors_of(const Op& op) {
   if (op.kind == OpKind::kGroupedMatMulWeightGradient) return op.writes.size();
   return op.reads.size() - 2 - (std::get<GroupAttributes>(op.attributes).has_addend ? 1 : 0);
+}
+inline std::size_t experts_of(const Op& op) {
+  const std::int64_t stacked = std::get<GroupAttributes>(op.attributes).stacked;
+  return stacked > 0 ? static_cast<std::size_t>(stacked) : expert_tensors_of(op);
+}
+/// Where an expert's matrix lies: number of the operand among the op's matrices, and elements before it there.
+struct ExpertPlace {
+  std::size_t tensor = 0;
+  std::int64_t first = 0;
+};
+/// `matrix`: the elements of one.
+inline ExpertPlace expert_place(const Op& op, std::size_t expert, std::int64_t matrix) {
+  if (std::get<GroupAttributes>(op.attributes).stacked == 0) return {expert, 0};
+  return {0, static_cast<std::int64_t>(expert) * matrix};
 }
 
 /// What an op costs. Matrix products count 2mnk (so does b a of kMagnitudeScale), attention causally (forward 2 T H D a
