@@ -196,6 +196,14 @@ INSTANTIATE_TEST_SUITE_P(
                    return train({"--model=tied", "--modules_to_save=lm_head"});
                  },
                  {"modules_to_save", "lm_head", "embedding"}},
+        command("TensorOfADenseModel", train({"--target_parameters=down_proj"}), {"target_parameters", "no experts"}),
+        BadInput{"ExpertsWithDropout",
+                 [](const Workspace& workspace) {
+                   const Outcome made = workspace.run({"init", "--arch=mixtral", "--output_dir=experts"});
+                   EXPECT_EQ(made.status, 0) << made.err;
+                   return train({"--model=experts", "--lora_dropout=0.1"});
+                 },
+                 {"lora_dropout", "gate_up_proj", "lora_target: q_proj"}},
         command("RatioZero", train({"--loraplus_lr_ratio=0"}), {"--loraplus_lr_ratio"}),
         command("FreezeNothing", train({"--finetuning_type=freeze", "--freeze_trainable_layers=0"}),
                 {"--freeze_trainable_layers"}),

@@ -118,5 +118,24 @@ TEST(Plan, KeysOfAnotherMethod_AreNamedOnce) {
   EXPECT_THAT(advice({"--finetuning_type=full"}), Not(HasSubstr("no effect")));
 }
 
+/// Their factors are most of what an adapter of all layers has.
+TEST(Plan, AdaptersOfExperts_AreNamedWithTheirSize) {
+  const Workspace workspace;
+  const auto plan = [&](const Words& more) {
+    Words words = {"plan", "--model=Qwen/Qwen3-30B-A3B", "--devices=timed:rtx4090", "--cutoff_len=512"};
+    words.insert(words.end(), more.begin(), more.end());
+    return workspace.run(words);
+  };
+  // Of each block the router's factors, and 128 experts' A and B of twice and once the rank.
+  const double experts = 48 * 128 * (16.0 * (2048 + 2 * 768) + 8.0 * (768 + 2048)) / 1e6;
+  const std::string text = json_of(plan({"--json", "--host_memory_limit=400GiB"}))["advice"].dump();
+  EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("{:.4g} M", experts)), HasSubstr("q_proj,k_proj,v_proj,o_proj")));
+  EXPECT_THAT(json_of(plan({"--json", "--lora_target=q_proj", "--host_memory_limit=400GiB"}))["advice"].dump(),
+              Not(HasSubstr("experts")));
+  const Outcome narrow = plan({"--host_memory_limit=40GiB"});
+  EXPECT_EQ(narrow.status, 1);
+  EXPECT_THAT(narrow.err, AllOf(HasSubstr("host memory"), HasSubstr("lora_target: q_proj,k_proj,v_proj,o_proj")));
+}
+
 }  // namespace
 }  // namespace rondo::cli

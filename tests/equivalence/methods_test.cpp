@@ -180,10 +180,19 @@ model::MethodSpec lora_of_codes() {
   return spec;
 }
 
+/// Of experts and routers too.
+model::MethodSpec lora_of_experts() {
+  model::MethodSpec spec = lora_of_codes();
+  spec.lora->parameters = {"gate.weight", "gate_up_proj", "down_proj"};
+  spec.lora->rank_pattern = {{"gate_up_proj", 6}};
+  return spec;
+}
+
 /// Experts as they were published, the rest in codes of its own.
 model::MethodSpec lora_of_published_codes() {
   model::MethodSpec spec = lora_of_codes();
   spec.keeps_mxfp4 = true;
+  spec.lora->parameters = {"mlp.experts.down_proj"};
   return spec;
 }
 
@@ -200,7 +209,7 @@ std::vector<Method> methods() {
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
           {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},
-          {"experts_lora", lora_of_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
+          {"experts_lora", lora_of_experts(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},

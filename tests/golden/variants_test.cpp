@@ -127,7 +127,8 @@ TEST_P(Variants, TwentySteps_FollowTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, Variants,
                          testing::Values("patterns", "some_layers", "loraplus", "saved_modules", "freeze", "dora",
-                                         "dora_biases", "dora_loraplus", "dora_fresh", "dora_fused"),
+                                         "dora_biases", "dora_loraplus", "dora_fresh", "dora_fused", "dora_delta",
+                                         "experts", "experts_down", "experts_inner", "experts_stacked"),
                          [](const auto& one) { return one.param; });
 
 TEST(VariantPlans, LayersBelowTheFirstTrainedOne_HaveNoBackwardAndNoState) {

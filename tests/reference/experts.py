@@ -66,9 +66,25 @@ def parts_by_heads(config, words, tensor):
     return [part.reshape(-1, *tensor.shape[1:]) for part in heads.split(rows, dim=1)]
 
 
+def parts_of_factors(config, name, tensor):
+    """An adapter's B of all experts [out, r * E]: of each linear layer [E * out, r], expert by expert."""
+    count = getattr(config, "num_experts", None) or config.num_local_experts
+    b = tensor.reshape(tensor.shape[0], -1, count).permute(2, 0, 1)
+    experts = name.partition(".experts.")[0] + ".experts."
+    if ".base_layer." in name or tensor.shape[0] != config.hidden_size:
+        half = tensor.shape[0] // 2
+        gate, up = (b[:, 0::2], b[:, 1::2]) if config.model_type == "gpt_oss" else (b[:, :half], b[:, half:])
+        parts = {"gate_proj": gate, "up_proj": up}
+    else:
+        parts = {"down_proj": b}
+    return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
+
+
 def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
     model_type = config.model_type
+    if ".experts." in name and "lora_" in name:
+        return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type == "phi3":
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:

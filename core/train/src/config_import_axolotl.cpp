@@ -161,6 +161,7 @@ std::vector<ImportRule> axolotl_rules() {
       {Kind::kTake, {"lora_r"}, "lora_rank"},
       {Kind::kBy, {"lora_target_linear"}, "", "", &translate_all_linear},
       {Kind::kBy, {"lora_target_modules"}, "", "", &translate_targets},
+      {Kind::kTake, {"lora_target_parameters"}, "target_parameters"},
       {Kind::kTake, {"peft_use_rslora"}, "use_rslora"},
       {Kind::kTake, {"peft_use_dora"}, "use_dora"},
       {Kind::kTake, {"lora_modules_to_save"}, "modules_to_save"},

@@ -105,6 +105,10 @@ std::vector<Entry> method_keys() {
             "all, or the names of the linear layers that get an adapter: q_proj,v_proj")
           .written({{"all-linear", "all"}})
           .listed(),
+      Entry(kRun, "target_parameters", &Config::target_parameters,
+            "tensors of experts that get an adapter, by the ends of PEFT's paths: mlp.experts.down_proj")
+          .also({"lora_target_parameters"})
+          .listed(),
       Entry(kRun, "use_rslora", &Config::use_rslora, "scale by lora_alpha / sqrt(lora_rank) instead"),
       Entry(kRun, "use_dora", &Config::use_dora,
             "DoRA: the lengths of weights' rows are trained apart from their directions"),

@@ -118,10 +118,11 @@ RunSummary Trainer::summary() {
   }
   summary.model = fmt::format("{}: {}, {} blocks, {} parameters, {}", model_.folder.string(), model.config().model_type,
                               model.config().num_layers, millions(parameters), config_.dtype);
-  if (model.method().lora) {
-    summary.method =
-        fmt::format("{} of rank {} on {}: {} trained parameters", model.method().lora->use_dora ? "DoRA" : "LoRA",
-                    model.method().lora->rank, fmt::join(model.method().lora->targets, ", "), millions(trained));
+  if (const auto& lora = model.method().lora) {
+    std::vector<std::string> adapted = lora->targets;
+    adapted.insert(adapted.end(), lora->parameters.begin(), lora->parameters.end());
+    summary.method = fmt::format("{} of rank {} on {}: {} trained parameters", lora->use_dora ? "DoRA" : "LoRA",
+                                 lora->rank, fmt::join(adapted, ", "), millions(trained));
   } else {
     summary.method = fmt::format("{}: {} trained parameters", config_.finetuning_type, millions(trained));
   }

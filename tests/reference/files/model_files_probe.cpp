@@ -20,6 +20,7 @@
 #include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -138,17 +139,18 @@ absl::Status make_adapter(const Arguments& arguments) {
   lora.rank = static_cast<std::uint32_t>(std::stoul(arguments.at(2)));
   lora.alpha = std::stod(arguments.at(3));
   lora.base_model = arguments.at(0);
-  RONDO_ASSIGN_OR_RETURN(lora.targets, resolve_targets(config, arguments.at(4)));
+  RONDO_RETURN_IF_ERROR(resolve_targets(config, arguments.at(4), "", lora));
   const std::vector<ParameterSpec> parameters = adapter_parameters(config, lora);
   std::vector<TensorToWrite> tensors;
   for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, WeightType::kFloat32, spec.shape});
   RONDO_RETURN_IF_ERROR(write_file_atomically(out / "adapter_config.json", format_adapter_config(lora)));
-  return write_safetensors(out / "adapter_model.safetensors", tensors, {{"format", "pt"}},
-                           [&](std::size_t index, const TensorSink& sink) {
-                             std::vector<float> values(parameters[index].elements());
-                             fill_normal(7, parameters[index].name, 0, 0.5, values);
-                             return sink(std::as_bytes(std::span(values)));
-                           });
+  const auto produce = [&](std::size_t index, const TensorSink& sink) {
+    std::vector<float> values(parameters[index].elements());
+    fill_normal(7, parameters[index].name, 0, 0.5, values);
+    return sink(std::as_bytes(std::span(values)));
+  };
+  const WritePlan plan = stored_factors(config, lora, {std::move(tensors), produce});
+  return write_safetensors(out / "adapter_model.safetensors", plan.tensors, {{"format", "pt"}}, plan.produce);
 }
 
 absl::Status run(const std::string& verb, const Arguments& arguments) {

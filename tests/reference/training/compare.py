@@ -70,7 +70,7 @@ class Program:
             raise Failure(f"{arguments[0]} --json: {error}: {text[:200]!r}") from error
 
 
-def build_inputs(folder, case, method, form):
+def build_inputs(folder, case, method, form, experts=False):
     """Model directory with tokenizer, adapter for LoRA, data set; the expected samples."""
     model_folder = folder / "model"
     tokenizer = corpus.build_tokenizer(model_folder, SEED, llama_like=case.startswith(("llama", "mi")))
@@ -80,7 +80,8 @@ def build_inputs(folder, case, method, form):
     model.save_pretrained(model_folder)
     families.settle_files(model_folder)
     if method == "lora":
-        families.make_adapter(model, SEED).save_pretrained(folder / "adapter")
+        parameters = ["experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight"]
+        families.make_adapter(model, SEED, parameters=parameters if experts else None).save_pretrained(folder / "adapter")
     lines = corpus.write_dataset(folder / "data.jsonl", form, SEED, KEPT + (form != "text"))
     samples, _ = corpus.expected_samples(tokenizer, lines, CUTOFF)
     return tokenizer, lines, samples
@@ -229,7 +230,7 @@ def first_difference(found, expected):
 
 def compare_case(program, folder, case, method, form, arguments):
     result = dict(case=case, method=method, format=form, missed=[])
-    tokenizer, lines, samples = build_inputs(folder, case, method, form)
+    tokenizer, lines, samples = build_inputs(folder, case, method, form, arguments.experts)
     steps = corpus.batches(samples, BATCH, ACCUMULATION, EPOCHS)
     assert len(steps) == 20 and len(steps[-1]) == ACCUMULATION and len(steps[-1][-1]) == 1  # short last batch
     config = write_config(folder, method, arguments)
@@ -290,6 +291,7 @@ def parse_arguments():
     parser.add_argument("--methods", default="full,lora")
     parser.add_argument("--formats", help="comma-separated; else one by turns: " + ", ".join(corpus.FORMATS))
     parser.add_argument("--devices", default="cpu")
+    parser.add_argument("--experts", action="store_true", help="LoRA adapts experts and routers too")
     parser.add_argument("--flags", default="", help="further flags for rondo train")
     parser.add_argument("--work", help="keep inputs and outputs here")
     return parser.parse_args()

@@ -316,11 +316,11 @@ def targets_of(model):
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 
-def make_adapter(model, seed, rank=4, alpha=8, targets=None):
-    """Wraps the model in a PEFT adapter whose two factors are both away from zero."""
+def make_adapter(model, seed, rank=4, alpha=8, targets=None, parameters=None):
+    """Wraps the model in a PEFT adapter whose two factors are both away from zero. `parameters`: tensors of experts."""
     from peft import LoraConfig, get_peft_model
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
-                        target_modules=targets or targets_of(model),
+                        target_modules=targets or targets_of(model), target_parameters=parameters,
                         exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES[:2])}).*")
     wrapped = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)

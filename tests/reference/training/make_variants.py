@@ -1,7 +1,8 @@
 """Writes tests/data/variants: LoRA by parts and its relatives, DoRA, and training of some blocks alone, by PEFT and
 PyTorch.
 
-    python make_variants.py
+    python make_variants.py              all of them
+    python make_variants.py experts dora  these alone; the others stay
 
 Each variant trains the model of a case of tests/data/golden for as many of its steps, in fp32 and with its
 hyperparameters. A folder holds adapter/ as PEFT wrote it before the first step (none for a model's own weights) and
@@ -46,12 +47,19 @@ VARIANTS = {
         "qkv_proj", "gate_up_proj", "down_proj"])),
     "dora_delta": dict(case="qwen3_5", lora=dict(use_dora=True, target_modules=[
         "q_proj", "o_proj", "in_proj_qkv", "in_proj_a", "out_proj"])),
+    "experts": dict(case="qwen3_moe", lora=dict(target_modules="all-linear"), targets=families.ATTENTION_LAYERS),
+    "experts_down": dict(case="mixtral", lora=dict(target_modules=[], target_parameters=["mlp.experts.down_proj"])),
+    "experts_stacked": dict(case="gpt_oss", lora=dict(
+        target_modules=["v_proj"], use_rslora=True, rank_pattern={"gate_up_proj": 3}, alpha_pattern={"router.weight": 5},
+        target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.router.weight"])),
+    "experts_inner": dict(case="olmoe", lora=dict(target_modules=["k_proj", "gate_proj", "up_proj", "gate"]),
+                          targets=["k_proj"], loraplus=4.0),
 }
 
 
 def load_model(case):
     return transformers.AutoModelForCausalLM.from_pretrained(
-        GOLDEN / case / "model", dtype=torch.float32, attn_implementation="eager").train()
+        GOLDEN / case / "model", dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").train()
 
 
 def make_adapter(model, seed, options, fresh=False):
@@ -79,6 +87,8 @@ def save_adapter(wrapped, folder, targets):
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text())
     config["target_modules"] = targets
+    if config["target_parameters"] is not None:
+        config["target_parameters"].sort()
     path.write_text(json.dumps(config, indent=2) + "\n")  # patterns stay in their order
 
 
@@ -125,7 +135,8 @@ def make_variant(name, variant):
     if "lora" in variant:
         wrapped = make_adapter(load_model(variant["case"]), families.case_seed(name, SEED), variant["lora"],
                                variant.get("fresh", False))
-        save_adapter(wrapped, folder / "adapter", variant["lora"].get("target_modules", families.LINEAR_LAYERS))
+        named = variant["lora"].get("target_modules", families.LINEAR_LAYERS)
+        save_adapter(wrapped, folder / "adapter", variant.get("targets", named))
     records, moved = run(variant, folder)
     other, _ = run(variant, folder, padded=True)
     noise = {key: loop.worst(other, records, key) for key in ("loss", "grad_norm")}
@@ -142,8 +153,12 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    noise = {name: make_variant(name, variant) for name, variant in VARIANTS.items()}
+    names = sys.argv[1:] or list(VARIANTS)
+    manifest = FOLDER / "MANIFEST.json"
+    noise = json.loads(manifest.read_text())["noise"] if sys.argv[1:] else {}
+    for name in names:
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        noise[name] = make_variant(name, VARIANTS[name])
     write_manifest(FOLDER, "tests/reference/training/make_variants.py", SEED,
                    {**VERSIONS, "python": platform.python_version()}, noise=noise)
 

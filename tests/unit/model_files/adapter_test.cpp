@@ -217,24 +217,82 @@ TEST(FormatAdapterConfig, WholeAlpha_IsAnInteger) {
   EXPECT_TRUE(Json::parse(format_adapter_config(config), nullptr, false)["lora_alpha"].is_number_integer());
 }
 
+/// What words of lora_target and target_parameters make of an adapter of rank 8.
+absl::StatusOr<LoraConfig> resolved(const ModelConfig& model, const std::string& words,
+                                    const std::string& parameters = "", LoraConfig lora = {}) {
+  const absl::Status status = resolve_targets(model, words, parameters, lora);
+  if (!status.ok()) return status;
+  return lora;
+}
+
 TEST(ResolveTargets, Words_BecomeNamesInTheModelsOrder) {
-  EXPECT_EQ(*resolve_targets(small_model(), "all"), kAll);
-  EXPECT_THAT(*resolve_targets(small_model(), "up_proj, q_proj,up_proj"), testing::ElementsAre("q_proj", "up_proj"));
-  EXPECT_EQ(*resolve_targets(small_model(), "q_proj,all"), kAll);
+  EXPECT_EQ(resolved(small_model(), "all")->targets, kAll);
+  EXPECT_THAT(resolved(small_model(), "up_proj, q_proj,up_proj")->targets, testing::ElementsAre("q_proj", "up_proj"));
+  EXPECT_EQ(resolved(small_model(), "q_proj,all")->targets, kAll);
 }
 
 TEST(ResolveTargets, UnknownWord_IsNamedWithThePossibleOnes) {
-  expect_refused(resolve_targets(small_model(), "q_proj,c_attn").status(), {"lora_target", "\"c_attn\"", "down_proj"});
-  expect_refused(resolve_targets(small_model(), "lm_head").status(), {"lm_head"});
-  expect_refused(resolve_targets(small_model(), "").status(), {"\"\""});
-  expect_refused(resolve_targets(small_model(), "q_proj,").status(), {"\"\""});
+  expect_refused(resolved(small_model(), "q_proj,c_attn").status(), {"lora_target", "\"c_attn\"", "down_proj"});
+  expect_refused(resolved(small_model(), "lm_head").status(), {"lm_head"});
+  expect_refused(resolved(small_model(), "").status(), {"\"\""});
+  expect_refused(resolved(small_model(), "q_proj,").status(), {"\"\""});
+  expect_refused(resolved(small_model(), "none").status(), {"\"none\""});
 }
 
-TEST(ResolveTargets, OfAModelWithExperts_AreAttentionsAlone) {
+ModelConfig with_experts() {
   ModelConfig config = small_model();
   config.experts = {4, 2, 8, true, {false, true}};
-  EXPECT_THAT(*resolve_targets(config, "all"), testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
-  expect_refused(resolve_targets(config, "up_proj").status(), {"lora_target", "\"up_proj\"", "o_proj"});
+  return config;
+}
+
+/// As PEFT's all-linear: gate and up are one tensor, whose rank and alpha are those of two.
+TEST(ResolveTargets, OfAModelWithExperts_AreTheirTensorsToo) {
+  const auto all = resolved(with_experts(), "all");
+  EXPECT_THAT(all->targets, testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
+  EXPECT_THAT(all->parameters, testing::ElementsAre("gate.weight", "gate_up_proj", "down_proj"));
+  const std::string experts = "model.layers.0.mlp.experts.";
+  EXPECT_EQ(all->rank_of(experts + "gate_up_proj"), 16U);
+  EXPECT_EQ(all->rank_of(experts + "down_proj"), 8U);
+  EXPECT_EQ(all->scale_of(experts + "gate_up_proj"), 2.0);
+  EXPECT_TRUE(all->adapts_tensor(experts + "down_proj"));
+  EXPECT_FALSE(all->adapts_tensor("model.layers.0.mlp.shared_expert_gate.weight"));
+  EXPECT_THAT(resolved(with_experts(), "down_proj,q_proj")->parameters, testing::ElementsAre("down_proj"));
+  EXPECT_THAT(resolved(with_experts(), "q_proj")->parameters, testing::IsEmpty());
+  LoraConfig own;
+  own.rank_pattern = {{"gate_up_proj", 3}};
+  EXPECT_EQ(resolved(with_experts(), "all", "", own)->rank_of(experts + "gate_up_proj"), 3U);
+  expect_refused(resolved(with_experts(), "up_proj").status(), {"lora_target", "up_proj", "gate_proj", "both"});
+  expect_refused(resolved(with_experts(), "w1").status(), {"lora_target", "\"w1\"", "gate_proj"});
+}
+
+TEST(ResolveTargets, Tensors_AreNamedByTheEndsOfTheirPaths) {
+  const auto one = resolved(with_experts(), "none", "mlp.experts.down_proj, gate.weight");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_THAT(one->targets, testing::IsEmpty());
+  EXPECT_THAT(one->parameters, testing::ElementsAre("mlp.experts.down_proj", "gate.weight"));
+  ModelConfig shared = with_experts();  // of a family whose names mean the MLP that all tokens share
+  shared.experts->shared_width = 8;
+  shared.experts->adapts_shared = true;
+  EXPECT_THAT(resolved(shared, "all")->parameters, testing::IsEmpty());
+  const auto both = resolved(shared, "up_proj", "gate_up_proj");
+  EXPECT_THAT(both->targets, testing::ElementsAre("up_proj"));
+  EXPECT_EQ(both->rank_of("model.layers.0.mlp.experts.gate_up_proj"), 8U);
+  expect_refused(resolved(with_experts(), "all", "mlp.experts.w1").status(),
+                 {"target_parameters", "mlp.experts.w1", "mlp.experts.gate_up_proj", "mlp.gate.weight"});
+  expect_refused(resolved(small_model(), "all", "down_proj").status(), {"target_parameters", "no experts"});
+}
+
+TEST(ResolveTargets, WhatAdaptersOfExpertsDoNotKnow_IsNamed) {
+  LoraConfig dropping;
+  dropping.dropout = 0.1;
+  LoraConfig dora;
+  dora.use_dora = true;
+  LoraConfig last;
+  last.layers = {1};
+  expect_refused(resolved(with_experts(), "all", "", dropping).status(), {"lora_dropout", "q_proj"});
+  expect_refused(resolved(with_experts(), "all", "", dora).status(), {"use_dora"});
+  expect_refused(resolved(with_experts(), "none", "down_proj", last).status(), {"layers_to_transform"});
+  EXPECT_TRUE(resolved(with_experts(), "q_proj,o_proj", "", dropping).ok());
 }
 
 }  // namespace

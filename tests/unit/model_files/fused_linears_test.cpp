@@ -16,15 +16,6 @@ namespace fs = std::filesystem;
 const fs::path kGolden = fs::path(RONDO_TEST_DATA) / "golden" / "phi3";
 const fs::path kDora = fs::path(RONDO_TEST_DATA) / "variants" / "dora_fused" / "adapter";
 
-std::vector<float> numbers_of(const TensorFiles& files, const std::string& name) {
-  const TensorView* view = files.find(name);
-  EXPECT_NE(view, nullptr) << name;
-  if (view == nullptr) return {};
-  std::vector<float> values(view->elements());
-  TensorFiles::read_as_float32(*view, values);
-  return values;
-}
-
 std::vector<float> joined(const TensorFiles& files, const std::vector<std::string>& names) {
   std::vector<float> all;
   for (const std::string& name : names) {

@@ -1,11 +1,14 @@
-// What the tests of this room share: folders and refusals, and safetensors bytes put together by hand.
+// What the tests of this room share: folders and refusals, numbers of tensors, and safetensors bytes put
+// together by hand.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "files.h"
+#include "rondo/model/safetensors.h"
 
 namespace rondo::model {
 
@@ -13,6 +16,15 @@ using test::entries_in;
 using test::expect_refused;
 using test::fresh_folder;
 using test::put;
+
+inline std::vector<float> numbers_of(const TensorFiles& files, const std::string& name) {
+  const TensorView* view = files.find(name);
+  EXPECT_NE(view, nullptr) << name;
+  if (view == nullptr) return {};
+  std::vector<float> values(view->elements());
+  TensorFiles::read_as_float32(*view, values);
+  return values;
+}
 
 /// Size field, header as it is, data.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data) {

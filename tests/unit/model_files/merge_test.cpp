@@ -27,15 +27,6 @@ Case open_case(const std::string& name) {
           *TensorFiles::open_file(folder / "adapter" / "adapter_model.safetensors")};
 }
 
-std::vector<float> values_of(const TensorFiles& files, const std::string& name) {
-  const TensorView* tensor = files.find(name);
-  EXPECT_NE(tensor, nullptr) << name;
-  if (tensor == nullptr) return {};
-  std::vector<float> values(tensor->elements());
-  TensorFiles::read_as_float32(*tensor, values);
-  return values;
-}
-
 double rounding_unit(WeightType type) {
   switch (type) {
     case WeightType::kFloat32:
@@ -53,8 +44,8 @@ std::vector<double> magnitudes(const Case& c, const std::string& name, std::size
   const std::string module = name.substr(0, name.rfind('.'));
   std::vector<double> sums(elements, 0.0);
   if (c.adapter.find(adapter_tensor_name(module, 'A')) == nullptr) return sums;
-  const std::vector<float> a = values_of(c.adapter, adapter_tensor_name(module, 'A'));
-  const std::vector<float> b = values_of(c.adapter, adapter_tensor_name(module, 'B'));
+  const std::vector<float> a = numbers_of(c.adapter, adapter_tensor_name(module, 'A'));
+  const std::vector<float> b = numbers_of(c.adapter, adapter_tensor_name(module, 'B'));
   const std::size_t rank = c.lora.rank;
   const std::size_t in = a.size() / rank;
   for (std::size_t i = 0; i < elements; ++i) {
@@ -80,9 +71,9 @@ TEST_P(MergeGolden, Weights_ArePeftsWithinRounding) {
   std::size_t changed = 0;
   for (const auto& [name, tensor] : merged.tensors()) {
     EXPECT_EQ(tensor.type, c.base.find(name)->type) << name;
-    const std::vector<float> ours = values_of(merged, name);
-    const std::vector<float> theirs = values_of(expected, name);
-    const std::vector<float> before = values_of(c.base, name);
+    const std::vector<float> ours = numbers_of(merged, name);
+    const std::vector<float> theirs = numbers_of(expected, name);
+    const std::vector<float> before = numbers_of(c.base, name);
     ASSERT_EQ(ours.size(), theirs.size()) << name;
     const std::vector<double> product = magnitudes(c, name, ours.size());
     changed += ours != before ? 1U : 0U;
@@ -115,8 +106,8 @@ TEST(Merge, TextPartOfAModelThatReadsPictures_IsAModelOfItsOwn) {
   config.text_part = false;
   EXPECT_TRUE(check_model_tensors(config, merged).ok());
   const std::string tail = "layers.1.mlp.down_proj.weight";
-  EXPECT_NE(values_of(merged, "model." + tail), values_of(base, "model.language_model." + tail));
-  EXPECT_EQ(values_of(merged, "model.norm.weight"), values_of(base, "model.language_model.norm.weight"));
+  EXPECT_NE(numbers_of(merged, "model." + tail), numbers_of(base, "model.language_model." + tail));
+  EXPECT_EQ(numbers_of(merged, "model.norm.weight"), numbers_of(base, "model.language_model.norm.weight"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MergeGolden, testing::Values("plain", "rslora", "dora"),
@@ -132,7 +123,7 @@ TEST(Merge, SmallShards_HoldTheSameWeights) {
   EXPECT_GT(entries_in(folder / "many"), 3U);
   const TensorFiles one = *TensorFiles::open_model(folder / "one");
   const TensorFiles many = *TensorFiles::open_model(folder / "many");
-  for (const auto& [name, tensor] : one.tensors()) EXPECT_EQ(values_of(many, name), values_of(one, name)) << name;
+  for (const auto& [name, tensor] : one.tensors()) EXPECT_EQ(numbers_of(many, name), numbers_of(one, name)) << name;
 }
 
 /// A file with the tensors of `from`, where `change` may alter the numbers of one.
@@ -141,7 +132,7 @@ TensorFiles altered(const TensorFiles& from, const fs::path& file, WeightType ty
   std::vector<TensorToWrite> tensors;
   for (const auto& [key, tensor] : from.tensors()) tensors.push_back({key, type, tensor.shape});
   const auto fill = [&](std::size_t i, std::span<std::byte> out) {
-    std::vector<float> values = values_of(from, tensors[i].name);
+    std::vector<float> values = numbers_of(from, tensors[i].name);
     if (tensors[i].name == name) values[1] = value;
     store_float32(values, type, out);
     return absl::OkStatus();

@@ -109,8 +109,10 @@ TEST(LinearModules, OfASharedExpert_AreThoseThatPeftAdapts) {
   const auto parameters = model_parameters(config);
   EXPECT_THAT(named(parameters, "model.layers.0.mlp.shared_expert.down_proj.weight").shape, testing::ElementsAre(8, 7));
   EXPECT_THAT(named(parameters, "model.layers.0.mlp.shared_expert_gate.weight").shape, testing::ElementsAre(1, 8));
-  EXPECT_THAT(*resolve_targets(config, "all"), testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
-                                                                    "up_proj", "down_proj", "shared_expert_gate"));
+  LoraConfig lora;
+  ASSERT_TRUE(resolve_targets(config, "all", "", lora).ok());
+  EXPECT_THAT(lora.targets, testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                                 "down_proj", "shared_expert_gate"));
 }
 
 TEST(CheckModelTensors, AllThere_IsAccepted) {

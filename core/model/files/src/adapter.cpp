@@ -14,6 +14,7 @@
 #include "json_fields.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/parameters.h"
 
 namespace rondo::model {
@@ -22,10 +23,10 @@ namespace {
 constexpr std::uint32_t kMaxRank = 1U << 16U;
 
 /// Options of other tuning methods, or of LoRA by parts: null, false and empty are as good as absent.
-constexpr std::array<const char*, 14> kUnsupported = {
-    "lora_bias",   "fan_in_fan_out",          "layer_replication",       "target_parameters",  "megatron_config",
-    "use_qalora",  "alora_invocation_tokens", "trainable_token_indices", "use_bdlora",         "arrow_config",
-    "kasa_config", "velora_config",           "monteclora_config",       "ensure_weight_tying"};
+constexpr std::array<const char*, 13> kUnsupported = {
+    "lora_bias",     "fan_in_fan_out",          "layer_replication",       "megatron_config", "use_qalora",
+    "use_bdlora",    "alora_invocation_tokens", "trainable_token_indices", "arrow_config",    "kasa_config",
+    "velora_config", "monteclora_config",       "ensure_weight_tying"};
 constexpr std::array<const char*, 2> kSavable = {"embed_tokens", "lm_head"};
 
 bool is_off(const Json& value) {
@@ -123,6 +124,7 @@ std::vector<std::string> parse_targets(Fields& fields) {
   const Json& value = fields.at("target_modules");
   const auto& known = linear_module_names();
   if (value == "all-linear") return known;
+  if (is_off(value) && !is_off(fields.at("target_parameters"))) return {};
   if (!value.is_array() || value.empty()) {
     fields.expected("target_modules", "a list of module names or \"all-linear\"");
     return {};
@@ -168,6 +170,13 @@ const Value* first_fit(const std::vector<std::pair<std::string, Value>>& pattern
   return nullptr;
 }
 
+/// A regular expression that PEFT writes for tensors of experts, as the plain name that means the same; others as they
+/// are.
+std::string plain_pattern(const std::string& pattern) {
+  constexpr std::string_view kAnyPath = ".*\\.";
+  return pattern.starts_with(kAnyPath) ? pattern.substr(kAnyPath.size()) : pattern;
+}
+
 /// `ordered`: the same document in the file's order, on which it depends which of two patterns is first.
 template <typename Value>
 std::vector<std::pair<std::string, Value>> parse_patterns(Fields& fields, const OrderedJson& ordered, const char* key,
@@ -178,11 +187,12 @@ std::vector<std::pair<std::string, Value>> parse_patterns(Fields& fields, const 
     fields.expected(key, "an object of module names and numbers");
     return patterns;
   }
-  for (const auto& [pattern, value] : ordered[key].items()) {
+  for (const auto& [written, value] : ordered[key].items()) {
+    const std::string pattern = plain_pattern(written);
     const bool right = std::is_integral_v<Value> ? value.is_number_integer() : value.is_number();
     if (!is_plain(pattern)) {
       fields.refuse(key, fmt::format("expected plain module names, found {}; regular expressions are not supported",
-                                     quoted_name(pattern)));
+                                     quoted_name(written)));
     } else if (!right || value.template get<double>() < low || value.template get<double>() > high) {
       fields.refuse(key, fmt::format("{}: expected a number from {} to {}", quoted_name(pattern), low, high));
     } else {
@@ -224,13 +234,96 @@ std::vector<std::string> parse_saved(Fields& fields) {
   return saved;
 }
 
+std::vector<std::string> parse_parameters(Fields& fields) {
+  const Json& value = fields.at("target_parameters");
+  if (is_off(value)) return {};
+  std::vector<std::string> names;
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    if (!one.is_string() || !is_plain(one.get_ref<const std::string&>())) {
+      fields.expected("target_parameters", "a list of names such as mlp.experts.down_proj");
+      return {};
+    }
+    names.push_back(one.get<std::string>());
+  }
+  std::ranges::sort(names);  // PEFT keeps a set
+  return names;
+}
+
 std::string trimmed(std::string_view word) {
   const auto first = word.find_first_not_of(" \t");
   if (first == std::string_view::npos) return "";
   return std::string(word.substr(first, word.find_last_not_of(" \t") - first + 1));
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(trimmed(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return words;
+}
+
+/// What names of an MLP's layers mean where they mean experts.
+class ExpertWords {
+ public:
+  explicit ExpertWords(const ModelConfig& model) {
+    if (!names_mean_experts(model)) return;
+    const ExpertNames names = expert_names(model);
+    words_ = {names.router, names.gate, names.up, names.down};
+  }
+  const std::vector<std::string>& all() const { return words_; }
+  void take_all() { taken_.insert(words_.begin(), words_.end()); }
+  bool take(const std::string& word) {
+    if (std::ranges::count(words_, word) == 0) return false;
+    taken_.insert(word);
+    return true;
+  }
+
+  /// Errors: one of gate and up, which are one tensor, without the other.
+  absl::Status put(LoraConfig& lora) const {
+    if (taken_.empty()) return absl::OkStatus();
+    const auto has = [&](std::size_t i) { return taken_.contains(words_[i]); };
+    if (has(1) != has(2)) {
+      return invalid_input("lora_target: {} of experts has no adapter without {}: both are one tensor, give both",
+                           words_[has(1) ? 1 : 2], words_[has(1) ? 2 : 1]);
+    }
+    if (has(0)) lora.parameters.push_back(words_[0] + ".weight");
+    if (has(1)) {
+      lora.parameters.emplace_back(kInner);
+      lora.rank_pattern.emplace_back(kInner, 2 * lora.rank);
+      lora.alpha_pattern.emplace_back(kInner, 2 * lora.alpha);
+    }
+    if (has(3)) lora.parameters.emplace_back("down_proj");
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr const char* kInner = "gate_up_proj";
+  std::vector<std::string> words_;  // router, gate, up, down
+  std::set<std::string> taken_;
+};
+
+/// PEFT's layer for tensors knows less than the one for linear layers.
+absl::Status check_parameters(const LoraConfig& lora) {
+  if (lora.parameters.empty()) return absl::OkStatus();
+  const char* key = nullptr;
+  if (lora.dropout > 0) key = "lora_dropout";
+  if (lora.use_dora) key = "use_dora";
+  if (!lora.layers.empty()) key = "layers_to_transform";
+  if (key == nullptr) return absl::OkStatus();
+  return invalid_input(
+      "{}: adapters of experts ({}) have none, as in PEFT; leave it out, or name the linear layers that get adapters, "
+      "such as lora_target: q_proj,k_proj,v_proj,o_proj",
+      key, fmt::join(lora.parameters, ", "));
+}
+
 }  // namespace
+
+bool LoraConfig::adapts_tensor(const std::string& path) const {
+  return std::ranges::any_of(parameters, [&](const std::string& name) { return fits(name, path); });
+}
 
 bool LoraConfig::adapts(const std::string& name, std::uint32_t layer) const {
   return std::ranges::count(targets, name) > 0 && (layers.empty() || std::ranges::count(layers, layer) > 0);
@@ -269,8 +362,11 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
     if (error != std::errc() || stop != number.data() + number.size() || value <= 0 || value > 1e6) {
       return invalid_input("{}: expected entries such as q_proj=16, found \"{}\"", key, entry);
     }
-    const auto modules = linear_modules(model);
-    if (std::ranges::none_of(modules, [&](const LinearModule& linear) { return fits(name, linear.path); })) {
+    const bool fits_module =
+        std::ranges::any_of(linear_modules(model), [&](const LinearModule& linear) { return fits(name, linear.path); });
+    const bool fits_tensor =
+        std::ranges::any_of(expert_tensors(model), [&](const ExpertTensor& tensor) { return fits(name, tensor.path); });
+    if (!fits_module && !fits_tensor) {
       return invalid_input(
           "{}: \"{}\" is no linear layer of {}; expected names such as q_proj or "
           "layers.0.mlp.up_proj",
@@ -281,30 +377,45 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
   return entries;
 }
 
-absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words) {
+absl::Status resolve_targets(const ModelConfig& model, const std::string& words, const std::string& parameters,
+                             LoraConfig& lora) {
   std::set<std::string> had;
   for (const LinearModule& linear : linear_modules(model)) had.insert(linear.name);
   std::vector<std::string> known;
   std::ranges::copy_if(linear_module_names(), std::back_inserter(known),
                        [&](const std::string& name) { return had.contains(name); });
+  ExpertWords of_experts(model);
   std::set<std::string> named;
-  for (std::size_t begin = 0; begin <= words.size();) {
-    const std::size_t end = std::min(words.find(',', begin), words.size());
-    const std::string word = trimmed(std::string_view(words).substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string& word : words_of(words)) {
     if (word == "all" || word == "all-linear") {
       named.insert(known.begin(), known.end());
-    } else if (std::find(known.begin(), known.end(), word) != known.end()) {
+      of_experts.take_all();
+    } else if (std::ranges::count(known, word) > 0) {
       named.insert(word);
-    } else {
+    } else if (!of_experts.take(word) && (word != "none" || parameters.empty())) {
+      known.insert(known.end(), of_experts.all().begin(), of_experts.all().end());
       return invalid_input("lora_target: \"{}\" is no linear layer of {}; expected all or names out of {}", word,
                            model.model_type, fmt::join(known, ", "));
     }
   }
-  std::vector<std::string> targets;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
-               [&](const std::string& name) { return named.contains(name); });
-  return targets;
+  std::ranges::copy_if(known, std::back_inserter(lora.targets),
+                       [&](const std::string& name) { return named.contains(name); });
+  RONDO_RETURN_IF_ERROR(of_experts.put(lora));
+  if (parameters.empty()) return check_parameters(lora);
+  const std::vector<ExpertTensor> tensors = expert_tensors(model);
+  if (tensors.empty()) return invalid_input("target_parameters: {} has no experts; leave it out", model.model_type);
+  for (const std::string& word : words_of(parameters)) {
+    if (std::ranges::none_of(tensors, [&](const ExpertTensor& tensor) { return fits(word, tensor.path); })) {
+      std::vector<std::string> possible;
+      for (const ExpertTensor& tensor : tensors) {
+        if (tensor.layer == tensors.front().layer) possible.push_back(tensor.path.substr(tensor.path.find("mlp.")));
+      }
+      return invalid_input("target_parameters: \"{}\" is no tensor of {}'s experts; expected names out of {}", word,
+                           model.model_type, fmt::join(possible, ", "));
+    }
+    if (std::ranges::count(lora.parameters, word) == 0) lora.parameters.push_back(word);
+  }
+  return check_parameters(lora);
 }
 
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder) {
@@ -326,6 +437,7 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.use_rslora = fields.flag("use_rslora", false);
   config.use_dora = fields.flag("use_dora", false);
   config.targets = parse_targets(fields);
+  config.parameters = parse_parameters(fields);
   config.exclude_modules = parse_excluded(fields);
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));
   const OrderedJson ordered = OrderedJson::parse(text, nullptr, false);
@@ -336,6 +448,8 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.base_model = fields.word("base_model_name_or_path", "");
   if (config.dropout >= 1.0) fields.expected("lora_dropout", "less than 1");
   RONDO_RETURN_IF_ERROR(fields.status());
+  const absl::Status known = check_parameters(config);
+  if (!known.ok()) return invalid_input("{}: {}", path.string(), std::string(known.message()));
   return config;
 }
 
@@ -360,6 +474,7 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["lora_alpha"] = alpha_number(config.alpha);
   out["lora_dropout"] = config.dropout;
   out["target_modules"] = config.targets;
+  out["target_parameters"] = config.parameters.empty() ? OrderedJson(nullptr) : OrderedJson(config.parameters);
   out["exclude_modules"] = config.exclude_modules.empty() ? OrderedJson(nullptr) : OrderedJson(config.exclude_modules);
   out["use_rslora"] = config.use_rslora;
   out["use_dora"] = config.use_dora;

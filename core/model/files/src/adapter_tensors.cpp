@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "tensor_check.h"
 
 namespace rondo::model {
@@ -27,6 +28,13 @@ std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const L
       if (lora.use_dora) {
         out.push_back({magnitude_tensor_name(part.path), {part.out}, ParameterKind::kMatrix, part.layer});
       }
+    }
+  }
+  for (const ExpertFactors& factors : expert_factors(config, lora)) {
+    const std::uint32_t layer = factors.tensor.layer;
+    out.push_back({factors.a, {factors.experts * factors.rank, factors.in}, ParameterKind::kMatrix, layer});
+    for (const ExpertFactors::Part& part : factors.parts) {
+      out.push_back({part.b, {factors.experts * part.out, factors.rank}, ParameterKind::kMatrix, layer});
     }
   }
   for (ParameterSpec& spec : model_parameters(config)) {

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
-
-constexpr std::string_view kWeight = ".weight";
 
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
@@ -34,6 +33,45 @@ bool stored_finite(std::span<const std::byte> bytes, WeightType type, std::vecto
   return all_finite(scratch);
 }
 
+/// Where an adapter has the factors of one linear layer: rows of two tensors.
+struct AdaptedAs {
+  std::string module;  // whose magnitudes are DoRA's
+  std::string a, b;
+  std::uint64_t first_of_a = 0, first_of_b = 0;  // numbers before its own
+  std::uint64_t rows = 0;                        // of b
+  std::uint32_t rank = 0;
+  double scale = 0;
+};
+
+/// By the name of the weight.
+std::map<std::string, AdaptedAs> adapted_weights(const ModelConfig& config, const LoraConfig& lora) {
+  std::map<std::string, AdaptedAs> out;
+  for (const LinearModule& linear : linear_modules(config)) {
+    if (!lora.adapts(linear.name, linear.layer)) continue;
+    for (const LinearModule& part : parts_or_self(linear)) {
+      out[part.path + ".weight"] = {part.path,
+                                    adapter_tensor_name(linear.path, 'A'),
+                                    adapter_tensor_name(part.path, 'B'),
+                                    0,
+                                    0,
+                                    part.out,
+                                    lora.rank_of(linear.path),
+                                    lora.scale_of(linear.path)};
+    }
+  }
+  for (const ExpertFactors& factors : expert_factors(config, lora)) {
+    for (std::uint64_t expert = 0; expert < factors.experts; ++expert) {
+      for (std::size_t part = 0; part < factors.parts.size(); ++part) {
+        const ExpertFactors::Part& own = factors.parts[part];
+        out[weight_of_expert(config, factors.tensor, expert, part)] = {
+            "",      factors.a,    own.b,        expert * factors.rank * factors.in, expert * own.out * factors.rank,
+            own.out, factors.rank, factors.scale};
+      }
+    }
+  }
+  return out;
+}
+
 /// What an adapter has of one linear layer, in fp32.
 struct Factors {
   std::vector<float> a;  // [r, in]
@@ -44,27 +82,21 @@ struct Factors {
 class Merger {
  public:
   Merger(const ModelConfig& config, const LoraConfig& lora, const TensorFiles& base, const TensorFiles& adapter)
-      : base_(base), adapter_(adapter), lora_(lora) {
-    for (const LinearModule& linear : linear_modules(config)) {
-      for (const LinearModule& part : parts_or_self(linear)) adapted_as_[part.path] = linear.path;
-    }
-  }
+      : base_(base), adapter_(adapter), lora_(lora), adapted_as_(adapted_weights(config, lora)) {}
 
   /// Puts the merged tensor `name` into `out`, in its own type.
   absl::Status put(const std::string& name, std::span<std::byte> out) {
     const TensorView* tensor = base_.find(name);
     if (tensor == nullptr) return internal_error("tensor {} is not in the checked files", name);
-    const std::string module = name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : std::string();
-    const auto known = adapted_as_.find(module);
-    const std::string& whole = known == adapted_as_.end() ? module : known->second;
-    const TensorView* a = adapter_.find(adapter_tensor_name(whole, 'A'));
-    const TensorView* b = adapter_.find(adapter_tensor_name(module, 'B'));
-    const bool adapted = a != nullptr && b != nullptr;
+    const auto known = adapted_as_.find(name);
+    const bool adapted = known != adapted_as_.end();
     if (adapted) {
-      RONDO_RETURN_IF_ERROR(read_factors(*a, *b));
-      if (lora_.use_dora) RONDO_RETURN_IF_ERROR(read_magnitudes(module));
-      rank_ = lora_.rank_of(whole);
-      scale_ = static_cast<float>(lora_.scale_of(whole));
+      const AdaptedAs& as = known->second;
+      rank_ = as.rank;
+      scale_ = static_cast<float>(as.scale);
+      RONDO_RETURN_IF_ERROR(read_factor(as.a, as.first_of_a, as.rank * tensor->shape.back(), factors_.a));
+      RONDO_RETURN_IF_ERROR(read_factor(as.b, as.first_of_b, as.rows * as.rank, factors_.b));
+      if (lora_.use_dora) RONDO_RETURN_IF_ERROR(read_magnitudes(as.module));
     }
     // Of modules_to_save the adapter has the whole weight.
     const TensorView* saved = adapter_.find(saved_tensor_name(name));
@@ -90,14 +122,12 @@ class Merger {
   }
 
  private:
-  absl::Status read_factors(const TensorView& a, const TensorView& b) {
-    factors_.a.resize(a.elements());
-    factors_.b.resize(b.elements());
-    TensorFiles::read_as_float32(a, factors_.a);
-    TensorFiles::read_as_float32(b, factors_.b);
-    if (!all_finite(factors_.a)) return not_finite(a);
-    if (!all_finite(factors_.b)) return not_finite(b);
-    return absl::OkStatus();
+  absl::Status read_factor(const std::string& name, std::uint64_t first, std::uint64_t count, std::vector<float>& out) {
+    const TensorView* factor = adapter_.find(name);
+    if (factor == nullptr) return internal_error("tensor {} is not in the checked files", name);
+    out.resize(count);
+    TensorFiles::read_as_float32(*factor, first, out);
+    return all_finite(out) ? absl::OkStatus() : not_finite(*factor);
   }
 
   absl::Status read_magnitudes(const std::string& module) {
@@ -131,7 +161,7 @@ class Merger {
   const TensorFiles& base_;
   const TensorFiles& adapter_;
   const LoraConfig& lora_;
-  std::map<std::string, std::string> adapted_as_;  // a linear layer's path: that of which it is a part, or its own
+  const std::map<std::string, AdaptedAs> adapted_as_;
   std::size_t rank_ = 0;
   float scale_ = 0;
   Factors factors_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/stacked_experts.h"
 
@@ -20,6 +21,7 @@ absl::StatusOr<TensorFiles> open_factors(const ModelConfig& config, const LoraCo
                                          const std::filesystem::path& file) {
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_file(file));
   RONDO_RETURN_IF_ERROR(split_tensors(joined_factors(config, lora), files));
+  RONDO_RETURN_IF_ERROR(split_expert_factors(config, lora, files));
   return files;
 }
 
@@ -30,7 +32,7 @@ WritePlan stored_weights(const ModelConfig& config, WritePlan plan) {
 }
 
 WritePlan stored_factors(const ModelConfig& config, const LoraConfig& lora, WritePlan plan) {
-  return join_tensors(joined_factors(config, lora), std::move(plan));
+  return join_expert_factors(config, lora, join_tensors(joined_factors(config, lora), std::move(plan)));
 }
 
 }  // namespace rondo::model

@@ -185,6 +185,9 @@ absl::StatusOr<double> common_alpha(const model::ModelConfig& config, const mode
   if (!lora.modules_to_save.empty()) {
     return invalid_input("modules_to_save: the format has no place for them in an adapter; merge it first");
   }
+  if (!lora.parameters.empty()) {
+    return invalid_input("target_parameters: adapters of experts are not exported; merge the adapter first");
+  }
   std::optional<double> alpha;
   for (const model::LinearModule& linear : model::linear_modules(config)) {
     if (!lora.adapts(linear.name, linear.layer)) continue;

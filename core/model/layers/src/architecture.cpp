@@ -9,6 +9,7 @@
 #include "block.h"
 #include "rondo/base/float16.h"
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/parameters.h"
 #include "rope.h"
 
@@ -82,6 +83,10 @@ std::string scales_of(const ModelConfig& config, const LoraConfig& lora, const L
   for (const LinearModule& linear : linear_modules(config)) {
     const bool here = linear.layer == layer.block && linear.path.starts_with(layer.name + ".");
     if (here && lora.adapts(linear.name, linear.layer)) text += fmt::format(";{}", lora.scale_of(linear.path));
+  }
+  if (layer.kind != LayerKind::kMlp) return text;
+  for (const ExpertFactors& factors : expert_factors(config, lora, layer.block)) {
+    text += fmt::format(";{}", factors.scale);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "layer_parts.h"
 #include "linear_attention.h"
@@ -48,30 +49,68 @@ TensorId record_shared_expert(Recorder& recorder, LinearRecorder& linears, const
   return recorder.combine(down, all, residual.addend, residual.factor);
 }
 
+/// Products of the rows of each expert, with what its adapter adds.
+class ExpertRecorder {
+ public:
+  ExpertRecorder(Recorder& recorder, WeightSource& weights, const Recorder::Routed& routed, const ModelConfig& config)
+      : recorder_(recorder), weights_(weights), routed_(routed), count_(config.experts->count) {}
+
+  /// y [k T, out]
+  TensorId product(TensorId x, const ExpertLinears& layer, std::int64_t out, const std::string& name) {
+    std::vector<TensorId> w;
+    for (const std::uint32_t index : layer.weights) w.push_back(weights_.get(index));
+    TensorId y = recorder_.grouped_matmul(x, routed_, w, name);
+    if (layer.adapter) {
+      const TensorId b = weights_.get(layer.adapter->b, {count_, out, layer.adapter->rank});
+      y = recorder_.stacked_matmul(low_of(x, *layer.adapter, name), routed_, b, y, layer.adapter->scale,
+                                   name + ".adapted");
+    }
+    return layer.bias ? recorder_.grouped_bias(y, routed_, weights_.get(*layer.bias), name + ".biased") : y;
+  }
+
+ private:
+  /// What a factor A makes of x; gate and up share it.
+  TensorId low_of(TensorId x, const ExpertAdapter& adapter, const std::string& name) {
+    const auto found = lows_.find(adapter.a);
+    if (found != lows_.end()) return found->second;
+    const std::int64_t in = recorder_.columns(x);
+    const TensorId a = weights_.get(adapter.a, {count_, adapter.rank, in});
+    return lows_.emplace(adapter.a, recorder_.stacked_matmul(x, routed_, a, {}, 1.0, name + ".low")).first->second;
+  }
+
+  Recorder& recorder_;
+  WeightSource& weights_;
+  const Recorder::Routed& routed_;
+  const std::int64_t count_;
+  std::map<std::uint32_t, TensorId> lows_;  // by A
+};
+
+TensorId record_router(Recorder& recorder, WeightSource& weights, const ExpertParts& parts, TensorId normed,
+                       const ModelConfig& config) {
+  const devices::Shape shape = {recorder.tokens(), config.experts->count};
+  std::optional<TensorId> bias;
+  if (parts.router_bias) bias = weights.get(*parts.router_bias);
+  const TensorId logits = recorder.matmul(normed, weights.get(parts.router), bias, {}, 1.0, shape, "router");
+  if (!parts.router_adapter) return logits;
+  const ExpertAdapter& adapter = *parts.router_adapter;
+  const TensorId low =
+      recorder.matmul(normed, weights.get(adapter.a), {}, {}, 1.0, {recorder.tokens(), adapter.rank}, "router.low");
+  return recorder.matmul(low, weights.get(adapter.b), {}, logits, adapter.scale, shape, "router.adapted");
+}
+
 /// Of each token the experts that its router chooses, and the one that all share.
 TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
                         TensorId normed, TensorId x, const ModelConfig& config) {
   const ExpertsConfig& experts = *config.experts;
-  const auto of_each = [&](const std::vector<std::uint32_t>& indices) {
-    std::vector<TensorId> ids;
-    for (const std::uint32_t index : indices) ids.push_back(weights.get(index));
-    return ids;
-  };
   const ExpertParts& own = *parts.experts;
-  std::optional<TensorId> router_bias;
-  if (own.router_bias) router_bias = weights.get(*own.router_bias);
-  const TensorId logits = recorder.matmul(normed, weights.get(own.router), router_bias, {}, 1.0,
-                                          {recorder.tokens(), experts.count}, "router");
+  const TensorId logits = record_router(recorder, weights, own, normed, config);
   const Recorder::Routed routed = recorder.route(logits, experts.choices, {experts.normalised});
-  const auto product = [&](TensorId of, const ExpertLinears& layer, const std::string& name) {
-    const TensorId y = recorder.grouped_matmul(of, routed, of_each(layer.weights), name);
-    return layer.bias ? recorder.grouped_bias(y, routed, weights.get(*layer.bias), name + ".biased") : y;
-  };
+  ExpertRecorder each(recorder, weights, routed, config);
   const TensorId sent = recorder.dispatch(normed, routed);
-  const TensorId gate = product(sent, own.gate, "gate");
-  const TensorId up = product(sent, own.up, "up");
+  const TensorId gate = each.product(sent, own.gate, experts.width, "gate");
+  const TensorId up = each.product(sent, own.up, experts.width, "up");
   const TensorId activated = recorder.gated_activation(gate, up, activation_of_experts(config));
-  const TensorId down = product(activated, own.down, "down");
+  const TensorId down = each.product(activated, own.down, config.hidden_size, "down");
   return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
     if (!parts.linears.empty()) {
       residual.addend = record_shared_expert(recorder, linears, parts, normed, residual, config);

@@ -24,16 +24,26 @@ struct LinearUse {
   double scale = 0;
 };
 
+/// An adapter's factors in a mixture of experts: indices of weights.
+struct ExpertAdapter {
+  std::uint32_t a = 0;  // [E, rank, in]; gate and up have one
+  std::uint32_t b = 0;  // [E, out, rank]
+  std::int64_t rank = 0;
+  double scale = 0;
+};
+
 /// One linear layer of each expert: indices of weights.
 struct ExpertLinears {
   std::vector<std::uint32_t> weights;  // by expert
   std::optional<std::uint32_t> bias;   // of all
+  std::optional<ExpertAdapter> adapter;
 };
 
 /// A mixture of experts in the place of an MLP, or beside one.
 struct ExpertParts {
   std::uint32_t router = 0;
   std::optional<std::uint32_t> router_bias;
+  std::optional<ExpertAdapter> router_adapter;  // a [rank, in], b [E, rank]
   ExpertLinears gate, up, down;
 };
 

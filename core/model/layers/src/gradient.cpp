@@ -336,11 +336,15 @@ class GradientPass {
   }
 
   void grouped_matmul(const Op& op, TensorId dy) {
+    const devices::GroupAttributes group = std::get<devices::GroupAttributes>(op.attributes);
     const TensorId x = op.reads[0];
     const TensorId offsets = op.reads[1];
-    const std::vector<TensorId> w(op.reads.begin() + 2, op.reads.end());
+    const auto tensors = static_cast<std::ptrdiff_t>(devices::expert_tensors_of(op));
+    const std::vector<TensorId> w(op.reads.begin() + 2, op.reads.begin() + 2 + tensors);
+    if (group.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
     if (trains(w[0])) {
-      Op& back = recorder_.append(OpKind::kGroupedMatMulWeightGradient, devices::GroupAttributes{});
+      Op& back = recorder_.append(OpKind::kGroupedMatMulWeightGradient,
+                                  devices::GroupAttributes{false, group.alpha, group.stacked});
       back.reads = {dy, x, offsets};
       for (const TensorId one : w) back.writes.push_back(recorder_.gradient_of_weight(one));
     }
@@ -348,7 +352,8 @@ class GradientPass {
     const auto addend = known(x);
     const std::vector<TensorId> numbers = recorder_.expanded(w);
     const TensorId dx = fresh(x);
-    Op& back = recorder_.append(OpKind::kGroupedMatMulInputGradient, devices::GroupAttributes{addend.has_value()});
+    Op& back = recorder_.append(OpKind::kGroupedMatMulInputGradient,
+                                devices::GroupAttributes{addend.has_value(), group.alpha, group.stacked});
     back.reads = {dy, offsets};
     back.reads.insert(back.reads.end(), numbers.begin(), numbers.end());
     if (addend) back.reads.push_back(*addend);

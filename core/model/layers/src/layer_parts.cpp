@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "rondo/model/expert_factors.h"
+
 namespace rondo::model {
 
 PartsBuilder::PartsBuilder(const ModelConfig& config, const MethodSpec& method, std::uint32_t block)
@@ -74,6 +76,7 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
     parts.up.weights.push_back(matrix_of_expert(one + names.up, width, hidden));
     parts.down.weights.push_back(matrix_of_expert(one + names.down, hidden, width));
   }
+  if (method_.lora) expert_adapters(config, parts);
   if (!config.experts->biases) return;
   const auto bias = [&](const std::string& name, const devices::Shape& shape) {
     return add(name + ".bias", shape, WeightKind::kBias);
@@ -82,6 +85,25 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
   parts.gate.bias = bias(module + ".experts." + names.gate, {count, width});
   parts.up.bias = bias(module + ".experts." + names.up, {count, width});
   parts.down.bias = bias(module + ".experts." + names.down, {count, hidden});
+}
+
+void PartsBuilder::expert_adapters(const ModelConfig& config, ExpertParts& parts) {
+  for (const ExpertFactors& factors : expert_factors(config, *method_.lora, block_)) {
+    ExpertAdapter adapter;
+    adapter.rank = factors.rank;
+    adapter.scale = factors.scale;
+    const auto experts = static_cast<std::int64_t>(factors.experts);
+    adapter.a =
+        factor(factors.a, {experts * adapter.rank, static_cast<std::int64_t>(factors.in)}, WeightKind::kLoraA, 1.0);
+    std::vector<std::optional<ExpertAdapter>*> of_parts = {&parts.router_adapter};
+    if (factors.tensor.kind == ExpertTensor::Kind::kInner) of_parts = {&parts.gate.adapter, &parts.up.adapter};
+    if (factors.tensor.kind == ExpertTensor::Kind::kDown) of_parts = {&parts.down.adapter};
+    for (std::size_t part = 0; part < factors.parts.size(); ++part) {
+      const auto out = static_cast<std::int64_t>(factors.parts[part].out);
+      adapter.b = factor(factors.parts[part].b, {experts * out, adapter.rank}, WeightKind::kLoraB, method_.lora_b_rate);
+      *of_parts[part] = adapter;
+    }
+  }
 }
 
 }  // namespace rondo::model

@@ -23,7 +23,7 @@ class PartsBuilder {
     return name == nullptr ? std::nullopt : std::optional(norm(prefix + "." + name, width));
   }
   void linear(const LinearModule& module);
-  /// `prefix`: of the block. The router stays as it is: it decides by small differences.
+  /// `prefix`: of the block. The router's weight is never encoded: it decides by small differences.
   void experts(const std::string& prefix, const ModelConfig& config);
   LayerParts& parts() { return parts_; }
 
@@ -31,6 +31,7 @@ class PartsBuilder {
   std::uint32_t matrix(const std::string& module, std::int64_t out, std::int64_t in);
   std::uint32_t matrix_of_expert(const std::string& module, std::int64_t out, std::int64_t in);
   std::uint32_t factor(std::string name, devices::Shape shape, WeightKind kind, double rate);
+  void expert_adapters(const ModelConfig& config, ExpertParts& parts);
 
   const MethodSpec& method_;
   const std::uint32_t block_;

@@ -302,6 +302,18 @@ TensorId Recorder::grouped_matmul(TensorId x, const Routed& routed, const std::v
   return y;
 }
 
+TensorId Recorder::stacked_matmul(TensorId x, const Routed& routed, TensorId w, std::optional<TensorId> addend,
+                                  double alpha, const std::string& name) {
+  const Shape shape = graph_.tensors[w].shape;
+  const TensorId y = activation(name, {graph_.tensors[x].shape[0], shape[1]});
+  Op& op =
+      append(OpKind::kGroupedMatMul, devices::GroupAttributes{addend.has_value(), static_cast<float>(alpha), shape[0]});
+  op.reads = {x, routed.offsets, w};
+  if (addend) op.reads.push_back(*addend);
+  op.writes = {y};
+  return y;
+}
+
 TensorId Recorder::grouped_bias(TensorId x, const Routed& routed, TensorId bias, const std::string& name) {
   const TensorId y = activation(name, graph_.tensors[x].shape);
   Op& op = append(OpKind::kGroupedBias);

@@ -44,6 +44,7 @@ struct Config {
   double lora_alpha = 16.0;
   double lora_dropout = 0.0;
   std::string lora_target = "all";
+  std::string target_parameters;
   bool use_rslora = false;
   bool use_dora = false;
   std::string rank_pattern;  // name=8,name=16

@@ -26,9 +26,12 @@ struct LoraConfig {
   double dropout = 0.0;
   bool use_rslora = false;
   bool use_dora = false;             // weights decomposed into magnitude and direction
-  std::vector<std::string> targets;  // module names: q_proj, ... ; never empty once resolved
-  std::string exclude_modules;       // empty, or kPicturesExcluded
-  std::string base_model;            // path or Hub id, for adapter_config.json
+  std::vector<std::string> targets;  // module names: q_proj, ...
+  /// PEFT's target_parameters: ends of the paths of experts' tensors and routers' (expert_factors.h). With `targets`
+  /// never empty once resolved.
+  std::vector<std::string> parameters;
+  std::string exclude_modules;  // empty, or kPicturesExcluded
+  std::string base_model;       // path or Hub id, for adapter_config.json
   /// Other ranks and alphas by the end of the module's path (q_proj, layers.3.self_attn.q_proj): the first that fits.
   std::vector<std::pair<std::string, std::uint32_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
@@ -37,6 +40,8 @@ struct LoraConfig {
 
   /// `name`: q_proj, ...
   bool adapts(const std::string& name, std::uint32_t layer) const;
+  /// `path`: model.layers.3.mlp.experts.gate_up_proj
+  bool adapts_tensor(const std::string& path) const;
   /// `module`: its path, model.layers.3.self_attn.q_proj.
   std::uint32_t rank_of(const std::string& module) const;
   double alpha_of(const std::string& module) const;
@@ -45,9 +50,14 @@ struct LoraConfig {
   bool saves(const std::string& module) const;
 };
 
-/// `all` is every linear layer of the blocks but not the head; other words must be module names of the model.
-/// Errors: InvalidArgument naming the word and the possible ones.
-absl::StatusOr<std::vector<std::string>> resolve_targets(const ModelConfig& model, const std::string& words);
+/// Sets `targets` and `parameters`. `words`: all, which is every linear layer of the blocks but not the head, or names
+/// of modules; where names mean experts (names_mean_experts()), as in PEFT those of an MLP's layers stand for the
+/// tensors of all experts, gate and up together for one of twice the rank and alpha, and all is these too; none: no
+/// module. `parameters`: ends of the paths of expert_tensors(). REQUIRES: all else of `lora` is set.
+/// Errors: InvalidArgument naming the word and the possible ones, or what adapters of experts do not know: dropout,
+/// DoRA, single blocks.
+absl::Status resolve_targets(const ModelConfig& model, const std::string& words, const std::string& parameters,
+                             LoraConfig& lora);
 
 /// "q_proj=8,layers.3.mlp.up_proj=16": what rank_pattern and alpha_pattern mean as text, checked against the model.
 /// `key` begins messages. Errors: InvalidArgument naming the entry; one that fits no module of the model.

@@ -121,8 +121,8 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer);
 
 /// The linear layers of the blocks that an adapter may have, in the model's order; the head is none of them, nor are
-/// experts and routers, which transformers has as tensors. In most families that have experts PEFT takes the names of
-/// an MLP's layers for theirs: so other MLPs have no adapters either (ExpertsConfig::adapts_shared).
+/// experts and routers, which transformers has as tensors (expert_factors.h). In most families that have experts PEFT
+/// takes the names of an MLP's layers for theirs: so other MLPs have no adapters (ExpertsConfig::adapts_shared).
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,

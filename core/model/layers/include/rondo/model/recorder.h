@@ -112,10 +112,15 @@ class Recorder {
   TensorId dispatch(TensorId x, const Routed& routed);
   /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.
   TensorId grouped_matmul(TensorId x, const Routed& routed, const std::vector<TensorId>& w, const std::string& name);
+  /// y [k T, N] = alpha times the same, of w [E, N, K] of all experts (+ addend).
+  TensorId stacked_matmul(TensorId x, const Routed& routed, TensorId w, std::optional<TensorId> addend, double alpha,
+                          const std::string& name);
   /// y [k T, N] = x + of each expert's rows its row of bias [E, N].
   TensorId grouped_bias(TensorId x, const Routed& routed, TensorId bias, const std::string& name);
   /// y [T, C] = alpha * what the token's experts gave, by shares (+ addend).
   TensorId combine(TensorId x, const Routed& routed, std::optional<TensorId> addend, double alpha);
+
+  std::int64_t columns(TensorId id) const { return graph_.tensors[id].shape.back(); }
 
   /// The tensor leaves the program under `role`.
   void set_role(TensorId id, TensorRole role, std::uint32_t index) {

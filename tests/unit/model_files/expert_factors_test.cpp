@@ -1,0 +1,146 @@
+// Adapters of experts: what PEFT's files have of them (tests/data/variants), read, written again and merged.
+#include "rondo/model/expert_factors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+
+#include "helpers.h"
+#include "rondo/model/merge.h"
+#include "rondo/model/parameters.h"
+
+namespace rondo::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExpertCase {
+  fs::path base;
+  ModelConfig config;
+  fs::path file;
+  LoraConfig lora;
+};
+
+/// `variant`: of tests/data/variants; `golden`: the model that it adapts.
+ExpertCase open_expert_case(const char* variant, const char* golden) {
+  const fs::path data = RONDO_TEST_DATA;
+  const fs::path adapter = data / "variants" / variant / "adapter";
+  const fs::path base = data / "golden" / golden / "model";
+  return {base, *load_config(base), adapter / "adapter_model.safetensors", *load_adapter_config(adapter)};
+}
+
+class ExpertFactorFiles : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(ExpertFactorFiles, FitTheModel_AndAreWrittenAsTheyWere) {
+  const ExpertCase c = open_expert_case(GetParam().first, GetParam().second);
+  const auto files = open_factors(c.config, c.lora, c.file);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(check_adapter_tensors(c.config, c.lora, *files).ok()) << check_adapter_tensors(c.config, c.lora, *files);
+  WritePlan plan;
+  for (const ParameterSpec& spec : adapter_parameters(c.config, c.lora)) {
+    plan.tensors.push_back({spec.name, WeightType::kFloat32, spec.shape});
+  }
+  plan.produce = [&, tensors = plan.tensors](std::size_t index, const TensorSink& sink) {
+    const std::vector<float> numbers = numbers_of(*files, tensors[index].name);
+    return sink(std::as_bytes(std::span(numbers)));
+  };
+  plan = stored_factors(c.config, c.lora, std::move(plan));
+  const fs::path written = fresh_folder() / "adapter_model.safetensors";
+  ASSERT_TRUE(write_safetensors(written, plan.tensors, {}, plan.produce).ok());
+  const TensorFiles again = *TensorFiles::open_file(written);
+  const TensorFiles original = *TensorFiles::open_file(c.file);
+  ASSERT_EQ(again.tensors().size(), original.tensors().size());
+  for (const auto& [name, view] : original.tensors()) {
+    ASSERT_NE(again.find(name), nullptr) << name;
+    EXPECT_EQ(again.find(name)->shape, view.shape) << name;
+    EXPECT_TRUE(std::ranges::equal(again.find(name)->data, view.data)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExpertFactorFiles,
+                         testing::Values(std::pair("experts", "qwen3_moe"), std::pair("experts_down", "mixtral"),
+                                         std::pair("experts_inner", "olmoe"), std::pair("experts_stacked", "gpt_oss")),
+                         [](const auto& one) { return one.param.first; });
+
+TEST(ExpertFactors, OfOneTensor_AreOfItsModuleItself) {
+  const ExpertCase c = open_expert_case("experts_inner", "olmoe");
+  const auto factors = expert_factors(c.config, c.lora, 1);
+  ASSERT_EQ(factors.size(), 2U);
+  EXPECT_EQ(factors[0].a, "base_model.model.model.layers.1.mlp.gate.lora_A.weight");
+  EXPECT_EQ(factors[1].stored_b, "base_model.model.model.layers.1.mlp.experts.lora_B.weight");
+  EXPECT_EQ(factors[1].rank, 8U);
+  EXPECT_EQ(factors[1].scale, 2.0);
+  const ExpertCase both = open_expert_case("experts", "qwen3_moe");
+  EXPECT_TRUE(expert_factors(both.config, both.lora, 1).empty()) << "a block without experts";
+  EXPECT_EQ(expert_factors(both.config, both.lora, 2)[1].stored_b,
+            "base_model.model.model.layers.2.mlp.experts.base_layer.lora_B.weight");
+}
+
+/// The rows of B that PEFT's file has of gate or up, and of down: row * rank * experts + column * experts + expert.
+struct StoredB {
+  std::vector<float> b;
+  std::size_t rank;
+  std::size_t experts;
+  float at(std::size_t row, std::size_t k, std::size_t expert) const {
+    return b[row * rank * experts + k * experts + expert];
+  }
+};
+
+TEST(ExpertFactors, Merged_AreInTheWeightsOfTheirExpert) {
+  for (const bool stacked : {false, true}) {
+    const ExpertCase c =
+        stacked ? open_expert_case("experts_stacked", "gpt_oss") : open_expert_case("experts", "qwen3_moe");
+    const TensorFiles base = *open_weights(c.config, c.base);
+    const TensorFiles adapter = *open_factors(c.config, c.lora, c.file);
+    const TensorFiles stored = *TensorFiles::open_file(c.file);
+    const fs::path folder = fresh_folder();
+    ASSERT_TRUE(write_merged_weights(c.config, base, c.lora, adapter, folder).ok());
+    ModelConfig expanded = c.config;
+    expanded.experts->mxfp4 = false;
+    const TensorFiles merged = *open_weights(expanded, folder);
+    const std::string experts = "base_model.model.model.layers.0.mlp.experts.base_layer.lora_";
+    const std::size_t rank = stacked ? 3 : 8;
+    const std::vector<float> a = numbers_of(stored, experts + "A.weight");
+    const StoredB b{numbers_of(stored, experts + "B.weight"), rank, c.config.experts->count};
+    const std::size_t width = c.config.experts->width;
+    const std::size_t in = c.config.hidden_size;
+    const double scale = stacked ? 8 / std::sqrt(3.0) : 2.0;
+    for (const std::size_t expert : {0U, 3U}) {
+      for (const std::size_t part : {0U, 1U}) {
+        const std::string name =
+            fmt::format("model.layers.0.mlp.experts.{}.{}.weight", expert, part == 0 ? "gate_proj" : "up_proj");
+        const std::vector<float> before = numbers_of(base, name);
+        const std::vector<float> after = numbers_of(merged, name);
+        ASSERT_EQ(after.size(), width * in);
+        for (std::size_t i = 0; i < after.size(); ++i) {
+          const std::size_t row = stacked ? i / in * 2 + part : part * width + i / in;
+          double sum = 0;
+          for (std::size_t k = 0; k < rank; ++k) {
+            sum += double{b.at(row, k, expert)} * double{a[(expert * rank + k) * in + i % in]};
+          }
+          ASSERT_NEAR(after[i], before[i] + scale * sum, 1e-6) << name << " " << i;
+        }
+      }
+    }
+    EXPECT_NE(numbers_of(merged, "model.layers.0.mlp." + std::string(stacked ? "router" : "gate") + ".weight"),
+              numbers_of(base, "model.layers.0.mlp." + std::string(stacked ? "router" : "gate") + ".weight"));
+  }
+}
+
+TEST(ExpertFactors, ThatAreMissingOrOfAnotherShape_AreNamed) {
+  ExpertCase c = open_expert_case("experts", "qwen3_moe");
+  const std::string b = "base_model.model.model.layers.0.mlp.experts.base_layer.lora_B.weight";
+  LoraConfig wider = c.lora;
+  wider.rank_pattern = {{"gate_up_proj", 9}};
+  expect_refused(open_factors(c.config, wider, c.file).status(), {b, "[52, 99]", "[52, 88]"});
+  wider = open_expert_case("experts_inner", "olmoe").lora;
+  wider.parameters.emplace_back("down_proj");
+  expect_refused(open_factors(c.config, wider, open_expert_case("experts_inner", "olmoe").file).status(),
+                 {b, "missing"});
+}
+
+}  // namespace
+}  // namespace rondo::model
