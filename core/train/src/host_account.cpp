@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "advice.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/schedule/programs.h"
 
@@ -24,9 +26,13 @@ constexpr Bytes kPreparedMore = 704_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
+/// Products of experts' adapters, beside what of_products() counts for each device. Seen: 0.8 to 1.4 MiB.
+constexpr Bytes kExpertAdapters = 1024_KiB;
+
 /// Of what LoRA's products take: without it there are fewer of them, with experts more, whose products are prepared for
-/// any number of rows. Seen.
+/// any number of rows, and with adapters of these still more. Seen.
 Bytes of_products(const model::Architecture& model, Bytes bytes) {
+  if (adapts_experts(model)) return 4 * bytes;
   if (model.config().experts) return bytes + bytes / 4;
   return model.method().lora ? bytes : bytes / 2;
 }
@@ -83,6 +89,18 @@ absl::StatusOr<Bytes> count_drivers(const model::Architecture& model, const Load
   return machine.opened_drivers + now - std::min(now, before);
 }
 
+/// What the largest factor of experts is put in order in when an adapter is written (join_expert_factors()).
+Bytes written_at_once(const model::Architecture& model) {
+  if (!adapts_experts(model)) return 0;
+  std::uint64_t most = 0;
+  for (const model::ExpertFactors& factors : model::expert_factors(model.config(), *model.method().lora)) {
+    std::uint64_t rows = 0;
+    for (const model::ExpertFactors::Part& part : factors.parts) rows += part.out;
+    most = std::max(most, rows * factors.rank * factors.experts);
+  }
+  return most * sizeof(float);
+}
+
 /// Of the microbatches of the steps under way and of the one that is made meanwhile.
 Bytes tokens_of_steps(const Config& config, const Loader::Lengths& lengths) {
   const double tokens = (2.0 + config.staleness) * config.gradient_accumulation_steps * lengths.mean;
@@ -120,13 +138,17 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   if (drivers > 0) machine.shape.host_taken.emplace_back("drivers", drivers);
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
+  if (const Bytes writing = written_at_once(model); writing > 0) {
+    machine.shape.host_taken.emplace_back("writing adapters", writing);
+  }
   Bytes libraries = 0;
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
   libraries += kFloatProducts;
+  const Bytes of_adapters = adapts_experts(model) ? kExpertAdapters : 0;
   const absl::Status counted = count_scratch(model, lengths, machine, libraries);
-  machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
+  machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries + of_adapters);
   return counted;
 }
 

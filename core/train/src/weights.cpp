@@ -31,7 +31,8 @@ std::string adapter_name_of(const model::Parameter& parameter) {
   return is_factor(parameter) ? parameter.name : model::saved_tensor_name(parameter.name);
 }
 
-void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::span<float> out) {
+/// Numbers from `first` on.
+void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::uint64_t first, std::span<float> out) {
   if (parameter.kind == model::WeightKind::kLoraB) {
     std::memset(out.data(), 0, out.size_bytes());
     return;
@@ -39,7 +40,7 @@ void init_factor(const model::Parameter& parameter, std::uint64_t seed, std::spa
   const float limit = 1.0F / std::sqrt(static_cast<float>(parameter.shape.back()));
   const std::uint64_t key = devices::combine_keys(seed, fnv1a64(parameter.name));
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = (2.0F * devices::uniform_float(devices::combine_keys(key, i)) - 1.0F) * limit;
+    out[i] = (2.0F * devices::uniform_float(devices::combine_keys(key, first + i)) - 1.0F) * limit;
   }
 }
 
@@ -289,16 +290,22 @@ absl::Status load_weights(const model::Architecture& model, const model::TensorF
 }
 
 absl::Status init_factors(const model::Architecture& model, std::uint64_t seed, offload::ParameterStore& store) {
+  std::vector<float> values;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!is_factor(parameter) || !parameter.trained) continue;
-    std::vector<float> values(parameter.elements());
+    const std::uint64_t elements = parameter.elements();
     if (parameter.kind == model::WeightKind::kMagnitude) {
+      values.resize(elements);
       RONDO_RETURN_IF_ERROR(init_magnitudes(model, parameter, store, values));
-    } else {
-      init_factor(parameter, seed, values);
+      RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
+      continue;
     }
-    RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, 0, values));
+    for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
+      values.resize(std::min<std::size_t>(kPieceElements, elements - first));
+      init_factor(parameter, seed, first, values);
+      RONDO_RETURN_IF_ERROR(store.write(id, offload::StateArray::kMaster, first, values));
+    }
   }
   return absl::OkStatus();
 }

@@ -119,17 +119,18 @@ struct Stored {
 };
 
 absl::Status write_b(const Stored& stored, const TensorProducer& produce, const TensorSink& sink) {
-  const std::size_t element = weight_type_size(stored.tensor.type);
-  std::vector<std::byte> whole(stored.tensor.shape[0] * stored.tensor.shape[1] * element);
+  const std::size_t size = weight_type_size(stored.tensor.type);
+  std::vector<std::byte> whole(stored.tensor.shape[0] * stored.tensor.shape[1] * size);
   for (std::size_t part = 0; part < stored.parts.size(); ++part) {
-    std::vector<std::byte> bytes;
-    RONDO_RETURN_IF_ERROR(produce(stored.parts[part], [&](std::span<const std::byte> piece) {
-      bytes.insert(bytes.end(), piece.begin(), piece.end());
+    const Placing& placing = stored.placings[part];
+    std::uint64_t i = 0;
+    RONDO_RETURN_IF_ERROR(produce(stored.parts[part], [&](std::span<const std::byte> piece) -> absl::Status {
+      if (piece.size() % size != 0) return internal_error("{}: a piece ends within a number", stored.tensor.name);
+      for (; !piece.empty(); piece = piece.subspan(size)) {
+        std::memcpy(whole.data() + placing.place(i++) * size, piece.data(), size);
+      }
       return absl::OkStatus();
     }));
-    for (std::uint64_t i = 0; i < bytes.size() / element; ++i) {
-      std::memcpy(whole.data() + stored.placings[part].place(i) * element, bytes.data() + i * element, element);
-    }
   }
   return sink(whole);
 }
