@@ -58,6 +58,20 @@ TEST(Mask, BlockWithoutGenerationPrompt_IsTarget) {
   EXPECT_EQ(targets(model, kTwoRounds), "<think>\n\n</think>\none</s>|<think>\n\n</think>\ntwo</s>");
 }
 
+TEST(Mask, QuestionThatQuotesABlock_IsNoTarget) {
+  constexpr const char* kQuote = R"({"messages":[{"role":"user","content":"what is <think>x</think> for"},)"
+                                 R"({"role":"assistant","content":"one"}]})";
+  const Model closed = model_with_template("promptless", R"(
+{%- for m in messages -%}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor -%})");
+  EXPECT_EQ(targets(closed, kQuote), "one<|im_end|>");
+  const Model brackets = model_with_template("brackets", R"(
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}{{ '[INST] ' + m.content + ' [/INST]\n' }}
+{%- else -%}{{ '<think>\n\n</think>\n' + m.content + '</s>' }}{%- endif -%}
+{%- endfor -%})");
+  EXPECT_EQ(targets(brackets, kQuote), "<think>\n\n</think>\none</s>");
+}
+
 TEST(Mask, LastTurnEndsOtherwise_EveryEndIsTarget) {
   // As in templates that close a conversation with a token of its own, turns with another.
   const Model model = model_with_template("headers", R"(

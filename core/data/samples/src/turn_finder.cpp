@@ -358,7 +358,17 @@ std::size_t TurnFinder::find_header(const Probe& probe, std::size_t message, con
   if (located.call) {
     if (const auto end = header_of_calls(probe, message, before, {lower, upper})) return *end;
   }
-  return header_without_prompt(text, {lower, upper}, before);
+  return header_without_prompt(text, {end_of_message_before(probe, message, {lower, upper}), upper}, before);
+}
+
+/// Where in `range`, which ends with the content of `message`, the message before ends, if that matters: what looks
+/// like a reasoning block may be a question's words. `range.begin` where it does not matter or is not known.
+std::size_t TurnFinder::end_of_message_before(const Probe& probe, std::size_t message, TextRange range) {
+  if (message == 0 || last_reasoning_tag(probe.text, range.begin, range.end) == kNone) return range.begin;
+  const auto closed = probe.render(probe.head(message), false);
+  if (!closed.ok()) return range.begin;
+  const std::string_view words = std::string_view(*closed).substr(0, before_white_space(*closed, closed->size(), 0));
+  return end_of(words, probe.text, range).value_or(range.begin);
 }
 
 /// End of the header of a turn that calls tools, somewhere in `range`. Its content, which begins with the calls, shows

@@ -53,6 +53,7 @@ class TurnFinder {
   std::optional<std::size_t> header_of_calls(const Probe& probe, std::size_t message, std::string_view before,
                                              TextRange range) const;
   std::size_t likeliest_header(const Probe& probe, std::size_t message, const std::vector<std::size_t>& ends) const;
+  static std::size_t end_of_message_before(const Probe& probe, std::size_t message, TextRange range);
   std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
   std::size_t end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const;
   std::size_t end_of_calls(const Probe& probe, std::size_t message, const std::vector<ControlToken>& controls) const;
