@@ -157,6 +157,40 @@ TEST(MaskCalls, QuestionThatRepeatsTheMark_IsNoTarget) {
             call);
 }
 
+TEST(MaskCalls, CallWithoutArguments_IsLearnedThroughItsEnd) {
+  // The mark before an argument begins like the one that ends the call.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}
+{{ '<|header|>' + m.role + '<|end_header|>' + m.content }}
+{%- for c in m.tool_calls or [] -%}
+{{ '<function=' + c.function.name + '>\n' }}
+{%- for k, v in c.function.arguments | items -%}{{ '<parameter=' + k + '>' + v + '</parameter>\n' }}{%- endfor -%}
+{{ '</function>' }}
+{%- endfor -%}
+{{ '<|eot|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})");
+  EXPECT_EQ(targets_of_record(model, record({message("user", "q"), message("assistant", "", call_of("f", "{}")),
+                                             message("tool", "t"), message("assistant", "done")})),
+            "<function=f>\n</function><|eot|>|done<|eot|>");
+}
+
+TEST(MaskCalls, ContentBehindTheCalls_IsTarget) {
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}
+{{ '<|header|>' + m.role + '<|end_header|>' }}
+{%- for c in m.tool_calls or [] -%}{{ '<|call|>' + (c.function | tojson) + '<|call|>' }}{%- endfor -%}
+{{ m.content + '<|eot|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})");
+  const std::string call = R"(<|call|>{"name": "get_weather", "arguments": {"city": "Paris"}}<|call|>)";
+  EXPECT_EQ(targets_of_record(model, record({message("user", "q"), message("assistant", "Let me see.", kWeather),
+                                             message("tool", "t"), message("assistant", "done")})),
+            call + "Let me see.<|eot|>|done<|eot|>");
+  EXPECT_EQ(targets_of_record(model, record({message("user", "q"), message("assistant", "Let me see.", kWeather)})),
+            call + "Let me see.<|eot|>");
+}
+
 TEST(MaskCalls, TemplateThatWantsACall_IsLearnedFromThereOn) {
   // The same turn without its calls cannot be written: the messages before tell where it begins.
   const Model model = model_with_template("words", R"(

@@ -192,9 +192,11 @@ std::optional<std::vector<TurnFinder::Located>> TurnFinder::Probe::locate_togeth
 
 TurnFinder::Located TurnFinder::Probe::line_up(std::string_view skeleton, std::size_t first, std::size_t last) const {
   const std::string_view after = skeleton.substr(last);
-  const std::size_t shared = common_suffix(text, after);
   const std::size_t begin = common_prefix(text, skeleton.substr(0, first));
-  return {begin, std::max(begin, text.size() - shared), after.size() - shared};
+  // Arguments that are empty leave nothing between what the two share: its end is then counted from no sooner than
+  // begin.
+  const std::size_t shared = std::min(common_suffix(text, after), text.size() - begin);
+  return {begin, text.size() - shared, after.size() - shared};
 }
 
 std::optional<TurnFinder::Located> TurnFinder::Probe::locate(std::size_t message) const {
@@ -228,8 +230,11 @@ std::optional<TurnFinder::Located> TurnFinder::Probe::locate_call(std::size_t me
   const std::size_t call = skeleton->rfind(sentinel(1));
   if (call == kNone) return std::nullopt;
   const std::size_t first = std::min(skeleton->find(sentinel(0)), skeleton->find(sentinel(1)));
-  Located located = line_up(*skeleton, first, call + sentinel(1).size());
+  const std::size_t words = skeleton->rfind(sentinel(0));
+  const bool words_last = has_content && words != kNone && words > call;
+  Located located = line_up(*skeleton, first, words_last ? words + sentinel(0).size() : call + sentinel(1).size());
   located.call = number;
+  located.content_last = words_last;
   return located;
 }
 
@@ -416,7 +421,8 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
     }
   }
   const auto tail_of = [&](bool generation_prompt) {
-    const auto alone = probe.alone(message, generation_prompt, {.call = located.call});
+    const auto part = located.content_last ? std::nullopt : located.call;
+    const auto alone = probe.alone(message, generation_prompt, {.call = part});
     if (!alone) return std::optional<std::string>();
     std::string rest = alone->tail();
     if (located.skipped <= rest.size()) rest.erase(0, located.skipped);

@@ -47,13 +47,14 @@ class TurnFinder {
     std::size_t end = 0;                             // behind the content and its tool calls, but for closing brackets
     std::size_t skipped = 0;                         // bytes after a sentinel in its place that the text lacks
     std::optional<std::size_t> call = std::nullopt;  // the last of the message's tool calls that the template writes
+    bool content_last = false;  // the content of a message that calls tools stands behind the calls
   };
 
   std::size_t find_header(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
   std::optional<std::size_t> header_of_calls(const Probe& probe, std::size_t message, std::string_view before,
                                              TextRange range) const;
-  std::size_t likeliest_header(const Probe& probe, std::size_t message, const std::vector<std::size_t>& ends) const;
   static std::size_t end_of_message_before(const Probe& probe, std::size_t message, TextRange range);
+  std::size_t likeliest_header(const Probe& probe, std::size_t message, const std::vector<std::size_t>& ends) const;
   std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
   std::size_t end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const;
   std::size_t end_of_calls(const Probe& probe, std::size_t message, const std::vector<ControlToken>& controls) const;
