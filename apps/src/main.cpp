@@ -37,6 +37,7 @@ void install_handlers() {
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, nullptr);  // a closed pipe shows as a failed write
+  sigaction(SIGXFSZ, &ignore, nullptr);  // so does a file that may not grow further (ulimit -f)
 }
 
 /// Large blocks come from the kernel and go back to it when they are freed. Left alone, glibc takes them from its heap

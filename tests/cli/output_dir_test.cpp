@@ -1,6 +1,7 @@
 // One run at a time works in output_dir, and what a run that was killed has left there is taken care of.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -77,6 +78,34 @@ TEST(OutputDir, FilesThatAKilledRunWasWriting_AreRemovedByTheNext) {
   for (const char* kept : {"out/.part", "out/.notes.part", "out/notes.4242.part"}) {
     EXPECT_EQ(workspace.read(kept), "mine") << kept;
   }
+}
+
+/// `ulimit -f`, which also shells and batch systems set.
+class LongestFile {
+ public:
+  explicit LongestFile(rlim_t bytes) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit few{bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+  }
+  ~LongestFile() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  LongestFile(const LongestFile&) = delete;
+  LongestFile& operator=(const LongestFile&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(OutputDir, FileThatMayNotGrowFurther_EndsTheRunWithOneLine) {
+  const Workspace workspace;
+  Outcome outcome;
+  {
+    const LongestFile limit(50000);
+    outcome = workspace.run(train({"--max_steps=2", "--save_steps=1"}));
+  }
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("error: out/.checkpoint-1.part/"), HasSubstr("File too large")));
+  EXPECT_FALSE(std::filesystem::exists(workspace.path("out/.checkpoint-1.part")));
 }
 
 }  // namespace
