@@ -197,6 +197,22 @@ TEST(Resume, OnAnotherPool_EndsAsTheUninterruptedOne) {
   EXPECT_TRUE(workspace.read("whole/adapter_model.safetensors") == workspace.read("other/adapter_model.safetensors"));
 }
 
+TEST(Resume, FromADamagedCheckpoint_IsRefusedNamingTheOneBefore) {
+  const Workspace workspace;
+  const Words words = train({"--max_steps=4", "--save_steps=1", "--staleness=1", "--overwrite_output_dir"});
+  Words again = train({"--max_steps=4", "--staleness=1", "--resume_from_checkpoint"});
+  for (const char* file : {"optimizer.safetensors", "stale_weights.safetensors", "trainer_state.json"}) {
+    ASSERT_EQ(workspace.run(words).status, 0);
+    const std::string path = std::string("out/checkpoint-4/") + file;
+    std::string bytes = workspace.read(path);
+    bytes[bytes.size() - 2] = 'x';
+    workspace.write(path, bytes);
+    const Outcome outcome = workspace.run(again);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("error: " + path), HasSubstr("out/checkpoint-3 goes on")));
+  }
+}
+
 /// As transformers' Trainer has it: a step that overflowed counts, but the schedule of the rate does not go on.
 TEST(ResumedFp16, StepsThatOverflow_LeaveTheRateWhereItIs) {
   const Workspace workspace;

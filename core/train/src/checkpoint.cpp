@@ -6,6 +6,7 @@
 
 #include "checkpoint_folders.h"
 #include "rondo/base/file.h"
+#include "rondo/base/hash.h"
 #include "rondo/base/status.h"
 #include "rondo/model/safetensors.h"
 #include "rondo/train/weights.h"
@@ -46,9 +47,31 @@ model::WeightType type_of(const offload::ParameterStore& store, model::Parameter
   return file_type(store.dtype_of(id));
 }
 
+/// Writes the file and hands out the hash of its tensors.
+absl::StatusOr<std::string> write_hashed(const std::filesystem::path& file,
+                                         const std::vector<model::TensorToWrite>& tensors,
+                                         const model::TensorProducer& produce) {
+  ContentHash hash;
+  RONDO_RETURN_IF_ERROR(model::write_safetensors(file, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
+    hash.add_text(tensors[i].name);
+    return produce(i, [&](std::span<const std::byte> piece) {
+      hash.add(piece);
+      return sink(piece);
+    });
+  }));
+  return hash.hex();
+}
+
+absl::Status check_contents(const std::filesystem::path& file, const TrainerState& state, const ContentHash& found) {
+  const auto saved = state.contents.find(file.filename().string());
+  if (saved == state.contents.end() || saved->second == found.hex()) return absl::OkStatus();
+  return invalid_input("{}: its numbers have the hash {}, {} says {}: they are not what was saved, the file is damaged",
+                       file.string(), found.hex(), kStateFile, saved->second);
+}
+
 /// Trained parameters as the next step reads them, in that version: the masters may have gone on.
-absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t version, const model::Architecture& model,
-                         const offload::ParameterStore& store) {
+absl::StatusOr<std::string> write_stale(const std::filesystem::path& folder, std::uint64_t version,
+                                        const model::Architecture& model, const offload::ParameterStore& store) {
   std::vector<model::TensorToWrite> tensors;
   std::vector<model::ParameterId> ids;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
@@ -56,36 +79,39 @@ absl::Status write_stale(const std::filesystem::path& folder, std::uint64_t vers
     ids.push_back(id);
     tensors.push_back({model.parameters()[id].name, type_of(store, id), {model.parameters()[id].elements()}});
   }
-  return model::write_safetensors(folder / kStaleFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
+  return write_hashed(folder / kStaleFile, tensors, [&](std::size_t i, const model::TensorSink& sink) {
     const devices::BufferView weights = store.published(ids[i], version);
     return sink({weights.host(), weights.size});
   });
 }
 
-absl::Status read_stale(const std::filesystem::path& folder, std::uint64_t version, const model::Architecture& model,
-                        offload::ParameterStore& store) {
+absl::Status read_stale(const std::filesystem::path& folder, const TrainerState& state,
+                        const model::Architecture& model, offload::ParameterStore& store) {
   const std::filesystem::path path = folder / kStaleFile;
   std::error_code error;  // any other than that it is missing is told by who opens it
   if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) {
-    return invalid_input("{}: not there: the checkpoint was made with staleness 0, set staleness: 0", path.string());
+    return invalid_input("{}: not there: the checkpoint is not whole, or was made with staleness 0", path.string());
   }
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(path));
+  ContentHash hash;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
     const model::TensorView* tensor = files.find(parameter.name);
-    const devices::BufferView to = store.published(id, version);
+    const devices::BufferView to = store.published(id, state.course.before.updates);
     if (tensor == nullptr || tensor->type != type_of(store, id) || tensor->data.size() != to.size) {
       return invalid_input("{}: tensor {} is not there with {} elements in {}: another method, model or dtype",
                            path.string(), parameter.name, parameter.elements(), devices::name_of(store.dtype_of(id)));
     }
     std::memcpy(to.host(), tensor->data.data(), to.size);
+    hash.add_text(parameter.name);
+    hash.add({to.host(), to.size});
   }
-  return absl::OkStatus();
+  return check_contents(path, state, hash);
 }
 
-absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerState& state,
-                             const model::Architecture& model, offload::ParameterStore& store, const Documents& base) {
+absl::Status fill_checkpoint(const std::filesystem::path& folder, TrainerState state, const model::Architecture& model,
+                             offload::ParameterStore& store, const Documents& base) {
   RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
   const std::vector<StoredArray> arrays = stored_arrays(model, store);
@@ -93,12 +119,14 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, const TrainerS
   for (const StoredArray& array : arrays) {
     tensors.push_back({array.name, model::WeightType::kFloat32, {array.elements}});
   }
-  RONDO_RETURN_IF_ERROR(
-      model::write_safetensors(folder / kOptimizerFile, tensors, {}, [&](std::size_t i, const model::TensorSink& sink) {
+  RONDO_ASSIGN_OR_RETURN(
+      state.contents[kOptimizerFile],
+      write_hashed(folder / kOptimizerFile, tensors, [&](std::size_t i, const model::TensorSink& sink) {
         return read_pieces(store, arrays[i].parameter, arrays[i].which, sink);
       }));
-  if (store.published_versions() > 1)
-    RONDO_RETURN_IF_ERROR(write_stale(folder, state.course.before.updates, model, store));
+  if (store.published_versions() > 1) {
+    RONDO_ASSIGN_OR_RETURN(state.contents[kStaleFile], write_stale(folder, state.course.before.updates, model, store));
+  }
   return write_trainer_state(folder, state);
 }
 
@@ -124,6 +152,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
                                              offload::ParameterStore& store) {
   RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(folder / kOptimizerFile));
+  ContentHash hash;
   for (const StoredArray& array : stored_arrays(model, store)) {
     const model::TensorView* tensor = files.find(array.name);
     if (tensor == nullptr) {
@@ -134,19 +163,23 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
       return invalid_input("{}: tensor {} has {} elements, expected {} in fp32", tensor->file, array.name,
                            tensor->elements(), array.elements);
     }
+    hash.add_text(array.name);
     if (array.which != offload::StateArray::kMaster) {
+      hash.add(tensor->data);
       RONDO_RETURN_IF_ERROR(store.write_moment(array.parameter, array.which, tensor->data));
       files.release(*tensor);
       continue;
     }
     RONDO_RETURN_IF_ERROR(for_pieces(*tensor, [&](std::uint64_t first, std::span<const float> values) {
+      hash.add(std::as_bytes(values));
       return store.write(array.parameter, array.which, first, values, state.course.now.updates);
     }));
     files.release(*tensor);
   }
+  RONDO_RETURN_IF_ERROR(check_contents(folder / kOptimizerFile, state, hash));
   if (store.published_versions() > 1) {
     store.set_all_versions(state.course.now.updates);  // which says where the newest weights lie
-    RONDO_RETURN_IF_ERROR(read_stale(folder, state.course.before.updates, model, store));
+    RONDO_RETURN_IF_ERROR(read_stale(folder, state, model, store));
   }
   return state;
 }

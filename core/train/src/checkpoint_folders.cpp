@@ -154,6 +154,15 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
   return found.back().second;
 }
 
+std::optional<fs::path> checkpoint_before(const fs::path& output_dir, const fs::path& checkpoint) {
+  const std::optional<std::uint64_t> step = step_of(checkpoint, kName, "");
+  std::optional<fs::path> before;
+  for (const auto& [number, folder] : checkpoints_in(output_dir)) {
+    if (step && number < *step) before = folder;
+  }
+  return before;
+}
+
 absl::Status prune_checkpoints(const fs::path& output_dir, std::uint64_t limit, std::uint64_t best) {
   absl::Status status = recover_checkpoints(output_dir);
   status.Update(discard_leftovers(output_dir));

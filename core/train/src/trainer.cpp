@@ -49,7 +49,8 @@ absl::StatusOr<RunOutcome> Trainer::run() {
   RONDO_RETURN_IF_ERROR(plan());
   RONDO_RETURN_IF_ERROR(fill_store());
   if (!resumed_from_.empty()) {
-    RONDO_RETURN_IF_ERROR(read_checkpoint(resumed_from_, *model_.architecture, *store_).status());
+    const absl::Status read = read_checkpoint(resumed_from_, *model_.architecture, *store_).status();
+    if (!read.ok()) return with_one_before(read, resumed_from_);
   }
   // After everything that can be refused: a refused run leaves no folder behind.
   if (!config_.dry_run) RONDO_RETURN_IF_ERROR(prepare_output_dir(config_, output_lock_, resumed_from_.empty()));

@@ -36,6 +36,7 @@ class Trainer {
   absl::Status check_vocabulary() const;
   absl::Status lay_out_steps();
   absl::Status find_checkpoint();
+  absl::Status with_one_before(const absl::Status& error, const std::filesystem::path& checkpoint) const;
   absl::Status plan();
   absl::Status fill_store();
   absl::Status start();

@@ -1,5 +1,7 @@
 // What comes before a run's plan: model and data, the steps they make, the checkpoint to go on from. All that can be
 // refused without computing anything is refused here.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "checkpoint_folders.h"
@@ -136,6 +138,15 @@ absl::Status Trainer::lay_out_steps() {
   return absl::OkStatus();
 }
 
+/// Of a checkpoint that was found, not named, and cannot be read: which one to name.
+absl::Status Trainer::with_one_before(const absl::Status& error, const std::filesystem::path& checkpoint) const {
+  if (error.ok() || config_.resume_from_checkpoint != "auto") return error;
+  const auto before = checkpoint_before(config_.output_dir, checkpoint);
+  if (!before) return error;
+  return absl::Status(error.code(), fmt::format("{}; resume_from_checkpoint: {} goes on from the one before",
+                                                message_of(error), before->string()));
+}
+
 absl::Status Trainer::find_checkpoint() {
   if (config_.resume_from_checkpoint.empty()) return absl::OkStatus();
   RONDO_RETURN_IF_ERROR(recover_checkpoints(config_.output_dir));
@@ -152,7 +163,9 @@ absl::Status Trainer::find_checkpoint() {
     return invalid_input("resume_from_checkpoint: {}: devices {} does no arithmetic: it has no state to go on from",
                          folder.string(), config_.devices);
   }
-  RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
+  absl::StatusOr<TrainerState> read = read_trainer_state(folder);
+  if (!read.ok()) return with_one_before(read.status(), folder);
+  TrainerState state = *std::move(read);
   if (state.samples != state_.samples) {
     return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,
                          config_.dataset, state_.samples);

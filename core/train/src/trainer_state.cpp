@@ -16,6 +16,7 @@ Json callbacks_json(const TrainerState& state) {
               {"evaluations_not_better", state.best.not_better},
               {"numerics_class", state.numerics_class},
               {"settings", state.settings}};
+  if (!state.contents.empty()) own["contents"] = state.contents;
   if (state.scales_loss) {
     own["overflowed_steps"] = state.overflowed_steps;
     own["loss_scale"] = state.course.now.loss_scale;
@@ -173,6 +174,12 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
   if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
   if (json.contains("log_history") && json["log_history"].is_array()) state.log_history = json["log_history"];
   if (own->contains("settings")) state.settings = (*own)["settings"];
+  if (const Json* contents = member(own, "contents"); contents != nullptr && contents->is_object()) {
+    for (const auto& [file, hash] : contents->items()) {
+      if (!hash.is_string()) return invalid_input("{}: key contents.{}: expected text", path, file);
+      state.contents[file] = hash.get<std::string>();
+    }
+  }
   if (own->contains("numerics_class") && (*own)["numerics_class"].is_string()) {
     state.numerics_class = (*own)["numerics_class"].get<std::string>();
   }

@@ -282,6 +282,25 @@ TEST_F(Checkpoint, OptimizerCutAnywhere_IsRefusedByName) {
   expect_refused(read(file.parent_path()), {file.string()});
 }
 
+/// One bit of a number is all that a failing disk may change: no reader of the format would see it.
+TEST_F(Checkpoint, ChangedNumber_IsRefusedByName) {
+  const fs::path file = written() / "optimizer.safetensors";
+  const std::string whole = *read_file(file);
+  ASSERT_TRUE(read(file.parent_path()).ok());
+  for (const std::size_t place : {whole.size() / 2, whole.size() - 1}) {
+    std::string changed = whole;
+    changed[place] = static_cast<char>(changed[place] ^ 4);
+    put(file, changed);
+    expect_refused(read(file.parent_path()), {file.string(), "damaged"});
+  }
+  // Those of early versions say nothing of their contents.
+  const fs::path state = file.parent_path() / "trainer_state.json";
+  auto json = nlohmann::ordered_json::parse(*read_file(state), nullptr, false);
+  json["stateful_callbacks"]["Rondo"]["attributes"].erase("contents");
+  put(state, json.dump());
+  EXPECT_TRUE(read(file.parent_path()).ok());
+}
+
 TEST_F(Checkpoint, StateOfAnotherProgram_IsRefusedAsSuch) {
   const fs::path checkpoint = written();
   put(checkpoint / "trainer_state.json", R"({"epoch": 1.0, "global_step": 3, "log_history": [], "max_steps": 6})");

@@ -4,7 +4,11 @@
 //     optimizer.safetensors   of trained parameters, fp32: <parameter> (master), and what the optimizer keeps:
 //                             <parameter>.exp_avg, <parameter>.exp_avg_sq (momentum buffers are exp_avg); moments in
 //                             8 bits are <parameter>.exp_avg.blocks8 and so on, four bytes to a number
-//     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
+//     stale_weights.safetensors  at staleness 1: the trained weights that the next step computes on, in their dtype
+//     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h). It has the hash
+//     of
+//                             both files' names and numbers in their order (rondo/base/hash.h), so that a disk's errors
+//                             do not go into a run
 //
 // A checkpoint is built in .checkpoint-<step>.part beside its place, synced, and changes places with the one that it
 // replaces, if there is one (checkpoint_folders.h).
@@ -29,12 +33,17 @@ namespace rondo::train {
 absl::Status write_checkpoint(const std::filesystem::path& output_dir, const TrainerState& state,
                               const model::Architecture& model, offload::ParameterStore& store, const Documents& base);
 
-/// Reads masters, moments and state. Errors: InvalidArgument naming file and tensor or key.
+/// Reads masters, moments and state. Errors: InvalidArgument naming file and tensor or key, or a file whose contents
+/// are not what was saved; the store is half filled then.
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,
                                              offload::ParameterStore& store);
 
 /// The checkpoint-<step> with the largest step that has a trainer_state.json.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir);
+
+/// The one that came before `checkpoint`, a folder of output_dir.
+std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output_dir,
+                                                       const std::filesystem::path& checkpoint);
 
 /// Renames into place what an interrupted write has left whole: a checkpoint whose place has none. To be called before
 /// newest_checkpoint(). Errors: Internal naming the place.

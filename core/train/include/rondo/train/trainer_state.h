@@ -6,11 +6,13 @@
 //   ({loss, grad_norm, learning_rate, epoch, step} of logged steps, {eval_loss, epoch, step} of evaluations),
 //   best_metric, best_global_step, best_model_checkpoint, stateful_callbacks.EarlyStoppingCallback: as transformers has
 //   them; stateful_callbacks.Rondo.attributes: {updates, skipped_steps, samples, numerics_class, settings}, in fp16
-//   also {overflowed_steps, loss_scale, good_steps}, and of the step before {updates_before, loss_scale_before}
+//   also {overflowed_steps, loss_scale, good_steps}, and of the step before {updates_before, loss_scale_before};
+//   contents: of the checkpoint's files of tensors a hash of names and numbers (checkpoint.h)
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -50,6 +52,7 @@ struct TrainerState {
   nlohmann::ordered_json log_history = nlohmann::ordered_json::array();
   nlohmann::ordered_json settings;  // what the course of the run depends on
   std::string numerics_class;
+  std::map<std::string, std::string> contents;  // by file: hash of its tensors; checkpoints of early versions have none
   BestEvaluation best;
   EarlyStopping early_stopping;
   bool scales_loss = false;  // fp16
