@@ -110,6 +110,43 @@ TEST(EarlyStopping, InterruptedAndResumed_StopsAtTheSameStep) {
   EXPECT_TRUE(workspace.read("whole/model.safetensors") == workspace.read("parts/model.safetensors"));
 }
 
+std::vector<Json> evaluations(const Workspace& workspace, const std::string& folder) {
+  std::vector<Json> lines = metrics_of(workspace, folder);
+  std::erase_if(lines, [](const Json& line) { return line["kind"] != "eval"; });
+  return lines;
+}
+
+/// A checkpoint without the evaluation that is due after its step is what an interruption leaves.
+TEST(Evaluation, DueWhereARunGoesOn_IsMadeAsIfItHadNotEnded) {
+  const Workspace workspace;
+  workspace.write("other.jsonl", kOther);
+  for (const char* staleness : {"--staleness=0", "--staleness=1"}) {
+    const Words best = {"--load_best_model_at_end", "--overwrite_output_dir", staleness};
+    ASSERT_EQ(workspace.run(overfit("whole", 5, best)).status, 0);
+    ASSERT_EQ(workspace.run(overfit("parts", 2, {"--eval_strategy=no", "--overwrite_output_dir", staleness})).status,
+              0);
+    workspace.remove("parts/checkpoint-1");
+    const Outcome resumed =
+        workspace.run(overfit("parts", 5, {best[0], "--resume_from_checkpoint=parts/checkpoint-2", staleness}));
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    std::vector<Json> expected = evaluations(workspace, "whole");
+    ASSERT_EQ(expected.size(), 5U);
+    expected.erase(expected.begin());
+    EXPECT_EQ(evaluations(workspace, "parts"), expected);
+    EXPECT_EQ(eval_losses(state_of(workspace, "parts/checkpoint-2")).size(), 1U) << "what is best must be kept";
+  }
+}
+
+TEST(Evaluation, OfARunThatIsAtItsEnd_IsInMetricsOnce) {
+  const Workspace workspace;
+  workspace.write("other.jsonl", kOther);
+  ASSERT_EQ(workspace.run(overfit("out", 3, {"--eval_steps=2"})).status, 0);
+  const std::vector<Json> lines = metrics_of(workspace, "out");
+  ASSERT_EQ(evaluations(workspace, "out").size(), 2U);  // after step 2 and at the end, behind the last checkpoint
+  ASSERT_EQ(workspace.run(overfit("out", 3, {"--eval_steps=2", "--resume_from_checkpoint"})).status, 0);
+  EXPECT_EQ(metrics_of(workspace, "out"), lines);
+}
+
 TEST(Strategies, Epoch_EvaluatesAndSavesAfterEveryPass) {
   const Workspace workspace;
   workspace.write("other.jsonl", kOther);

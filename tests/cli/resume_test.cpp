@@ -213,6 +213,23 @@ TEST(Resume, FromADamagedCheckpoint_IsRefusedNamingTheOneBefore) {
   }
 }
 
+TEST(Resume, AfterAnInterruptedEvaluation_IsSaidAsAfterAStep) {
+  const Workspace workspace;
+  const std::string line = Json::object({{"text", "the river runs down to the sea, and on and on"}}).dump() + "\n";
+  std::string many;
+  for (int i = 0; i < 20000; ++i) many += line;
+  workspace.write("many.jsonl", many);
+  Process process(train({"--eval_dataset=many.jsonl", "--eval_steps=2", "--max_steps=4"}), workspace.path().string());
+  ASSERT_TRUE(has_told(process, "step 2/")) << process.err();
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("evaluation at step"))) << "it was not interrupted";
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted; a checkpoint was saved in out"));
+  EXPECT_THAT(workspace.read("out/train.log"), testing::Not(HasSubstr("error: ")));
+  EXPECT_EQ(only_checkpoint(workspace.path("out")), 2U);
+}
+
 /// As transformers' Trainer has it: a step that overflowed counts, but the schedule of the rate does not go on.
 TEST(ResumedFp16, StepsThatOverflow_LeaveTheRateWhereItIs) {
   const Workspace workspace;

@@ -19,8 +19,13 @@ namespace {
 
 constexpr const char* kMetrics = "metrics.jsonl";
 
-/// Lines of an earlier part of the run up to `step`.
-absl::StatusOr<std::string> lines_up_to(const std::filesystem::path& path, std::uint64_t step) {
+/// Lines of an earlier part of the run up to `step`; `evaluated`: with the evaluation after it.
+absl::StatusOr<std::string> lines_up_to(const std::filesystem::path& path, std::uint64_t step, bool evaluated) {
+  const auto is_kept = [step, evaluated](const nlohmann::json& line) {
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_unsigned()) return false;
+    const auto of_line = line["step"].get<std::uint64_t>();
+    return of_line < step || (of_line == step && (evaluated || line.value("kind", nlohmann::json()) != "eval"));
+  };
   std::string kept;
   std::error_code error;  // any other than that it is missing is told by who reads it
   if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) return kept;
@@ -30,10 +35,7 @@ absl::StatusOr<std::string> lines_up_to(const std::filesystem::path& path, std::
     if (end == std::string::npos) break;
     const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                             text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (line.is_object() && line.contains("step") && line["step"].is_number_unsigned() &&
-        line["step"].get<std::uint64_t>() <= step) {
-      kept += text.substr(begin, end + 1 - begin);
-    }
+    if (is_kept(line)) kept += text.substr(begin, end + 1 - begin);
     begin = end + 1;
   }
   return kept;
@@ -41,12 +43,13 @@ absl::StatusOr<std::string> lines_up_to(const std::filesystem::path& path, std::
 
 }  // namespace
 
-absl::StatusOr<MetricsFile> MetricsFile::open(const std::filesystem::path& output_dir, std::uint64_t resumed_step) {
+absl::StatusOr<MetricsFile> MetricsFile::open(const std::filesystem::path& output_dir, std::uint64_t resumed_step,
+                                              bool evaluated) {
   MetricsFile metrics;
   metrics.path_ = output_dir / kMetrics;
   std::string kept;
   if (resumed_step > 0) {
-    RONDO_ASSIGN_OR_RETURN(kept, lines_up_to(metrics.path_, resumed_step));
+    RONDO_ASSIGN_OR_RETURN(kept, lines_up_to(metrics.path_, resumed_step, evaluated));
   }
   RONDO_RETURN_IF_ERROR(write_file_atomically(metrics.path_, kept));
   metrics.file_.reset(std::fopen(metrics.path_.c_str(), "a"));

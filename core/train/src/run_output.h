@@ -16,8 +16,10 @@ namespace rondo::train {
 /// metrics.jsonl, a line at a time, flushed at once.
 class MetricsFile {
  public:
-  /// A new file, or one whose lines past `resumed_step` are cut off.
-  static absl::StatusOr<MetricsFile> open(const std::filesystem::path& output_dir, std::uint64_t resumed_step);
+  /// A new file, or one whose lines past `resumed_step` are cut off; without `evaluated` an evaluation after that step
+  /// too, which the run that goes on makes again.
+  static absl::StatusOr<MetricsFile> open(const std::filesystem::path& output_dir, std::uint64_t resumed_step,
+                                          bool evaluated);
   absl::Status write(const nlohmann::ordered_json& line);
 
  private:

@@ -98,7 +98,8 @@ absl::Status Trainer::start() {
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_course(state_.course);
   if (!config_.dry_run) {
-    RONDO_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(config_.output_dir, state_.global_step));
+    RONDO_ASSIGN_OR_RETURN(
+        metrics_, MetricsFile::open(config_.output_dir, state_.global_step, is_evaluated(state_, state_.global_step)));
     const absl::Status pruned = prune_checkpoints(config_.output_dir, 0);
     if (!pruned.ok()) early_notes_.push_back(message_of(pruned));
   }
@@ -117,6 +118,12 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
   RONDO_RETURN_IF_ERROR(watcher.start(stop_.asked, *executor_));
   const std::uint64_t end = config_.dry_run ? std::min(state_.global_step + 1, total_steps_) : total_steps_;
   batches_.emplace(data_.train, loader_options(config_), end);
+  // What was interrupted before its evaluation, or within it, has that still to come.
+  const std::uint64_t resumed = state_.global_step;
+  if (resumed > 0 && !config_.dry_run && evaluates_after(resumed) && !is_evaluated(state_, resumed)) {
+    if (const absl::Status status = evaluate(resumed); !status.ok()) return end_with(status);
+    if (saves_after(resumed)) RONDO_RETURN_IF_ERROR(save(resumed));
+  }
   while (state_.global_step < end && !is_stopped_early(state_)) {
     if (stop_.asked.load(std::memory_order_relaxed)) return finish(true);
     const std::uint64_t step = state_.global_step;
@@ -127,13 +134,12 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     const std::vector<schedule::Microbatch> batches = std::move(begun_.front());
     begun_.pop_front();
     pass_on_notes();
-    if (!result.ok() && stop_.asked.load(std::memory_order_relaxed)) return finish(true);
     if (!result.ok()) {
-      if (!executor_->last_step().finite) {
+      if (!executor_->last_step().finite && !stop_.asked.load(std::memory_order_relaxed)) {
         observer_.on_note(describe_not_finite(fmt::format("step {}", step + 1), executor_->last_step().losses,
                                               records_of(*loader_, data_.train, step), data_.train.report.path));
       }
-      return stop_with(result.status());
+      return end_with(result.status());
     }
     const Interval interval = take_interval();
     state_.global_step = step + 1;
@@ -146,7 +152,7 @@ absl::StatusOr<RunOutcome> Trainer::loop() {
     }
     if (config_.dry_run) continue;
     if (evaluates_after(step + 1)) {
-      if (const absl::Status status = evaluate(step + 1); !status.ok()) return stop_with(status);
+      if (const absl::Status status = evaluate(step + 1); !status.ok()) return end_with(status);
     }
     if (saves_after(step + 1)) RONDO_RETURN_IF_ERROR(save(step + 1));
   }
@@ -171,6 +177,12 @@ void Trainer::begin_steps(std::uint64_t end) {
 
 void Trainer::pass_on_notes() {
   for (const std::string& note : executor_->take_notes()) observer_.on_note(note);
+}
+
+/// A step or an evaluation has given up with `error`, maybe because it was asked to.
+absl::StatusOr<RunOutcome> Trainer::end_with(const absl::Status& error) {
+  if (stop_.asked.load(std::memory_order_relaxed)) return finish(true);
+  return stop_with(error);
 }
 
 /// The run ends with `error`, but what was committed is kept.
@@ -207,7 +219,7 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
     return outcome;
   }
   if (config_.eval_strategy != "no" && !is_evaluated(state_, state_.global_step)) {
-    if (const absl::Status status = evaluate(state_.global_step); !status.ok()) return stop_with(status);
+    if (const absl::Status status = evaluate(state_.global_step); !status.ok()) return end_with(status);
   }
   const bool keeps_the_end = (config_.save_strategy == "steps" && config_.save_steps > 0) ||
                              config_.save_strategy == "epoch" || saves_after(state_.global_step);

@@ -57,6 +57,7 @@ class Trainer {
   void note_early_stop();
   /// Record numbers of 0-based step `step`.
   static StepRecords records_of(Loader& loader, const data::Dataset& dataset, std::uint64_t step);
+  absl::StatusOr<RunOutcome> end_with(const absl::Status& error);
   absl::Status stop_with(const absl::Status& error);
   void pass_on_notes();
   RunSummary summary();
