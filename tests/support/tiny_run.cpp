@@ -100,7 +100,8 @@ absl::Status TinyRun::prepare(const Placement& placement) {
         {caps.name, member.profile, caps.memory_bytes, caps.unified_memory, caps.weights_in_place, false});
     parts.devices.push_back({member.device.get(), member.profile});
   }
-  shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer);
+  shape_ = schedule::describe_model(model_, longest, longest, job_.staleness, job_.optimizer,
+                                    {buckets.begin(), buckets.end()});
   work_ = schedule::describe_workload(model_, longest, longest, most, std::min(job_.reduction_group, most));
   work_.staleness = job_.staleness;
   if (placement.holds_state) shape_ = partition::hold_state(std::move(shape_));

@@ -36,7 +36,6 @@ void describe_halves(const model::Architecture& model, model::LayerIndex index, 
                      std::uint32_t sequence_length, LayerShape& shape) {
   const devices::OpList weights = model.record(index, Phase::kWeightGradient, Keep::kNothing, tokens);
   shape.weight_gradients = cost(weights, sequence_length);
-  shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(weights).size);
   for (const auto& desc : model.held(index, Keep::kNothing, tokens)) {
     shape.held_bytes += round_up(desc.bytes(), 64);
   }
@@ -51,7 +50,6 @@ void describe_joint(const model::Architecture& model, model::LayerIndex index, s
   const Phase phase = model.layers()[index].has_backward ? Phase::kFused : Phase::kEvaluate;
   const devices::OpList joint = model.record(index, phase, Keep::kNothing, tokens);
   const devices::OpList above = model.record(index + 1, phase, Keep::kNothing, tokens);
-  shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(joint).size);
   for (const devices::Op& op : joint.ops) {
     devices::OpCost one = devices::cost_of(joint, op, sequence_length);
     const devices::OpShape of = devices::shape_of(joint, op, sequence_length);
@@ -76,6 +74,29 @@ class Run {
   Bytes bytes_ = 0;
 };
 
+/// Of the largest of a layer's programs.
+Bytes arena_bytes(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens) {
+  const model::Layer& layer = model.layers()[index];
+  const bool head = layer.kind == model::LayerKind::kHead;
+  const bool last = index + 1 == model.layers().size();
+  Bytes most = 0;
+  const auto take = [&](Phase phase, Keep keep) {
+    most = std::max(most, devices::plan_arena(model.record(index, phase, keep, tokens)).size);
+  };
+  take(last ? Phase::kEvaluate : Phase::kForward, Keep::kNothing);
+  if (head && !last) take(layer.has_backward ? Phase::kFused : Phase::kEvaluate, Keep::kNothing);
+  if (!layer.has_backward) return most;
+  if (!head) take(Phase::kWeightGradient, Keep::kNothing);
+  for (std::size_t k = 0; k < partition::kKeeps; ++k) {
+    const auto keep = static_cast<Keep>(k);
+    take(last ? Phase::kFused : Phase::kBackward, keep);
+    if (head) continue;
+    take(Phase::kForward, keep);
+    take(Phase::kInputGradient, keep);
+  }
+  return most;
+}
+
 /// What all layers of one program class share.
 LayerShape describe_class(const model::Architecture& model, model::LayerIndex index, std::uint32_t tokens,
                           std::uint32_t sequence_length) {
@@ -83,21 +104,16 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
   const bool head = layer.kind == model::LayerKind::kHead;
   LayerShape shape;
   shape.has_backward = layer.has_backward;
-  const auto take_scratch = [&](const devices::OpList& list) {
-    shape.scratch_bytes = std::max(shape.scratch_bytes, devices::plan_arena(list).size);
-  };
   const bool last = index + 1 == model.layers().size();
   const devices::OpList forward =
       model.record(index, last ? Phase::kEvaluate : Phase::kForward, Keep::kNothing, tokens);
   shape.forward = cost(forward, sequence_length);
-  take_scratch(forward);
   if (head && !last) describe_joint(model, index, tokens, sequence_length, shape);
   if (!layer.has_backward) return shape;
   for (std::size_t k = 0; k < partition::kKeeps; ++k) {
     const auto keep = static_cast<Keep>(k);
     const devices::OpList backward = model.record(index, last ? Phase::kFused : Phase::kBackward, keep, tokens);
     shape.backward[k] = cost(backward, sequence_length);
-    take_scratch(backward);
     if (head) {
       shape.input_gradient[k] = shape.backward[k];
       continue;
@@ -106,10 +122,7 @@ LayerShape describe_class(const model::Architecture& model, model::LayerIndex in
       shape.saved_bytes[k] += round_up(desc.bytes(), 64);
       if (desc.role == devices::TensorRole::kHeld) shape.saved_and_held_bytes[k] += round_up(desc.bytes(), 64);
     }
-    take_scratch(model.record(index, Phase::kForward, keep, tokens));
-    const devices::OpList input_gradient = model.record(index, Phase::kInputGradient, keep, tokens);
-    shape.input_gradient[k] = cost(input_gradient, sequence_length);
-    take_scratch(input_gradient);
+    shape.input_gradient[k] = cost(model.record(index, Phase::kInputGradient, keep, tokens), sequence_length);
   }
   if (!head) describe_halves(model, index, tokens, sequence_length, shape);
   if (layer.kind == model::LayerKind::kEmbedding) {
@@ -161,7 +174,8 @@ transfer::EngineOptions link_options(const devices::DeviceProfile& profile, bool
 
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
                                      std::uint32_t sequence_length, std::uint32_t staleness,
-                                     const offload::OptimizerSettings& optimizer) {
+                                     const offload::OptimizerSettings& optimizer,
+                                     const std::vector<std::uint32_t>& buckets) {
   const std::uint32_t bucket = devices::token_bucket(tokens);
   partition::ModelShape shape;
   std::map<std::uint32_t, LayerShape> classes;
@@ -174,6 +188,12 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
     auto found = classes.find(layer.program_class);
     if (found == classes.end()) {
       found = classes.emplace(layer.program_class, describe_class(model, i, bucket, sequence_length)).first;
+      // Fewer tokens may need a larger arena: what does not shrink with them then comes first and leaves other gaps.
+      Bytes& scratch = found->second.scratch_bytes;
+      scratch = arena_bytes(model, i, bucket);
+      for (const std::uint32_t other : buckets) {
+        if (other != bucket) scratch = std::max(scratch, arena_bytes(model, i, other));
+      }
     }
     LayerShape entry = found->second;
     entry.name = layer.name;

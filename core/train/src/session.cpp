@@ -426,7 +426,8 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   run.buckets = lengths.buckets;
   run.optimizer = optimizer_of(config);
   const std::uint32_t staleness = purpose == Purpose::kTrain ? config.staleness : 0;
-  run.shape = schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness, run.optimizer);
+  run.shape =
+      schedule::describe_model(model, lengths.longest, lengths.longest_sequence, staleness, run.optimizer, run.buckets);
   const std::uint32_t microbatches = purpose == Purpose::kTrain ? config.gradient_accumulation_steps : 1;
   const std::uint32_t group = config.reduction_group != 0 ? std::min(config.reduction_group, microbatches)
                                                           : std::min<std::uint32_t>(microbatches, 16);

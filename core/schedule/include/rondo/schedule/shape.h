@@ -16,10 +16,11 @@ namespace rondo::schedule {
 
 /// `tokens`: of the longest microbatch (its bucket is taken); `sequence_length`: of its sequences, for attention's
 /// costs; `staleness`: 1 takes weights and gradients of two steps on the host; `optimizer`: for what it keeps of
-/// trained parameters.
+/// trained parameters; `buckets`: of the other microbatches, whose programs use the same arenas.
 partition::ModelShape describe_model(const model::Architecture& model, std::uint32_t tokens,
                                      std::uint32_t sequence_length, std::uint32_t staleness = 0,
-                                     const offload::OptimizerSettings& optimizer = {});
+                                     const offload::OptimizerSettings& optimizer = {},
+                                     const std::vector<std::uint32_t>& buckets = {});
 
 partition::Workload describe_workload(const model::Architecture& model, std::uint32_t tokens, double mean_tokens,
                                       std::uint32_t microbatches, std::uint32_t reduction_group);
