@@ -1,7 +1,9 @@
 // A device that is lost in the middle of a step: another takes over what it left, the answer stays the same.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "fault_case.h"
 
@@ -11,6 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class Losing : public Fault {
  protected:
@@ -50,6 +53,52 @@ TEST_F(Losing, WithOneCpuLeft_TheCpuTakesOver) {
     placement.name += " and the CPU";
     expect_lost_and_same(placement);
   }
+}
+
+/// Frozen weights of the next step come while no step is under way: a device that is lost then has no part in it.
+TEST_F(Losing, BetweenTwoSteps_TheNextOneDoesWithoutIt) {
+  const model::Architecture adapted = *model::Architecture::make(small_config(), lora(devices::DType::kBfloat16));
+  job_.steps = steps_of(dataset_, {1, 1});
+  job_.reduction_group = 1;
+  const Course expected(adapted, job_);
+  // They come so slowly that the step has ended long before.
+  const auto beside_one_that = [](const std::string& fails) {
+    const std::string file = card_file(
+                                 "bad0: {flops: {fp32: 4e16, bf16: 4e16}, memory_bytes: 1e9, memory_bandwidth: 4e16, "
+                                 "link_up: 2e5, link_down: "
+                                 "4e13, link_latency: 0, jitter: 0" +
+                                 fails + "}\n")
+                                 .string();
+    Placement placement = pool({}, 1);
+    placement.devices = "emulated:" + file + "#bad0,emulated:" + file + "#fast";
+    placement.stages = Stages{{0, 5}, 6, {4, 1}};
+    placement.microbatches_per_round = 1;
+    placement.trace_spans = 4096;
+    return placement;
+  };
+  const auto copies_after_a_step = [&](TinyRun& run) {
+    EXPECT_EQ(run.train(0)->loss_sum, expected.loss_sums[0]);
+    std::ptrdiff_t count = 0;
+    for (std::ptrdiff_t before = -1; count > before;) {
+      before = count;
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      const std::vector<schedule::TraceSpan> spans = run.executor().traces().front()->spans();
+      count = std::ranges::count(spans, devices::QueueRole::kUp, &schedule::TraceSpan::role);
+    }
+    return count;
+  };
+  auto whole = TinyRun::make(adapted, job_, beside_one_that(""));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const std::string last = std::to_string(copies_after_a_step(**whole));
+  auto run = TinyRun::make(adapted, job_, beside_one_that(", fail_at: 'error@up:" + last + "'"));
+  ASSERT_TRUE(run.ok()) << run.status();
+  copies_after_a_step(**run);
+  EXPECT_THAT((*run)->executor().take_notes(), IsEmpty());
+  EXPECT_EQ((*run)->train(1)->loss_sum, expected.loss_sums[1]);
+  EXPECT_THAT((*run)->executor().lost_devices(), ElementsAre(0U));
+  EXPECT_THAT((*run)->executor().take_notes(),
+              ElementsAre(AllOf(HasSubstr("emulated:bad0:0 is lost"), HasSubstr("1 of 2 devices left"))));
+  for (const partition::Slot& slot : (*run)->executor().plan().slots) EXPECT_NE(slot.device, 0U);
 }
 
 /// Sums of a reduction group grow over several visits: all of them are run again.

@@ -281,6 +281,7 @@ absl::Status Crew::finish() {
       if (status.ok()) continue;
       fail(status);
       for (Worker* worker : workers()) worker->wait_until_still();
+      note_others();
       return status;
     }
     for (std::size_t i = 0; Worker* worker = worker_at(i); ++i)
@@ -299,6 +300,17 @@ Worker* Crew::worker_at(std::size_t i) const {
   return i < workers_.size() ? workers_[i].get() : nullptr;
 }
 
+std::string Crew::describe(const Loss& loss) const {
+  return fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name, message_of(loss.why));
+}
+
+void Crew::note_others() {
+  while (const std::optional<Loss> loss = next_loss()) {
+    const MutexLock lock(mutex_);
+    notes_.push_back(describe(*loss));
+  }
+}
+
 absl::Status Crew::take_over(const Loss& loss) {
   for (Worker* worker : workers()) {
     if (worker->assignment().device != loss.device) continue;
@@ -313,8 +325,7 @@ absl::Status Crew::take_over(const Loss& loss) {
     const MutexLock lock(mutex_);
     if (!error_.ok()) return error_;
   }
-  const std::string lost =
-      fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name, message_of(loss.why));
+  const std::string lost = describe(loss);
   const std::vector<std::uint32_t> slots = unfinished_slots(loss.device);
   std::string note = lost;
   absl::Status status;

@@ -46,7 +46,9 @@ class Crew final : public SharedState {
   /// Takes what the device holds back to the parameters, if it holds any and is not lost. REQUIRES: no job is under
   /// way, or has failed.
   absl::Status bring_state_home();
-  /// What was taken over from each loss, for people: "its 3 unfinished slots go to cpu:0".
+  /// Losses that nobody takes over any more are told all the same. REQUIRES: no job is under way, or has failed.
+  void note_others();
+  /// One of each loss, for people: what was taken over, "its 3 unfinished slots go to cpu:0".
   std::vector<std::string> take_notes();
   /// Slots taken over and transfers repeated.
   std::uint64_t retries() const;
@@ -69,6 +71,7 @@ class Crew final : public SharedState {
   /// Null past the last.
   Worker* worker_at(std::size_t i) const;
   std::optional<Loss> next_loss();
+  std::string describe(const Loss& loss) const;
   absl::Status take_over(const Loss& loss);
   std::vector<std::uint32_t> unfinished_slots(partition::DeviceIndex device);
   /// The device that does them from now on; none: they fit no other.

@@ -425,11 +425,10 @@ class StepExecutor::Impl {
       lost_[loss.device] = true;
       losses_.push_back(loss.device);
     }
-    const auto left = std::ranges::count(lost_, false);
     for (const std::string& note : crew_->take_notes()) {
       last_loss_ = note;
       notes_.push_back(fmt::format("{} {}: {}; {} of {} devices left", job.evaluate ? "evaluation after step" : "step",
-                                   job.step, note, left, lost_.size()));
+                                   job.step, note, lost_.size() - ++losses_told_, lost_.size()));
     }
   }
 
@@ -441,6 +440,10 @@ class StepExecutor::Impl {
       if (crew_ != nullptr && !crew_->spent() && !elsewhere_ && !was_elsewhere_ && !replan_) {
         return absl::OkStatus();
       }
+    }
+    if (crew_ != nullptr) {  // it may have lost a device since its last job
+      crew_->note_others();
+      take_news(jobs_[begun_[0].which]);
     }
     if (std::ranges::count(lost_, true) != losses_planned_for_) {
       absl::StatusOr<partition::Plan> rest = plan_over_rest(parts_, at_pace(parts_, pace_.factors()), lost_);
@@ -510,13 +513,14 @@ class StepExecutor::Impl {
   std::vector<double> by_profile_;
   bool counts_step_ = false;  // the crew has ended a step
   std::ptrdiff_t losses_planned_for_ = 0;
+  std::size_t losses_told_ = 0;
   std::string last_loss_;
   bool replan_ = false;         // the next crew follows plan_, which the one at work does not
   bool elsewhere_ = false;      // the next crew has its slots on other devices
   bool was_elsewhere_ = false;  // this one has
   std::vector<std::string> notes_;
   LastStep last_step_;
-  std::uint64_t retries_ = 0;  // of crews that were dismissed, and whole steps
+  std::uint64_t retries_ = 0;       // of crews that were dismissed, and whole steps
   std::uint32_t step_ = 0;
   std::uint64_t next_round_ = 0;
 
