@@ -79,6 +79,7 @@ class StepExecutor::Impl {
   }
 
   void begin(const std::vector<Microbatch>& microbatches, bool last) {
+    ++step_;
     Begun& step = begun_[count_begun_++];
     step = {};
     for (const Microbatch& batch : microbatches) step.target_tokens += batch.target_tokens;
@@ -91,7 +92,7 @@ class StepExecutor::Impl {
       step.loss_scale = seen.loss_scale;
       step.multiplier = multiplier_of(seen.loss_scale, step.target_tokens);
     }
-    fill_job(step.which, microbatches, seen.updates, ++step_, static_cast<float>(step.multiplier));
+    fill_job(step.which, microbatches, seen.updates, step_, static_cast<float>(step.multiplier));
     jobs_[step.which].evaluate = false;
     jobs_[step.which].last = last;
     // A step that cannot begin yet (a device was lost) does so when it is its turn.
@@ -154,6 +155,7 @@ class StepExecutor::Impl {
     course_ = course;
     set_updates(course.now.updates);
   }
+  void set_steps(std::uint64_t steps) { steps_before_ = steps; }
   void set_updates(std::uint64_t updates) {
     updater_->set_updates(updates);
     parts_.parameters->set_all_versions(updates);
@@ -295,7 +297,7 @@ class StepExecutor::Impl {
     seconds_by_profile(parts_.work, plan_, pace_, buckets, by_profile_);
     if (!pace_.step(measured_, by_profile_)) return;
     const partition::MachineShape machine = at_pace(parts_, pace_.factors());
-    std::string note = describe_pace(job.step, pace_, machine);
+    std::string note = describe_pace(number_of(job), pace_, machine);
     predict_anew(parts_, machine, plan_);
     absl::StatusOr<partition::Plan> plan = plan_over_rest(parts_, machine, lost_);
     constexpr double kWorthIt = 0.97;  // of the step
@@ -319,13 +321,13 @@ class StepExecutor::Impl {
     Gathered gathered;
     for (std::uint32_t m = 0; m < job.microbatches; ++m) gathered.loss_sum += job.losses[m];
     if (!std::isfinite(gathered.loss_sum)) {
-      gathered.finite = internal_error("the loss of step {} is not finite", job.step);
+      gathered.finite = internal_error("the loss of step {} is not finite", number_of(job));
     }
     double sum = 0;
     for (std::size_t i = 0; i < trained_.size(); ++i) {
       const double squares = squares_[i];
       if (!std::isfinite(squares) && (gathered.finite.ok() || std::isfinite(sum))) {
-        gathered.finite = internal_error("step {}: the gradient of {} is not finite", job.step,
+        gathered.finite = internal_error("step {}: the gradient of {} is not finite", number_of(job),
                                          parts_.model->parameters()[trained_[i]].name);
       }
       sum += squares;
@@ -428,9 +430,12 @@ class StepExecutor::Impl {
     for (const std::string& note : crew_->take_notes()) {
       last_loss_ = note;
       notes_.push_back(fmt::format("{} {}: {}; {} of {} devices left", job.evaluate ? "evaluation after step" : "step",
-                                   job.step, note, lost_.size() - ++losses_told_, lost_.size()));
+                                   number_of(job), note, lost_.size() - ++losses_told_, lost_.size()));
     }
   }
+
+  /// As the run counts.
+  std::uint64_t number_of(const StepJob& job) const { return steps_before_ + job.step; }
 
   /// A crew that is whole, under a plan without the lost devices.
   absl::Status renew_crew() {
@@ -449,7 +454,7 @@ class StepExecutor::Impl {
       absl::StatusOr<partition::Plan> rest = plan_over_rest(parts_, at_pace(parts_, pace_.factors()), lost_);
       if (!rest.ok())
         return give_up(
-            with_context(rest.status(), fmt::format("step {}: {}", jobs_[begun_[0].which].step, last_loss_)));
+            with_context(rest.status(), fmt::format("step {}: {}", number_of(jobs_[begun_[0].which]), last_loss_)));
       plan_ = *std::move(rest);
       losses_planned_for_ = std::ranges::count(lost_, true);
     }
@@ -521,7 +526,8 @@ class StepExecutor::Impl {
   std::vector<std::string> notes_;
   LastStep last_step_;
   std::uint64_t retries_ = 0;       // of crews that were dismissed, and whole steps
-  std::uint32_t step_ = 0;
+  std::uint32_t step_ = 0;          // the last that was begun, of this executor
+  std::uint64_t steps_before_ = 0;  // of the run
   std::uint64_t next_round_ = 0;
 
   mutable Mutex mutex_;
@@ -563,6 +569,7 @@ void StepExecutor::set_updates(std::uint64_t updates) {
 std::vector<double> StepExecutor::compute_seconds() const { return impl_->compute_seconds(); }
 std::vector<Bytes> StepExecutor::peak_bytes() const { return impl_->peak_bytes(); }
 offload::BoundaryTier::Stats StepExecutor::boundary_traffic() const { return impl_->boundary_traffic(); }
+void StepExecutor::set_steps(std::uint64_t steps) { impl_->set_steps(steps); }
 void StepExecutor::abandon() { impl_->abandon(); }
 std::uint64_t StepExecutor::retries() const { return impl_->retries(); }
 std::vector<partition::DeviceIndex> StepExecutor::lost_devices() const { return impl_->lost_devices(); }

@@ -87,7 +87,7 @@ void seconds_by_profile(const partition::Workload& work, const partition::Plan& 
   }
 }
 
-std::string describe_pace(std::uint32_t step, const PaceWatch& pace, const partition::MachineShape& machine) {
+std::string describe_pace(std::uint64_t step, const PaceWatch& pace, const partition::MachineShape& machine) {
   std::string note = fmt::format("step {}:", step);
   for (std::size_t i = 0; i < machine.devices.size(); ++i) {
     const double change = pace.factors()[i] / pace.factors_before()[i];

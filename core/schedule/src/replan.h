@@ -33,7 +33,7 @@ void seconds_by_profile(const partition::Workload& work, const partition::Plan& 
                         std::span<const std::uint32_t> buckets, std::vector<double>& seconds);
 
 /// "step 7: cuda:1 takes 1.40 times as long as its profile says;", of the devices whose pace has changed.
-std::string describe_pace(std::uint32_t step, const PaceWatch& pace, const partition::MachineShape& machine);
+std::string describe_pace(std::uint64_t step, const PaceWatch& pace, const partition::MachineShape& machine);
 
 /// Of a step that was skipped: what was not finite, and the scale of the next ones.
 std::string describe_overflow(const absl::Status& finite, const Course& course);

@@ -97,6 +97,7 @@ absl::Status Trainer::start() {
   tell(progress_, "compiling programs");
   RONDO_ASSIGN_OR_RETURN(executor_, schedule::StepExecutor::make(parts));
   executor_->set_course(state_.course);
+  executor_->set_steps(state_.global_step);
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(
         metrics_, MetricsFile::open(config_.output_dir, state_.global_step, is_evaluated(state_, state_.global_step)));

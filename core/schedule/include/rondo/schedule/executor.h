@@ -135,6 +135,8 @@ class StepExecutor {
   /// What the next step goes on from; settable likewise.
   const RunCourse& course() const;
   void set_course(const RunCourse& course);
+  /// Steps of the run before the first of this executor: notes and errors count on from them.
+  void set_steps(std::uint64_t steps);
 
   /// Slots that were run again and transfers that were sent again, since the start.
   std::uint64_t retries() const;
