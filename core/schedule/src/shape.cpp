@@ -310,23 +310,25 @@ devices::OpList update_probe(const model::Architecture& model, const offload::Op
 
 std::vector<model::ParameterId> update_order(const model::Architecture& model) {
   std::vector<model::ParameterId> order;
+  std::vector<bool> seen(model.parameters().size(), false);
   for (const model::Layer& layer : model.layers()) {
     for (const model::ParameterUse& use : layer.parameters) {
-      if (model.parameters()[use.id].trained && std::ranges::count(order, use.id) == 0) order.push_back(use.id);
+      if (!model.parameters()[use.id].trained || seen[use.id]) continue;
+      seen[use.id] = true;
+      order.push_back(use.id);
     }
   }
   return order;
 }
 
 std::vector<model::ParameterId> parameters_on_disk(const model::Architecture& model, const partition::Plan& plan) {
-  std::set<model::ParameterId> in_memory;
+  std::vector<bool> seen(model.parameters().size(), false);
   std::vector<model::ParameterId> on_disk;
   for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
     for (const model::ParameterUse& use : model.layers()[i].parameters) {
-      const model::ParameterId id = use.id;
-      if (!model.parameters()[id].trained || std::ranges::count(on_disk, id) > 0) continue;
-      if (i < plan.first_layer_on_disk) in_memory.insert(id);
-      if (!in_memory.contains(id)) on_disk.push_back(id);
+      if (!model.parameters()[use.id].trained || seen[use.id]) continue;
+      seen[use.id] = true;
+      if (i >= plan.first_layer_on_disk) on_disk.push_back(use.id);
     }
   }
   return on_disk;
@@ -351,29 +353,33 @@ std::vector<offload::ParameterSpec> parameter_specs(const model::Architecture& m
 
 std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& model) {
   std::vector<offload::GradientSpec> specs;
+  std::vector<std::size_t> place(model.parameters().size());  // of a trained parameter's
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!parameter.trained) continue;
-    offload::GradientSpec spec;
+    place[id] = specs.size();
+    offload::GradientSpec& spec = specs.emplace_back();
     spec.parameter = id;
     spec.elements = parameter.elements();
     spec.dense = false;
-    for (const model::Layer& layer : model.layers()) {
-      const auto use = std::ranges::find(layer.parameters, id, &model::ParameterUse::id);
-      if (use == layer.parameters.end()) continue;
-      const bool table = layer.kind == model::LayerKind::kEmbedding;
-      if (!table && !spec.dense) spec.group = static_cast<std::uint32_t>(&layer - model.layers().data());
-      if (!table) spec.pieces = use->piece + 1;
+  }
+  for (model::LayerIndex i = 0; i < model.layers().size(); ++i) {
+    const bool table = model.layers()[i].kind == model::LayerKind::kEmbedding;
+    for (const model::ParameterUse& use : model.layers()[i].parameters) {
+      if (!model.parameters()[use.id].trained) continue;
+      offload::GradientSpec& spec = specs[place[use.id]];
+      if (!table && !spec.dense) spec.group = i;
+      if (!table) spec.pieces = use.piece + 1;
       spec.sparse = spec.sparse || table;
       spec.dense = spec.dense || !table;
     }
-    if (spec.sparse) {
-      spec.row_width = static_cast<std::uint64_t>(parameter.shape.back());
-      // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head
-      // may).
-      spec.padding_row = model.config().pad_token_id.value_or(-1);
-    }
-    specs.push_back(spec);
+  }
+  for (offload::GradientSpec& spec : specs) {
+    if (!spec.sparse) continue;
+    spec.row_width = static_cast<std::uint64_t>(model.parameters()[spec.parameter].shape.back());
+    // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head
+    // may).
+    spec.padding_row = model.config().pad_token_id.value_or(-1);
   }
   return specs;
 }

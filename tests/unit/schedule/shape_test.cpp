@@ -60,5 +60,20 @@ TEST(DescribeModel, ScratchOfALayer_HoldsItsProgramsForFewerTokensToo) {
   EXPECT_GT(larger, 0U) << "nothing is tested";
 }
 
+/// Each parameter once, whatever the number of its uses.
+TEST(DescribeModel, ParametersOfManyLayers_AreListedOnce) {
+  model::ModelConfig config = tiny::small_config(true);
+  config.num_layers = 300;
+  const model::Architecture model = *model::Architecture::make(config, tiny::full(DType::kBfloat16));
+  partition::Plan plan;
+  plan.first_layer_on_disk = 1;
+  const std::vector<offload::GradientSpec> specs = gradient_specs(model);
+  EXPECT_EQ(specs.size(), model.parameters().size());
+  EXPECT_EQ(update_order(model).size(), model.parameters().size());
+  EXPECT_EQ(parameters_on_disk(model, plan).size(), model.parameters().size() - 1)
+      << "the table, which is the head too, has its first use";
+  EXPECT_TRUE(specs.front().sparse && specs.front().dense);
+}
+
 }  // namespace
 }  // namespace rondo::schedule
