@@ -56,6 +56,24 @@ TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   EXPECT_NEAR(planned, announced, 1.3 * 1048576);
 }
 
+/// Orders of samples are there twice: for the steps, and for the batches that are made ahead.
+TEST(HostLimit, OfVeryManySamples_IsWhatTheRunAnnounces) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's";
+  const Workspace workspace;
+  std::string many;
+  for (int i = 0; i < 250000; ++i) many += "{\"text\":\"ab\"}\n";
+  workspace.write("many.jsonl", many);
+  const Words words = {"--dataset=many.jsonl", "--max_steps=2", "--save_steps=0", "--dataset_prepared_path=prepared"};
+  ASSERT_EQ(workspace.run(train(words)).status, 0);  // reading it takes more than having it
+  Words again = words;
+  again.push_back("--overwrite_output_dir");
+  const Outcome outcome = workspace.run(train(again));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double announced = announced_host(outcome.err);
+  ASSERT_GT(announced, 0) << outcome.err;
+  EXPECT_LE(metrics_of(workspace, "out").back()["memory"]["host"], announced + 1.3 * 1048576);
+}
+
 TEST(StateOnTheCard, WithoutRoom_SaysThatTheHostMayHaveIt) {
   const Workspace workspace;
   const Outcome outcome = workspace.run(train({"--devices=emulated:rtx3060", "--optimizer_state=device",

@@ -33,8 +33,15 @@ std::uint64_t Loader::steps_in(std::size_t sequences) const {
 
 void Loader::go_to(std::uint64_t epoch) {
   if (epoch == epoch_) return;
+  sequences_ = {};  // there is room for one epoch's order
   sequences_ = sequences_of(epoch);
   epoch_ = epoch;
+}
+
+Bytes Loader::order_bytes() const {
+  // Packing goes over copies: sorted ones, and where each is put.
+  const std::size_t copies = options_.packing > 0 ? 4 : dataset_.parts.empty() ? 0 : 1;
+  return (sequences_.ends.size() + sequences_.samples.size() * (1 + copies)) * sizeof(std::uint32_t);
 }
 
 std::uint64_t Loader::start_of(std::uint64_t epoch) {

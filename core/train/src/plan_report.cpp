@@ -97,7 +97,7 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, open.documents, text));
     Loader loader(data.train, loader_options(config));
     lengths = loader.lengths(loader.steps_per_epoch());
-    text_and_data = memory_beside_drivers(machine);
+    text_and_data = memory_beside_drivers(machine) + loader.order_bytes();  // a run makes batches ahead with another
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();
   RONDO_RETURN_IF_ERROR(count_host_taken(config, *open.architecture, lengths, text_and_data, machine));

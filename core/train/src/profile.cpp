@@ -78,10 +78,10 @@ class Profiler {
         return find_model(config_.model_name_or_path, config_.model_revision).status();  // data needs its tokenizer
       RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(model_.documents));
       RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, text));
-      text_and_data = memory_beside_drivers(machine_);
     }
     if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample", config_.dataset);
     loader_.emplace(data_.train, loader_options(config_));
+    if (!config_.dataset.empty()) text_and_data = memory_beside_drivers(machine_);
     if (config_.packing) notes_.push_back(data::describe_packing(loader_->packing()));
     const Loader::Lengths lengths =
         config_.dataset.empty() ? assumed_lengths(config_) : loader_->lengths(config_.steps);

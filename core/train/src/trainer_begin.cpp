@@ -79,9 +79,12 @@ absl::Status Trainer::open() {
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
+  loader_.emplace(data_.train, loader_options(config_));
+  if (!data_.evaluation.samples.empty()) evaluation_loader_.emplace(data_.evaluation, evaluation_options(config_));
   // What the machine's first run measures with stays: code of oneDNN and stacks, which count as such.
   const Bytes now = memory_beside_drivers(machine_);
   text_and_data_ = std::min(opened, measured) + now - std::min(now, measured);
+  text_and_data_ += loader_->order_bytes();  // of the one that makes batches ahead
   return absl::OkStatus();
 }
 
@@ -106,7 +109,6 @@ absl::Status Trainer::lay_out_steps() {
     config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
   }
   constexpr std::uint64_t kMostSteps = 10'000'000;
-  loader_.emplace(data_.train, loader_options(config_));
   total_steps_ = config_.max_steps;
   if (total_steps_ == 0) total_steps_ = loader_->steps_of(config_.num_train_epochs, kMostSteps + 1);
   if (total_steps_ > kMostSteps) {
@@ -114,8 +116,7 @@ absl::Status Trainer::lay_out_steps() {
                          kMostSteps);
   }
   lengths_ = loader_->lengths(total_steps_);
-  if (!data_.evaluation.samples.empty()) {
-    evaluation_loader_.emplace(data_.evaluation, evaluation_options(config_));
+  if (evaluation_loader_) {
     const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
     lengths_.longest = std::max(lengths_.longest, other.longest);
     lengths_.longest_sequence = std::max(lengths_.longest_sequence, other.longest_sequence);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rondo/base/units.h"
 #include "rondo/data/packing.h"
 #include "rondo/data/samples.h"
 #include "rondo/schedule/batch.h"
@@ -50,6 +51,9 @@ class Loader {
 
   /// How full the sequences of the first epoch are.
   data::PackingReport packing();
+
+  /// What the order of an epoch takes, and what is beside it while it is made.
+  Bytes order_bytes() const;
 
  private:
   data::Sequences sequences_of(std::uint64_t epoch) const;
