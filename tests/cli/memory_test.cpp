@@ -56,6 +56,25 @@ TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   EXPECT_NEAR(planned, announced, 1.3 * 1048576);
 }
 
+TEST(HostLimit, OfEvaluationAndAnswers_IsHeldOrRefused) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's";
+  const Workspace workspace;
+  const auto refused = [&](Words words, const std::string& why) {
+    words.insert(words.end(), {"--model=model", "--devices=cpu"});
+    Words tight = words;
+    tight.push_back("--host_memory_limit=2MiB");
+    const Outcome outcome = workspace.run(tight);
+    EXPECT_EQ(outcome.status, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, testing::HasSubstr("error: host memory: " + why));
+    words.push_back("--host_memory_limit=1GiB");
+    EXPECT_EQ(workspace.run(words).status, 0);
+  };
+  // The process holds more than that beside weights and boundaries.
+  refused({"eval", "--eval_dataset=chats.jsonl", "--cutoff_len=64"}, "the plan needs");
+  refused({"generate", "--prompt=a", "--raw", "--max_new_tokens=1"}, "answering needs");
+  refused({"chat", "--max_new_tokens=1"}, "answering needs");
+}
+
 /// Orders of samples are there twice: for the steps, and for the batches that are made ahead.
 TEST(HostLimit, OfVeryManySamples_IsWhatTheRunAnnounces) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's";

@@ -26,6 +26,12 @@ absl::StatusOr<std::vector<data::TokenId>> conversation_ids(const TextParts& tex
 absl::Status check_prompt(std::string_view subject, std::span<const data::TokenId> ids,
                           const model::ModelConfig& model);
 
+/// Whether host_memory_limit, where it is set, leaves room for answers to prompts that are computed `prompt_tokens` at
+/// a time: for the weights, for what their files take while they are read, and for what the process holds beside them.
+/// After the tokenizer is there and before the weights are. Errors: ResourceExhausted with the numbers.
+absl::Status check_host_memory(const Config& config, const OpenModel& open, std::uint32_t prompt_tokens,
+                               std::uint32_t capacity, Machine& machine);
+
 SamplingOptions sampling_options(const Config& config, std::vector<std::int32_t> stop_ids);
 
 /// Answers generation.prompt_ids and fills in the rest of `generation`; `on_text` (may be empty) receives the answer

@@ -50,9 +50,10 @@ class Chat::Impl {
     const model::ModelConfig& model = open_.architecture->config();
     RONDO_ASSIGN_OR_RETURN(stop_ids_, model::load_stop_ids(open_.documents, model));
     capacity_ = capacity_of(config_, model);
+    const std::uint32_t piece = std::min(kPiece, capacity_);
+    RONDO_RETURN_IF_ERROR(check_host_memory(config_, open_, piece, capacity_, machine_));
     RONDO_ASSIGN_OR_RETURN(store_, open_store(config_, open_, machine_));
     devices::Device& device = *machine_.pool.front().device;
-    const std::uint32_t piece = std::min(kPiece, capacity_);
     Side own{config_.adapter_name_or_path.empty() ? "model" : "adapter", nullptr};
     RONDO_ASSIGN_OR_RETURN(own.generator, Generator::make(*open_.architecture, *store_, device, piece, capacity_));
     if (config_.compare) {

@@ -31,7 +31,29 @@ std::vector<std::int32_t> ranked(std::span<const float> logits, std::size_t coun
   return ids;
 }
 
+/// Tokens that may come after up to `capacity` in all, through one layer.
+absl::StatusOr<std::unique_ptr<devices::Program>> compile_layer(const model::Architecture& model,
+                                                                devices::Device& device, model::LayerIndex layer,
+                                                                std::uint32_t tokens, std::uint32_t capacity) {
+  const devices::OpList list = model.record(layer, model::Phase::kDecode, model::Keep::kNothing, tokens, capacity);
+  RONDO_RETURN_IF_ERROR(devices::validate(list));
+  return device.compile(list, devices::plan_arena(list));
+}
+
 }  // namespace
+
+absl::Status try_generation(const model::Architecture& model, devices::Device& device, std::uint32_t prompt_tokens,
+                            std::uint32_t capacity) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<devices::Program>> programs;  // class, tokens
+  for (model::LayerIndex layer = 0; layer <= model.first_head_layer(); ++layer) {
+    for (const std::uint32_t tokens : {devices::token_bucket(prompt_tokens), std::uint32_t{1}}) {
+      auto& program = programs[{model.layers()[layer].program_class, tokens}];
+      if (program != nullptr) continue;
+      RONDO_ASSIGN_OR_RETURN(program, compile_layer(model, device, layer, tokens, capacity));
+    }
+  }
+  return absl::OkStatus();
+}
 
 std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position) {
   if (options.temperature <= 0) {
@@ -174,11 +196,8 @@ class Generator::Impl {
   absl::Status compile(model::LayerIndex layer, std::uint32_t tokens) {
     const auto key = std::pair(model_.layers()[layer].program_class, tokens);
     if (programs_.contains(key)) return absl::OkStatus();
-    const devices::OpList list = model_.record(layer, model::Phase::kDecode, model::Keep::kNothing, tokens, capacity_);
-    RONDO_RETURN_IF_ERROR(devices::validate(list));
-    const devices::ArenaLayout layout = devices::plan_arena(list);
-    scratch_bytes_ = std::max(scratch_bytes_, layout.size);
-    RONDO_ASSIGN_OR_RETURN(auto program, device_.compile(list, layout));
+    RONDO_ASSIGN_OR_RETURN(auto program, compile_layer(model_, device_, layer, tokens, capacity_));
+    scratch_bytes_ = std::max(scratch_bytes_, devices::plan_arena(program->ops()).size);
     programs_.emplace(key, std::move(program));
     return absl::OkStatus();
   }

@@ -40,8 +40,8 @@ Bytes of_products(const model::Architecture& model, Bytes bytes) {
 /// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
 /// and follows from the microbatches alone. Looked up on a device of its own, since what the pool's will take depends
 /// on the layers that the plan gives them. `libraries`: what is loaded once, whatever the number of devices.
-absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths, Machine& machine,
-                           Bytes& libraries) {
+absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths,
+                           const TryPrograms& programs, Machine& machine, Bytes& libraries) {
   const partition::MemoryTable before = host_account(machine);
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
   const std::string& kernels = pool.front().device->caps().numerics_class;
@@ -59,7 +59,7 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
     libraries = of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * more);
     taken.emplace_back(kBesideProgram, of_products(model, kPreparedProducts + kPreparedMore * more));
   }
-  RONDO_RETURN_IF_ERROR(schedule::try_programs(*pool.front().device, model, lengths.longest, lengths.longest_sequence));
+  RONDO_RETURN_IF_ERROR(programs(*pool.front().device, lengths.longest));
   for (const auto& [purpose, bytes] : host_account(machine)) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
     const Bytes had = entry == before.end() ? 0 : entry->second;
@@ -73,7 +73,7 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
 /// What drivers hold of main memory for the cards and for the programs of microbatches of `lengths`, and where a card
 /// is a processor also what its programs work in beside its memory. Seen on the pool's own cards, which keep what was
 /// made of a program: the run's are there before it is planned. Bytes of the process's growth, whatever the driver.
-absl::StatusOr<Bytes> count_drivers(const model::Architecture& model, const Loader::Lengths& lengths,
+absl::StatusOr<Bytes> count_drivers(const Loader::Lengths& lengths, const TryPrograms& programs,
                                     const Machine& machine) {
   if (std::ranges::none_of(machine.pool, &devices::PoolMember::has_driver)) return 0;
   devices::reset_process_peak();  // gives back what is free, so that it is not what programs are made in
@@ -81,7 +81,7 @@ absl::StatusOr<Bytes> count_drivers(const model::Architecture& model, const Load
   for (const devices::PoolMember& member : machine.pool) {
     if (!member.has_driver()) continue;
     for (const std::uint32_t tokens : lengths.buckets) {
-      RONDO_RETURN_IF_ERROR(schedule::try_programs(*member.device, model, tokens, lengths.longest_sequence));
+      RONDO_RETURN_IF_ERROR(programs(*member.device, tokens));
     }
   }
   devices::reset_process_peak();  // compilers take more for a moment
@@ -131,10 +131,16 @@ partition::MemoryTable host_account(const Machine& machine) {
 }
 
 absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
-                              Bytes text_and_data, Machine& machine) {
+                              Bytes text_and_data, Machine& machine, const TryPrograms& programs) {
   if (machine.phantom) return absl::OkStatus();
+  if (programs == nullptr) {
+    return count_host_taken(config, model, lengths, text_and_data, machine,
+                            [&](devices::Device& device, std::uint32_t tokens) {
+                              return schedule::try_programs(device, model, tokens, lengths.longest_sequence);
+                            });
+  }
   machine.shape.host_taken.clear();
-  RONDO_ASSIGN_OR_RETURN(const Bytes drivers, count_drivers(model, lengths, machine));
+  RONDO_ASSIGN_OR_RETURN(const Bytes drivers, count_drivers(lengths, programs, machine));
   if (drivers > 0) machine.shape.host_taken.emplace_back("drivers", drivers);
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
@@ -147,7 +153,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   }
   libraries += kFloatProducts;
   const Bytes of_adapters = adapts_experts(model) ? kExpertAdapters : 0;
-  const absl::Status counted = count_scratch(model, lengths, machine, libraries);
+  const absl::Status counted = count_scratch(model, lengths, programs, machine, libraries);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries + of_adapters);
   return counted;
 }

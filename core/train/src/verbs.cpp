@@ -5,6 +5,7 @@
 
 #include "answer.h"
 #include "exact_match.h"
+#include "host_account.h"
 #include "rondo/base/status.h"
 #include "rondo/data/describe.h"
 #include "rondo/devices/pool.h"
@@ -48,6 +49,8 @@ absl::StatusOr<Evaluation> run_evaluation(const Config& config, RunObserver& obs
   options.accumulation = 1;
   Loader loader(data.train, options);
   const Loader::Lengths lengths = loader.lengths(loader.steps_per_epoch());
+  one.gradient_accumulation_steps = 1;
+  RONDO_RETURN_IF_ERROR(count_host_taken(one, *open.architecture, lengths, memory_beside_drivers(machine), machine));
   RONDO_ASSIGN_OR_RETURN(PlannedRun planned,
                          plan_run(config, *open.architecture, machine, lengths, Purpose::kEvaluate));
   RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store,
@@ -101,10 +104,12 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   RONDO_ASSIGN_OR_RETURN(std::vector<std::int32_t> stop_ids,
                          model::load_stop_ids(open.documents, open.architecture->config()));
   const SamplingOptions options = sampling_options(config, std::move(stop_ids));
-  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
+  const std::uint32_t capacity = prompt_tokens + config.max_new_tokens;
+  RONDO_RETURN_IF_ERROR(check_host_memory(config, open, prompt_tokens, capacity, machine));
+  RONDO_ASSIGN_OR_RETURN(offload::ParameterStore store, open_store(config, open, machine));
   RONDO_ASSIGN_OR_RETURN(const auto generator, Generator::make(*open.architecture, store, *machine.pool.front().device,
-                                                               prompt_tokens, prompt_tokens + config.max_new_tokens));
+                                                               prompt_tokens, capacity));
   RONDO_RETURN_IF_ERROR(give_answer(*generator, text.tokenizer, options, on_text, generation));
   return generation;
 }

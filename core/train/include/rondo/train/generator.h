@@ -31,6 +31,11 @@ struct SamplingOptions {
 /// rising id; the random number follows from (seed, position).
 std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position);
 
+/// Compiles on the device what a generator is to do there, and lets go of it: what the device keeps for it is there,
+/// and counted, before there are weights. Errors: those of Device::compile.
+absl::Status try_generation(const model::Architecture& model, devices::Device& device, std::uint32_t prompt_tokens,
+                            std::uint32_t capacity);
+
 class Generator {
  public:
   /// Compiles and allocates for up to `capacity` tokens of prompt and answer; a prompt of more than `prompt_tokens` is
