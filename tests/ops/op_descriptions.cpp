@@ -315,6 +315,7 @@ OpCase gated_clamped(DType storage, Scale scale) {
 }
 
 OpCase gated_sigmoid(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kSigmoid}); }
+OpCase gated_relu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kRelu}); }
 
 OpCase dropout_case_of(DType storage, Scale scale, bool rest) {
   const Sizes s = sizes_of(scale);
@@ -463,6 +464,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"GatedActivation_Silu", gated_silu, true},
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},
+      {"GatedActivation_Relu", gated_relu, true},
       {"GatedActivation_Clamped", gated_clamped, true},
       {"GatedActivation_Sigmoid", gated_sigmoid, true},
       {"Dropout", dropout_case, true},

@@ -47,7 +47,10 @@ RONDO_KERNEL double error_tail(double x) { return erfc(x); }
 /// Number of ActivationKind::kSigmoid.
 inline constexpr int kSigmoidActivation = 4;
 
-/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh, 4 sigmoid).
+/// Number of ActivationKind::kRelu.
+inline constexpr int kReluActivation = 5;
+
+/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh, 4 sigmoid, 5 relu).
 template <typename Real>
 RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
   constexpr Real one = 1;
@@ -70,6 +73,7 @@ RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
     const Real share = one / (one + tail);
     return {x < 0 ? tail * share : share, tail * share * share};
   }
+  if (kind == kReluActivation) return {x < 0 ? Real{0} : x, x > 0 ? one : Real{0}};
   constexpr auto scale = static_cast<Real>(0.79788456080286535588);  // sqrt(2 / pi)
   constexpr auto cubic = static_cast<Real>(0.044715);
   const Real inner = scale * (x + cubic * x * x * x);

@@ -44,6 +44,8 @@ Activated activate(ActivationKind kind, double x) {
       const double sigmoid = 1.0 / (1.0 + std::exp(-x));
       return {sigmoid, sigmoid * (1.0 - sigmoid)};
     }
+    case ActivationKind::kRelu:
+      return {x < 0 ? 0.0 : x, x > 0 ? 1.0 : 0.0};
     case ActivationKind::kClampedSwiglu:
       break;  // not of the gate alone
   }

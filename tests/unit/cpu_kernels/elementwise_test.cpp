@@ -22,6 +22,8 @@ double activation_of(ActivationKind kind, double x) {
       return x / (1.0 + std::exp(-2.0 * z));
     case ActivationKind::kSigmoid:
       return 1.0 / (1.0 + std::exp(-x));
+    case ActivationKind::kRelu:
+      return std::max(x, 0.0);
     case ActivationKind::kClampedSwiglu:
       break;  // not of the gate alone
   }
@@ -34,7 +36,7 @@ double slope_of(ActivationKind kind, double x) {
 }
 
 constexpr ActivationKind kActivations[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
-                                           ActivationKind::kSigmoid};
+                                           ActivationKind::kSigmoid, ActivationKind::kRelu};
 
 TEST(Convert, ToBfloat16_RoundsToNearestEven) {
   for_each_target([] {

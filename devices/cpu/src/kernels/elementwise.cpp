@@ -46,6 +46,14 @@ struct Silu {
   }
 };
 
+/// Not by Max: a NaN stays one.
+struct Relu {
+  static HWY_INLINE Vector value(Vector x) { return hn::IfThenElse(hn::Lt(x, zero()), zero(), x); }
+  static HWY_INLINE Activated both(Vector x) {
+    return {value(x), hn::IfThenElse(hn::Gt(x, zero()), splat(1.0F), zero())};
+  }
+};
+
 /// x sigmoid(2 z) = 0.5 x (1 + tanh z), z = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
   static HWY_INLINE Vector twice_z(Vector x) {
@@ -198,6 +206,8 @@ void with_activation(const GatedActivationAttributes& attributes, const Function
       return fn(TimesUp<GeluTanh>{});
     case ActivationKind::kSigmoid:
       return fn(TimesUp<SigmoidAlone>{});
+    case ActivationKind::kRelu:
+      return fn(TimesUp<Relu>{});
     case ActivationKind::kClampedSwiglu:
       return fn(ClampedSwiglu{attributes.alpha, attributes.limit});
   }

@@ -206,8 +206,8 @@ constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return voc
 
 /// kClampedSwiglu, of GPT-OSS: with g = min(gate, limit) and u = clamp(up, -limit, limit) it is
 /// g * sigmoid(alpha * g) * (u + 1); what is clamped has no gradient.
-/// kSigmoid: 1 / (1 + exp(-gate)) * up.
-enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu, kSigmoid };
+/// kSigmoid: 1 / (1 + exp(-gate)) * up. kRelu: max(gate, 0) * up, whose slope at 0 is 0.
+enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu, kSigmoid, kRelu };
 
 /// Products of numbers of eight bits (fp8.h). kHybrid: gradients are E5M2, all else is E4M3.
 enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
