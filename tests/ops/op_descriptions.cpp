@@ -215,6 +215,16 @@ OpCase rope_case(DType storage, Scale scale, std::uint32_t dynamic_from, std::in
   b.result().reduction = 2;
   return b.result();
 }
+/// Positions fill no whole number of steps.
+OpCase rope_growing(DType storage, Scale scale) {
+  OpCase growing = rope_case(storage, scale, 0);
+  for (Op& op : growing.list.ops) {
+    auto& rope = std::get<RopeAttributes>(op.attributes);
+    rope.growth = 0.3F;
+    rope.grows_from = 5;
+  }
+  return growing;
+}
 OpCase rope_static(DType storage, Scale scale) { return rope_case(storage, scale, 0); }
 OpCase rope_dynamic(DType storage, Scale scale) { return rope_case(storage, scale, 12); }
 OpCase rope_partial(DType storage, Scale scale) {
@@ -447,6 +457,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Rope", rope_static, true},
       {"Rope_Dynamic", rope_dynamic, true},
       {"Rope_PartialAndLong", rope_partial, true},
+      {"Rope_Growing", rope_growing, true},
       {"Attention", attention_full, true},
       {"Attention_Window", attention_window, true},
       {"Attention_Sink", attention_sink, true},

@@ -176,6 +176,8 @@ struct RopeParams {  // a block a token
   std::int32_t head_dim;  // channels behind those of the pairs stay as they are
   float amplitude;
   float direction;
+  float growth;
+  std::uint32_t grows_from;  // 0: the amplitude does not
   std::uint32_t dynamic_from;
   double theta;
   double factor;

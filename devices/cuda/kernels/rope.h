@@ -17,6 +17,12 @@ RONDO_KERNEL float dynamic_frequency(const RopeParams& p, std::int32_t length, i
   return 1.0F / static_cast<float>(pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
 }
 
+RONDO_KERNEL float amplitude_at(const RopeParams& p, std::int32_t position) {
+  if (p.grows_from == 0 || static_cast<std::uint32_t>(position) < p.grows_from) return p.amplitude;
+  const auto steps = static_cast<float>(static_cast<std::uint32_t>(position) / p.grows_from);
+  return p.amplitude * (1.0F + p.growth * logf(1.0F + steps));
+}
+
 RONDO_KERNEL bool rope_by_vectors(const RopeParams& p) { return p.half % kVector == 0 && p.head_dim % kVector == 0; }
 
 template <typename T>
@@ -35,12 +41,13 @@ struct Rope {
       if (thread >= p.half) return;
       const Span sequence = p.dynamic_from == 0 ? Span{0, 0} : sequence_at(p.bounds, token);
       const std::int32_t length = sequence.end - sequence.begin;
+      const float amplitude = amplitude_at(p, p.positions[token]);
       for (int pair = thread; pair < p.half; pair += block.threads()) {
         const bool dynamic = p.dynamic_from > 0 && static_cast<std::uint32_t>(length) > p.dynamic_from;
         const float frequency = dynamic ? dynamic_frequency(p, length, pair) : p.frequencies[pair];
         const float angle = static_cast<float>(p.positions[token]) * frequency;
-        cosines[pair] = cosf(angle) * p.amplitude;
-        sines[pair] = sinf(angle) * p.amplitude * p.direction;
+        cosines[pair] = cosf(angle) * amplitude;
+        sines[pair] = sinf(angle) * amplitude * p.direction;
       }
     });
     block.local([&](int thread) {

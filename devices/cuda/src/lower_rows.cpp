@@ -292,6 +292,8 @@ absl::Status lower_rope(Lowering& op) {
   p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
   p.amplitude = attributes.amplitude;
   p.direction = attributes.direction;
+  p.growth = attributes.growth;
+  p.grows_from = attributes.grows_from;
   p.dynamic_from = attributes.dynamic_from;
   p.theta = attributes.theta;
   p.factor = attributes.factor;

@@ -129,11 +129,11 @@ void rope(const Call& call) {
   const auto half = static_cast<std::int64_t>(attributes.frequencies.size());
   for (std::int64_t t = 0; t < x.extent(0); ++t) {
     const std::int64_t length = sequences.length_at(t);
+    const auto amplitude = static_cast<double>(rope_amplitude(attributes, positions[t]));
     for (std::int64_t i = 0; i < half; ++i) {
       const float angle = static_cast<float>(positions[t]) * rope_frequency(attributes, length, i);
-      const double cosine = std::cos(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude);
-      const double sine = std::sin(static_cast<double>(angle)) * static_cast<double>(attributes.amplitude) *
-                          static_cast<double>(attributes.direction);
+      const double cosine = std::cos(static_cast<double>(angle)) * amplitude;
+      const double sine = std::sin(static_cast<double>(angle)) * amplitude * static_cast<double>(attributes.direction);
       for (std::int64_t h = 0; h < heads; ++h) {
         const std::int64_t a = (t * heads + h) * head_dim + i;
         const std::int64_t b = a + half;

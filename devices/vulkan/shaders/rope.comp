@@ -3,7 +3,8 @@
 //
 // slots: x, positions, bounds, y, frequencies [rows, half]. Row 0 of the frequencies counts up to `dynamic_from` tokens
 // of a sequence, row i for dynamic_from + i, the last for all that is longer. sizes: tokens, heads, half, dynamic_from
-// (0: not dynamic), channels of a head, last row. factors: amplitude, direction.
+// (0: not dynamic), channels of a head, last row, position that the amplitude grows from (0: it does not), bits of its
+// growth. factors: amplitude, direction.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -40,7 +41,8 @@ void main() {
       if (tokens > push.sizes[3]) row = min(tokens - push.sizes[3], push.sizes[5]);
     }
   }
-  const float position = float(Ints(address(1)).v[token]);
+  const int at = Ints(address(1)).v[token];
+  const float position = float(at);
   const uint64_t frequencies = address(4);
   vec2 sines;
   vec2 cosines;
@@ -48,8 +50,12 @@ void main() {
     precise const float angle = position * load(frequencies, kFloat32, row * half_of + min(pair + e, half_of - 1));
     exact_turn(angle, sines[e], cosines[e]);
   }
-  cosines *= push.factors[0];
-  sines *= push.factors[0] * push.factors[1];
+  float amplitude = push.factors[0];
+  if (push.sizes[6] > 0 && uint(at) >= push.sizes[6]) {
+    amplitude *= 1.0 + uintBitsToFloat(push.sizes[7]) * log(1.0 + float(uint(at) / push.sizes[6]));
+  }
+  cosines *= amplitude;
+  sines *= amplitude * push.factors[1];
   for (uint head = 0; head < push.sizes[1]; ++head) {
     const uint i = first + head * width + pair;
     const vec2 a = load_some(x, kType, kStep, i);

@@ -197,7 +197,8 @@ void lower_rope(OpLowering& op) {
   }
   Dispatch& dispatch = op.add(Shader::kRope, {storage_of(x), static_cast<std::uint32_t>(step)},
                               {op.read(0), op.read(1), op.read(2), op.write(0), op.constants(frequencies)},
-                              {x.shape[0], x.shape[1], half, rope.dynamic_from, width, last_row},
+                              {x.shape[0], x.shape[1], half, rope.dynamic_from, width, last_row, rope.grows_from,
+                               std::bit_cast<std::uint32_t>(rope.growth)},
                               parts_of(x.shape[0] * ((width - half) / step), kThreads));
   dispatch.push.factors[0] = rope.amplitude;
   dispatch.push.factors[1] = rope.direction;

@@ -117,7 +117,8 @@ HWY_INLINE void tables_of_tokens(const RopeProblem& problem, std::int64_t begin,
         known_until = attributes.dynamic_from == 0 ? end : Sequences(problem.bounds).at(token).end;
       }
       float* row = problem.table + token * 2 * half;
-      fill_table(frequencies, problem.positions[token], count, attributes.amplitude, attributes.direction, row + first,
+      const std::int32_t position = problem.positions[token];
+      fill_table(frequencies, position, count, rope_amplitude(attributes, position), attributes.direction, row + first,
                  row + half + first);
     }
   }

@@ -232,15 +232,19 @@ struct MatMulAttributes {
 };
 /// Angles: position * frequencies[i] for the pair (i, i + R/2) of a head's first R channels; the others stay as they
 /// are. Frequencies may depend on the length of the sequence at hand: past `dynamic_from` tokens they are
-/// long_frequencies or, without these, follow transformers' formula with theta and factor. See rope.h.
+/// long_frequencies or, without these, follow transformers' formula with theta and factor. The amplitude, the factor of
+/// cosine and sine, may grow with the position: it is what it was before `grows_from` tokens, and from there on times
+/// 1 + growth * ln(1 + floor(position / grows_from)). See rope.h.
 struct RopeAttributes {
   std::vector<float> frequencies;       // [R / 2], R at most D
   std::vector<float> long_frequencies;  // [R / 2] or empty
-  float amplitude = 1.0F;               // factor of cosine and sine (yarn's attention factor)
+  float amplitude = 1.0F;               // yarn's attention factor
   float direction = 1.0F;
   std::uint32_t dynamic_from = 0;  // 0: no sequence is too long for `frequencies`
   double theta = 10000.0;
   double factor = 1.0;
+  float growth = 0.0F;           // of the amplitude (Ministral 3's queries)
+  std::uint32_t grows_from = 0;  // 0: it does not
 };
 struct AttentionAttributes {
   float scale = 1.0F;

@@ -1,4 +1,4 @@
-// Frequencies of rotary embedding.
+// Frequencies and amplitudes of rotary embedding.
 #pragma once
 
 #include <cmath>
@@ -20,6 +20,13 @@ inline float rope_frequency(const RopeAttributes& rope, std::int64_t length, std
   const float exponent = static_cast<float>(2 * pair) / static_cast<float>(width);
   return 1.0F /
          static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
+}
+
+/// At a position, in fp32 as transformers computes it.
+inline float rope_amplitude(const RopeAttributes& rope, std::int32_t position) {
+  if (rope.grows_from == 0 || static_cast<std::uint32_t>(position) < rope.grows_from) return rope.amplitude;
+  const auto steps = static_cast<float>(static_cast<std::uint32_t>(position) / rope.grows_from);
+  return rope.amplitude * (1.0F + rope.growth * std::log(1.0F + steps));
 }
 
 }  // namespace rondo::devices
