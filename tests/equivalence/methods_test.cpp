@@ -70,6 +70,12 @@ void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.without_rope = {false, true, false};
 }
 
+/// Queries that grow with their positions.
+void as_ministral3(model::ModelConfig& config) {
+  config.attention_bias = false;
+  config.rope.query_growth = model::QueryGrowth{.rate = 0.5, .from = 3};
+}
+
 void as_granite(model::ModelConfig& config) {
   config.embedding_multiplier = 3.7;
   config.residual_multiplier = 0.41;
@@ -212,6 +218,7 @@ std::vector<Method> methods() {
           {"experts_lora", lora_of_experts(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
+          {"ministral3", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_ministral3},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},
           {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3},
           {"qwen3_5", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5},

@@ -20,6 +20,8 @@ nlohmann::json or_null(const std::optional<Number>& value) {
 }
 
 inline nlohmann::json to_json(const RopeConfig& rope) {
+  nlohmann::json growth = nullptr;
+  if (rope.query_growth) growth = {rope.query_growth->rate, rope.query_growth->from};
   return {{"kind", static_cast<int>(rope.kind)},
           {"theta", rope.theta},
           {"factor", rope.factor},
@@ -34,6 +36,7 @@ inline nlohmann::json to_json(const RopeConfig& rope) {
           {"truncate", rope.truncate},
           {"short_factors", rope.short_factors},
           {"long_factors", rope.long_factors},
+          {"query_growth", growth},
           {"turned_share", rope.turned_share}};
 }
 

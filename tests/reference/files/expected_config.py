@@ -55,12 +55,14 @@ def rope_of(config, rope):
         "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,
         "truncate": yarn.get("truncate", True),
         "short_factors": long.get("short_factor", []), "long_factors": long.get("long_factor", []),
+        "query_growth": [rope["llama_4_scaling_beta"], rope["original_max_position_embeddings"]]
+        if config.model_type == "ministral3" else None,
         "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type in TURN_IN_PART else 1.0,
     }
 
 
 def windows_of(config, layers):
-    if config.model_type in ("mistral", "mixtral", "qwen3_moe", "phi3"):
+    if config.model_type in ("mistral", "ministral3", "mixtral", "qwen3_moe", "phi3"):
         return [config.sliding_window or 0] * config.num_hidden_layers
     return [getattr(getattr(layer, "self_attn", None), "sliding_window", None) or 0 for layer in layers]
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import GptOssConfig, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import GptOssConfig, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -74,6 +74,20 @@ CASES = {
     "mistral_bare": written("mistral", num_attention_heads=8),
     "mistral_ignored_bias": written("mistral", num_key_value_heads=2, attention_bias=True, mlp_bias=True,
                                     sliding_window=7),
+    "saved_ministral3": saved(Ministral3Config, num_key_value_heads=2, head_dim=16, sliding_window=16, dtype="bfloat16",
+                              tie_word_embeddings=True, pad_token_id=None),
+    "saved_ministral3_rich": saved(Ministral3Config, num_key_value_heads=4, head_dim=8, max_position_embeddings=512, rope_parameters=dict(
+        rope_type="yarn", rope_theta=5e5, factor=4.0, original_max_position_embeddings=128, mscale=1.0, mscale_all_dim=0.8,
+        llama_4_scaling_beta=0.25, beta_fast=16.0)),
+    "ministral3_bare": written("ministral3", num_attention_heads=8, vocab_size=131072),
+    "ministral3_theta": written("ministral3", num_attention_heads=8, rope_theta=20000.0, rope_scaling=None, pad_token_id=None),
+    "ministral3_plain": written("ministral3", num_attention_heads=8, pad_token_id=None, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, llama_4_scaling_beta=0.2, original_max_position_embeddings=16)),
+    "ministral3_no_length": written("ministral3", num_attention_heads=8, pad_token_id=None, max_position_embeddings=256, rope_scaling=dict(
+        type="yarn", factor=2.0, llama_4_scaling_beta=0), rope_theta=20000.0),
+    "ministral3_outer_length": written("ministral3", num_attention_heads=8, pad_token_id=None, max_position_embeddings=256,
+                                       original_max_position_embeddings=32, rope_parameters=dict(
+        rope_type="yarn", factor=8.0, llama_4_scaling_beta=0.1, original_max_position_embeddings=64, rope_theta=20000.0)),
     "qwen2_bare": written("qwen2", num_attention_heads=32, hidden_size=64),
     "qwen2_hub": written("qwen2", num_key_value_heads=2, rope_theta=1000000.0, use_sliding_window=False,
                          sliding_window=32768, max_window_layers=2, use_mrope=False, bos_token_id=250,
@@ -243,6 +257,18 @@ CASES = {
                             hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072, vocab_size=300,
                             num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-05, rope_theta=1000000000.0,
                             sliding_window=None, use_cache=True)},
+    "ministral3_with_pictures_hub": {
+        "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "dtype": "bfloat16",
+        "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,
+        "tie_word_embeddings": False, "vision_feature_layer": -1,
+        "vision_config": dict(PICTURES, model_type="pixtral", head_dim=16),
+        "text_config": dict(
+            attention_dropout=0.0, bos_token_id=1, eos_token_id=2, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+            model_type="ministral3", head_dim=32, hidden_act="silu", initializer_range=0.02, max_position_embeddings=262144,
+            num_attention_heads=4, num_key_value_heads=2, pad_token_id=11, rms_norm_eps=1e-05, sliding_window=None,
+            use_cache=True, vocab_size=300, rope_parameters=dict(
+                beta_fast=32.0, beta_slow=1.0, factor=16.0, llama_4_scaling_beta=0.1, mscale=1.0, mscale_all_dim=1.0,
+                original_max_position_embeddings=16384, rope_theta=1000000.0, rope_type="yarn", type="yarn"))},
     "gemma3_with_pictures_hub": {
         "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
         "torch_dtype": "bfloat16", "initializer_range": 0.02, "mm_tokens_per_image": 4, "vision_config": PICTURES,

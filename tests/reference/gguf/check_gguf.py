@@ -27,7 +27,7 @@ from make_goldens import HALVES, random_blocks
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
+ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": MODEL_ARCH.MISTRAL3, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
          "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
          "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen3_moe": MODEL_ARCH.QWEN3MOE,
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3}
@@ -88,7 +88,7 @@ def interleaved(weights, heads):
 def expected_rows(config, name, weights):
     if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
         return weights + np.float32(1)
-    if config["model_type"] in ("llama", "mistral", "mixtral", "smollm3", "granite"):
+    if config["model_type"] in ("llama", "mistral", "ministral3", "mixtral", "smollm3", "granite"):
         if ".q_proj." in name:
             return interleaved(weights, config["num_attention_heads"])
         if ".k_proj." in name:
@@ -157,6 +157,11 @@ def model(folder, quantization, pre, scratch):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
+    if config["model_type"] == "ministral3":
+        scaling = config["rope_scaling"]
+        wanted.update({f"{prefix}.attention.temperature_scale": np.float32(scaling["llama_4_scaling_beta"]),
+                       f"{prefix}.rope.scaling.yarn_log_multiplier": np.float32(scaling["mscale_all_dim"]),
+                       f"{prefix}.rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
     if config["model_type"] in ("olmo3", "gemma3_text", "gpt_oss"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     if "num_experts_per_tok" in config:

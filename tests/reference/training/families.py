@@ -14,7 +14,7 @@ from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForC
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
-from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+from transformers import Ministral3Config, Ministral3ForCausalLM, Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
@@ -37,7 +37,7 @@ PICTURES = ("vision_tower", "multi_modal_projector", "visual")  # the last one's
 
 
 def _mistral_with_pictures(**values):
-    return Mistral3Config(text_config=dict(model_type="mistral", **values), tie_word_embeddings=False, vision_config=dict(
+    return Mistral3Config(text_config={"model_type": "mistral", **values}, tie_word_embeddings=False, vision_config=dict(
         model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, head_dim=16,
         image_size=28, patch_size=14))
 
@@ -87,6 +87,13 @@ CASES = {
         MistralConfig, MistralForCausalLM, hidden_size=52, intermediate_size=62, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=129, rms_norm_eps=1e-5,
         tie_word_embeddings=False, sliding_window=7, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # Queries that grow: sequences of up to 40 tokens are seven steps long.
+    "ministral3": _case(
+        Ministral3Config, Ministral3ForCausalLM, hidden_size=52, intermediate_size=70, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=133, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, sliding_window=None, rope_parameters=dict(
+            rope_type="yarn", rope_theta=1000.0, factor=16.0, original_max_position_embeddings=6, beta_fast=4.0,
+            mscale=1.0, mscale_all_dim=0.6, llama_4_scaling_beta=0.4)),
     "qwen2": _case(
         Qwen2Config, Qwen2ForCausalLM, hidden_size=52, intermediate_size=74, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, vocab_size=137, rms_norm_eps=1e-6, tie_word_embeddings=False,
@@ -215,6 +222,12 @@ CASES = {
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=127, rms_norm_eps=1e-5, sliding_window=None,
         rope_parameters=dict(rope_type="default", rope_theta=100000.0)),
+    "ministral3_pictures": _case(
+        _mistral_with_pictures, Mistral3ForConditionalGeneration, model_type="ministral3", hidden_size=44,
+        intermediate_size=58, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=20,
+        vocab_size=121, rms_norm_eps=1e-5, sliding_window=None, rope_parameters=dict(
+            rope_type="yarn", rope_theta=5000.0, factor=4.0, original_max_position_embeddings=11, mscale=1.0,
+            mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
     "gemma3_pictures": _case(
         _with_pictures, Gemma3ForConditionalGeneration, hidden_size=44, intermediate_size=70, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, head_dim=24, vocab_size=139, rms_norm_eps=1e-6,

@@ -22,6 +22,7 @@ using test::fresh_folder;
 
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
+  if (arch == "ministral3") return "mistral3";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -110,6 +111,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   const bool slides = std::ranges::any_of(m.config.sliding_window, [](std::uint32_t window) { return window != 0; });
   EXPECT_EQ(key(arch + ".attention.sliding_window"), slides ? nlohmann::json(512) : nlohmann::json());
   EXPECT_EQ(key(arch + ".logit_scale"), arch == "granite" ? nlohmann::json(1.0) : nlohmann::json());
+  const bool grows = arch == "mistral3";
+  EXPECT_EQ(key(arch + ".attention.temperature_scale"), grows ? nlohmann::json(0.1F) : nlohmann::json());
+  EXPECT_EQ(key(arch + ".rope.scaling.yarn_log_multiplier"), grows ? nlohmann::json(1.0) : nlohmann::json());
   EXPECT_EQ(key("tokenizer.ggml.model"), "gpt2");
   EXPECT_EQ(key("tokenizer.ggml.pre"), "gpt-2");
   EXPECT_EQ(key("tokenizer.ggml.tokens").size(), m.config.vocab_size);
@@ -141,8 +145,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
-                         testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss", "phi3"),
+                         testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
+                                         "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
+                                         "gpt_oss", "phi3"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -258,6 +263,8 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
     change(config);
     expect_refused(check_expressible(config, "config.json"), {"config.json", key});
   };
+  refused("ministral3", "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kDefault; });
+  refused("ministral3", "rope_scaling", [](auto& config) { config.rope.mscale = 0.7; });
   refused("smollm3", "no_rope_layers", [](auto& config) { config.without_rope[0] = true; });
   refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });

@@ -91,8 +91,9 @@ TEST_P(ImportModel, Q8_IsNear) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
-                         testing::Values("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3",
-                                         "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "gpt_oss", "phi3"),
+                         testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
+                                         "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
+                                         "gpt_oss", "phi3"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -126,6 +127,22 @@ TEST(ImportConfig, GranitesFactors_ComeBack) {
   EXPECT_EQ(ours.residual_multiplier, 0.22);
   EXPECT_EQ(ours.logits_scaling, 8.0);
   EXPECT_EQ(ours.attention_scale, 0.015625);
+}
+
+/// The key is one letter away from another one that no reader knows.
+TEST(ImportConfig, Mistral3WhoseQueriesDoNotGrow_IsAMistral) {
+  const Model m = make_model("ministral3", fresh_folder() / "model");
+  const fs::path file = exported(m, "f32");
+  std::string bytes = *read_file(file);
+  const std::string key = "attention.temperature_scale";
+  bytes.replace(bytes.find(key), key.size(), "attention.temperature_scald");
+  test::put(file, bytes);
+  const auto documents = import_documents(file);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig ours = *model::load_config(*documents);
+  EXPECT_EQ(ours.family, model::Family::kMistral);
+  EXPECT_FALSE(ours.rope.query_growth);
+  EXPECT_EQ(ours.rope.mscale_all_dim, 1.0);
 }
 
 /// Heads of 16, of which 6 turn.

@@ -236,6 +236,14 @@ INSTANTIATE_TEST_SUITE_P(
                         {"short_factor", {1, 2, 0, 4, 5, 6, 7, 8}},
                         {"long_factor", {1, 2, 3, 4, 5, 6, 7, 8}}}),
                   {"rope_scaling.short_factor"}},
+        BadConfig{"growth_without_rate",
+                  "ministral3",
+                  rope5({{"rope_type", "yarn"}, {"factor", 2}}),
+                  {"rope_parameters.llama_4_scaling_beta", "found nothing"}},
+        BadConfig{"growth_from_nowhere",
+                  "ministral3",
+                  rope5({{"rope_type", "default"}, {"llama_4_scaling_beta", 0.1}}),
+                  {"rope_parameters.original_max_position_embeddings", "found nothing"}},
         BadConfig{"type_without_effect",
                   "olmo3",
                   rope({{"type", "linear"}, {"factor", 2}}),
@@ -318,8 +326,10 @@ TEST(LoadConfig, FileTooLarge_IsRefusedUnread) {
 }
 
 TEST(ParseConfig, TextPart_IsTiedAsItsWholeSays) {
-  for (const auto& [whole, part, by_default] :
-       {std::tuple("gemma3", "gemma3_text", true), {"mistral3", "mistral", true}, {"qwen3_5", "qwen3_5_text", false}}) {
+  for (const auto& [whole, part, by_default] : {std::tuple("gemma3", "gemma3_text", true),
+                                                {"mistral3", "mistral", true},
+                                                {"mistral3", "ministral3", true},
+                                                {"qwen3_5", "qwen3_5_text", false}}) {
     Json config = {{"model_type", whole}, {"text_config", good_config(part)}};
     for (const bool within : {false, true}) {
       config["text_config"]["tie_word_embeddings"] = within;

@@ -126,6 +126,7 @@ TEST(KnownModels, RotaryScalingAndWindows_AreRead) {
   EXPECT_EQ(known_model("gemma-3-1b")->sliding_window.at(4), 512U);
   EXPECT_EQ(known_model("gemma-3-1b")->sliding_window.at(5), 0U);
   EXPECT_TRUE(known_model("SmolLM3-3B")->without_rope.at(3));
+  EXPECT_EQ(known_model("Ministral-3-8B-Base-2512")->rope.query_growth, (QueryGrowth{.rate = 0.1, .from = 16384}));
 }
 
 }  // namespace

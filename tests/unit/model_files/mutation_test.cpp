@@ -125,6 +125,10 @@ TEST(ConfigMutations, NeverCrash_AndAcceptedOnesAreSound) {
       R"({"model_type": "smollm3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300, "no_rope_layers": [1, 0], "no_rope_layer_interval": 2,
           "use_sliding_window": true, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]})",
+      R"({"model_type": "ministral3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "head_dim": 16, "rope_parameters":
+          {"rope_type": "yarn", "factor": 16.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+          "original_max_position_embeddings": 64, "rope_theta": 1000000.0}, "sliding_window": null})",
       R"({"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300, "num_experts": 4, "num_experts_per_tok": 2,
           "moe_intermediate_size": 24, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [1],

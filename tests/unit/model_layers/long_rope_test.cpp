@@ -1,5 +1,5 @@
 // LongRoPE and dynamic scaling: the numbers of transformers 5.23 (_compute_longrope_parameters,
-// _compute_dynamic_ntk_parameters), and which of them generation takes.
+// _compute_dynamic_ntk_parameters), and which of them generation takes. Queries that grow.
 #include <gtest/gtest.h>
 
 #include "rondo/model/architecture.h"
@@ -79,6 +79,27 @@ TEST(DynamicRope, OfGeneration_GoesByTheRoomThereIs) {
     EXPECT_EQ(rope.dynamic_from, 0U);
     ASSERT_EQ(rope.frequencies.size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_FLOAT_EQ(rope.frequencies[i], expected[i]) << i;
+  }
+}
+
+/// As many ops turn keys as queries.
+TEST(QueryGrowth, OfTrainingAndGeneration_IsThatOfQueriesAlone) {
+  ModelConfig config = tiny::small_config(false);
+  config.rope.query_growth = QueryGrowth{.rate = 0.25, .from = 7};
+  const Architecture model = *Architecture::make(config, tiny::full(devices::DType::kFloat32));
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kDecode}) {
+    std::size_t growing = 0;
+    std::size_t steady = 0;
+    for (const devices::Op& op : model.record(1, phase, Keep::kNothing, 16, phase == Phase::kDecode ? 64 : 0).ops) {
+      if (op.kind != devices::OpKind::kRope) continue;
+      const auto& rope = std::get<devices::RopeAttributes>(op.attributes);
+      ++(rope.grows_from == 0 ? steady : growing);
+      if (rope.grows_from == 0) continue;
+      EXPECT_EQ(rope.grows_from, 7U);
+      EXPECT_EQ(rope.growth, 0.25F);
+    }
+    EXPECT_EQ(growing, steady);
+    EXPECT_GE(growing, 1U);
   }
 }
 

@@ -20,13 +20,12 @@ OrderedJson long_rope_scaling(const ModelConfig& config) {
   return scaling;
 }
 
-/// Null for none, unless the family `stretches` where there is none.
-OrderedJson rope_scaling(const RopeConfig& rope, bool stretches = false) {
-  if (rope.kind == RopeKind::kDefault && stretches) return {{"rope_type", "default"}};
-  if (rope.kind == RopeKind::kDefault) return nullptr;
+/// Null for none, unless that would mean the family's own: `spelled_out`.
+OrderedJson rope_scaling(const RopeConfig& rope, bool spelled_out = false) {
+  if (rope.kind == RopeKind::kDefault && !spelled_out) return nullptr;
   OrderedJson scaling;
   scaling["rope_type"] = rope_kind_name(rope.kind);
-  scaling["factor"] = rope.factor;
+  if (rope.kind != RopeKind::kDefault) scaling["factor"] = rope.factor;
   if (rope.kind == RopeKind::kLlama3) {
     scaling["low_freq_factor"] = rope.low_frequency_factor;
     scaling["high_freq_factor"] = rope.high_frequency_factor;
@@ -41,6 +40,10 @@ OrderedJson rope_scaling(const RopeConfig& rope, bool stretches = false) {
     if (rope.mscale) scaling["mscale"] = *rope.mscale;
     if (rope.mscale_all_dim) scaling["mscale_all_dim"] = *rope.mscale_all_dim;
     if (!rope.truncate) scaling["truncate"] = false;
+  }
+  if (rope.query_growth) {
+    scaling["original_max_position_embeddings"] = rope.query_growth->from;
+    scaling["llama_4_scaling_beta"] = rope.query_growth->rate;
   }
   return scaling;
 }
@@ -81,7 +84,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   out["rope_theta"] = config.rope.theta;
   const bool is_long = config.rope.kind == RopeKind::kLongRope;
-  out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, traits.stretches);
+  out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, !traits.default_rope.empty());
   if (traits.long_rope_from != 0) {
     out["original_max_position_embeddings"] = is_long ? config.rope.original_max_positions : config.max_positions;
   }
@@ -89,7 +92,7 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   const auto set = [](const RopeConfig& rope) {
-    OrderedJson settings = rope.kind == RopeKind::kDefault ? OrderedJson{{"rope_type", "default"}} : rope_scaling(rope);
+    OrderedJson settings = rope_scaling(rope, true);
     settings["rope_theta"] = rope.theta;
     return settings;
   };

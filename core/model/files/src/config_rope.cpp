@@ -142,11 +142,12 @@ const Json& no_settings() {
   return kEmpty;
 }
 
-/// Of a family that `stretches`.
-const Json& stretched_settings() {
-  static const Json kYarn = {
-      {"rope_type", "yarn"}, {"factor", 32.0}, {"truncate", false}, {"original_max_position_embeddings", 4096}};
-  return kYarn;
+/// From the length that the scaling was made for; a scaling that has none must say it all the same.
+void parse_query_growth(Fields& rope, RopeConfig& out) {
+  const std::uint32_t known = out.original_max_positions;
+  out.query_growth =
+      QueryGrowth{.rate = rope.number("llama_4_scaling_beta", {0.0, 1e6}),
+                  .from = known != 0 ? known : rope.integer("original_max_position_embeddings", 1, kMaxPositions)};
 }
 
 /// What the settings say wins over what stands outside.
@@ -180,6 +181,7 @@ RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& pa
   out.theta = rope.number("rope_theta", kThetaLimits, theta);
   out.kind = parse_kind(rope, traits);
   parse_kind_settings(fields, rope, traits, config, out);
+  if (traits.grows_queries) parse_query_growth(rope, out);
   fields.adopt(rope.status());
   return out;
 }
@@ -241,8 +243,8 @@ double long_rope_amplitude(const RopeConfig& rope) {
 void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (traits.window_theta) return parse_by_kind(fields, traits, config);
   const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
-  const bool stretched = traits.stretches && !fields.has(key);
-  const Json& settings = stretched ? stretched_settings() : settings_at(fields, key);
+  const bool given = traits.default_rope.empty() || fields.has(key);
+  const Json settings = given ? settings_at(fields, key) : Json::parse(traits.default_rope);
   for (const auto& [name, value] : settings.items()) {
     if (!value.is_object()) continue;
     fields.refuse(key, fmt::format("rotary settings by kind of layer ({}) are not supported; expected one set for all",

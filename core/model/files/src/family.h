@@ -51,7 +51,8 @@ struct FamilyTraits {
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
   double theta = 10000.0;
-  bool stretches = false;                             // 32-fold yarn when rotary settings are absent
+  std::string_view default_rope = {};                 // rotary settings when there are none, as JSON
+  bool grows_queries = false;                         // RopeConfig::query_growth
   std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.

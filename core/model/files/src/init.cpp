@@ -44,6 +44,14 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     const bool own = !traits.window_theta_key.empty();
     config.window_rope.emplace().theta = own ? *traits.window_theta : options.rope_theta;
   }
+  if (traits.grows_queries) {  // as published ones
+    constexpr std::uint32_t kStretch = 16;
+    config.rope.kind = RopeKind::kYarn;
+    config.rope.factor = kStretch;
+    config.rope.mscale = config.rope.mscale_all_dim = 1.0;
+    config.rope.original_max_positions = std::max(config.max_positions / kStretch, 1U);
+    config.rope.query_growth = QueryGrowth{.rate = 0.1, .from = config.rope.original_max_positions};
+  }
   if (traits.windows == Windows::kPattern) {
     for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);

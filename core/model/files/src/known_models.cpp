@@ -1,6 +1,6 @@
 // From the config.json files that the models were published with, of those that read pictures too the text part. Token
-// ids, initializer ranges, Granite's factors and scalings of Gemma's and Phi's rotary embedding are left to the
-// family's defaults: a plan does not need them.
+// ids, initializer ranges, Granite's factors and scalings of Gemma's, Phi's and Ministral's rotary embedding are left
+// to the family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -54,6 +54,7 @@ constexpr Row kRows[] = {
     {"mistralai/Mistral-Nemo-Base-2407", "mistral", 5120, 14336, 40, 32, 8, 128, 131072, false, 131072, 1e6},
     {"mistralai/Mistral-Small-24B-Base-2501", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, false, 32768, 1e8},
     {"mistralai/Mistral-Small-3.1-24B-Base-2503", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, false, 131072, 1e9},
+    {"mistralai/Ministral-3-8B-Base-2512", "ministral3", 4096, 14336, 34, 32, 8, 128, 131072, false, 262144, 1e6},
     {"Qwen/Qwen2-0.5B", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, true, 131072, 1e6},
     {"Qwen/Qwen2-1.5B", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, true, 131072, 1e6},
     {"Qwen/Qwen2-7B", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, false, 131072, 1e6},
@@ -132,8 +133,8 @@ std::string without_owner(const std::string& name) {
 }
 
 bool has_large_epsilon(std::string_view type) {
-  return type == "llama" || type == "mistral" || type == "granite" || type == "mixtral" || type == "olmoe" ||
-         type == "gpt_oss" || type == "phi3";
+  return type == "llama" || type == "mistral" || type == "ministral3" || type == "granite" || type == "mixtral" ||
+         type == "olmoe" || type == "gpt_oss" || type == "phi3";
 }
 
 std::string config_text(const Row& row) {

@@ -84,6 +84,28 @@ void read_long_scaling(KeyReader& keys, const std::string& prefix, model::ModelC
   config.rope.attention_factor = keys.number(prefix + "rope.scaling.attn_factor", 0.0, 1e6, 1.0);
 }
 
+/// What mistral3's readers divide the attention factor by; 0 counts as absent.
+void read_log_multiplier(KeyReader& keys, const std::string& key, model::RopeConfig& rope) {
+  const double multiplier = keys.number(key, 0.0, 1e6);
+  if (multiplier == 0.0) return;
+  if (rope.attention_factor) keys.refuse(key, "expected no rope.scaling.attn_factor beside it");
+  rope.mscale = 1.0;
+  rope.mscale_all_dim = multiplier;
+}
+
+/// Under mistral3's name a model whose queries do not grow is a Mistral.
+void read_query_growth(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (config.family != Family::kMinistral3) return;
+  const double rate = keys.number(prefix + "attention.temperature_scale", 0.0, 1e6, 0.0);
+  if (rate == 0.0) {
+    config.family = Family::kMistral;
+    return;
+  }
+  const std::uint32_t from =
+      keys.integer(prefix + "rope.scaling.original_context_length", 1, kMaxPositions, config.max_positions);
+  config.rope.query_growth = model::QueryGrowth{.rate = rate, .from = from};
+}
+
 void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   model::RopeConfig& rope = config.rope;
   rope.theta = keys.number(prefix + "rope.freq_base", 1.0, 1e18, 10000.0);
@@ -108,7 +130,12 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
     if (attention != 1.0) rope.attention_factor = attention * (0.1 * std::log(std::max(factor, 1.0)) + 1.0);
     for (const char* own : {"yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"}) {
       const std::string key = prefix + "rope.scaling." + own;
-      if (keys.has(key)) keys.refuse(key, "yarn with settings of its own is not supported");
+      if (!keys.has(key)) continue;
+      if (config.family == Family::kMinistral3 && own == std::string_view("yarn_log_multiplier")) {
+        read_log_multiplier(keys, key, rope);
+      } else {
+        keys.refuse(key, "yarn with settings of its own is not supported");
+      }
     }
   } else if (kind != "none") {
     keys.refuse(prefix + "rope.scaling.type",
@@ -244,9 +271,10 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,    Family::kQwen2, Family::kQwen3,  Family::kSmolLm3,
-                                  Family::kGranite,  Family::kOlmo2, Family::kGemma,  Family::kGemma3,
-                                  Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss, Family::kPhi3};
+constexpr std::array kFamilies = {Family::kLlama,   Family::kMinistral3, Family::kQwen2, Family::kQwen3,
+                                  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2, Family::kGemma,
+                                  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe, Family::kGptOss,
+                                  Family::kPhi3};
 
 std::string architecture_names() {
   std::vector<std::string> names;
@@ -273,6 +301,10 @@ absl::Status read_divisors(const StoredFile& file, model::ModelConfig& config) {
   std::vector<float> divisors(config.head_dim / 2);
   decode_stretch(*tensor.coding, tensor.data, 0, divisors);
   const auto rope = rope_of_divisors(divisors, config.rope.theta, config.max_positions);
+  if (rope && rope->kind != RopeKind::kDefault && config.rope.query_growth) {
+    return invalid_input("{}: tensor {}: frequencies of a model whose queries grow are not divided; expected ones",
+                         file.origin(), found->first);
+  }
   if (!rope || (config.rope.kind != RopeKind::kDefault && rope->kind != RopeKind::kDefault)) {
     return invalid_input("{}: tensor {}: its divisors of frequencies are not those of a llama3 scaling", file.origin(),
                          found->first);
@@ -440,6 +472,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   read_experts(keys, prefix, config);
   RONDO_RETURN_IF_ERROR(keys.status());
   read_scaling(keys, prefix, config);
+  read_query_growth(keys, prefix, config);
   read_window(keys, prefix, config);
   read_factors(keys, prefix, config);
   if (!config.attention_scale) config.attention_scale = usual_attention_scale(config);

@@ -91,11 +91,19 @@ std::optional<std::pair<std::string_view, std::string_view>> in_block(std::strin
   return std::pair(name.substr(0, end), name.substr(end + 1));
 }
 
+/// mistral3's readers divide the attention factor by that which this multiplier of the logarithm gives, for which they
+/// take mscale 1.
+bool has_log_multiplier(const model::RopeConfig& rope, Family family) {
+  return family == Family::kMinistral3 && rope.mscale == 1.0 && rope.mscale_all_dim;
+}
+
 /// Readers derive yarn's attention factor, its ramp and its rounding by themselves.
 bool has_default_yarn(const model::RopeConfig& rope, Family family) {
   const double factor = 0.1 * std::log(rope.factor) + 1.0;
-  const bool attention = !rope.attention_factor || std::abs(*rope.attention_factor - factor) < 1e-6;
-  return attention && !rope.mscale && !rope.mscale_all_dim && rope.beta_fast == 32.0 && rope.beta_slow == 1.0 &&
+  const bool divided = has_log_multiplier(rope, family);
+  const bool attention = !rope.attention_factor || (!divided && std::abs(*rope.attention_factor - factor) < 1e-6);
+  const bool usual = divided || (!rope.mscale && !rope.mscale_all_dim);
+  return attention && usual && rope.beta_fast == 32.0 && rope.beta_slow == 1.0 &&
          rope.truncate == truncates_yarn(family);
 }
 
@@ -120,6 +128,10 @@ void add_scaling(const std::string& prefix, const model::ModelConfig& config, Ke
   if (rope.kind == RopeKind::kYarn) {
     keys.add(prefix + "rope.scaling.original_context_length", rope.original_max_positions);
   }
+  if (has_log_multiplier(rope, config.family)) {
+    keys.add(prefix + "rope.scaling.yarn_log_multiplier", static_cast<float>(*rope.mscale_all_dim));
+  }
+  if (rope.query_growth) keys.add(prefix + "attention.temperature_scale", static_cast<float>(rope.query_growth->rate));
 }
 
 /// A key of config.json and what is wrong with it.
@@ -222,6 +234,8 @@ std::string architecture_name(Family family) {
     case Family::kMistral:
     case Family::kMixtral:
       return "llama";
+    case Family::kMinistral3:
+      return "mistral3";
     case Family::kQwen2:
       return "qwen2";
     case Family::kQwen3:
@@ -272,6 +286,10 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
   if (config.rope.kind == RopeKind::kDynamic) {
     return invalid_input(
         "{}: rope_scaling: dynamic scaling has no counterpart in GGUF; expected linear, yarn or llama3", origin);
+  }
+  if (config.rope.query_growth && config.rope.kind != RopeKind::kYarn) {
+    return invalid_input("{}: rope_scaling: GGUF's {} is always stretched by yarn; this model cannot be exported",
+                         origin, architecture_name(config.family));
   }
   if (config.rope.kind == RopeKind::kYarn && !has_default_yarn(config.rope, config.family)) {
     return invalid_input(
@@ -404,7 +422,8 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  if (architecture != "llama" && architecture != "smollm3" && architecture != "granite") return 0;
+  constexpr std::array<std::string_view, 4> kNeighbours = {"llama", "mistral3", "smollm3", "granite"};
+  if (std::ranges::count(kNeighbours, architecture) == 0) return 0;
   if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
   if (name.find(".k_proj.") != std::string::npos) return config.num_kv_heads;
   return 0;

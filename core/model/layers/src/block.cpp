@@ -187,8 +187,9 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   q = normed_if(q, parts.q_norm, "q_normed");
   k = normed_if(k, parts.k_norm, "k_normed");
   if (rope != nullptr) {
-    const devices::RopeAttributes turning = capacity > 0 ? settled_rope(*rope, capacity) : *rope;
+    devices::RopeAttributes turning = capacity > 0 ? settled_rope(*rope, capacity) : *rope;
     q = recorder.rope(q, turning, "q_rotated");
+    turning.grows_from = 0;  // keys do not
     k = recorder.rope(k, turning, "k_rotated");
   }
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),

@@ -90,6 +90,10 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
   devices::RopeAttributes attributes;
   attributes.theta = rope.theta;
   attributes.factor = rope.factor;
+  if (rope.query_growth) {
+    attributes.growth = static_cast<float>(rope.query_growth->rate);
+    attributes.grows_from = rope.query_growth->from;
+  }
   const std::uint32_t channels = turned_channels(config, rope);
   std::vector<double> frequencies = plain_frequencies(rope.theta, channels);
   switch (rope.kind) {

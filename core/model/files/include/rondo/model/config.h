@@ -16,6 +16,7 @@ namespace rondo::model {
 enum class Family {
   kLlama,
   kMistral,
+  kMinistral3,
   kQwen2,
   kQwen3,
   kSmolLm3,
@@ -47,6 +48,13 @@ std::size_t weight_type_size(WeightType type);
 /// `word`: float32, bfloat16, float16 or fp32, bf16, fp16. Errors: InvalidArgument naming the word.
 absl::StatusOr<WeightType> parse_weight_type(std::string_view word);
 
+/// Queries grow with their positions: times 1 + rate * ln(1 + floor(position / from)).
+struct QueryGrowth {
+  double rate = 0.1;
+  std::uint32_t from = 0;  // tokens
+  bool operator==(const QueryGrowth&) const = default;
+};
+
 /// Rotary embedding, as transformers' modeling_rope_utils reads it.
 struct RopeConfig {
   RopeKind kind = RopeKind::kDefault;
@@ -55,15 +63,16 @@ struct RopeConfig {
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
   std::uint32_t original_max_positions = 0;
-  std::optional<double> attention_factor;  // yarn, longrope
-  double beta_fast = 32.0;                 // yarn
-  double beta_slow = 1.0;                  // yarn
-  std::optional<double> mscale;            // yarn
-  std::optional<double> mscale_all_dim;    // yarn
-  bool truncate = true;                    // yarn
-  std::vector<double> short_factors;       // longrope: of each frequency, up to original_max_positions
-  std::vector<double> long_factors;        // longrope: past these
-  double turned_share = 1.0;               // partial_rotary_factor: of a head's channels. Phi-3, Qwen3.5
+  std::optional<double> attention_factor;   // yarn, longrope
+  double beta_fast = 32.0;                  // yarn
+  double beta_slow = 1.0;                   // yarn
+  std::optional<double> mscale;             // yarn
+  std::optional<double> mscale_all_dim;     // yarn
+  bool truncate = true;                     // yarn
+  std::vector<double> short_factors;        // longrope: of each frequency, up to original_max_positions
+  std::vector<double> long_factors;         // longrope: past these
+  double turned_share = 1.0;                // partial_rotary_factor: of a head's channels. Phi-3, Qwen3.5
+  std::optional<QueryGrowth> query_growth;  // Ministral 3
 };
 
 /// Of GPT-OSS's experts, whatever the activation is: see devices::ActivationKind.
