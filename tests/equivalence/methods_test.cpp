@@ -70,6 +70,12 @@ void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.without_rope = {false, true, false};
 }
 
+/// Queries and keys normed after they are turned.
+void as_hunyuan(model::ModelConfig& config) {
+  config.qk_norm = model::QkNorm::kHead;
+  config.norms_turned = true;
+}
+
 /// Queries that grow with their positions.
 void as_ministral3(model::ModelConfig& config) {
   config.attention_bias = false;
@@ -218,6 +224,7 @@ std::vector<Method> methods() {
           {"experts_lora", lora_of_experts(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
+          {"hunyuan", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_hunyuan},
           {"ministral3", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_ministral3},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},
           {"phi3_dora", dora_of_fused(), optimizer(OptimizerKind::kAdamW), false, false, as_phi3},

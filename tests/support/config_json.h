@@ -28,6 +28,7 @@ inline nlohmann::json to_json(const RopeConfig& rope) {
           {"low", rope.low_frequency_factor},
           {"high", rope.high_frequency_factor},
           {"original", rope.original_max_positions},
+          {"alpha", or_null(rope.alpha)},
           {"attention_factor", or_null(rope.attention_factor)},
           {"beta_fast", rope.beta_fast},
           {"beta_slow", rope.beta_slow},

@@ -41,6 +41,7 @@ def rope_of(config, rope):
     stretched = kind in ("yarn", "llama3", "longrope")
     original = rope.get("original_max_position_embeddings", 0) if stretched else 0
     factor = rope.get("factor", 1.0) if kind != "default" else 1.0
+    alpha = (rope.get("alpha") or None) if kind == "dynamic" and config.model_type == "hunyuan_v1_dense" else None
     if factor is None or (kind == "longrope" and "factor" not in rope):  # the ratio of the two lengths
         factor = config.max_position_embeddings / original
     yarn = rope if kind == "yarn" else {}
@@ -49,7 +50,7 @@ def rope_of(config, rope):
         "kind": ROPE_KINDS.index(kind), "theta": float(rope["rope_theta"]), "factor": float(factor),
         "low": rope["low_freq_factor"] if kind == "llama3" else 1.0,
         "high": rope["high_freq_factor"] if kind == "llama3" else 4.0,
-        "original": original,
+        "original": original, "alpha": alpha,
         "attention_factor": (yarn or long).get("attention_factor"),
         "beta_fast": yarn.get("beta_fast") or 32.0, "beta_slow": yarn.get("beta_slow") or 1.0,
         "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,

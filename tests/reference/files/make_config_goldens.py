@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import GptOssConfig, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -100,6 +100,20 @@ CASES = {
     "qwen3_yarn": written("qwen3", num_key_value_heads=2, max_position_embeddings=1024, rope_parameters=dict(
         rope_type="yarn", factor=None, original_max_position_embeddings=256, rope_theta=70000.0, beta_fast=16,
         beta_slow=2, attention_factor=1.25, mscale=0.7, mscale_all_dim=0.9, truncate=False)),
+    "saved_hunyuan": saved(HunYuanDenseV1Config, num_key_value_heads=2, head_dim=16, attention_bias=True, eos_token_id=[2, 7]),
+    "hunyuan_bare": written("hunyuan_v1_dense", head_dim=8),
+    "hunyuan_hub": written(
+        "hunyuan_v1_dense", add_classification_head=False, attention_bias=False, attention_dropout=0.0, attention_head_dim=16,
+        bos_token_id=1, cla_share_factor=2, class_num=0, dense_list=[4096, 0], enable_lm_head_fp32=True, eod_token_id=293,
+        eos_token_id=293, head_dim=16, hidden_act="silu", initializer_range=0.02, max_position_embeddings=262144,
+        mlp_bias=False, norm_type="rms", num_key_value_heads=2, org_vocab_size=290943, pad_token_id=294, pretraining_tp=1,
+        rms_norm_eps=1e-05, rope_scaling=dict(alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0,
+                                              mscale_all_dim=0.0, type="dynamic"), rope_theta=10000.0,
+        tie_word_embeddings=True, torch_dtype="bfloat16", use_cache=True, use_cla=False, use_qk_norm=True),
+    "hunyuan_no_alpha": written("hunyuan_v1_dense", head_dim=16, rope_parameters=dict(
+        rope_type="dynamic", factor=4.0, alpha=0, rope_theta=20000.0)),
+    "hunyuan_linear": written("hunyuan_v1_dense", head_dim=16, rope_parameters=dict(
+        rope_type="linear", factor=4.0, alpha=50, rope_theta=20000.0)),
     "saved_smollm3": saved(SmolLM3Config, pad_token_id=0, num_key_value_heads=2, no_rope_layer_interval=2),
     "saved_smollm3_window": saved(SmolLM3Config, pad_token_id=None, use_sliding_window=True, sliding_window=16, no_rope_layers=[0, 1, 0],
                                   attention_bias=True, mlp_bias=True, tie_word_embeddings=False),

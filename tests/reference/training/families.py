@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
+from transformers import HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -143,6 +144,12 @@ CASES = {
         original_max_position_embeddings=64,
         rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.5,
                              short_factor=[1.0, 1.3, 2.1], long_factor=[1.1, 2.5, 7.0])),
+    # Norms behind the rotary embedding, whose theta is stretched.
+    "hunyuan": _case(
+        HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=137, rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=1.0, alpha=20.0)),
     # A layer with rotary embedding, one without, one without that slides.
     "smollm3": _case(
         SmolLM3Config, SmolLM3ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,

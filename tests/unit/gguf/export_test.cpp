@@ -23,6 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
+  if (arch == "hunyuan_v1_dense") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -147,7 +148,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
                                          "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
-                                         "gpt_oss", "phi3"),
+                                         "gpt_oss", "phi3", "hunyuan_v1_dense"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -265,6 +266,7 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   };
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kDefault; });
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.mscale = 0.7; });
+  refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("smollm3", "no_rope_layers", [](auto& config) { config.without_rope[0] = true; });
   refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });

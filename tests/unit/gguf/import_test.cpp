@@ -93,7 +93,7 @@ TEST_P(ImportModel, Q8_IsNear) {
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
                                          "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
-                                         "gpt_oss", "phi3"),
+                                         "gpt_oss", "phi3", "hunyuan_v1_dense"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -143,6 +143,18 @@ TEST(ImportConfig, Mistral3WhoseQueriesDoNotGrow_IsAMistral) {
   EXPECT_EQ(ours.family, model::Family::kMistral);
   EXPECT_FALSE(ours.rope.query_growth);
   EXPECT_EQ(ours.rope.mscale_all_dim, 1.0);
+}
+
+/// Files have the theta that alpha stretches.
+TEST(ImportConfig, HunYuansAlpha_IsInTheta) {
+  const Model m = make_model("hunyuan_v1_dense", fresh_folder() / "model", [](Json& config) {
+    config["rope_scaling"] = {{"type", "dynamic"}, {"alpha", 1000.0}, {"factor", 1.0}};
+  });
+  const auto documents = import_documents(exported(m, "f32"));
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig ours = *model::load_config(*documents);
+  EXPECT_EQ(ours.rope.kind, model::RopeKind::kDefault);
+  EXPECT_NEAR(ours.rope.theta / (10000.0 * std::pow(1000.0, 16.0 / 14.0)), 1.0, 1e-6);
 }
 
 /// Heads of 16, of which 6 turn.

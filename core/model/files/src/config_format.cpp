@@ -26,6 +26,7 @@ OrderedJson rope_scaling(const RopeConfig& rope, bool spelled_out = false) {
   OrderedJson scaling;
   scaling["rope_type"] = rope_kind_name(rope.kind);
   if (rope.kind != RopeKind::kDefault) scaling["factor"] = rope.factor;
+  if (rope.alpha) scaling["alpha"] = *rope.alpha;
   if (rope.kind == RopeKind::kLlama3) {
     scaling["low_freq_factor"] = rope.low_frequency_factor;
     scaling["high_freq_factor"] = rope.high_frequency_factor;

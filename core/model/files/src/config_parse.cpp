@@ -264,6 +264,7 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.norm_place = traits.norm_place;
   config.qk_norm = traits.qk_norm;
+  config.norms_turned = traits.norms_turned;
   config.norms_add_one = traits.norms_add_one;
   config.scales_embedding_by_width = traits.is_gemma;
   constexpr Limits kFactors = {1e-6, 1e6};

@@ -117,7 +117,9 @@ void parse_kind_settings(Fields& fields, Fields& rope, const FamilyTraits& trait
       out.factor = rope.number("factor", kFactorLimits);
       return;
     case RopeKind::kDynamic:
-      out.factor = rope.number("factor", kFactorLimits);
+      if (traits.reads_alpha) out.alpha = rope.optional_number("alpha", {0.0, 1e12});
+      if (out.alpha == 0.0) out.alpha.reset();  // as Python has it
+      out.factor = rope.number("factor", kFactorLimits, out.alpha ? std::optional(1.0) : std::nullopt);
       // Its exponent is head_dim / (head_dim - 2).
       if (config.head_dim <= 2) rope.refuse("rope_type", "dynamic needs a head_dim greater than 2");
       return;
@@ -232,6 +234,11 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 
 double stretch_of(const ModelConfig& config, const RopeConfig& rope) {
   return static_cast<double>(config.max_positions) / rope.original_max_positions;
+}
+
+double stretched_theta(const ModelConfig& config, const RopeConfig& rope) {
+  if (!rope.alpha) return rope.theta;
+  return rope.theta * std::pow(*rope.alpha, static_cast<double>(config.head_dim) / (config.head_dim - 2.0));
 }
 
 double long_rope_amplitude(const RopeConfig& rope) {

@@ -52,6 +52,7 @@ struct FamilyTraits {
   double rms_norm_eps = 1e-6;
   double theta = 10000.0;
   std::string_view default_rope = {};                 // rotary settings when there are none, as JSON
+  bool reads_alpha = false;                           // RopeConfig::alpha
   bool grows_queries = false;                         // RopeConfig::query_growth
   std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
@@ -82,6 +83,7 @@ struct FamilyTraits {
   bool reads_multipliers = false;        // Granite's four
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
+  bool norms_turned = false;
   std::optional<ExpertTraits> experts = std::nullopt;
   bool norms_add_one = false;   // they multiply by 1 + weight
   bool is_gemma = false;        // embeddings times sqrt(hidden_size), GELU

@@ -100,8 +100,8 @@ void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vec
     const std::uint64_t size = std::uint64_t{config.head_dim} * (all ? heads : 1);
     out.push_back({prefix + name + ".weight", {size}, ParameterKind::kNorm, layer});
   };
-  norm("q_norm", config.num_heads);
-  norm("k_norm", config.num_kv_heads);
+  norm(qk_norm_names(config).q, config.num_heads);
+  norm(qk_norm_names(config).k, config.num_kv_heads);
 }
 
 void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
@@ -161,6 +161,11 @@ NormNames norm_names(NormPlace place) {
       return {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
   }
   return {nullptr, nullptr, nullptr, nullptr};
+}
+
+QkNormNames qk_norm_names(const ModelConfig& config) {
+  if (config.norms_turned) return {"query_layernorm", "key_layernorm"};
+  return {"q_norm", "k_norm"};
 }
 
 ExpertNames expert_names(const ModelConfig& config) {

@@ -23,13 +23,11 @@ constexpr std::string_view kBlocks = "blk.";
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOutside = {
     {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kInBlocks = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks = {
     {{"self_attn.q_proj", "attn_q"},
      {"self_attn.k_proj", "attn_k"},
      {"self_attn.v_proj", "attn_v"},
      {"self_attn.o_proj", "attn_output"},
-     {"self_attn.q_norm", "attn_q_norm"},
-     {"self_attn.k_norm", "attn_k_norm"},
      {"mlp.gate_proj", "ffn_gate"},
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
@@ -64,6 +62,10 @@ template <typename Fn>
 void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : norms_in_blocks(config)) {
     if (theirs != nullptr && fn(std::string_view(theirs), ours)) return;
+  }
+  const auto [q_norm, k_norm] = model::qk_norm_names(config);
+  for (const auto& [theirs, ours] : {std::pair(q_norm, "attn_q_norm"), std::pair(k_norm, "attn_k_norm")}) {
+    if (fn(std::string_view(fmt::format("self_attn.{}", theirs)), std::string_view(ours))) return;
   }
   if (config.fused_linears) {
     for (const auto& [theirs, ours] : kFused) {
@@ -178,7 +180,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
   const bool gemma = config.norms_add_one;
   const bool oss = config.family == Family::kGptOss;
-  if (biased && (olmo || gemma || config.family == Family::kQwen3 || (config.experts && !oss))) {
+  const bool plain = config.family == Family::kQwen3 || config.family == Family::kHunYuan;
+  if (biased && (olmo || gemma || plain || (config.experts && !oss))) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
   }
   if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
@@ -240,6 +243,8 @@ std::string architecture_name(Family family) {
       return "qwen2";
     case Family::kQwen3:
       return "qwen3";
+    case Family::kHunYuan:
+      return "hunyuan-dense";
     case Family::kQwen3Moe:
       return "qwen3moe";
     case Family::kSmolLm3:
@@ -283,7 +288,7 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     if (!complaint) continue;
     return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
-  if (config.rope.kind == RopeKind::kDynamic) {
+  if (config.rope.kind == RopeKind::kDynamic && !config.rope.alpha) {
     return invalid_input(
         "{}: rope_scaling: dynamic scaling has no counterpart in GGUF; expected linear, yarn or llama3", origin);
   }
@@ -312,7 +317,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "attention.value_length", config.head_dim);
   keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
   keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
-  keys.add(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
+  keys.add(prefix + "rope.freq_base", static_cast<float>(stretched_theta(config, config.rope)));
   add_scaling(prefix, config, keys);
   if (config.family == Family::kGranite) {
     keys.add(prefix + "attention.scale", static_cast<float>(scale_of_scores(config)));

@@ -141,8 +141,9 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   }
   if (config.qk_norm != QkNorm::kNone) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
-    builder.parts().q_norm = builder.norm(attention + ".q_norm", all ? q_width : config.head_dim);
-    builder.parts().k_norm = builder.norm(attention + ".k_norm", all ? kv_width : config.head_dim);
+    const auto [q_norm, k_norm] = qk_norm_names(config);
+    builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : config.head_dim);
+    builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : config.head_dim);
   }
   builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
   return std::move(builder.parts());
@@ -184,14 +185,18 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   if (config.gates_attention) gate = linears.record(*linear++, normed, {}, q_shape);
   TensorId k = linears.record(*linear++, normed, {}, kv_shape);
   const TensorId v = linears.record(*linear, normed, {}, kv_shape);
-  q = normed_if(q, parts.q_norm, "q_normed");
-  k = normed_if(k, parts.k_norm, "k_normed");
+  const auto norm_both = [&] {
+    q = normed_if(q, parts.q_norm, "q_normed");
+    k = normed_if(k, parts.k_norm, "k_normed");
+  };
+  if (!config.norms_turned) norm_both();
   if (rope != nullptr) {
     devices::RopeAttributes turning = capacity > 0 ? settled_rope(*rope, capacity) : *rope;
     q = recorder.rope(q, turning, "q_rotated");
     turning.grows_from = 0;  // keys do not
     k = recorder.rope(k, turning, "k_rotated");
   }
+  if (config.norms_turned) norm_both();
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
                                                 config.sliding_window[block]};
   Recorder::Attended attended =

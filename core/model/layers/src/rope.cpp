@@ -95,7 +95,7 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
     attributes.grows_from = rope.query_growth->from;
   }
   const std::uint32_t channels = turned_channels(config, rope);
-  std::vector<double> frequencies = plain_frequencies(rope.theta, channels);
+  std::vector<double> frequencies = plain_frequencies(stretched_theta(config, rope), channels);
   switch (rope.kind) {
     case RopeKind::kDefault:
       break;
@@ -103,6 +103,7 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
       for (double& frequency : frequencies) frequency /= rope.factor;
       break;
     case RopeKind::kDynamic:
+      if (rope.alpha) break;
       attributes.dynamic_from = rope.original_max_positions != 0 ? rope.original_max_positions : config.max_positions;
       break;
     case RopeKind::kYarn:

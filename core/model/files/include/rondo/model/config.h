@@ -19,6 +19,7 @@ enum class Family {
   kMinistral3,
   kQwen2,
   kQwen3,
+  kHunYuan,
   kSmolLm3,
   kGranite,
   kOlmo2,
@@ -63,6 +64,7 @@ struct RopeConfig {
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
   std::uint32_t original_max_positions = 0;
+  std::optional<double> alpha;  // dynamic: stretches theta once and for all, and factor does nothing. HunYuan
   std::optional<double> attention_factor;   // yarn, longrope
   double beta_fast = 32.0;                  // yarn
   double beta_slow = 1.0;                   // yarn
@@ -145,6 +147,7 @@ struct ModelConfig {
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
+  bool norms_turned = false;                              // HunYuan: queries and keys are normed after they are turned
   bool norms_add_one = false;                             // Gemma, Qwen3.5: norms multiply by 1 + weight
   bool scales_embedding_by_width = false;                 // Gemma: by sqrt(hidden_size), rounded to the dtype
   double embedding_multiplier = 1.0;                      // Granite
@@ -173,6 +176,9 @@ std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope)
 
 /// How many times longer sequences may be than those that the model was first trained on.
 double stretch_of(const ModelConfig& config, const RopeConfig& rope);
+
+/// By NTK's alpha where there is one: theta * alpha^(d / (d - 2)), d being the channels of a head.
+double stretched_theta(const ModelConfig& config, const RopeConfig& rope);
 
 /// What longrope multiplies cosines and sines by.
 double long_rope_amplitude(const RopeConfig& rope);

@@ -4,7 +4,7 @@
 // V vocab_size, C hidden_size, I intermediate_size, Q num_heads * head_dim, K num_kv_heads * head_dim, H head_dim:
 //   model.embed_tokens.weight [V, C]
 //   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias)
-//   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads
+//   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads; see qk_norm_names()
 //   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias)
 //     or of E experts of width W, see expert_names():
 //   model.layers.N.mlp.gate.weight [E, C] (.bias), the router
@@ -75,6 +75,13 @@ struct NormNames {
   const char* mlp_output;
 };
 NormNames norm_names(NormPlace place);
+
+/// What the norms of queries and keys are called, "self_attn.<name>".
+struct QkNormNames {
+  const char* q;
+  const char* k;
+};
+QkNormNames qk_norm_names(const ModelConfig& config);
 
 /// What the mixture of a block is called: "mlp", its router and its experts' three matrices.
 struct ExpertNames {
