@@ -65,7 +65,15 @@ def rope_of(config, rope):
 def windows_of(config, layers):
     if config.model_type in ("mistral", "ministral3", "mixtral", "qwen3_moe", "phi3"):
         return [config.sliding_window or 0] * config.num_hidden_layers
+    if config.model_type == "exaone4":
+        return [(config.sliding_window or 0) if layer.self_attn.is_sliding else 0 for layer in layers]
     return [getattr(getattr(layer, "self_attn", None), "sliding_window", None) or 0 for layer in layers]
+
+
+def without_rope_of(config, layers):
+    if config.model_type == "exaone4":
+        return [config.sliding_window is not None and not layer.self_attn.is_sliding for layer in layers]
+    return [not getattr(getattr(layer, "self_attn", None), "use_rope", True) for layer in layers]
 
 
 def linear_of(config, layers):
@@ -118,7 +126,7 @@ def expected(folder):
         "head_dim": attention.head_dim, "vocab_size": config.vocab_size,
         "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
-        "without_rope": [not getattr(getattr(layer, "self_attn", None), "use_rope", True) for layer in layers],
+        "without_rope": without_rope_of(config, layers),
         "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),

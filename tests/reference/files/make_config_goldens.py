@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import Exaone4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -114,6 +114,20 @@ CASES = {
         rope_type="dynamic", factor=4.0, alpha=0, rope_theta=20000.0)),
     "hunyuan_linear": written("hunyuan_v1_dense", head_dim=16, rope_parameters=dict(
         rope_type="linear", factor=4.0, alpha=50, rope_theta=20000.0)),
+    "saved_exaone4": saved(Exaone4Config, num_hidden_layers=5, num_key_value_heads=2, sliding_window=16, eos_token_id=[2, 7]),
+    "saved_exaone4_all_see": saved(Exaone4Config, num_key_value_heads=4, layer_types=["full_attention"] * 3),
+    "saved_exaone4_plain": saved(
+        Exaone4Config, num_key_value_heads=1, head_dim=16, sliding_window=None, layer_types=["full_attention"] * 3,
+        tie_word_embeddings=True, max_position_embeddings=512, rope_parameters=dict(LLAMA3, rope_theta=1000000.0)),
+    "exaone4_bare": written("exaone4", num_attention_heads=32, num_hidden_layers=8, hidden_size=64),
+    "exaone4_interval": written("exaone4", num_key_value_heads=2, num_hidden_layers=7, sliding_window=8, sliding_window_pattern=3),
+    "exaone4_hub": written(
+        "exaone4", attention_dropout=0.0, bos_token_id=1, eos_token_id=261, head_dim=16, hidden_act="silu", initializer_range=0.02,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"], max_position_embeddings=131072,
+        num_key_value_heads=2, pad_token_id=0, rms_norm_eps=1e-05, rope_scaling=dict(
+            factor=16.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192, rope_type="llama3"),
+        rope_theta=1000000, sliding_window=4096, sliding_window_pattern="LLG", tie_word_embeddings=False,
+        torch_dtype="bfloat16", use_cache=True),
     "saved_smollm3": saved(SmolLM3Config, pad_token_id=0, num_key_value_heads=2, no_rope_layer_interval=2),
     "saved_smollm3_window": saved(SmolLM3Config, pad_token_id=None, use_sliding_window=True, sliding_window=16, no_rope_layers=[0, 1, 0],
                                   attention_bias=True, mlp_bias=True, tie_word_embeddings=False),

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
-from transformers import HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
+from transformers import Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -144,6 +144,13 @@ CASES = {
         original_max_position_embeddings=64,
         rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.5,
                              short_factor=[1.0, 1.3, 2.1], long_factor=[1.1, 2.5, 7.0])),
+    # The layer that sees all has no rotary embedding.
+    "exaone4": _case(
+        Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        sliding_window=6, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=16.0, low_freq_factor=1.0,
+                             high_freq_factor=4.0, original_max_position_embeddings=64)),
     # Norms behind the rotary embedding, whose theta is stretched.
     "hunyuan": _case(
         HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM, hidden_size=52, intermediate_size=66, num_hidden_layers=2,

@@ -23,7 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
-  if (arch == "hunyuan_v1_dense") return "hunyuan-dense";
+  if (arch == "hunyuan_v1_dense", "exaone4") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -267,6 +267,10 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kDefault; });
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.mscale = 0.7; });
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("exaone4", "sliding_window", [](auto& config) {
+    config.sliding_window = {8, 8};
+    config.without_rope = {false, false};
+  });
   refused("smollm3", "no_rope_layers", [](auto& config) { config.without_rope[0] = true; });
   refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });

@@ -93,7 +93,7 @@ TEST_P(ImportModel, Q8_IsNear) {
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
                                          "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
-                                         "gpt_oss", "phi3", "hunyuan_v1_dense"),
+                                         "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -143,6 +143,27 @@ TEST(ImportConfig, Mistral3WhoseQueriesDoNotGrow_IsAMistral) {
   EXPECT_EQ(ours.family, model::Family::kMistral);
   EXPECT_FALSE(ours.rope.query_growth);
   EXPECT_EQ(ours.rope.mscale_all_dim, 1.0);
+}
+
+/// 64 layers slide, but each fourth, which is not turned.
+TEST(ImportConfig, WindowsOfExaone4_AreKnownByTheNumberOfLayers) {
+  model::InitOptions options = options_of("exaone4", 32, 32);
+  options.num_hidden_layers = kLayersOfSlidingExaone4;
+  const fs::path folder = fresh_folder() / "model";
+  ASSERT_TRUE(model::init_model(options, folder).ok());
+  Json config = Json::parse(*read_file(folder / "config.json"), nullptr, false);
+  config["sliding_window"] = 16;
+  config.erase("layer_types");
+  test::put(folder / "config.json", config.dump());
+  const model::ModelConfig theirs = *model::load_config(folder);
+  const Model m{folder, theirs, *model::open_weights(theirs, folder)};
+  const auto documents = import_documents(exported(m, "f32"));
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig ours = *model::load_config(*documents);
+  EXPECT_EQ(ours.sliding_window, theirs.sliding_window);
+  EXPECT_EQ(ours.without_rope, theirs.without_rope);
+  EXPECT_TRUE(ours.without_rope[3]);
+  EXPECT_EQ(ours.sliding_window[2], 16U);
 }
 
 /// Files have the theta that alpha stretches.

@@ -62,6 +62,11 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.windows == Windows::kNone) return;
   out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
   if (traits.windows == Windows::kAll) return;
+  if (traits.windows == Windows::kTurned) {
+    // A null would turn all layers.
+    if (!any && !config.without_rope.empty()) out["sliding_window"] = traits.default_window;
+    return add_sliding_layers(windows, out);
+  }
   if (traits.windows == Windows::kPattern) {
     // transformers wants a number even where no layer slides.
     if (!any) out["sliding_window"] = traits.default_window;
@@ -173,7 +178,7 @@ std::string format_config(const ModelConfig& config) {
   out[std::string(traits.activation_key)] = activation_name(config.activation);
   out["rms_norm_eps"] = config.rms_norm_eps;
   add_ropes(config, traits, out);
-  if (!config.without_rope.empty()) {
+  if (traits.unrotated_interval != 0) {
     OrderedJson rotated = OrderedJson::array();
     for (const bool without : config.without_rope) rotated.push_back(without ? 0 : 1);
     out["no_rope_layers"] = std::move(rotated);

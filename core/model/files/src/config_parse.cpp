@@ -176,7 +176,8 @@ void check_layer_types(Fields& fields, const ModelConfig& config, const std::vec
 /// All layers slide but each so-many-th, unless `slides` says which.
 void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
-  const std::uint32_t pattern = traits.family == Family::kGemma3
+  const bool reads_pattern = traits.family == Family::kGemma3 || (traits.windows == Windows::kTurned && slides.empty());
+  const std::uint32_t pattern = reads_pattern
                                     ? fields.integer("sliding_window_pattern", 1, kMaxLayers, traits.window_pattern)
                                     : traits.window_pattern;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -188,6 +189,16 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
     }
     config.sliding_window[layer] = fields.integer("sliding_window", 1, kMaxPositions, traits.default_window);
   }
+}
+
+/// A null says that no layer slides and all are turned.
+void parse_turned_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
+                          ModelConfig& config) {
+  if (fields.present("sliding_window") && !fields.has("sliding_window")) {
+    return check_layer_types(fields, config, slides);
+  }
+  parse_window_pattern(fields, traits, slides, config);
+  for (const std::uint32_t window : config.sliding_window) config.without_rope.push_back(window == 0);
 }
 
 /// Layers without rotary embedding: `no_rope_layers` has a 0 for each (and a 1 for the others).
@@ -254,6 +265,8 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     }
     case Windows::kPattern:
       return parse_window_pattern(fields, traits, slides, config);
+    case Windows::kTurned:
+      return parse_turned_windows(fields, traits, slides, config);
     case Windows::kChosen:
     case Windows::kUnrotated:
       return parse_chosen_windows(fields, traits, slides, config);

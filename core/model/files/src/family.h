@@ -19,6 +19,7 @@ enum class Windows {
   kChosen,     // use_sliding_window, and layer_types or else max_window_layers
   kUnrotated,  // use_sliding_window, and layer_types or else the layers without rotary embedding
   kPattern,    // layer_types, or else all but each so-many-th layer
+  kTurned,     // likewise where sliding_window has a number; those that see all have no rotary embedding then
 };
 
 /// sliding_window when the key is absent, in tokens.
@@ -74,7 +75,7 @@ struct FamilyTraits {
   bool reads_mlp_bias = false;
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
-  std::uint32_t window_pattern = 0;               // of Windows::kPattern: each so-many-th layer sees all
+  std::uint32_t window_pattern = 0;               // of kPattern and kTurned: each so-many-th layer sees all
   /// Layers that slide have rotary settings of their own, with this theta when they have none; transformers 4 has it
   /// under window_theta_key, or nowhere where that is empty.
   std::optional<double> window_theta = std::nullopt;

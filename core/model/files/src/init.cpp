@@ -52,6 +52,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     config.rope.original_max_positions = std::max(config.max_positions / kStretch, 1U);
     config.rope.query_growth = QueryGrowth{.rate = 0.1, .from = config.rope.original_max_positions};
   }
+  if (traits.windows == Windows::kTurned) config.sliding_window.assign(config.num_layers, 0);
   if (traits.windows == Windows::kPattern) {
     for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);

@@ -198,12 +198,26 @@ void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t wind
       keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, usual_window_theta(config));
 }
 
+/// EXAONE 4: where layers slide, those that see all have no rotary embedding.
+void read_turned_windows(KeyReader& keys, const std::string& prefix, std::uint32_t window, model::ModelConfig& config) {
+  if ((window != 0) != (config.num_layers == kLayersOfSlidingExaone4)) {
+    keys.refuse(prefix + "attention.sliding_window",
+                fmt::format("expected one in {} layers and in no other number, as readers have it; found {} in {}",
+                            kLayersOfSlidingExaone4, window, config.num_layers));
+  }
+  if (window == 0) return;
+  read_pattern(keys, prefix, window, config);
+  config.window_rope.reset();  // all turn alike
+  for (const std::uint32_t here : config.sliding_window) config.without_rope.push_back(here == 0);
+}
+
 void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::string key = prefix + "attention.sliding_window";
   const std::uint32_t window = keys.integer(key, 0, kMaxPositions, 0);
   if (window != 0 && config.family == Family::kOlmo2) config.family = Family::kOlmo3;
   if (window_pattern(config.family) != 0) {
     config.sliding_window.assign(config.num_layers, 0);
+    if (config.family == Family::kExaone4) return read_turned_windows(keys, prefix, window, config);
     if (window != 0) return read_pattern(keys, prefix, window, config);
     if (config.family == Family::kGptOss) return;
     config.window_rope.emplace().theta = usual_window_theta(config);
@@ -271,10 +285,10 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,   Family::kMinistral3, Family::kQwen2, Family::kQwen3,
-                                  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2, Family::kGemma,
-                                  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe, Family::kGptOss,
-                                  Family::kPhi3,    Family::kHunYuan};
+constexpr std::array kFamilies = {Family::kLlama,   Family::kMinistral3, Family::kQwen2,  Family::kQwen3,
+                                  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,  Family::kGemma,
+                                  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,  Family::kGptOss,
+                                  Family::kPhi3,    Family::kHunYuan,    Family::kExaone4};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -147,6 +147,10 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
     if ((config.sliding_window[layer] == 0) == ((layer + 1) % pattern == 0)) continue;
     return {{"layer_types", "layers slide in another pattern than that of GGUF's readers"}};
   }
+  if (config.family == Family::kExaone4) {
+    if (slides == (config.num_layers == kLayersOfSlidingExaone4) && slides != config.without_rope.empty()) return {};
+    return {{"sliding_window", "GGUF's readers slide windows in 64 layers of this model, and in no other number"}};
+  }
   for (std::uint32_t layer = 0; layer < config.without_rope.size(); ++layer) {
     if (config.without_rope[layer] == ((layer + 1) % kUnrotatedInterval == 0)) continue;
     return {{"no_rope_layers", "expected each fourth layer, as GGUF's readers have it"}};
@@ -205,6 +209,7 @@ std::uint32_t window_pattern(Family family) {
     case Family::kGemma3:
       return 6;
     case Family::kOlmo3:
+    case Family::kExaone4:
       return 4;
     case Family::kGptOss:
       return 2;
@@ -243,6 +248,8 @@ std::string architecture_name(Family family) {
       return "qwen2";
     case Family::kQwen3:
       return "qwen3";
+    case Family::kExaone4:
+      return "exaone4";
     case Family::kHunYuan:
       return "hunyuan-dense";
     case Family::kQwen3Moe:

@@ -21,6 +21,7 @@ enum class Family {
   kQwen3,
   kHunYuan,
   kSmolLm3,
+  kExaone4,
   kGranite,
   kOlmo2,
   kOlmo3,
