@@ -70,6 +70,13 @@ void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.without_rope = {false, true, false};
 }
 
+/// MLPs without a gate.
+void as_arcee(model::ModelConfig& config) {
+  config.gated_mlp = false;
+  config.activation = model::Activation::kReluSquared;
+  config.mlp_bias = true;
+}
+
 /// Queries and keys normed after they are turned.
 void as_hunyuan(model::ModelConfig& config) {
   config.qk_norm = model::QkNorm::kHead;
@@ -224,6 +231,7 @@ std::vector<Method> methods() {
           {"experts_lora", lora_of_experts(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"gpt_oss", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
           {"gpt_oss_lora", lora_of_published_codes(), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_oss},
+          {"arcee_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_arcee},
           {"hunyuan", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_hunyuan},
           {"ministral3", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_ministral3},
           {"granite_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_granite},

@@ -12,7 +12,7 @@ from auto_class import auto_class  # noqa: E402
 from experts import in_files  # noqa: E402
 
 ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3", "longrope"]
-ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh"]
+ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu2"]
 DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
           "float32": 0, "bfloat16": 1, "float16": 2}
 

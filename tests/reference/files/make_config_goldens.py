@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import Exaone4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import ArceeConfig, Exaone4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -71,6 +71,13 @@ CASES = {
                                    rope_parameters=dict(rope_type="default", rope_theta=5.0)),
     "llama_empty_scaling": written("llama", rope_scaling={}, rope_parameters=dict(rope_type="linear", factor=3.0)),
     "llama_ignored_windows": written("llama", sliding_window=16, use_sliding_window=True, pretraining_tp=2),
+    "saved_arcee": saved(ArceeConfig, num_key_value_heads=2, attention_bias=True, mlp_bias=True, head_dim=16, bos_token_id=1,
+                         eos_token_id=[2, 7], tie_word_embeddings=True, dtype="bfloat16"),
+    "arcee_bare": written("arcee"),
+    "arcee_hub": written("arcee", bos_token_id=256, eos_token_id=257, hidden_act="relu2", num_key_value_heads=1, head_dim=8,
+                         mlp_bias=False, attention_bias=False, max_position_embeddings=65536, rope_theta=10000.0, rope_scaling=dict(
+                             beta_fast=32.0, beta_slow=1.0, factor=20.0, mscale=1.0, original_max_position_embeddings=4096,
+                             rope_type="yarn"), rms_norm_eps=1e-05, tie_word_embeddings=False, torch_dtype="bfloat16"),
     "mistral_bare": written("mistral", num_attention_heads=8),
     "mistral_ignored_bias": written("mistral", num_key_value_heads=2, attention_bias=True, mlp_bias=True,
                                     sliding_window=7),

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
-from transformers import Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
+from transformers import ArceeConfig, ArceeForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -84,6 +84,11 @@ CASES = {
         num_attention_heads=3, num_key_value_heads=1, vocab_size=141, rms_norm_eps=1e-5, tie_word_embeddings=False,
         rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0,
                              original_max_position_embeddings=32)),
+    # MLPs without a gate, and biases.
+    "arcee": _case(
+        ArceeConfig, ArceeForCausalLM, hidden_size=44, intermediate_size=82, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, vocab_size=131, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
+        mlp_bias=True, hidden_act="relu2", rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     "mistral": _case(
         MistralConfig, MistralForCausalLM, hidden_size=52, intermediate_size=62, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=129, rms_norm_eps=1e-5,
@@ -340,6 +345,8 @@ def targets_of(model):
         return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
+    if model.config.model_type == "arcee":
+        return [name for name in LINEAR_LAYERS if name != "gate_proj"]
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 

@@ -146,9 +146,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
-                         testing::Values("llama", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite",
-                                         "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe", "olmoe",
-                                         "gpt_oss", "phi3", "hunyuan_v1_dense"),
+                         testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
+                                         "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
+                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -267,6 +267,8 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kDefault; });
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.mscale = 0.7; });
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
+  refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
   refused("exaone4", "sliding_window", [](auto& config) {
     config.sliding_window = {8, 8};
     config.without_rope = {false, false};

@@ -122,6 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"no_window", "gemma3_text", {{"sliding_window", nullptr}}, {"sliding_window", "layer 0", "null"}},
         BadConfig{"capped", "gemma3_text", {{"final_logit_softcapping", 30.0}}, {"final_logit_softcapping"}},
         BadConfig{"both_ways", "gemma", {{"use_bidirectional_attention", true}}, {"use_bidirectional_attention"}},
+        BadConfig{"arcee_gelu", "arcee", {{"hidden_act", "gelu"}}, {"hidden_act", "gelu", "relu2"}},
         BadConfig{"window_of_letters",
                   "exaone4",
                   {{"num_key_value_heads", 2}, {"sliding_window_pattern", "LLLG"}},

@@ -147,6 +147,14 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
 
 Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
   const std::string key(traits.activation_key);
+  if (!traits.gated_mlp) {
+    const std::string name = fields.word(key, "relu2");
+    if (name != "relu2") {
+      fields.refuse(key, fmt::format("the activation {} is not supported; expected relu2, which MLPs of {} have",
+                                     quoted_name(name), traits.model_type));
+    }
+    return Activation::kReluSquared;
+  }
   const std::string name = fields.word(key, traits.is_gemma ? "gelu_pytorch_tanh" : "silu");
   // The first Gemma's files say gelu and mean its approximation.
   if (name == "gelu" && traits.family == Family::kGemma) return Activation::kGeluTanh;
@@ -349,6 +357,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.attention_output_bias = bias;
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
+  config.gated_mlp = traits->gated_mlp;
   config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);

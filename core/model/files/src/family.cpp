@@ -18,6 +18,17 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .divides_heads = true,
      .reads_attention_bias = true,
      .reads_mlp_bias = true},
+    {.family = Family::kArcee,
+     .model_type = "arcee",
+     .architecture = "ArceeForCausalLM",
+     .max_positions = 4096,
+     .rms_norm_eps = 1e-5,
+     .bos = 128000,
+     .eos = 128001,
+     .divides_heads = true,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true,
+     .gated_mlp = false},
     {.family = Family::kMistral,
      .model_type = "mistral",
      .architecture = "MistralForCausalLM",
@@ -342,6 +353,8 @@ std::string_view activation_name(Activation activation) {
       return "gelu";
     case Activation::kGeluTanh:
       return "gelu_pytorch_tanh";
+    case Activation::kReluSquared:
+      return "relu2";
   }
   return "";
 }

@@ -73,6 +73,7 @@ struct FamilyTraits {
   bool linear_attention = false;  // in some blocks; the others' attention is gated
   bool joined_by_heads = false;   // LinearAttentionConfig::joined_by_heads
   bool reads_mlp_bias = false;
+  bool gated_mlp = true;  // ModelConfig::gated_mlp
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
   std::uint32_t window_pattern = 0;               // of kPattern and kTurned: each so-many-th layer sees all

@@ -81,6 +81,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     }
   }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
+  if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
   config.attention_bias = traits.attention_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;

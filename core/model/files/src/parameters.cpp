@@ -234,7 +234,9 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
-  std::vector<LinearModule> linears = {make("gate_proj", hidden, inner), make("up_proj", hidden, inner)};
+  std::vector<LinearModule> linears;
+  if (config.gated_mlp) linears.push_back(make("gate_proj", hidden, inner));
+  linears.push_back(make("up_proj", hidden, inner));
   if (config.fused_linears) linears = {fused("gate_up_proj", linears)};
   linears.push_back(make("down_proj", inner, hidden));
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;

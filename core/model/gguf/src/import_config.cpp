@@ -285,10 +285,10 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,   Family::kMinistral3, Family::kQwen2,  Family::kQwen3,
-                                  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,  Family::kGemma,
-                                  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,  Family::kGptOss,
-                                  Family::kPhi3,    Family::kHunYuan,    Family::kExaone4};
+constexpr std::array kFamilies = {Family::kLlama,  Family::kArcee,   Family::kMinistral3, Family::kQwen2,
+                                  Family::kQwen3,  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,
+                                  Family::kGemma,  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,
+                                  Family::kGptOss, Family::kPhi3,    Family::kHunYuan,    Family::kExaone4};
 
 std::string architecture_names() {
   std::vector<std::string> names;

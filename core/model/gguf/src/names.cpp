@@ -104,7 +104,7 @@ bool has_default_yarn(const model::RopeConfig& rope, Family family) {
   const double factor = 0.1 * std::log(rope.factor) + 1.0;
   const bool divided = has_log_multiplier(rope, family);
   const bool attention = !rope.attention_factor || (!divided && std::abs(*rope.attention_factor - factor) < 1e-6);
-  const bool usual = divided || (!rope.mscale && !rope.mscale_all_dim);
+  const bool usual = divided || !rope.mscale || !rope.mscale_all_dim;  // one alone has no effect
   return attention && usual && rope.beta_fast == 32.0 && rope.beta_slow == 1.0 &&
          rope.truncate == truncates_yarn(family);
 }
@@ -178,15 +178,40 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
   return {{"norm_topk_prob", "GGUF's readers take it the other way"}};
 }
 
+/// In config.json, of those that readers have.
+const char* name_of(model::Activation activation) {
+  if (activation == model::Activation::kReluSquared) return "relu2";
+  return activation == model::Activation::kSilu ? "silu" : "gelu_pytorch_tanh";
+}
+
+/// Of attention.
+bool has_no_biases(Family family) {
+  switch (family) {
+    case Family::kLlama:
+    case Family::kMistral:
+    case Family::kMinistral3:
+    case Family::kQwen2:
+    case Family::kSmolLm3:
+    case Family::kGranite:
+    case Family::kGptOss:
+    case Family::kPhi3:
+      return false;
+    default:
+      return true;
+  }
+}
+
 Complaint complaint_of_weights(const model::ModelConfig& config) {
   const bool biased = config.attention_bias || config.attention_output_bias;
   const bool olmo =
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
   const bool gemma = config.norms_add_one;
   const bool oss = config.family == Family::kGptOss;
-  const bool plain = config.family == Family::kQwen3 || config.family == Family::kHunYuan;
-  if (biased && (olmo || gemma || plain || (config.experts && !oss))) {
+  if (biased && has_no_biases(config.family)) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
+  }
+  if (config.mlp_bias && config.family == Family::kArcee) {
+    return {{"mlp_bias", "GGUF's readers have no biases for this architecture"}};
   }
   if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
   if ((olmo || oss) && config.tie_word_embeddings)
@@ -222,6 +247,7 @@ bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 
 model::Activation usual_activation(Family family) {
   const bool gemma = family == Family::kGemma || family == Family::kGemma3;
+  if (family == Family::kArcee) return model::Activation::kReluSquared;
   return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
 }
 
@@ -242,6 +268,8 @@ std::string architecture_name(Family family) {
     case Family::kMistral:
     case Family::kMixtral:
       return "llama";
+    case Family::kArcee:
+      return "arcee";
     case Family::kMinistral3:
       return "mistral3";
     case Family::kQwen2:
@@ -287,8 +315,7 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
-                         architecture_name(config.family),
-                         activation == model::Activation::kSilu ? "silu" : "gelu_pytorch_tanh");
+                         architecture_name(config.family), name_of(activation));
   }
   for (const Complaint& complaint :
        {complaint_of_layers(config), complaint_of_experts(config), complaint_of_weights(config)}) {
@@ -434,7 +461,7 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 4> kNeighbours = {"llama", "mistral3", "smollm3", "granite"};
+  constexpr std::array<std::string_view, 5> kNeighbours = {"llama", "arcee", "mistral3", "smollm3", "granite"};
   if (std::ranges::count(kNeighbours, architecture) == 0) return 0;
   if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
   if (name.find(".k_proj.") != std::string::npos) return config.num_kv_heads;

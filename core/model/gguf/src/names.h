@@ -12,8 +12,8 @@
 
 namespace rondo::gguf {
 
-/// llama (also for Mistral and Mixtral), mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3), gemma,
-/// gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4.
+/// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
+/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -78,8 +78,9 @@ bool normalises_shares(model::Family family);
 /// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
-/// Heads whose rows are interleaved: llama's readers (mistral3's, smollm3's and granite's too) rotate neighbouring rows
-/// (2i, 2i + 1) where transformers rotates (i, i + head_dim / 2). 0: the rows of this tensor keep their order.
+/// Heads whose rows are interleaved: llama's readers (arcee's, mistral3's, smollm3's and granite's too) rotate
+/// neighbouring rows (2i, 2i + 1) where transformers rotates (i, i + head_dim / 2). 0: the rows of this tensor keep
+/// their order.
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);
 
 /// The row of a tensor that goes to place `row` when `heads` heads lie in `rows` rows.

@@ -19,7 +19,7 @@ namespace {
 
 devices::GatedActivationAttributes activation_of(const ModelConfig& config) {
   constexpr devices::ActivationKind kKinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
-                                                devices::ActivationKind::kGeluTanh};
+                                                devices::ActivationKind::kGeluTanh, devices::ActivationKind::kRelu};
   return {kKinds[static_cast<std::size_t>(config.activation)]};
 }
 
@@ -30,10 +30,14 @@ devices::GatedActivationAttributes activation_of_experts(const ModelConfig& conf
           static_cast<float>(clamped->limit)};
 }
 
-/// down(activation(gate) * up), but for the last product.
+/// down(activation(gate) * up), but for the last product. Without a gate relu(up) * up, which is relu squared.
 TensorId record_inner(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
                       const ModelConfig& config) {
   const devices::Shape inner = {recorder.tokens(), parts.linears[0].out};
+  if (!config.gated_mlp) {
+    const TensorId up = linears.record(parts.linears[0], normed, {}, inner);
+    return recorder.gated_activation(up, up, activation_of(config));
+  }
   const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
   const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
   return recorder.gated_activation(gate, up, activation_of(config));

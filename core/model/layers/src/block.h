@@ -58,8 +58,8 @@ struct LinearAttentionParts {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: gate, up, down, and where that is
-  /// the one that all tokens share beside experts, the gate of what it gives.
+  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: [gate,] up, down, and where that
+  /// is the one that all tokens share beside experts, the gate of what it gives.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
@@ -80,7 +80,7 @@ TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const Mode
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity);
-/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), likewise.
+/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise.
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method);
 

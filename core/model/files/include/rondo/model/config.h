@@ -15,6 +15,7 @@ namespace rondo::model {
 
 enum class Family {
   kLlama,
+  kArcee,
   kMistral,
   kMinistral3,
   kQwen2,
@@ -36,7 +37,7 @@ enum class Family {
   kQwen35Moe,
   kQwen3Next
 };
-enum class Activation { kSilu, kGelu, kGeluTanh };
+enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
 enum class NormPlace { kInput, kOutput, kBoth };
@@ -143,6 +144,7 @@ struct ModelConfig {
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
+  bool gated_mlp = true;         // Arcee: false, an MLP is down(activation(up)), and its activation is kReluSquared
   bool fused_linears = false;    // q, k and v are one linear layer, gate and up another: fused_linears.h. Phi-3
   bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax

@@ -5,7 +5,8 @@
 //   model.embed_tokens.weight [V, C]
 //   model.layers.N.self_attn.{q,k,v}_proj.weight [Q|K|K, C] (.bias), .o_proj.weight [C, Q] (.bias)
 //   model.layers.N.self_attn.{q,k}_norm.weight [H] of each head, or [Q|K] of all heads; see qk_norm_names()
-//   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias)
+//   model.layers.N.mlp.{gate,up}_proj.weight [I, C] (.bias), .down_proj.weight [C, I] (.bias); without gate where the
+//     MLP is not gated
 //     or of E experts of width W, see expert_names():
 //   model.layers.N.mlp.gate.weight [E, C] (.bias), the router
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
