@@ -14,7 +14,7 @@ import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import ArceeConfig, Exaone4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
-from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SmolLM3Config
+from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from manifest import write_manifest  # noqa: E402
@@ -135,6 +135,14 @@ CASES = {
             factor=16.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192, rope_type="llama3"),
         rope_theta=1000000, sliding_window=4096, sliding_window_pattern="LLG", tie_word_embeddings=False,
         torch_dtype="bfloat16", use_cache=True),
+    "saved_seed_oss": saved(SeedOssConfig, num_key_value_heads=2, head_dim=16, attention_dropout=0.0, residual_dropout=0.0,
+                            attention_out_bias=True, attention_bias=False, mlp_bias=True, tie_word_embeddings=True),
+    "seed_oss_bare": written("seed_oss", num_attention_heads=8, attention_dropout=0.0, residual_dropout=0),
+    "seed_oss_hub": written(
+        "seed_oss", attention_bias=True, attention_dropout=0.0, attention_out_bias=False, bos_token_id=0, eos_token_id=2,
+        head_dim=32, hidden_act="silu", initializer_range=0.02, max_position_embeddings=524288, mlp_bias=False,
+        num_key_value_heads=2, pad_token_id=1, residual_dropout=0.0, rms_norm_eps=1e-06, rope_scaling=dict(rope_type="default"),
+        rope_theta=10000000.0, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True),
     "saved_smollm3": saved(SmolLM3Config, pad_token_id=0, num_key_value_heads=2, no_rope_layer_interval=2),
     "saved_smollm3_window": saved(SmolLM3Config, pad_token_id=None, use_sliding_window=True, sliding_window=16, no_rope_layers=[0, 1, 0],
                                   attention_bias=True, mlp_bias=True, tie_word_embeddings=False),

@@ -21,6 +21,7 @@ from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import Qwen3_5Config, Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Qwen3_5TextConfig
 from transformers import Qwen3_5MoeConfig, Qwen3_5MoeForCausalLM, Qwen3_5MoeForConditionalGeneration, Qwen3_5MoeTextConfig
 from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
+from transformers import SeedOssConfig, SeedOssForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -149,6 +150,12 @@ CASES = {
         original_max_position_embeddings=64,
         rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.5,
                              short_factor=[1.0, 1.3, 2.1], long_factor=[1.1, 2.5, 7.0])),
+    # A bias on o, which the others have not.
+    "seed_oss": _case(
+        SeedOssConfig, SeedOssForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=129, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, attention_bias=False, attention_out_bias=True, residual_dropout=0.0,
+        rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
     # The layer that sees all has no rotary embedding.
     "exaone4": _case(
         Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,

@@ -23,7 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
-  if (arch == "hunyuan_v1_dense", "exaone4") return "hunyuan-dense";
+  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -142,6 +142,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
     EXPECT_EQ(file.tensors.at("blk.1.ffn_up_exps.bias").type, 0U);
     EXPECT_EQ(file.tensors.count("blk.1.post_attention_norm.weight"), 1U);
   }
+  EXPECT_EQ(file.tensors.count("blk.1.attn_q.bias"), m.config.attention_bias ? 1U : 0U);
   EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
 }
 
@@ -269,6 +270,8 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
+  refused("seed_oss", "attention_out_bias", [](auto& config) { config.attention_output_bias = true; });
+  refused("seed_oss", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
   refused("exaone4", "sliding_window", [](auto& config) {
     config.sliding_window = {8, 8};
     config.without_rope = {false, false};

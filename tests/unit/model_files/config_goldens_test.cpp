@@ -23,7 +23,7 @@ TEST(ConfigGoldens, Cases_CoverEveryFamily) {
   EXPECT_THAT(families, testing::ElementsAre("arcee", "exaone4", "gemma", "gemma3_text", "gpt_oss", "granite",
                                              "hunyuan_v1_dense", "llama", "ministral3", "mistral", "mixtral", "olmo2",
                                              "olmo3", "olmoe", "phi3", "qwen2", "qwen3", "qwen3_5_moe_text",
-                                             "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3"));
+                                             "qwen3_5_text", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3"));
 }
 
 TEST(ConfigGoldens, EverySpelling_GivesWhatTransformersMakesOfIt) {

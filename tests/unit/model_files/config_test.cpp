@@ -11,7 +11,8 @@ using Json = nlohmann::json;
 
 Json good_config(const std::string& model_type = "llama") {
   return {{"model_type", model_type}, {"hidden_size", 64},        {"intermediate_size", 128}, {"num_hidden_layers", 2},
-          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 300},        {"head_dim", 16}};
+          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 300},        {"head_dim", 16},
+          {"attention_dropout", 0.0}, {"residual_dropout", 0.0}};
 }
 
 struct BadConfig {
@@ -265,6 +266,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "qwen3_5_text",
                   {{"head_dim", 16}, {"rope_parameters", {{"partial_rotary_factor", 0.0}}}},
                   {"rope_parameters.partial_rotary_factor", "found 0"}},
+        BadConfig{"seed_drops", "seed_oss", {{"attention_dropout", 0.1}}, {"attention_dropout", "expected 0.0"}},
+        BadConfig{"seed_drops_by_default",
+                  "seed_oss",
+                  {{"residual_dropout", nullptr}},
+                  {"residual_dropout", "expected 0.0; without the key it is 0.1"}},
         BadConfig{"phi_drops", "phi3", {{"resid_pdrop", 0.1}}, {"resid_pdrop", "expected 0.0"}},
         BadConfig{"delta_kind",
                   "qwen3_5_text",

@@ -68,6 +68,13 @@ void refuse_other_files(Fields& fields) {
                                                     quoted_name(file)));
 }
 
+/// Of the model itself, when it is trained. `key`: empty for none.
+void refuse_dropout(Fields& fields, const FamilyTraits& traits, const std::string& key, const char* where) {
+  if (key.empty() || fields.number(key, {0.0, 1.0}, traits.dropout) == 0.0) return;
+  const std::string absent = fields.has(key) ? "" : fmt::format("; without the key it is {:g}", traits.dropout);
+  fields.refuse(key, fmt::format("dropout {} is not supported; expected 0.0{}", where, absent));
+}
+
 /// Features that change what the model computes or how its weights are stored.
 void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   refuse_other_files(fields);
@@ -77,12 +84,8 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   if (fields.has("per_layer_config") && !fields.at("per_layer_config").empty()) {
     fields.refuse("per_layer_config", "layers of different shapes are not supported");
   }
-  if (fields.number("attention_dropout", {0.0, 1.0}, 0.0) != 0.0) {
-    fields.refuse("attention_dropout", "dropout inside attention is not supported; expected 0.0");
-  }
-  if (traits.drops_residuals && fields.number("resid_pdrop", {0.0, 1.0}, 0.0) != 0.0) {
-    fields.refuse("resid_pdrop", "dropout of what a block adds is not supported; expected 0.0");
-  }
+  refuse_dropout(fields, traits, "attention_dropout", "inside attention");
+  refuse_dropout(fields, traits, std::string(traits.residual_dropout_key), "of what a block adds");
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (fields.has(key)) fields.refuse(key, "capped scores are not supported; expected null");
   }
@@ -354,7 +357,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.tie_word_embeddings = fields.flag("tie_word_embeddings", traits->ties);
   const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias);
   config.attention_bias = bias || traits->qkv_bias_always;
-  config.attention_output_bias = bias;
+  config.attention_output_bias = traits->reads_output_bias ? fields.flag("attention_out_bias", false) : bias;
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
   config.gated_mlp = traits->gated_mlp;

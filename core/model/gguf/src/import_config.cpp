@@ -253,6 +253,7 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.experts->mxfp4 = has_experts_in_mxfp4(file, config);
   }
+  if (config.family == Family::kSeedOss) config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
@@ -285,10 +286,10 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,  Family::kArcee,   Family::kMinistral3, Family::kQwen2,
-                                  Family::kQwen3,  Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,
-                                  Family::kGemma,  Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,
-                                  Family::kGptOss, Family::kPhi3,    Family::kHunYuan,    Family::kExaone4};
+constexpr std::array kFamilies = {
+    Family::kLlama,   Family::kArcee, Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
+    Family::kGranite, Family::kOlmo2, Family::kGemma,      Family::kGemma3,  Family::kQwen3Moe, Family::kOlmoe,
+    Family::kGptOss,  Family::kPhi3,  Family::kHunYuan,    Family::kExaone4, Family::kSeedOss};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -36,12 +36,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kFused = {
     {{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}}};
 
+/// Files name the MLP's norm for what stands before it.
+bool names_by_place(Family family) { return family == Family::kGptOss || family == Family::kSeedOss; }
+
 /// Norms over the hidden size: their names follow from the place, not from the other name.
 std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const model::ModelConfig& config) {
   const model::NormNames norms = model::norm_names(config.norm_place);
   return {{{norms.attention_input, "attn_norm"},
            {norms.attention_output, "post_attention_norm"},
-           {norms.mlp_input, config.family == Family::kGptOss ? "post_attention_norm" : "ffn_norm"},
+           {norms.mlp_input, names_by_place(config.family) ? "post_attention_norm" : "ffn_norm"},
            {norms.mlp_output, "post_ffw_norm"}}};
 }
 
@@ -191,6 +194,7 @@ bool has_no_biases(Family family) {
     case Family::kMistral:
     case Family::kMinistral3:
     case Family::kQwen2:
+    case Family::kSeedOss:
     case Family::kSmolLm3:
     case Family::kGranite:
     case Family::kGptOss:
@@ -210,7 +214,10 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   if (biased && has_no_biases(config.family)) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
   }
-  if (config.mlp_bias && config.family == Family::kArcee) {
+  if (config.attention_output_bias && config.family == Family::kSeedOss) {
+    return {{"attention_out_bias", "GGUF's readers have no biases for this architecture"}};
+  }
+  if (config.mlp_bias && (config.family == Family::kArcee || config.family == Family::kSeedOss)) {
     return {{"mlp_bias", "GGUF's readers have no biases for this architecture"}};
   }
   if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
@@ -278,6 +285,8 @@ std::string architecture_name(Family family) {
       return "qwen3";
     case Family::kExaone4:
       return "exaone4";
+    case Family::kSeedOss:
+      return "seed_oss";
     case Family::kHunYuan:
       return "hunyuan-dense";
     case Family::kQwen3Moe:

@@ -13,7 +13,7 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
-/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4.
+/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.

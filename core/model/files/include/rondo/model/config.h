@@ -21,6 +21,7 @@ enum class Family {
   kQwen2,
   kQwen3,
   kHunYuan,
+  kSeedOss,
   kSmolLm3,
   kExaone4,
   kGranite,
