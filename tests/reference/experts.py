@@ -80,11 +80,25 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
+PAIRED = ("ernie4_5",)  # neighbouring channels of queries and keys turn
+
+
+def with_pairs_parted(config, name, tensor):
+    """Rows of queries and keys in Rondo's order: of each head the even ones, the odd ones, those that do not turn."""
+    if "lora_A" in name or not (".q_proj." in name or ".k_proj." in name):
+        return tensor
+    turned = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
+    order = [*range(0, turned, 2), *range(1, turned, 2), *range(turned, config.head_dim)]
+    return tensor.reshape(-1, config.head_dim, *tensor.shape[1:])[:, order].reshape(tensor.shape)
+
+
 def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
     model_type = config.model_type
     if ".experts." in name and "lora_" in name:
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
+    if model_type in PAIRED:
+        tensor = with_pairs_parted(config, name, tensor)
     if model_type == "phi3":
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
-from transformers import ArceeConfig, ArceeForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
+from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -156,6 +156,11 @@ CASES = {
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=129, rms_norm_eps=1e-6,
         tie_word_embeddings=False, attention_bias=False, attention_out_bias=True, residual_dropout=0.0,
         rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+    # Neighbouring channels turn; biases everywhere.
+    "ernie4_5": _case(
+        Ernie4_5Config, Ernie4_5ForCausalLM, hidden_size=44, intermediate_size=70, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=143, rms_norm_eps=1e-5,
+        tie_word_embeddings=True, use_bias=True, rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
     # The layer that sees all has no rotary embedding.
     "exaone4": _case(
         Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,

@@ -23,7 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
-  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss") return "hunyuan-dense";
+  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -270,6 +270,7 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
+  refused("ernie4_5", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("seed_oss", "attention_out_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("seed_oss", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
   refused("exaone4", "sliding_window", [](auto& config) {

@@ -186,6 +186,7 @@ std::string format_config(const ModelConfig& config) {
   add_factors(config, traits, out);
   add_experts(config, traits, out);
   add_linear_attention(config, out);
+  if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   if (traits.reads_output_bias) out["attention_out_bias"] = config.attention_output_bias;

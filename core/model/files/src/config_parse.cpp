@@ -355,13 +355,16 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_ropes(fields, *traits, config);
   parse_unrotated(fields, *traits, config);
   config.tie_word_embeddings = fields.flag("tie_word_embeddings", traits->ties);
-  const bool bias = traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias);
+  const bool all_biased = traits->reads_use_bias && fields.flag("use_bias", false);
+  const bool bias =
+      all_biased || (traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias));
   config.attention_bias = bias || traits->qkv_bias_always;
   config.attention_output_bias = traits->reads_output_bias ? fields.flag("attention_out_bias", false) : bias;
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
   config.gated_mlp = traits->gated_mlp;
-  config.mlp_bias = traits->reads_mlp_bias && fields.flag("mlp_bias", false);
+  config.turns_neighbours = traits->turns_neighbours;
+  config.mlp_bias = all_biased || (traits->reads_mlp_bias && fields.flag("mlp_bias", false));
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);
   parse_linear_attention(fields, *traits, config);

@@ -55,6 +55,7 @@ struct FamilyTraits {
   std::string_view default_rope = {};                 // rotary settings when there are none, as JSON
   bool reads_alpha = false;                           // RopeConfig::alpha
   bool grows_queries = false;                         // RopeConfig::query_growth
+  bool turns_neighbours = false;                      // ModelConfig::turns_neighbours
   std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
@@ -68,6 +69,7 @@ struct FamilyTraits {
   bool ties = false;                  // when tie_word_embeddings is absent
   bool divides_heads = false;         // hidden_size must be a multiple of the heads, whatever head_dim is
   bool qkv_bias_always = false;       // Qwen2's q, k and v have biases whatever the file says
+  bool reads_use_bias = false;        // `use_bias` is that of attention, of o and of MLPs
   bool reads_attention_bias = false;  // `attention_bias` means something to this family
   bool attention_bias = false;        // when the key is absent
   bool reads_output_bias = false;     // attention_out_bias says whether o has one; else attention_bias does

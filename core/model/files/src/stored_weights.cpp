@@ -6,6 +6,7 @@
 #include "rondo/base/status.h"
 #include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
+#include "rondo/model/paired_rows.h"
 #include "rondo/model/stacked_experts.h"
 
 namespace rondo::model {
@@ -14,6 +15,7 @@ absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::f
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_model(folder));
   RONDO_RETURN_IF_ERROR(unstack_experts(config, files));
   RONDO_RETURN_IF_ERROR(split_tensors(joined_weights(config), files));
+  part_pairs(paired_weights(config), files);
   return files;
 }
 
@@ -22,17 +24,20 @@ absl::StatusOr<TensorFiles> open_factors(const ModelConfig& config, const LoraCo
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_file(file));
   RONDO_RETURN_IF_ERROR(split_tensors(joined_factors(config, lora), files));
   RONDO_RETURN_IF_ERROR(split_expert_factors(config, lora, files));
+  part_pairs(paired_factors(config, lora), files);
   return files;
 }
 
 WritePlan stored_weights(const ModelConfig& config, WritePlan plan) {
   ModelConfig written = config;
   written.text_part = false;
-  return join_tensors(joined_weights(written), stack_experts(written, std::move(plan)));
+  plan = pair_rows(paired_weights(written), stack_experts(written, std::move(plan)));
+  return join_tensors(joined_weights(written), std::move(plan));
 }
 
 WritePlan stored_factors(const ModelConfig& config, const LoraConfig& lora, WritePlan plan) {
-  return join_expert_factors(config, lora, join_tensors(joined_factors(config, lora), std::move(plan)));
+  plan = join_tensors(joined_factors(config, lora), pair_rows(paired_factors(config, lora), std::move(plan)));
+  return join_expert_factors(config, lora, std::move(plan));
 }
 
 }  // namespace rondo::model

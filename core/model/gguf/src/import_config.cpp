@@ -289,7 +289,7 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 constexpr std::array kFamilies = {
     Family::kLlama,   Family::kArcee, Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
     Family::kGranite, Family::kOlmo2, Family::kGemma,      Family::kGemma3,  Family::kQwen3Moe, Family::kOlmoe,
-    Family::kGptOss,  Family::kPhi3,  Family::kHunYuan,    Family::kExaone4, Family::kSeedOss};
+    Family::kGptOss,  Family::kPhi3,  Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,  Family::kErnie45};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -285,6 +285,8 @@ std::string architecture_name(Family family) {
       return "qwen3";
     case Family::kExaone4:
       return "exaone4";
+    case Family::kErnie45:
+      return "ernie4_5";
     case Family::kSeedOss:
       return "seed_oss";
     case Family::kHunYuan:
@@ -470,7 +472,8 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 5> kNeighbours = {"llama", "arcee", "mistral3", "smollm3", "granite"};
+  constexpr std::array<std::string_view, 6> kNeighbours = {"llama",    "arcee",   "ernie4_5",
+                                                           "mistral3", "smollm3", "granite"};
   if (std::ranges::count(kNeighbours, architecture) == 0) return 0;
   if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
   if (name.find(".k_proj.") != std::string::npos) return config.num_kv_heads;

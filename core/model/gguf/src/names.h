@@ -13,7 +13,7 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
-/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss.
+/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -78,7 +78,7 @@ bool normalises_shares(model::Family family);
 /// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
-/// Heads whose rows are interleaved: llama's readers (arcee's, mistral3's, smollm3's and granite's too) rotate
+/// Heads whose rows are interleaved: llama's readers (arcee's, ernie4_5's, mistral3's, smollm3's and granite's too) rotate
 /// neighbouring rows (2i, 2i + 1) where transformers rotates (i, i + head_dim / 2). 0: the rows of this tensor keep
 /// their order.
 std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);

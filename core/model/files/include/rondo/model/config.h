@@ -24,6 +24,7 @@ enum class Family {
   kSeedOss,
   kSmolLm3,
   kExaone4,
+  kErnie45,
   kGranite,
   kOlmo2,
   kOlmo3,
@@ -151,8 +152,9 @@ struct ModelConfig {
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
-  bool norms_turned = false;                              // HunYuan: queries and keys are normed after they are turned
-  bool norms_add_one = false;                             // Gemma, Qwen3.5: norms multiply by 1 + weight
+  bool turns_neighbours = false;  // ERNIE 4.5, GLM 4: files have pairs of channels side by side, see paired_rows.h
+  bool norms_turned = false;      // HunYuan: queries and keys are normed after they are turned
+  bool norms_add_one = false;     // Gemma, Qwen3.5: norms multiply by 1 + weight
   bool scales_embedding_by_width = false;                 // Gemma: by sqrt(hidden_size), rounded to the dtype
   double embedding_multiplier = 1.0;                      // Granite
   double residual_multiplier = 1.0;                       // Granite: of what a half of a block adds

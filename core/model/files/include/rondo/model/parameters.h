@@ -15,7 +15,7 @@
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
 //     [1, C]
-//   (where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
+//   (rows of q and k: see paired_rows.h; where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
 //   model.layers.N.self_attn.sinks [num_heads]
 //   where attention is gated, self_attn.q_proj is two parts, see fused_linears.h: query_proj and gate_proj [Q, C]
 //   where it is linear, k, v heads of keys and values of size D and E, W tokens of the convolution:

@@ -1,5 +1,5 @@
 // Weights as files have them, and under the names of model_parameters(): some families' files have several in one
-// tensor (stacked_experts.h, fused_linears.h).
+// tensor (stacked_experts.h, fused_linears.h), or rows in another order (paired_rows.h).
 #pragma once
 
 #include <filesystem>
