@@ -121,6 +121,7 @@ void as_gpt_oss(model::ModelConfig& config) {
 /// Fused layers, heads that turn in part, the longer sequences at other speeds than the shorter.
 void as_phi3(model::ModelConfig& config) {
   config.fused_linears = true;
+  config.fused_mlp = true;
   config.attention_bias = false;
   config.rope.kind = model::RopeKind::kLongRope;
   config.rope.turned_share = 0.5;

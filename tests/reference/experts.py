@@ -80,7 +80,7 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
-PAIRED = ("ernie4_5",)  # neighbouring channels of queries and keys turn
+PAIRED = ("ernie4_5", "glm4")  # neighbouring channels of queries and keys turn
 
 
 def with_pairs_parted(config, name, tensor):
@@ -99,7 +99,7 @@ def in_files(config, name, tensor):
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
-    if model_type == "phi3":
+    if model_type in ("phi3", "glm4"):
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)

@@ -18,7 +18,7 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
-TURN_IN_PART = ("phi3", *LINEAR_IN_PART)
+TURN_IN_PART = ("phi3", "glm4", *LINEAR_IN_PART)
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text",)  # no MLP is so wide as intermediate_size
 
 

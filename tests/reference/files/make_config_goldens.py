@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -148,6 +148,13 @@ CASES = {
     "ernie4_5_hub": written("ernie4_5", bos_token_id=1, eos_token_id=2, head_dim=32, hidden_act="silu", num_key_value_heads=1,
                             max_position_embeddings=131072, pad_token_id=0, rms_norm_eps=1e-05, rope_scaling=None,
                             rope_theta=400000.0, tie_word_embeddings=True, torch_dtype="bfloat16", use_bias=False),
+    "saved_glm4": saved(Glm4Config, num_key_value_heads=4, head_dim=16, attention_bias=False, pad_token_id=0, eos_token_id=[2, 7],
+                        rope_parameters=dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.25)),
+    "glm4_bare": written("glm4", vocab_size=151552),
+    "glm4_hub": written("glm4", attention_bias=False, attention_dropout=0.0, eos_token_id=[269, 276, 278], head_dim=32,
+                        hidden_act="silu", initializer_range=0.02, max_position_embeddings=32768, num_key_value_heads=2,
+                        pad_token_id=269, partial_rotary_factor=0.5, rms_norm_eps=1e-05, rope_theta=10000.0,
+                        tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True),
     "saved_smollm3": saved(SmolLM3Config, pad_token_id=0, num_key_value_heads=2, no_rope_layer_interval=2),
     "saved_smollm3_window": saved(SmolLM3Config, pad_token_id=None, use_sliding_window=True, sliding_window=16, no_rope_layers=[0, 1, 0],
                                   attention_bias=True, mlp_bias=True, tie_word_embeddings=False),

@@ -32,7 +32,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen3_moe": MODEL_ARCH.QWEN3MOE,
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
-         "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5}
+         "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5,
+         "glm4": MODEL_ARCH.GLM4}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []

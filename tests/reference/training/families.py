@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
-from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import Ministral3Config, Ministral3ForCausalLM, Mistral3Config, Mistral3ForConditionalGeneration
@@ -161,6 +161,11 @@ CASES = {
         Ernie4_5Config, Ernie4_5ForCausalLM, hidden_size=44, intermediate_size=70, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=143, rms_norm_eps=1e-5,
         tie_word_embeddings=True, use_bias=True, rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
+    # Half of each head's channels turn, neighbours together; norms on both sides, gate and up fused.
+    "glm4": _case(
+        Glm4Config, Glm4ForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=20, vocab_size=133, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
     # The layer that sees all has no rotary embedding.
     "exaone4": _case(
         Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,
@@ -357,6 +362,8 @@ def targets_of(model):
         return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
+    if model.config.model_type == "glm4":
+        return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
     if model.config.model_type == "arcee":
         return [name for name in LINEAR_LAYERS if name != "gate_proj"]
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS

@@ -23,7 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
-  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5") return "hunyuan-dense";
+  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -79,11 +79,13 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     }
     ASSERT_EQ(ours.size(), theirs.size());
     const std::uint64_t width = spec.elements() / spec.shape.front();
-    const bool moves = interleaved_heads(m.config, spec.name) != 0;
+    const std::uint64_t turned =
+        interleaved_heads(m.config, spec.name).heads != 0 ? (m.config.family == model::Family::kGlm4 ? 6 : 12) : 0;
     for (std::uint64_t i = 0; i < ours.size(); ++i) {
-      // Rows of 12 in a head: 0, 6, 1, 7, ...
+      // Rows of 12 in a head: 0, 6, 1, 7, ...; or of 6, 0, 3, 1, 4, ..., and then 6 that stay.
       const std::uint64_t row = i / width;
-      const std::uint64_t from = moves ? row / 12 * 12 + row % 12 / 2 + row % 2 * 6 : row;
+      const bool moves = row % 12 < turned;
+      const std::uint64_t from = moves ? row / 12 * 12 + row % 12 / 2 + row % 2 * (turned / 2) : row;
       ASSERT_EQ(ours[i], theirs[from * width + i % width] + stored_offset(m.config, spec.name))
           << spec.name << " " << i;
     }
@@ -270,6 +272,9 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
+  for (const char* arch : {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "glm4"}) {
+    refused(arch, "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kLlama3; });
+  }
   refused("ernie4_5", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("seed_oss", "attention_out_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("seed_oss", "mlp_bias", [](auto& config) { config.mlp_bias = true; });

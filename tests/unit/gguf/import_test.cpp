@@ -93,7 +93,8 @@ TEST_P(ImportModel, Q8_IsNear) {
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
-                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5"),
+                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
+                                         "ernie4_5", "glm4"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -303,9 +304,11 @@ TEST(RopeOfDivisors, OneFrequencyBlendedOrNone_ASettingIsFoundThatDividesAlike) 
 }
 
 TEST(StoredRow, UndoesSourceRow) {
-  for (const std::uint32_t heads : {0U, 1U, 3U}) {
-    for (std::uint64_t row = 0; row < 24; ++row) EXPECT_EQ(stored_row(source_row(row, 24, heads), 24, heads), row);
+  for (const Interleaved rows : {Interleaved{}, Interleaved{1, 24}, Interleaved{3, 8}, Interleaved{3, 6}}) {
+    for (std::uint64_t row = 0; row < 24; ++row) EXPECT_EQ(stored_row(source_row(row, 24, rows), 24, rows), row);
   }
+  EXPECT_EQ(source_row(12, 24, {3, 6}), 10U);
+  EXPECT_EQ(source_row(14, 24, {3, 6}), 14U);  // behind those that turn
 }
 
 TEST(ModelTensorName, UndoesTensorName) {

@@ -189,7 +189,9 @@ std::string format_config(const ModelConfig& config) {
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
-  if (traits.reads_output_bias) out["attention_out_bias"] = config.attention_output_bias;
+  if (const auto& key = traits.output_bias_key; key && !key->empty()) {
+    out[std::string(*key)] = config.attention_output_bias;
+  }
   out["attention_dropout"] = 0.0;
   if (!traits.residual_dropout_key.empty()) out[std::string(traits.residual_dropout_key)] = 0.0;
   add_windows(config, traits, out);

@@ -359,9 +359,13 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   const bool bias =
       all_biased || (traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias));
   config.attention_bias = bias || traits->qkv_bias_always;
-  config.attention_output_bias = traits->reads_output_bias ? fields.flag("attention_out_bias", false) : bias;
+  config.attention_output_bias = bias;
+  if (const auto& key = traits->output_bias_key) {
+    config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);
+  }
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
+  config.fused_mlp = traits->fused_mlp;
   config.gated_mlp = traits->gated_mlp;
   config.turns_neighbours = traits->turns_neighbours;
   config.mlp_bias = all_biased || (traits->reads_mlp_bias && fields.flag("mlp_bias", false));
@@ -372,6 +376,9 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);
   config.eos_token_ids = fields.token_ids("eos_token_id", traits->eos);
+  if (!fields.has("eos_token_id") && !traits->stops.empty()) {
+    config.eos_token_ids.assign(traits->stops.begin(), traits->stops.end());
+  }
   config.pad_token_id = single_token(fields, "pad_token_id", traits->pad);
   RONDO_RETURN_IF_ERROR(fields.status());
   return config;

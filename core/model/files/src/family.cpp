@@ -8,6 +8,8 @@
 namespace rondo::model {
 namespace {
 
+constexpr std::array<std::int32_t, 3> kStopsOfGlm4 = {151329, 151336, 151338};
+
 constexpr std::array kFamilies = std::to_array<FamilyTraits>({
     {.family = Family::kLlama,
      .model_type = "llama",
@@ -95,7 +97,7 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .pad = 1,
      .reads_attention_bias = true,
      .attention_bias = true,
-     .reads_output_bias = true,
+     .output_bias_key = "attention_out_bias",
      .reads_mlp_bias = true},
     {.family = Family::kSmolLm3,
      .model_type = "smollm3",
@@ -137,6 +139,22 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .pad = 0,
      .ties = true,
      .reads_use_bias = true},
+    {.family = Family::kGlm4,
+     .model_type = "glm4",
+     .architecture = "Glm4ForCausalLM",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .max_positions = 131072,
+     .rms_norm_eps = 1.5625e-7,
+     .turns_neighbours = true,
+     .turned_share = 0.5,
+     .fused_mlp = true,
+     .pad = 151329,
+     .stops = kStopsOfGlm4,
+     .reads_attention_bias = true,
+     .attention_bias = true,
+     .output_bias_key = "",
+     .norm_place = NormPlace::kAround},
     {.family = Family::kGranite,
      .model_type = "granite",
      .architecture = "GraniteForCausalLM",
@@ -271,6 +289,7 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .rms_norm_eps = 1e-5,
      .turned_share = 1.0,
      .long_rope_from = 4096,
+     .fused_mlp = true,
      .fused = true,
      .residual_dropout_key = "resid_pdrop",
      .bos = 1,

@@ -60,19 +60,22 @@ struct FamilyTraits {
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
   std::uint32_t long_rope_from = 0;
-  bool fused = false;    // ModelConfig::fused_linears
-  double dropout = 0.0;  // inside attention, and of residuals, when the key is absent
+  bool fused_mlp = false;  // ModelConfig::fused_mlp
+  bool fused = false;      // ModelConfig::fused_linears
+  double dropout = 0.0;    // inside attention, and of residuals, when the key is absent
   std::string_view residual_dropout_key = {};
   std::optional<std::int32_t> bos = std::nullopt;
   std::optional<std::int32_t> eos = std::nullopt;
   std::optional<std::int32_t> pad = std::nullopt;
-  bool ties = false;                  // when tie_word_embeddings is absent
-  bool divides_heads = false;         // hidden_size must be a multiple of the heads, whatever head_dim is
-  bool qkv_bias_always = false;       // Qwen2's q, k and v have biases whatever the file says
-  bool reads_use_bias = false;        // `use_bias` is that of attention, of o and of MLPs
-  bool reads_attention_bias = false;  // `attention_bias` means something to this family
-  bool attention_bias = false;        // when the key is absent
-  bool reads_output_bias = false;     // attention_out_bias says whether o has one; else attention_bias does
+  std::span<const std::int32_t> stops = {};  // eos_token_id when it is absent or null, where they are several
+  bool ties = false;                         // when tie_word_embeddings is absent
+  bool divides_heads = false;                // hidden_size must be a multiple of the heads, whatever head_dim is
+  bool qkv_bias_always = false;              // Qwen2's q, k and v have biases whatever the file says
+  bool reads_use_bias = false;               // `use_bias` is that of attention, of o and of MLPs
+  bool reads_attention_bias = false;         // `attention_bias` means something to this family
+  bool attention_bias = false;               // when the key is absent
+  /// That o has a bias says this key, or nothing does where it is empty; attention_bias where there is no value.
+  std::optional<std::string_view> output_bias_key = std::nullopt;
   bool attention_sinks = false;
   bool linear_attention = false;  // in some blocks; the others' attention is gated
   bool joined_by_heads = false;   // LinearAttentionConfig::joined_by_heads

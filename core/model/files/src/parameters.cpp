@@ -159,6 +159,8 @@ NormNames norm_names(NormPlace place) {
       return {nullptr, "post_attention_layernorm", nullptr, "post_feedforward_layernorm"};
     case NormPlace::kBoth:
       return {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
+    case NormPlace::kAround:
+      return {"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"};
   }
   return {nullptr, nullptr, nullptr, nullptr};
 }
@@ -237,7 +239,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   std::vector<LinearModule> linears;
   if (config.gated_mlp) linears.push_back(make("gate_proj", hidden, inner));
   linears.push_back(make("up_proj", hidden, inner));
-  if (config.fused_linears) linears = {fused("gate_up_proj", linears)};
+  if (config.fused_mlp) linears = {fused("gate_up_proj", linears)};
   linears.push_back(make("down_proj", inner, hidden));
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
   if (mixture) linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
@@ -262,6 +264,7 @@ const std::vector<std::string>& linear_module_names() {
     dense.num_layers = 1;
     ModelConfig fused = dense;
     fused.fused_linears = true;
+    fused.fused_mlp = true;
     ModelConfig linear = dense;
     linear.linear_attention.emplace().blocks = {true};
     ModelConfig mixture = dense;

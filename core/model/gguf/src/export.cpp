@@ -21,7 +21,7 @@ namespace {
 struct Source {
   // One, or one behind the other those of all experts or of the parts of a fused layer; none: `values`.
   std::vector<const model::TensorView*> views;
-  std::uint32_t heads = 0;  // of the interleaving; 0: none
+  Interleaved interleaved = {};
   std::vector<float> values;
   float offset = 0;  // added to each number of a view
 };
@@ -78,10 +78,10 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
   keys.add("general.file_type", file_type(type));
 }
 
-void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, std::uint32_t heads,
+void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, const Interleaved& interleaved,
                 float offset, Draft& draft) {
   draft.tensors.push_back({name, view.shape, stays_wide(name) ? TensorType::kF32 : type_for(type, view.shape)});
-  draft.sources.push_back({{&view}, heads, {}, offset});
+  draft.sources.push_back({{&view}, interleaved, {}, offset});
 }
 
 absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
@@ -133,7 +133,7 @@ bool put_view(const model::TensorView& view, const Source& source, TensorType ty
   const std::size_t to_bytes = out.size() / rows;
   std::vector<float> values(width);
   for (std::uint64_t r = 0; r < rows; ++r) {
-    model::TensorFiles::read_as_float32(view, source_row(r, rows, source.heads) * width, values);
+    model::TensorFiles::read_as_float32(view, source_row(r, rows, source.interleaved) * width, values);
     for (float& value : values) value += source.offset;
     if (!put_row(values, type, out.subspan(r * to_bytes, to_bytes))) return false;
   }
@@ -257,7 +257,7 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
     const std::string weight = linear.path + ".weight";
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
-    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, 0, 0, draft);
+    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
     const std::string name_of_b = tensor_name(config, weight) + ".lora_b";
     const auto found =
         std::ranges::find(joined, model::adapter_tensor_name(linear.path, 'B'), &model::JoinedTensor::name);

@@ -19,17 +19,17 @@
 namespace rondo::gguf {
 namespace {
 
-/// Rows of `width` numbers, `heads` of them interleaved (0: none; only then is there an offset).
+/// Rows of `width` numbers, perhaps interleaved; only where they are not is there an offset.
 struct Rows {
   const Coding* coding;
   std::span<const std::byte> data;
   std::uint64_t rows;
   std::uint64_t width;
-  std::uint32_t heads;
+  Interleaved interleaved;
   float offset;  // taken from each number
 
   void read(std::uint64_t first, std::span<float> out) const {
-    if (heads == 0) {
+    if (interleaved.heads == 0) {
       decode_stretch(*coding, data, first, out);
       for (float& value : out) value -= offset;
       return;
@@ -37,7 +37,7 @@ struct Rows {
     while (!out.empty()) {
       const std::uint64_t inside = first % width;
       const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(width - inside, out.size()));
-      decode_stretch(*coding, data, stored_row(first / width, rows, heads) * width + inside, out.first(taken));
+      decode_stretch(*coding, data, stored_row(first / width, rows, interleaved) * width + inside, out.first(taken));
       first += taken;
       out = out.subspan(taken);
     }
@@ -112,14 +112,15 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
       continue;
     }
     view.name = model_tensor_name(config, name).value_or(name);
-    const std::uint32_t heads = interleaved_heads(config, view.name);
+    const Interleaved interleaved = interleaved_heads(config, view.name);
     view.shape = std::move(tensor.shape);
     const std::uint64_t rows = view.shape.front();
-    if (heads != 0 && rows % (2 * heads) != 0) {
+    const std::uint32_t heads = interleaved.heads;
+    if (heads != 0 && (rows % (2 * heads) != 0 || rows / heads < interleaved.turned)) {
       return invalid_input("{}: tensor {}: expected rows in pairs for {} heads, found {}", view.file,
                            name_in_quotes(name), heads, rows);
     }
-    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, heads,
+    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, interleaved,
                                   stored_offset(config, view.name)}](std::uint64_t first, std::span<float> out) {
       rows_of.read(first, out);
     };

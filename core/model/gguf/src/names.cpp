@@ -32,10 +32,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
 
-/// Where q, k and v, and gate and up, are one.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kFused = {
-    {{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}}};
-
 /// Files name the MLP's norm for what stands before it.
 bool names_by_place(Family family) { return family == Family::kGptOss || family == Family::kSeedOss; }
 
@@ -70,11 +66,8 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : {std::pair(q_norm, "attn_q_norm"), std::pair(k_norm, "attn_k_norm")}) {
     if (fn(std::string_view(fmt::format("self_attn.{}", theirs)), std::string_view(ours))) return;
   }
-  if (config.fused_linears) {
-    for (const auto& [theirs, ours] : kFused) {
-      if (fn(theirs, ours)) return;
-    }
-  }
+  if (config.fused_linears && fn(std::string_view("self_attn.qkv_proj"), std::string_view("attn_qkv"))) return;
+  if (config.fused_mlp && fn(std::string_view("mlp.gate_up_proj"), std::string_view("ffn_up"))) return;
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
@@ -181,6 +174,12 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
   return {{"norm_topk_prob", "GGUF's readers take it the other way"}};
 }
 
+/// Readers pass over the tensor of llama3's scaling.
+bool divides_no_frequencies(Family family) {
+  return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
+         family == Family::kGlm4;
+}
+
 /// In config.json, of those that readers have.
 const char* name_of(model::Activation activation) {
   if (activation == model::Activation::kReluSquared) return "relu2";
@@ -195,6 +194,7 @@ bool has_no_biases(Family family) {
     case Family::kMinistral3:
     case Family::kQwen2:
     case Family::kSeedOss:
+    case Family::kGlm4:
     case Family::kSmolLm3:
     case Family::kGranite:
     case Family::kGptOss:
@@ -287,6 +287,8 @@ std::string architecture_name(Family family) {
       return "exaone4";
     case Family::kErnie45:
       return "ernie4_5";
+    case Family::kGlm4:
+      return "glm4";
     case Family::kSeedOss:
       return "seed_oss";
     case Family::kHunYuan:
@@ -336,6 +338,10 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
   if (config.rope.kind == RopeKind::kDynamic && !config.rope.alpha) {
     return invalid_input(
         "{}: rope_scaling: dynamic scaling has no counterpart in GGUF; expected linear, yarn or llama3", origin);
+  }
+  if (config.rope.kind == RopeKind::kLlama3 && divides_no_frequencies(config.family)) {
+    return invalid_input("{}: rope_scaling: GGUF's {} divides no frequencies; this model cannot be exported", origin,
+                         architecture_name(config.family));
   }
   if (config.rope.query_growth && config.rope.kind != RopeKind::kYarn) {
     return invalid_input("{}: rope_scaling: GGUF's {} is always stretched by yarn; this model cannot be exported",
@@ -470,27 +476,29 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
   return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;
 }
 
-std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name) {
+Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 6> kNeighbours = {"llama",    "arcee",   "ernie4_5",
+  constexpr std::array<std::string_view, 7> kNeighbours = {"llama",    "arcee",   "ernie4_5", "glm4",
                                                            "mistral3", "smollm3", "granite"};
-  if (std::ranges::count(kNeighbours, architecture) == 0) return 0;
-  if (name.find(".q_proj.") != std::string::npos) return config.num_heads;
-  if (name.find(".k_proj.") != std::string::npos) return config.num_kv_heads;
-  return 0;
+  if (std::ranges::count(kNeighbours, architecture) == 0) return {};
+  const std::uint32_t turned = model::turned_channels(config, config.rope);
+  if (name.find(".q_proj.") != std::string::npos) return {config.num_heads, turned};
+  if (name.find(".k_proj.") != std::string::npos) return {config.num_kv_heads, turned};
+  return {};
 }
 
-std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads) {
-  if (heads == 0) return row;
-  const std::uint64_t head_dim = rows / heads;
-  const std::uint64_t in_head = row % head_dim;
-  return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved) {
+  if (interleaved.heads == 0) return row;
+  const std::uint64_t in_head = row % (rows / interleaved.heads);
+  if (in_head >= interleaved.turned) return row;
+  return row - in_head + in_head / 2 + in_head % 2 * (interleaved.turned / 2);
 }
 
-std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads) {
-  if (heads == 0) return row;
-  const std::uint64_t half = rows / heads / 2;
-  const std::uint64_t in_head = row % (2 * half);
+std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved) {
+  if (interleaved.heads == 0) return row;
+  const std::uint64_t in_head = row % (rows / interleaved.heads);
+  const std::uint64_t half = interleaved.turned / 2;
+  if (in_head >= interleaved.turned) return row;
   return row - in_head + in_head % half * 2 + in_head / half;
 }
 

@@ -13,7 +13,7 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
-/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5.
+/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -78,16 +78,20 @@ bool normalises_shares(model::Family family);
 /// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
-/// Heads whose rows are interleaved: llama's readers (arcee's, ernie4_5's, mistral3's, smollm3's and granite's too) rotate
-/// neighbouring rows (2i, 2i + 1) where transformers rotates (i, i + head_dim / 2). 0: the rows of this tensor keep
-/// their order.
-std::uint32_t interleaved_heads(const model::ModelConfig& config, const std::string& name);
+/// Of a tensor's `heads` heads, 0 for none, the first `turned` rows are interleaved: llama's readers (those of arcee,
+/// ernie4_5, glm4, mistral3, smollm3 and granite too) rotate neighbouring rows (2i, 2i + 1) where devices rotate (i, i
+/// + turned / 2).
+struct Interleaved {
+  std::uint32_t heads = 0;
+  std::uint32_t turned = 0;
+};
+Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name);
 
-/// The row of a tensor that goes to place `row` when `heads` heads lie in `rows` rows.
-std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads);
+/// The row of a tensor that goes to place `row` of its `rows`.
+std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved);
 
 /// The place of row `row` of a tensor whose rows were moved by source_row().
-std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, std::uint32_t heads);
+std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved);
 
 /// What each rotary frequency is divided by with llama3's scaling; empty for every other kind.
 std::vector<float> frequency_divisors(const model::ModelConfig& config);

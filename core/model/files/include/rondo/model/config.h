@@ -25,6 +25,7 @@ enum class Family {
   kSmolLm3,
   kExaone4,
   kErnie45,
+  kGlm4,
   kGranite,
   kOlmo2,
   kOlmo3,
@@ -42,7 +43,8 @@ enum class Family {
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
-enum class NormPlace { kInput, kOutput, kBoth };
+/// kAround: both, by other names.
+enum class NormPlace { kInput, kOutput, kBoth, kAround };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -147,7 +149,8 @@ struct ModelConfig {
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
   bool gated_mlp = true;         // Arcee: false, an MLP is down(activation(up)), and its activation is kReluSquared
-  bool fused_linears = false;    // q, k and v are one linear layer, gate and up another: fused_linears.h. Phi-3
+  bool fused_linears = false;    // q, k and v are one linear layer: fused_linears.h. Phi-3
+  bool fused_mlp = false;        // so are gate and up. Phi-3, GLM 4
   bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;

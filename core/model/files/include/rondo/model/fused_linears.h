@@ -1,5 +1,5 @@
-// Linear layers that files have as one, where model_parameters() has each of its parts: those of Phi-3, Qwen3.5 and
-// Qwen3-Next.
+// Linear layers that files have as one, where model_parameters() has each of its parts: those of Phi-3, GLM 4 (gate and
+// up), Qwen3.5 and Qwen3-Next.
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj

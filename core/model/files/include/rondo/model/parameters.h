@@ -15,11 +15,11 @@
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
 //     [1, C]
-//   (rows of q and k: see paired_rows.h; where they are fused, see fused_linears.h, files have one tensor for q, k and v and one for gate and up)
-//   model.layers.N.self_attn.sinks [num_heads]
-//   where attention is gated, self_attn.q_proj is two parts, see fused_linears.h: query_proj and gate_proj [Q, C]
-//   where it is linear, k, v heads of keys and values of size D and E, W tokens of the convolution:
-//   model.layers.N.linear_attn.{q,k,v}_proj.weight [kD|kD|vE, C], fused as in_proj_qkv, .in_proj_z.weight [vE, C],
+//   (rows of q and k: see paired_rows.h; where they are fused, see fused_linears.h, files have one tensor for q, k and
+//   v and one for gate and up) model.layers.N.self_attn.sinks [num_heads] where attention is gated, self_attn.q_proj is
+//   two parts, see fused_linears.h: query_proj and gate_proj [Q, C] where it is linear, k, v heads of keys and values
+//   of size D and E, W tokens of the convolution: model.layers.N.linear_attn.{q,k,v}_proj.weight [kD|kD|vE, C], fused
+//   as in_proj_qkv, .in_proj_z.weight [vE, C],
 //     .in_proj_{b,a}.weight [v, C], .out_proj.weight [C, vE], .{q,k,v}_conv1d.weight [kD|kD|vE, 1, W], in files one,
 //     conv1d, .A_log [v], .dt_bias [v], .norm.weight [E]; in Qwen3-Next .{z,b,a}_proj, fused as in_proj_qkvz,
 //     in_proj_ba
