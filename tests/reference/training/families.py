@@ -165,7 +165,7 @@ CASES = {
     "glm4": _case(
         Glm4Config, Glm4ForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=20, vocab_size=133, rms_norm_eps=1e-6, tie_word_embeddings=False,
-        attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+        attention_bias=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
     # The layer that sees all has no rotary embedding.
     "exaone4": _case(
         Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,

@@ -106,7 +106,7 @@ absl::Status add_joined(const model::JoinedTensor& joined, const std::string& na
 
 void add_numbers(const std::string& name, std::vector<float> values, Draft& draft) {
   draft.tensors.push_back({name, {values.size()}, TensorType::kF32});
-  draft.sources.push_back({{}, 0, std::move(values), 0});
+  draft.sources.push_back({{}, {}, std::move(values), 0});
 }
 
 /// One more expert's matrix; they come in order.
