@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 
 import torch
-from peft import PeftConfig, get_peft_model
+from peft import LoraConfig, PeftConfig, get_peft_model, get_peft_model_state_dict
 from peft.utils import load_peft_weights, set_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -30,6 +30,14 @@ KINDS = {
     "dora, rslora, dropout": ["--use_dora", "--use_rslora", "--lora_dropout", "0.1", "--lora_target", "q_proj,down_proj"],
     "dora, loraplus, by parts": ["--use_dora", "--loraplus_lr_ratio", "8", "--rank_pattern", "q_proj=2",
                                  "--layers_to_transform", "1,2"],
+}
+OF_EXPERTS = {
+    "all": [],
+    "attention and dropout": ["--lora_target", "q_proj,k_proj,v_proj,o_proj", "--lora_dropout", "0.1"],
+    "tensors alone": ["--lora_target", "none", "--target_parameters", "mlp.experts.down_proj"],
+    "inner tensor, rslora": ["--lora_target", "v_proj", "--target_parameters", "experts.gate_up_proj", "--use_rslora"],
+    "rank_pattern, alpha_pattern": ["--rank_pattern", "gate_up_proj=3,q_proj=2", "--alpha_pattern", "down_proj=32"],
+    "loraplus": ["--loraplus_lr_ratio", "8"],
 }
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
@@ -54,6 +62,14 @@ def loss_of(model, tokenizer, texts):
     return total / count
 
 
+def check_all_linear(base, adapter, rank):
+    """What `lora_target: all` adapts is what PEFT's all-linear does."""
+    model = get_peft_model(base, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+    expected = {name: tuple(tensor.shape) for name, tensor in get_peft_model_state_dict(model).items()}
+    found = {name: tuple(tensor.shape) for name, tensor in load_peft_weights(adapter, device="cpu").items()}
+    assert found == expected, f"all: {sorted(set(found.items()) ^ set(expected.items()))[:4]}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rondo", default="build/release/rondo")
@@ -71,13 +87,17 @@ def main():
             config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS}))
         tokenizer = AutoTokenizer.from_pretrained(work / "base")
         common = ["--model_name_or_path", work / "base", "--dtype", "fp32", "--devices", "cpu"]
-        plain = loss_of(AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32), tokenizer, texts)
-        for number, (kind, keys) in enumerate(KINDS.items()):
+        plain_model = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)
+        plain = loss_of(plain_model, tokenizer, texts)
+        kinds = OF_EXPERTS if any(".experts." in name for name, _ in plain_model.named_parameters()) else KINDS
+        for number, (kind, keys) in enumerate(kinds.items()):
             adapter = work / f"adapter{number}"
             run(arguments.rondo, "train", *common, "--dataset", data, "--output_dir", adapter, "--max_steps", 4,
                 "--learning_rate", 2e-2, *keys)
             report = json.loads(run(arguments.rondo, "eval", *common, "--adapter_name_or_path", adapter, "--eval_dataset",
                                     data, "--json"))
+            if not keys:
+                check_all_linear(AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32), adapter, 8)
             base = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)
             model = get_peft_model(base, PeftConfig.from_pretrained(adapter)).eval()
             loaded = set_peft_model_state_dict(model, load_peft_weights(adapter, device="cpu"))

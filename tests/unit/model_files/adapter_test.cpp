@@ -260,7 +260,12 @@ TEST(ResolveTargets, OfAModelWithExperts_AreTheirTensorsToo) {
   EXPECT_THAT(resolved(with_experts(), "q_proj")->parameters, testing::IsEmpty());
   LoraConfig own;
   own.rank_pattern = {{"gate_up_proj", 3}};
-  EXPECT_EQ(resolved(with_experts(), "all", "", own)->rank_of(experts + "gate_up_proj"), 3U);
+  const LoraConfig by_name = *resolved(with_experts(), "all", "", own);
+  EXPECT_EQ(by_name.rank_of(experts + "gate_up_proj"), 3U);
+  const Json written = Json::parse(format_adapter_config(by_name), nullptr, false);
+  EXPECT_EQ(written["rank_pattern"]["gate_up_proj"], 3);
+  EXPECT_EQ(written["alpha_pattern"]["gate_up_proj"], 32);
+  EXPECT_EQ(written["target_parameters"], Json::array({"gate.weight", "gate_up_proj", "down_proj"}));
   expect_refused(resolved(with_experts(), "up_proj").status(), {"lora_target", "up_proj", "gate_proj", "both"});
   expect_refused(resolved(with_experts(), "w1").status(), {"lora_target", "\"w1\"", "gate_proj"});
 }

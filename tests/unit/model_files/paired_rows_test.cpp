@@ -13,17 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(RONDO_TEST_DATA) / "golden" / "ernie4_5";
+const fs::path kErnie = fs::path(RONDO_TEST_DATA) / "golden" / "ernie4_5";
 constexpr std::size_t kHead = 18;
-
-std::vector<float> numbers_of(const TensorFiles& files, const std::string& name) {
-  const TensorView* view = files.find(name);
-  EXPECT_NE(view, nullptr) << name;
-  if (view == nullptr) return {};
-  std::vector<float> values(view->elements());
-  TensorFiles::read_as_float32(*view, values);
-  return values;
-}
 
 /// The even rows of each head, then the odd ones.
 std::vector<float> parted(const std::vector<float>& stored, std::size_t width) {
@@ -39,9 +30,9 @@ std::vector<float> parted(const std::vector<float>& stored, std::size_t width) {
 }
 
 TEST(PairedRows, OfAModel_AreReadEvenOnesFirst) {
-  const ModelConfig config = *load_config(kGolden / "model");
-  const TensorFiles stored = *TensorFiles::open_model(kGolden / "model");
-  const TensorFiles files = *open_weights(config, kGolden / "model");
+  const ModelConfig config = *load_config(kErnie / "model");
+  const TensorFiles stored = *TensorFiles::open_model(kErnie / "model");
+  const TensorFiles files = *open_weights(config, kErnie / "model");
   EXPECT_TRUE(check_model_tensors(config, files).ok()) << check_model_tensors(config, files);
   for (const ParameterSpec& spec : model_parameters(config)) {
     const bool moves =
@@ -59,8 +50,8 @@ TEST(PairedRows, OfAModel_AreReadEvenOnesFirst) {
 
 /// Biases, and an adapter's factors and magnitudes.
 TEST(PairedRows, Written_AreAsTheyWere) {
-  const ModelConfig config = *load_config(kGolden / "model");
-  LoraConfig lora = *load_adapter_config(kGolden / "adapter");
+  const ModelConfig config = *load_config(kErnie / "model");
+  LoraConfig lora = *load_adapter_config(kErnie / "adapter");
   const auto numbers_in_plan = [](const WritePlan& plan) {
     std::map<std::string, std::vector<float>> out;
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
@@ -89,12 +80,12 @@ TEST(PairedRows, Written_AreAsTheyWere) {
                        return absl::OkStatus();
                      })};
   };
-  const TensorFiles weights = *open_weights(config, kGolden / "model");
-  const TensorFiles stored = *TensorFiles::open_model(kGolden / "model");
+  const TensorFiles weights = *open_weights(config, kErnie / "model");
+  const TensorFiles stored = *TensorFiles::open_model(kErnie / "model");
   for (const auto& [name, values] : numbers_in_plan(stored_weights(config, plan_of(weights)))) {
     EXPECT_EQ(values, numbers_of(stored, name)) << name;
   }
-  const fs::path file = kGolden / "adapter" / "adapter_model.safetensors";
+  const fs::path file = kErnie / "adapter" / "adapter_model.safetensors";
   const TensorFiles factors = *open_factors(config, lora, file);
   const TensorFiles stored_ones = *TensorFiles::open_file(file);
   const std::string b = adapter_tensor_name("model.layers.0.self_attn.q_proj", 'B');

@@ -292,8 +292,8 @@ class ExpertWords {
     if (has(0)) lora.parameters.push_back(words_[0] + ".weight");
     if (has(1)) {
       lora.parameters.emplace_back(kInner);
-      lora.rank_pattern.emplace_back(kInner, 2 * lora.rank);
-      lora.alpha_pattern.emplace_back(kInner, 2 * lora.alpha);
+      add_unless_named(lora.rank_pattern, 2 * lora.rank);
+      add_unless_named(lora.alpha_pattern, 2 * lora.alpha);
     }
     if (has(3)) lora.parameters.emplace_back("down_proj");
     return absl::OkStatus();
@@ -301,6 +301,14 @@ class ExpertWords {
 
  private:
   static constexpr const char* kInner = "gate_up_proj";
+
+  /// The user's own comes first, and a name stands in a file once.
+  template <typename Value>
+  static void add_unless_named(std::vector<std::pair<std::string, Value>>& patterns, Value value) {
+    const bool named = std::ranges::any_of(patterns, [](const auto& one) { return one.first == kInner; });
+    if (!named) patterns.emplace_back(kInner, value);
+  }
+
   std::vector<std::string> words_;  // router, gate, up, down
   std::set<std::string> taken_;
 };
