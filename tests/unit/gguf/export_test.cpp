@@ -23,7 +23,7 @@ using test::fresh_folder;
 std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
-  if (arch == "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4") return "hunyuan-dense";
+  if (arch == "hunyuan_v1_dense") return "hunyuan-dense";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -151,7 +151,8 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
-                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense"),
+                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
+                                         "ernie4_5", "glm4"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
