@@ -93,6 +93,30 @@ TEST(HostLimit, OfVeryManySamples_IsWhatTheRunAnnounces) {
   EXPECT_LE(metrics_of(workspace, "out").back()["memory"]["host"], announced + 1.3 * 1048576);
 }
 
+/// Longer than every microbatch of the first pass are, with the second sample, the pair that shuffling brings together
+/// later, and a sample for evaluation.
+TEST(Plan, OfARunWithLongerMicrobatchesLater_SaysWhatItTakes) {
+  const Workspace workspace;
+  const auto line = [](std::size_t letters) { return R"({"text":")" + std::string(letters, 'x') + "\"}\n"; };
+  workspace.write("pairs.jsonl", line(1) + line(200) + line(200));
+  workspace.write("longer.jsonl", line(450));
+  for (const Words& data : {Words{"--max_steps=12"}, Words{"--max_steps=1", "--eval_dataset=longer.jsonl"}}) {
+    Words words = {"--model=model",    "--dataset=pairs.jsonl", "--devices=cpu",  "--batch_size=2",
+                   "--cutoff_len=512", "--recompute=full",      "--save_steps=0", "--gradient_accumulation_steps=1"};
+    words.insert(words.end(), data.begin(), data.end());
+    const auto run = [&](const Words& first) {
+      Words all = first;
+      all.insert(all.end(), words.begin(), words.end());
+      return workspace.run(all);
+    };
+    const double planned = json_of(run({"plan", "--json"})).at("devices").at(0).at("peak_bytes").get<double>();
+    const Outcome outcome = run({"train", "--output_dir=out", "--overwrite_output_dir"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const auto line_of_run = metrics_of(workspace, "out").front();
+    EXPECT_EQ(planned, line_of_run.at("memory").at("cpu:0").get<double>()) << data.back();
+  }
+}
+
 TEST(StateOnTheCard, WithoutRoom_SaysThatTheHostMayHaveIt) {
   const Workspace workspace;
   const Outcome outcome = workspace.run(train({"--devices=emulated:rtx3060", "--optimizer_state=device",

@@ -1,6 +1,7 @@
 // The verbs plan and devices: what the partitioner decided, and what the pool's members can do, as INTERFACE's JSON.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "calibration.h"
 #include "host_account.h"
@@ -96,7 +97,9 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     RONDO_ASSIGN_OR_RETURN(TextParts text, open_text(open.documents));
     RONDO_ASSIGN_OR_RETURN(const RunData data, load_data(config, open.documents, text));
     Loader loader(data.train, loader_options(config));
-    lengths = loader.lengths(loader.steps_per_epoch());
+    RONDO_ASSIGN_OR_RETURN(const std::uint64_t steps, steps_of_run(config, loader));
+    std::optional<Loader> evaluation = evaluation_loader(config, data);
+    lengths = lengths_of_run(loader, steps, evaluation);
     text_and_data = memory_beside_drivers(machine) + loader.order_bytes();  // a run makes batches ahead with another
   }
   devices::CalibrationStore store = devices::CalibrationStore::of_user();

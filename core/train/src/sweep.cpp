@@ -41,15 +41,17 @@ class PlanSweep {
   absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
     devices::CalibrationStore store = devices::CalibrationStore::of_user();
-    RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths(config), text_and_data_, *machine_));
-    calibrate(*model_.architecture, lengths(config), optimizer_of(config), *machine_, store,
+    RONDO_ASSIGN_OR_RETURN(const Loader::Lengths lengths, lengths_of(config));
+    RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths, text_and_data_, *machine_));
+    calibrate(*model_.architecture, lengths, optimizer_of(config), *machine_, store,
               [&](const std::string& note) { notes.push_back(note); });
     return absl::OkStatus();
   }
 
   absl::StatusOr<Json> point(const Config& config) const {
+    RONDO_ASSIGN_OR_RETURN(const Loader::Lengths lengths, lengths_of(config));
     RONDO_ASSIGN_OR_RETURN(const PlannedRun run,
-                           plan_run(config, *model_.architecture, *machine_, lengths(config), Purpose::kTrain));
+                           plan_run(config, *model_.architecture, *machine_, lengths, Purpose::kTrain));
     const partition::Prediction& predicted = run.plan.predicted;
     return Json{{"step_seconds", predicted.step_seconds},
                 {"tokens_per_second", predicted.tokens_per_second},
@@ -58,10 +60,12 @@ class PlanSweep {
   }
 
  private:
-  Loader::Lengths lengths(const Config& config) const {
+  absl::StatusOr<Loader::Lengths> lengths_of(const Config& config) const {
     if (!data_) return assumed_lengths(config);
     Loader loader(data_->train, loader_options(config));
-    return loader.lengths(loader.steps_per_epoch());
+    RONDO_ASSIGN_OR_RETURN(const std::uint64_t steps, steps_of_run(config, loader));
+    std::optional<Loader> evaluation = evaluation_loader(config, *data_);
+    return lengths_of_run(loader, steps, evaluation);
   }
 
   OpenModel model_;

@@ -108,22 +108,8 @@ absl::Status Trainer::lay_out_steps() {
   if (config_.reduction_group == 0) {
     config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
   }
-  constexpr std::uint64_t kMostSteps = 10'000'000;
-  total_steps_ = config_.max_steps;
-  if (total_steps_ == 0) total_steps_ = loader_->steps_of(config_.num_train_epochs, kMostSteps + 1);
-  if (total_steps_ > kMostSteps) {
-    return invalid_input("max_steps: the run would have more than {} steps, which is the most; take fewer epochs",
-                         kMostSteps);
-  }
-  lengths_ = loader_->lengths(total_steps_);
-  if (evaluation_loader_) {
-    const Loader::Lengths other = evaluation_loader_->lengths(evaluation_loader_->steps_per_epoch());
-    lengths_.longest = std::max(lengths_.longest, other.longest);
-    lengths_.longest_sequence = std::max(lengths_.longest_sequence, other.longest_sequence);
-    lengths_.buckets.insert(lengths_.buckets.end(), other.buckets.begin(), other.buckets.end());
-    std::ranges::sort(lengths_.buckets);
-    lengths_.buckets.erase(std::unique(lengths_.buckets.begin(), lengths_.buckets.end()), lengths_.buckets.end());
-  }
+  RONDO_ASSIGN_OR_RETURN(total_steps_, steps_of_run(config_, *loader_));
+  lengths_ = lengths_of_run(*loader_, total_steps_, evaluation_loader_);
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
   state_.num_train_epochs = config_.num_train_epochs;

@@ -93,6 +93,12 @@ struct PlannedRun {
 /// `lengths`: of the run's microbatches. Errors: InvalidArgument / ResourceExhausted as make_plan says.
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose);
+/// Errors: InvalidArgument when there are more than a run may have.
+absl::StatusOr<std::uint64_t> steps_of_run(const Config& config, Loader& loader);
+/// None when nothing is evaluated. `data` outlives it.
+std::optional<Loader> evaluation_loader(const Config& config, const RunData& data);
+/// Of the microbatches of all steps and of the evaluations.
+Loader::Lengths lengths_of_run(Loader& loader, std::uint64_t steps, std::optional<Loader>& evaluation);
 /// Without data: every sequence counts as cutoff_len tokens, all targets.
 Loader::Lengths assumed_lengths(const Config& config);
 /// The same as samples, enough for one step. Token r comes as often as words do by Zipf's law, in proportion to
