@@ -42,9 +42,9 @@ std::optional<Spike> LossWatch::take(double loss) {
   return spike;
 }
 
-void LossWatch::remember(const nlohmann::ordered_json& log_history) {
-  for (const auto& entry : log_history) {
-    if (entry.is_object() && entry.contains("loss") && entry["loss"].is_number()) keep(entry["loss"].get<double>());
+void LossWatch::remember(const std::deque<LogEntry>& log_history) {
+  for (const LogEntry& entry : log_history) {
+    if (!entry.of_evaluation) keep(entry.loss);
   }
 }
 

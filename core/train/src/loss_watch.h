@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "rondo/train/trainer_state.h"
 
 namespace rondo::train {
 
@@ -24,7 +25,7 @@ class LossWatch {
   /// Takes the loss of the next step.
   std::optional<Spike> take(double loss);
   /// Takes the losses of a resumed run's log_history, without judging them.
-  void remember(const nlohmann::ordered_json& log_history);
+  void remember(const std::deque<LogEntry>& log_history);
 
  private:
   void keep(double loss);

@@ -277,7 +277,7 @@ absl::Status Trainer::evaluate(std::uint64_t step) {
                                        {"step", step},
                                        {"eval_loss", report.eval_loss},
                                        {"eval_target_tokens", report.eval_target_tokens}};
-  state_.log_history.push_back({{"epoch", state_.epoch}, {"eval_loss", report.eval_loss}, {"step", step}});
+  state_.log_history.push_back({.step = step, .epoch = state_.epoch, .loss = report.eval_loss, .of_evaluation = true});
   take_evaluation(state_, report.eval_loss, step);
   observer_.on_evaluation(report);
   executor_->clear_traces();

@@ -110,6 +110,7 @@ absl::Status Trainer::lay_out_steps() {
   }
   RONDO_ASSIGN_OR_RETURN(total_steps_, steps_of_run(config_, *loader_));
   lengths_ = lengths_of_run(*loader_, total_steps_, evaluation_loader_);
+  if (config_.logging_steps > 0) text_and_data_ += total_steps_ / config_.logging_steps * sizeof(LogEntry);
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
   state_.num_train_epochs = config_.num_train_epochs;

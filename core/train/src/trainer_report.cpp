@@ -202,11 +202,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
   if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_))
     return absl::OkStatus();
   if (!result.skipped) {
-    state_.log_history.push_back({{"epoch", report.epoch},
-                                  {"grad_norm", result.grad_norm},
-                                  {"learning_rate", report.learning_rate},
-                                  {"loss", loss},
-                                  {"step", step}});
+    state_.log_history.push_back({step, report.epoch, loss, result.grad_norm, report.learning_rate, false});
   }
   observer_.on_step(report);
   return metrics_ ? metrics_->write(to_json(report)) : absl::OkStatus();

@@ -1,5 +1,9 @@
 #include "rondo/train/trainer_state.h"
 
+#include <span>
+#include <string_view>
+
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 
@@ -7,6 +11,51 @@ namespace rondo::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kLogHistory = "log_history";
+
+Json to_json(const LogEntry& entry) {
+  if (entry.of_evaluation) return {{"epoch", entry.epoch}, {"eval_loss", entry.loss}, {"step", entry.step}};
+  return {{"epoch", entry.epoch},
+          {"grad_norm", entry.grad_norm},
+          {"learning_rate", entry.learning_rate},
+          {"loss", entry.loss},
+          {"step", entry.step}};
+}
+
+/// What is no entry of ours gives one without a step.
+LogEntry log_entry_of(const Json& json) {
+  const auto number = [&json](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  LogEntry entry;
+  entry.of_evaluation = json.contains("eval_loss");
+  if (!entry.of_evaluation && !json.contains("loss")) return entry;
+  if (const auto step = json.find("step"); step != json.end() && step->is_number_unsigned()) {
+    entry.step = step->get<std::uint64_t>();
+  }
+  entry.epoch = number("epoch");
+  entry.loss = number(entry.of_evaluation ? "eval_loss" : "loss");
+  entry.grad_norm = number("grad_norm");
+  entry.learning_rate = number("learning_rate");
+  return entry;
+}
+
+/// The file's text without its history, of which no more than an entry is a tree of values at a time.
+Json parse_state(const std::string& text, std::deque<LogEntry>& history) {
+  std::string key;  // of the whole object's
+  return Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth == 1 && event == Json::parse_event_t::key) key = parsed.get<std::string>();
+        if (depth != 2 || event != Json::parse_event_t::object_end || key != kLogHistory) return true;
+        const LogEntry entry = log_entry_of(parsed);
+        if (entry.step > 0) history.push_back(entry);
+        return false;
+      },
+      false);
+}
 
 /// transformers takes no key that it does not know, but any callback.
 Json callbacks_json(const TrainerState& state) {
@@ -45,7 +94,7 @@ Json to_json(const TrainerState& state) {
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
-          {"log_history", state.log_history},
+          {kLogHistory, Json::array()},  // written entry by entry
           {"logging_steps", state.logging_steps},
           {"max_steps", state.max_steps},
           {"num_train_epochs", state.num_train_epochs},
@@ -137,20 +186,41 @@ bool is_stopped_early(const TrainerState& state) {
 
 bool is_evaluated(const TrainerState& state, std::uint64_t step) {
   for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend(); ++entry) {
-    if (!entry->is_object() || !entry->contains("step") || (*entry)["step"] != step) return false;
-    if (entry->contains("eval_loss")) return true;
+    if (entry->step != step) return false;
+    if (entry->of_evaluation) return true;
   }
   return false;
 }
 
 absl::Status write_trainer_state(const std::filesystem::path& folder, const TrainerState& state) {
-  return write_file_atomically(folder / kStateFile, to_json(state).dump(2) + "\n");
+  const std::string text = to_json(state).dump(2) + "\n";
+  const std::string empty = fmt::format("\"{}\": [", kLogHistory);
+  const std::size_t begin = text.find(empty) + empty.size();
+  RONDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(folder / kStateFile));
+  const auto write = [&file](std::string_view part) { return file.write(std::as_bytes(std::span(part))); };
+  RONDO_RETURN_IF_ERROR(write(std::string_view(text).substr(0, begin)));
+  constexpr std::size_t kPiece = 1U << 16U;
+  std::string piece;
+  for (std::size_t i = 0; i < state.log_history.size(); ++i) {
+    piece += i == 0 ? "\n    " : ",\n    ";
+    for (const char c : to_json(state.log_history[i]).dump(2)) {
+      piece += c;
+      if (c == '\n') piece += "    ";
+    }
+    if (piece.size() < kPiece && i + 1 < state.log_history.size()) continue;
+    RONDO_RETURN_IF_ERROR(write(piece));
+    piece.clear();
+  }
+  if (!state.log_history.empty()) RONDO_RETURN_IF_ERROR(write("\n  "));
+  RONDO_RETURN_IF_ERROR(write(std::string_view(text).substr(begin)));
+  return file.commit();
 }
 
 absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& folder) {
   const std::string path = (folder / kStateFile).string();
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  const auto json = Json::parse(text, nullptr, false);
+  TrainerState state;
+  const auto json = parse_state(text, state.log_history);
   if (!json.is_object()) return invalid_input("{}: not a JSON object", path);
   const Json* own = own_part(json);
   if (own == nullptr) {
@@ -163,7 +233,6 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
     }
     return found->get<std::uint64_t>();
   };
-  TrainerState state;
   RONDO_ASSIGN_OR_RETURN(state.global_step, number(json, "global_step"));
   RONDO_ASSIGN_OR_RETURN(state.max_steps, number(json, "max_steps"));
   RONDO_ASSIGN_OR_RETURN(state.course, read_course(path, *own));
@@ -172,7 +241,6 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
   RONDO_ASSIGN_OR_RETURN(state.samples, number(*own, "samples"));
   RONDO_ASSIGN_OR_RETURN(state.best, read_best(path, json, *own));
   if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
-  if (json.contains("log_history") && json["log_history"].is_array()) state.log_history = json["log_history"];
   if (own->contains("settings")) state.settings = (*own)["settings"];
   if (const Json* contents = member(own, "contents"); contents != nullptr && contents->is_object()) {
     for (const auto& [file, hash] : contents->items()) {

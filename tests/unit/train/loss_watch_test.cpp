@@ -60,9 +60,11 @@ TEST(LossWatch, LossThatStaysUp_IsToldAFewTimesOnly) {
 }
 
 TEST(LossWatch, HistoryOfAResumedRun_CountsAmongTheLast) {
-  nlohmann::ordered_json history = nlohmann::ordered_json::array();
-  for (int i = 0; i < 30; ++i) history.push_back({{"loss", 2.0 + 0.01 * (i % 2)}, {"step", i + 1}});
-  history.push_back({{"eval_loss", 9.0}, {"step", 30}});
+  std::deque<LogEntry> history;
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    history.push_back({.step = i + 1, .loss = 2.0 + 0.01 * static_cast<double>(i % 2)});
+  }
+  history.push_back({.step = 30, .loss = 9.0, .of_evaluation = true});
   LossWatch watch;
   watch.remember(history);
   const auto spike = watch.take(9.0);

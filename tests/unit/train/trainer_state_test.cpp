@@ -4,7 +4,9 @@
 #include <set>
 
 #include "files.h"
+#include "patience.h"
 #include "rondo/base/file.h"
+#include "rondo/devices/host_memory.h"
 
 namespace rondo::train {
 namespace {
@@ -64,10 +66,10 @@ TEST(EarlyStopping, Threshold_AsksForMoreThanALittle) {
 TEST(IsEvaluated, LooksAtTheLastStepOfTheHistory) {
   TrainerState state;
   EXPECT_FALSE(is_evaluated(state, 2));
-  state.log_history.push_back({{"eval_loss", 1.0}, {"step", 1}});
-  state.log_history.push_back({{"loss", 1.0}, {"step", 2}});
+  state.log_history.push_back({.step = 1, .loss = 1.0, .of_evaluation = true});
+  state.log_history.push_back({.step = 2, .loss = 1.0});
   EXPECT_FALSE(is_evaluated(state, 2));
-  state.log_history.push_back({{"eval_loss", 1.0}, {"step", 2}});
+  state.log_history.push_back({.step = 2, .loss = 1.0, .of_evaluation = true});
   EXPECT_TRUE(is_evaluated(state, 2));
   EXPECT_FALSE(is_evaluated(state, 1));
 }
@@ -103,6 +105,39 @@ TEST_F(TrainerStateFile, BestAndPatience_ComeBack) {
   EXPECT_EQ(callback["args"]["early_stopping_patience"], 3);
   EXPECT_EQ(callback["args"]["early_stopping_threshold"], 0.25);
   EXPECT_EQ(callback["attributes"]["early_stopping_patience_counter"], 1);
+}
+
+TEST_F(TrainerStateFile, History_IsWrittenAsTransformersHasItAndComesBack) {
+  TrainerState state;
+  ASSERT_TRUE(write_trainer_state(folder_, state).ok());
+  EXPECT_TRUE(nlohmann::ordered_json::parse(*read_file(file_))["log_history"].empty());
+  state.log_history.push_back({.step = 1, .epoch = 0.5, .loss = 2.25, .grad_norm = 1.0, .learning_rate = 1e-4});
+  state.log_history.push_back({.step = 1, .epoch = 0.5, .loss = 2.125, .of_evaluation = true});
+  for (std::uint64_t step = 2; step < 5000; ++step) state.log_history.push_back({.step = step, .loss = 0.1});
+  ASSERT_TRUE(write_trainer_state(folder_, state).ok());
+  EXPECT_TRUE(read_trainer_state(folder_)->log_history == state.log_history);
+  const std::string text = *read_file(file_);
+  const auto json = nlohmann::ordered_json::parse(text);
+  EXPECT_EQ(json["log_history"].size(), state.log_history.size());
+  const auto first =
+      nlohmann::ordered_json{{"epoch", 0.5}, {"grad_norm", 1.0}, {"learning_rate", 1e-4}, {"loss", 2.25}, {"step", 1}};
+  EXPECT_EQ(json["log_history"][0], first);
+  EXPECT_EQ(json["log_history"][1], (nlohmann::ordered_json{{"epoch", 0.5}, {"eval_loss", 2.125}, {"step", 1}}));
+  EXPECT_EQ(text, json.dump(2) + "\n");
+}
+
+/// A run of very many steps holds 48 bytes of each, and its file is no tree of values: that took some 440.
+TEST_F(TrainerStateFile, HistoryOfManySteps_TakesLittleMoreThanItsText) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer keeps what is freed";
+  TrainerState state;
+  for (std::uint64_t step = 1; step <= 200000; ++step) state.log_history.push_back({.step = step, .loss = 0.1});
+  devices::reset_process_peak();
+  const Bytes before = devices::process_memory().now;
+  ASSERT_TRUE(write_trainer_state(folder_, state).ok());
+  EXPECT_LT(devices::process_memory().peak, before + 4_MiB);
+  const Bytes text = fs::file_size(file_);
+  EXPECT_EQ(read_trainer_state(folder_)->log_history.size(), state.log_history.size());
+  EXPECT_LT(devices::process_memory().peak, before + text + 200000 * sizeof(LogEntry) + 8_MiB);
 }
 
 TEST_F(TrainerStateFile, FileOfAnEarlyVersion_IsReadToo) {

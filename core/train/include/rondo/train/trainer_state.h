@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,18 @@
 namespace rondo::train {
 
 inline constexpr const char* kStateFile = "trainer_state.json";
+
+/// A line of log_history: of a logged step, or of an evaluation.
+struct LogEntry {
+  std::uint64_t step = 0;
+  double epoch = 0;
+  double loss = 0;  // or eval_loss
+  double grad_norm = 0;
+  double learning_rate = 0;
+  bool of_evaluation = false;
+
+  friend bool operator==(const LogEntry&, const LogEntry&) = default;
+};
 
 /// The best evaluation so far, and how long ago it was.
 struct BestEvaluation {
@@ -48,9 +61,9 @@ struct TrainerState {
   double epoch = 0;
   std::uint64_t max_steps = 0;
   double num_train_epochs = 0;
-  std::uint64_t samples = 0;  // in the training set: a resumed run must have as many
-  nlohmann::ordered_json log_history = nlohmann::ordered_json::array();
-  nlohmann::ordered_json settings;  // what the course of the run depends on
+  std::uint64_t samples = 0;         // in the training set: a resumed run must have as many
+  std::deque<LogEntry> log_history;  // it grows with the run: nothing is moved, nothing is kept in vain
+  nlohmann::ordered_json settings;   // what the course of the run depends on
   std::string numerics_class;
   std::map<std::string, std::string> contents;  // by file: hash of its tensors; checkpoints of early versions have none
   BestEvaluation best;
