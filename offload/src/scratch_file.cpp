@@ -17,6 +17,9 @@
 namespace rondo::offload {
 namespace {
 
+constexpr Bytes kProbeRequest = 4_MiB;
+constexpr Bytes kLongestProbe = 64_MiB;
+
 /// What is missing of the folder is made: these, the outermost first.
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& folder, std::error_code& error) {
   std::vector<std::filesystem::path> made;
@@ -74,18 +77,21 @@ Bytes free_disk_bytes(const std::filesystem::path& folder) {
   return error ? 0 : static_cast<Bytes>(space.available);
 }
 
+Bytes disk_probe_bytes(Bytes free) {
+  return std::clamp(free / 2 / kProbeRequest * kProbeRequest, kProbeRequest, kLongestProbe);
+}
+
 absl::StatusOr<double> measure_disk(const std::filesystem::path& folder) {
-  constexpr Bytes kRequest = 4_MiB;
-  constexpr Bytes kFile = 64_MiB;
-  RONDO_ASSIGN_OR_RETURN(const auto file, ScratchFile::make(folder, kFile));
-  RONDO_ASSIGN_OR_RETURN(const DiskBuffer buffer, allocate_disk_buffer(kRequest));
+  const Bytes size = disk_probe_bytes(free_disk_bytes(folder));
+  RONDO_ASSIGN_OR_RETURN(const auto file, ScratchFile::make(folder, size));
+  RONDO_ASSIGN_OR_RETURN(const DiskBuffer buffer, allocate_disk_buffer(kProbeRequest));
   const auto begin = std::chrono::steady_clock::now();
-  for (Bytes offset = 0; offset < kFile; offset += kRequest) {
-    RONDO_RETURN_IF_ERROR(file->write(offset, buffer.bytes));
-    RONDO_RETURN_IF_ERROR(file->read(offset, buffer.bytes));
+  for (Bytes done = 0; done < kLongestProbe; done += kProbeRequest) {
+    RONDO_RETURN_IF_ERROR(file->write(done % size, buffer.bytes));
+    RONDO_RETURN_IF_ERROR(file->read(done % size, buffer.bytes));
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  return 2.0 * static_cast<double>(kFile) / std::max(taken.count(), 1e-6);
+  return 2.0 * static_cast<double>(kLongestProbe) / std::max(taken.count(), 1e-6);
 }
 
 absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size) {

@@ -202,6 +202,17 @@ TEST_F(Disk, MoreThanIsFree_IsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(files(), 0U);
 }
 
+/// A run that needs less than the 64 MiB that are measured with is none of the full ones.
+TEST_F(Disk, WithLittleFree_IsMeasuredWithLess) {
+  EXPECT_EQ(disk_probe_bytes(Bytes{1} << 40U), 64_MiB);
+  EXPECT_EQ(disk_probe_bytes(30_MiB), 12_MiB);
+  EXPECT_EQ(disk_probe_bytes(5_MiB), 4_MiB);
+  EXPECT_EQ(disk_probe_bytes(0), 4_MiB);
+  const auto speed = measure_disk(folder_);
+  ASSERT_TRUE(speed.ok()) << speed.status();
+  EXPECT_GT(*speed, 0);
+}
+
 TEST_F(Disk, FolderThatCannotBe_IsRefused) {
   const auto file = ScratchFile::make("/dev/null/folder", 4096);
   EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);

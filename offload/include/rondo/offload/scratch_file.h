@@ -53,7 +53,10 @@ struct DiskBuffer {
 };
 absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size);
 
-/// Bytes per second of reading and writing in turn, by a file of 64 MiB. Errors: those of ScratchFile::make.
+/// Of the file that a disk with so much `free` is measured with: 64 MiB, or half of what is free, and 4 MiB at least.
+Bytes disk_probe_bytes(Bytes free);
+
+/// Bytes per second of reading and writing 64 MiB in turn. Errors: those of ScratchFile::make.
 absl::StatusOr<double> measure_disk(const std::filesystem::path& folder);
 
 /// Bytes that can still be written to the file system of `folder`, or of its nearest parent that exists.
