@@ -79,8 +79,8 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     }
     ASSERT_EQ(ours.size(), theirs.size());
     const std::uint64_t width = spec.elements() / spec.shape.front();
-    const std::uint64_t turned =
-        interleaved_heads(m.config, spec.name).heads != 0 ? (m.config.family == model::Family::kGlm4 ? 6 : 12) : 0;
+    std::uint64_t turned = interleaved_heads(m.config, spec.name).heads != 0 ? 12 : 0;
+    if (turned != 0 && m.config.family == model::Family::kGlm4) turned = 6;
     for (std::uint64_t i = 0; i < ours.size(); ++i) {
       // Rows of 12 in a head: 0, 6, 1, 7, ...; or of 6, 0, 3, 1, 4, ..., and then 6 that stay.
       const std::uint64_t row = i / width;
