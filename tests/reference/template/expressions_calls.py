@@ -174,6 +174,15 @@ neg|abs
 '{x}'.format(y=1)
 '{:d}'.format('a')
 '{:>4}'.format(true)
+'{:05}|{:5.1}'.format('a', 'bc')
+'{:,}'.format('a')
+'{:+}'.format('a')
+'{:#}'.format('a')
+'{:=5}'.format('a')
+'{:>5}'.format([1])
+'{:>5}'.format({})
+'{:>5}'.format(none)
+'{:>5}'.format(missing)
 html|e
 html|escape
 html|safe

@@ -39,6 +39,7 @@ Field parse_field(std::string_view spec) {
     if (field.align == '\0') {
       field.fill = "0";
       field.align = '=';
+      field.zeros = true;
     }
     ++position;
   }
@@ -64,8 +65,10 @@ std::string format_value(Heap& heap, const Value& value, std::string_view spec) 
   if (value.is_integral() && number && (field.type == '\0' || is_integer_type(field.type)) && !field.precision) {
     return format_integer(field, value.as_int());
   }
-  if ((value.is_string() || !number) && (field.type == '\0' || field.type == 's') && field.align != '=') {
-    return format_text(field, to_text(heap, value));
+  const bool of_numbers = field.sign != '-' || field.alternate || field.grouping != '\0';
+  if (value.is_string() && (field.type == '\0' || field.type == 's') && !of_numbers) {
+    if (field.zeros) field.align = '<';
+    if (field.align != '=') return format_text(field, to_text(heap, value));
   }
   throw Failure{fmt::format("the format '{}' does not fit {}", spec, type_name(value))};
 }

@@ -19,6 +19,7 @@ struct Field {
   char align = '\0';  // < > ^, or = for padding after the sign
   char sign = '-';
   bool alternate = false;
+  bool zeros = false;  // a 0 before the width says how numbers are filled
   char grouping = '\0';
   std::size_t width = 0;
   std::optional<std::size_t> precision;

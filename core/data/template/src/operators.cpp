@@ -118,6 +118,7 @@ Value real_binary(BinaryOp op, double left, double right) {
       return Value::real(left / right);
     case BinaryOp::kFloorDiv: {
       const double quotient = (left - remainder) / right;
+      if (quotient == 0.0) return Value::real(std::copysign(0.0, left / right));
       const double floored = std::floor(quotient);
       return Value::real(quotient - floored > 0.5 ? floored + 1.0 : floored);
     }
