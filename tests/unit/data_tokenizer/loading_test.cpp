@@ -163,6 +163,21 @@ TEST(TokenizerNames, OnlyTheModelsConfiguration_NamesByIds) {
   EXPECT_EQ(tokenizer->pad_token(), std::nullopt);
 }
 
+TEST(TokenizerNames, SpecialTokensMap_CountsUnlessTheConfigurationListsTheTokens) {
+  const auto folder = folder_with(small_file().dump());
+  std::ofstream(folder / "special_tokens_map.json") << R"({"eos_token": {"content": "</s>"}, "sep_token": "<s>"})";
+  const auto names = [&](const char* configuration) {
+    std::ofstream(folder / "tokenizer_config.json") << configuration;
+    const auto tokenizer = Tokenizer::load(Documents(folder));
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    return tokenizer.ok() ? tokenizer->named_tokens() : std::map<std::string, std::string>();
+  };
+  using Names = std::map<std::string, std::string>;
+  EXPECT_EQ(names(R"({"bos_token": "<s>", "eos_token": "<t>", "extra_special_tokens": {"image_token": "<t>"}})"),
+            (Names{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"image_token", "<t>"}, {"sep_token", "<s>"}}));
+  EXPECT_EQ(names(R"({"eos_token": "<t>", "added_tokens_decoder": {}})"), (Names{{"eos_token", "<t>"}}));
+}
+
 TEST(TokenizerNames, NameOfAnotherType_IsRefused) {
   const auto folder = folder_with(small_file().dump());
   std::ofstream(folder / "tokenizer_config.json") << R"({"eos_token": 7})";

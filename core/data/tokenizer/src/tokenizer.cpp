@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -12,9 +13,10 @@
 namespace rondo::data {
 namespace {
 
-constexpr std::array<const char*, 4> kNames = {"bos", "eos", "pad", "unk"};
+constexpr std::array<const char*, 7> kNames = {"bos_token", "eos_token", "pad_token", "unk_token",
+                                               "cls_token", "sep_token", "mask_token"};
 
-using SpecialNames = std::array<std::optional<std::string>, kNames.size()>;
+using SpecialNames = std::map<std::string, std::string>;
 
 // A string, or an object with the string `content`.
 absl::StatusOr<std::optional<std::string>> read_name(const tok::Fields& file, const std::string& key) {
@@ -26,6 +28,21 @@ absl::StatusOr<std::optional<std::string>> read_name(const tok::Fields& file, co
   }
   RONDO_ASSIGN_OR_RETURN(std::string name, file.text(key.c_str()));
   return std::optional<std::string>(std::move(name));
+}
+
+// What `file` names of kNames, and of names of its own under extra_special_tokens, in place of what `names` holds.
+absl::Status read_names_of(const tok::Fields& file, SpecialNames& names) {
+  for (const char* const key : kNames) {
+    RONDO_ASSIGN_OR_RETURN(std::optional<std::string> name, read_name(file, key));
+    if (name) names[key] = *std::move(name);
+  }
+  const tok::Fields extra = file.member("extra_special_tokens");
+  if (!extra.value().is_object()) return absl::OkStatus();
+  for (const auto& [key, value] : extra.value().items()) {
+    RONDO_ASSIGN_OR_RETURN(std::optional<std::string> name, read_name(extra, key));
+    if (name) names[key] = *std::move(name);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -40,7 +57,11 @@ class Tokenizer::Impl {
   const std::string* spelling_of(TokenId id) const;
   const tok::AddedTokens& added() const { return added_; }
   std::size_t size() const { return size_; }
-  const std::optional<std::string>& name(std::size_t which) const { return names_[which]; }
+  const SpecialNames& names() const { return names_; }
+  std::optional<std::string> name(const std::string& key) const {
+    const auto found = names_.find(key);
+    return found == names_.end() ? std::nullopt : std::optional(found->second);
+  }
 
  private:
   struct Spaces {
@@ -87,27 +108,31 @@ absl::Status Tokenizer::Impl::read_components(const tok::Fields& file) {
 }
 
 absl::Status Tokenizer::Impl::read_names(const Documents& documents) {
-  const bool configured = documents.has("tokenizer_config.json");
-  const std::string document = configured ? "tokenizer_config.json" : "config.json";
-  if (!configured && !documents.has(document)) return absl::OkStatus();
-  const std::string path = documents.place(document);
+  // As transformers has it, special_tokens_map.json counts unless the configuration lists its added tokens.
+  bool listed = false;
+  bool configured = false;
+  for (const char* const document : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (listed || !documents.has(document)) continue;
+    RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(documents, document));
+    const tok::Fields file(json, "");
+    const absl::Status read = read_names_of(file, names_);
+    if (!read.ok()) return with_context(read, documents.place(document));
+    configured = true;
+    listed = file.has("added_tokens_decoder");
+  }
+  const std::string document = "config.json";
+  if (configured || !documents.has(document)) return absl::OkStatus();
+  // Without the tokenizer's own configuration the model's names the tokens by id; a list's first is the one.
   RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(documents, document));
   const tok::Fields file(json, "");
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (configured) {
-      auto name = read_name(file, fmt::format("{}_token", kNames[i]));
-      if (!name.ok()) return with_context(name.status(), path);
-      names_[i] = *std::move(name);
-      continue;
-    }
-    // Without the tokenizer's own configuration the model's names the tokens by id; a list's first is the one.
-    const tok::Fields field = file.member(fmt::format("{}_token_id", kNames[i]).c_str());
+  for (const char* const key : kNames) {
+    const tok::Fields field = file.member(fmt::format("{}_id", key).c_str());
     const tok::Json& value = field.value().is_array() && !field.value().empty() ? field.value()[0] : field.value();
     if (value.is_null()) continue;
     auto id = tok::token_id(tok::Fields(value, field.where()));
-    if (!id.ok()) return with_context(id.status(), path);
+    if (!id.ok()) return with_context(id.status(), documents.place(document));
     const std::string* const spelling = spelling_of(*id);
-    if (spelling != nullptr) names_[i] = *spelling;
+    if (spelling != nullptr) names_[key] = *spelling;
   }
   return absl::OkStatus();
 }
@@ -237,9 +262,10 @@ bool Tokenizer::is_special(TokenId id) const {
 
 std::size_t Tokenizer::size() const { return impl_->size(); }
 
-std::optional<std::string> Tokenizer::bos_token() const { return impl_->name(0); }
-std::optional<std::string> Tokenizer::eos_token() const { return impl_->name(1); }
-std::optional<std::string> Tokenizer::pad_token() const { return impl_->name(2); }
-std::optional<std::string> Tokenizer::unk_token() const { return impl_->name(3); }
+std::optional<std::string> Tokenizer::bos_token() const { return impl_->name("bos_token"); }
+std::optional<std::string> Tokenizer::eos_token() const { return impl_->name("eos_token"); }
+std::optional<std::string> Tokenizer::pad_token() const { return impl_->name("pad_token"); }
+std::optional<std::string> Tokenizer::unk_token() const { return impl_->name("unk_token"); }
+const std::map<std::string, std::string>& Tokenizer::named_tokens() const { return impl_->names(); }
 
 }  // namespace rondo::data

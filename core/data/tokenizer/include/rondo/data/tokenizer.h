@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +36,8 @@ struct Encoded {
 
 class Tokenizer {
  public:
-  /// Reads tokenizer.json and, for the names of the special tokens, tokenizer_config.json and config.json.
+  /// Reads tokenizer.json and, for the names of the special tokens, tokenizer_config.json, special_tokens_map.json and
+  /// config.json.
   /// Errors: InvalidArgument naming the file and the key or component that is missing, malformed or not supported.
   static absl::StatusOr<Tokenizer> load(const Documents& documents);
 
@@ -58,12 +60,16 @@ class Tokenizer {
   /// One more than the largest id.
   std::size_t size() const;
 
-  /// From tokenizer_config.json (a string or {"content": ...}), nothing when absent or null. Without that file, the
-  /// token that config.json names by id (bos_token_id; the first of a list).
+  /// From tokenizer_config.json (a string or {"content": ...}), nothing when absent or null; where that file does not
+  /// list the added tokens (added_tokens_decoder), special_tokens_map.json goes before it. Without both, the token that
+  /// config.json names by id (bos_token_id; the first of a list).
   std::optional<std::string> bos_token() const;
   std::optional<std::string> eos_token() const;
   std::optional<std::string> pad_token() const;
   std::optional<std::string> unk_token() const;
+  /// All that are named so, by the names by which templates know them: bos_token, sep_token, ..., and those of the
+  /// tokenizer's own under extra_special_tokens.
+  const std::map<std::string, std::string>& named_tokens() const;
 
  private:
   class Impl;
