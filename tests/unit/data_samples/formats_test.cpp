@@ -102,6 +102,43 @@ TEST_F(Formats, PromptCompletion_TargetsBeginAfterThePrompt) {
   EXPECT_EQ(targets(*dataset), " gone<|im_end|>");
 }
 
+/// Letters a and b; a special token that is a tab; </s> behind every text; ranges without their white space.
+constexpr const char* kTabs = R"({"version":"1.0",
+  "added_tokens":[{"id":2,"content":"</s>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,
+    "special":true},{"id":3,"content":"\t","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,
+    "special":true}],
+  "normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+  "post_processor":{"type":"Sequence","processors":[
+    {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+    {"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},
+      {"SpecialToken":{"id":"</s>","type_id":0}}],"pair":[],
+      "special_tokens":{"</s>":{"id":"</s>","ids":[2],"tokens":["</s>"]}}}]},
+  "decoder":null,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,
+    "end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":false,
+    "vocab":{"a":0,"b":1},"merges":[]}})";
+
+TEST_F(Formats, PromptThatEndsWithAWhiteSpecialToken_IsMaskedWhole) {
+  const auto tokenizer = Tokenizer::load(Documents("tabs", {{"tokenizer.json", kTabs}}));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto dataset = load_dataset(write_data(R"({"prompt": "a\t", "completion": "b"}
+{"prompt": "", "completion": "ab"})"),
+                                    Renderer{&*tokenizer, nullptr}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(dataset->samples[0].ids, ElementsAre(0, 3, 1, 2));
+  EXPECT_THAT(dataset->samples[0].labels, ElementsAre(kMasked, kMasked, 1, 2));
+  EXPECT_THAT(dataset->samples[1].labels, ElementsAre(0, 1, 2));
+}
+
+TEST_F(Formats, NamedTokens_ReachTheTemplate) {
+  const auto tokenizer = Tokenizer::load(Documents(
+      "tabs", {{"tokenizer.json", kTabs}, {"tokenizer_config.json", R"({"eos_token": "</s>", "sep_token": "a"})"}}));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const nlohmann::ordered_json context = template_context(*tokenizer);
+  EXPECT_EQ(context.value("eos_token", ""), "</s>");
+  EXPECT_EQ(context.value("sep_token", ""), "a");
+  EXPECT_FALSE(context.contains("bos_token"));
+}
+
 TEST_F(Formats, Text_IsAllTargets) {
   const auto dataset = load(R"({"text":"Go on"})");
   ASSERT_TRUE(dataset.ok()) << dataset.status();

@@ -12,18 +12,7 @@ namespace {
 
 /// Tokens of `text` without those that the post-processor puts after it (an appended end-of-sequence token).
 std::size_t count_without_appended(const Tokenizer& tokenizer, std::string_view text) {
-  const Encoded encoded = tokenizer.encode(text, true);
-  // Special tokens that the post-processor inserts stand for no text. Of an empty text all of them do: the ones before
-  // the text are then told by encoding one that is not empty.
-  const auto inserted = [&tokenizer](const Encoded& of, std::size_t t) {
-    return of.ranges[t].begin == of.ranges[t].end && tokenizer.is_special(of.ids[t]);
-  };
-  const Encoded letter = tokenizer.encode("a", true);
-  std::size_t before = 0;
-  while (before < letter.ids.size() && inserted(letter, before)) ++before;
-  std::size_t count = encoded.ids.size();
-  while (count > before && inserted(encoded, count - 1)) --count;
-  return count;
+  return tokenizer.inserted_before() + tokenizer.encode(text, false).ids.size();
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ class Tokenizer::Impl {
   static absl::StatusOr<std::unique_ptr<const Impl>> load(const Documents& documents);
 
   Encoded encode(std::string_view text, bool add_special_tokens) const;
+  std::size_t inserted_before() const;
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
   std::optional<TokenId> id_of(std::string_view token) const;
   const std::string* spelling_of(TokenId id) const;
@@ -208,6 +209,15 @@ Encoded Tokenizer::Impl::encode(std::string_view text, bool add_special_tokens) 
   return out;
 }
 
+std::size_t Tokenizer::Impl::inserted_before() const {
+  constexpr TokenId kText = -1;
+  std::vector<tok::PlacedToken> tokens(1);
+  tokens.front().id = kText;
+  tok::post_process(post_processors_, "", true, tokens);
+  const auto text = std::find_if(tokens.begin(), tokens.end(), [](const auto& token) { return token.id == kText; });
+  return static_cast<std::size_t>(text - tokens.begin());
+}
+
 std::string Tokenizer::Impl::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   std::vector<std::string> tokens;
   for (const TokenId id : ids) {
@@ -243,6 +253,8 @@ absl::StatusOr<Tokenizer> Tokenizer::load(const Documents& documents) {
 Encoded Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
   return impl_->encode(text, add_special_tokens);
 }
+
+std::size_t Tokenizer::inserted_before() const { return impl_->inserted_before(); }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   return impl_->decode(ids, skip_special_tokens);

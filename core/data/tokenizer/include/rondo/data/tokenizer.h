@@ -50,6 +50,9 @@ class Tokenizer {
   /// The file's truncation and padding are not applied.
   Encoded encode(std::string_view text, bool add_special_tokens) const;
 
+  /// How many tokens the post-processor puts before those of a text.
+  std::size_t inserted_before() const;
+
   /// The text of `ids`, as `tokenizers` decodes them. Ids outside the vocabulary give nothing.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
