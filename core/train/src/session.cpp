@@ -131,9 +131,10 @@ devices::HostProfile measured_host(devices::ThreadPool& threads) {
 /// Of the contents that tokenizer and template are made from.
 absl::StatusOr<std::string> fingerprint_of(const Documents& documents) {
   ContentHash hash;
-  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> source, data::chat_template_source(documents));
-  hash.add_text(source.value_or(""));
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
+  RONDO_ASSIGN_OR_RETURN(const data::TemplateSources sources, data::chat_template_sources(documents));
+  hash.add_text(sources.text.value_or(""));
+  if (sources.for_tools) hash.add_text(*sources.for_tools);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json"}) {
     if (!documents.has(name)) continue;
     RONDO_ASSIGN_OR_RETURN(const std::string text, documents.read(name));
     hash.add_text(name);

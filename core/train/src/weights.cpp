@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
 #include "rondo/base/file.h"
 #include "rondo/base/float16.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/random.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/encoding.h"
@@ -316,6 +318,27 @@ absl::Status write_result(const model::Architecture& model, offload::ParameterSt
   return write_model(model, store, base, folder);
 }
 
+namespace {
+
+/// The templates beside the first one: tool_use and whatever else a folder has.
+absl::Status copy_named_templates(const Documents& from, const std::filesystem::path& to) {
+  const std::filesystem::path part = "additional_chat_templates";
+  std::vector<std::filesystem::path> files = {"tool_use.jinja"};
+  std::error_code error;
+  if (!from.made()) files = entries_of(from.origin() / part, error);
+  for (const std::filesystem::path& file : files) {
+    const std::filesystem::path name = part / file.filename();
+    if (file.extension() != ".jinja" || !from.has(name.string())) continue;
+    RONDO_ASSIGN_OR_RETURN(const std::string text, from.read(name.string()));
+    std::filesystem::create_directories(to / part, error);
+    if (error) return internal_error("{}: cannot be made: {}", (to / part).string(), error.message());
+    RONDO_RETURN_IF_ERROR(write_file_atomically(to / name, text));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status copy_tokenizer_files(const Documents& from, const std::filesystem::path& to) {
   constexpr std::array kNames = {
       "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
@@ -325,7 +348,7 @@ absl::Status copy_tokenizer_files(const Documents& from, const std::filesystem::
     RONDO_ASSIGN_OR_RETURN(const std::string text, from.read(name));
     RONDO_RETURN_IF_ERROR(write_file_atomically(to / name, text));
   }
-  return absl::OkStatus();
+  return copy_named_templates(from, to);
 }
 
 }  // namespace rondo::train

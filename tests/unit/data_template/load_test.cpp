@@ -23,11 +23,12 @@ class TemplateLoad : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void write(const char* name, std::string_view text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
-  std::string rendered() const {
+  std::string rendered(const nlohmann::ordered_json& context = {{"x", 1}}) const {
     const auto loaded = ChatTemplate::load(folder_);
     if (!loaded.ok()) return "error: " + std::string(loaded.status().message());
     if (!loaded->has_value()) return "none";
-    return *(*loaded)->render({{"x", 1}});
+    const auto text = (*loaded)->render(context);
+    return text.ok() ? *text : "refused: " + std::string(text.status().message());
   }
 
   std::filesystem::path folder_;
@@ -48,6 +49,24 @@ TEST_F(TemplateLoad, ListInTheConfig_Loaded_UsesTheDefault) {
   write("tokenizer_config.json",
         R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d{{ x }}"}]})");
   EXPECT_EQ(rendered(), "d1");
+}
+
+TEST_F(TemplateLoad, TemplateForTools_RendersConversationsWithTools) {
+  const nlohmann::ordered_json without = {{"x", 1}, {"tools", nullptr}};
+  const nlohmann::ordered_json with = {{"x", 1}, {"tools", nlohmann::ordered_json::array({"f"})}};
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t{{ x }}"}]})");
+  EXPECT_EQ(rendered(without), "d");
+  EXPECT_EQ(rendered(with), "t1");
+  write("chat_template.jinja", "file");
+  EXPECT_EQ(rendered(with), "file");
+  std::filesystem::create_directories(folder_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "beside {{ tools[0] }}");
+  EXPECT_EQ(rendered(without), "file");
+  EXPECT_EQ(rendered(with), "beside f");
+  write("additional_chat_templates/tool_use.jinja", "{{ }}");  // of which nobody hears who has no tools
+  EXPECT_EQ(rendered(without), "file");
+  EXPECT_THAT(rendered(with), HasSubstr("tool_use.jinja"));
 }
 
 TEST_F(TemplateLoad, NoTemplate_Loaded_IsNothing) {

@@ -2,6 +2,7 @@
 #include "rondo/gguf/export.h"
 
 #include <cmath>
+#include <fstream>
 #include <set>
 
 #include "files.h"
@@ -95,6 +96,8 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
 
 TEST_P(ExportModel, Keys_DescribeTheModel) {
   const Model m = make_model(GetParam(), fresh_folder());
+  fs::create_directories(m.folder / "additional_chat_templates");
+  std::ofstream(m.folder / "additional_chat_templates" / "tool_use.jinja") << "{{ tools }}";
   ASSERT_TRUE(export_model(Documents(m.folder), m.config, m.files, "q8_0", m.folder / "m.gguf").ok());
   const ReadFile file = read_gguf(m.folder / "m.gguf");
   const std::string arch = name_in_files(GetParam());
@@ -129,6 +132,8 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key("tokenizer.ggml.eot_token_id"), 256);
   EXPECT_EQ(key("tokenizer.ggml.add_bos_token"), false);
   EXPECT_NE(key("tokenizer.chat_template").dump().find("<|im_start|>"), std::string::npos);
+  EXPECT_EQ(key("tokenizer.chat_templates"), nlohmann::json::array({"tool_use"}));
+  EXPECT_EQ(key("tokenizer.chat_template.tool_use"), "{{ tools }}");
   // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
   EXPECT_EQ(file.tensors.at(m.config.fused_linears ? "blk.0.attn_qkv.weight" : "blk.0.attn_q.weight").type, 1U);
   EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.0.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);

@@ -169,12 +169,14 @@ TEST(ImportTokenizer, TemplateAndNames_AreHandedOn) {
   Keys keys;
   add_small(keys, "gpt-2");
   keys.add("tokenizer.chat_template", "{{ messages }}");
+  keys.add("tokenizer.chat_template.tool_use", "{{ tools }}");
   keys.add("tokenizer.ggml.add_bos_token", true);
   keys.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
   keys.add("tokenizer.ggml.add_eos_token", true);
   const auto documents = read_back(keys, 8);
   ASSERT_TRUE(documents.ok()) << documents.status();
   EXPECT_EQ(*documents->read("chat_template.jinja"), "{{ messages }}");
+  EXPECT_EQ(*documents->read("additional_chat_templates/tool_use.jinja"), "{{ tools }}");
   const auto tokenizer = *Tokenizer::load(*documents);
   EXPECT_EQ(tokenizer.bos_token(), "<s>");
   EXPECT_EQ(tokenizer.eos_token(), "ab");

@@ -316,13 +316,18 @@ TEST_F(Weights, TokenizerFiles_AreCopiedUnchanged) {
   put(base_ / "special_tokens_map.json", odd);
   put(base_ / "merges.txt", "");
   put(base_ / "README.md", "not a tokenizer");
+  fs::create_directories(base_ / "additional_chat_templates");
+  put(base_ / "additional_chat_templates" / "tool_use.jinja", "{{ tools }}");
+  put(base_ / "additional_chat_templates" / "README.md", "not a template");
   const fs::path out = made("out");
   ASSERT_TRUE(copy_tokenizer_files(Documents(base_), out).ok());
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "merges.txt"}) {
     EXPECT_EQ(*read_file(out / name), *read_file(base_ / name)) << name;
   }
   EXPECT_EQ(*read_file(out / "special_tokens_map.json"), odd);
-  EXPECT_EQ(test::entries_in(out), 5U);
+  EXPECT_EQ(*read_file(out / "additional_chat_templates" / "tool_use.jinja"), "{{ tools }}");
+  EXPECT_EQ(test::entries_in(out / "additional_chat_templates"), 1U);
+  EXPECT_EQ(test::entries_in(out), 6U);
 }
 
 TEST_F(Weights, FolderThatIsNotThere_IsAnErrorNamingIt) {

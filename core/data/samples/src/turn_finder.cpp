@@ -98,6 +98,7 @@ class TurnFinder::Probe {
     return part;
   }
 
+  bool has_tools() const { return !context_["tools"].is_null(); }
   absl::Status render_all();
   /// Where the content of `message` stands in `text`. Nothing when it is not there.
   std::optional<Located> locate(std::size_t message) const;
@@ -304,9 +305,10 @@ absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conv
 
 const std::string& TurnFinder::generation_prompt(const Probe& probe, std::size_t message) {
   const std::string before = message == 0 ? "" : probe.messages[message - 1]["role"].get<std::string>();
-  const auto known = generation_prompts_.find(before);
-  if (known != generation_prompts_.end()) return known->second;
-  return generation_prompts_.emplace(before, learn_generation_prompt(probe, message)).first->second;
+  auto& prompts = learned_[probe.has_tools() ? 1 : 0].generation_prompts;
+  const auto known = prompts.find(before);
+  if (known != prompts.end()) return known->second;
+  return prompts.emplace(before, learn_generation_prompt(probe, message)).first->second;
 }
 
 /// What the template adds after the messages before `message` when it is asked for a generation prompt, up to a
@@ -415,8 +417,9 @@ std::size_t TurnFinder::likeliest_header(const Probe& probe, std::size_t message
 std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower) {
   const std::size_t content_end = std::max(lower, located.end);
   const std::string_view tail = std::string_view(probe.text).substr(content_end);
+  auto& plain_tails = learned_[probe.has_tools() ? 1 : 0].plain_tails;
   if (!located.call) {
-    for (const std::string& known : plain_tails_) {
+    for (const std::string& known : plain_tails) {
       if (tail.substr(0, known.size()) == known) return content_end + known.size();
     }
   }
@@ -454,7 +457,7 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
   if (controls.empty()) return bound;
   if (located.call) return end_of_calls(probe, message, controls);
   const std::size_t end = end_of_run(controls);
-  if (end > content_end) plain_tails_.emplace_back(tail.substr(0, end - content_end));
+  if (end > content_end) plain_tails.emplace_back(tail.substr(0, end - content_end));
   return end;
 }
 

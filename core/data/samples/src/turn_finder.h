@@ -10,6 +10,7 @@
 // prompts): only the text around it is compared.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -62,9 +63,13 @@ class TurnFinder {
   const std::string& generation_prompt(const Probe& probe, std::size_t message);
   std::string learn_generation_prompt(const Probe& probe, std::size_t message) const;
 
+  struct Learned {
+    std::map<std::string, std::string> generation_prompts;  // by the role of the message before
+    std::vector<std::string> plain_tails;                   // what followed contents, through the end-of-turn token
+  };
+
   Renderer renderer_;
-  std::map<std::string, std::string> generation_prompts_;  // by the role of the message before
-  std::vector<std::string> plain_tails_;                   // what followed contents, through the end-of-turn token
+  std::array<Learned, 2> learned_;  // without and with tools, for which a model may have a template of its own
 };
 
 }  // namespace rondo::data

@@ -59,7 +59,18 @@ absl::StatusOr<ChatTemplate> ChatTemplate::parse(std::string_view source, Templa
   return ChatTemplate(std::move(impl));
 }
 
+void ChatTemplate::set_for_tools(absl::StatusOr<ChatTemplate> other) {
+  for_tools_ = std::make_unique<const absl::StatusOr<ChatTemplate>>(std::move(other));
+}
+
 absl::StatusOr<std::string> ChatTemplate::render(const nlohmann::ordered_json& context) const {
+  if (for_tools_ != nullptr && context.is_object()) {
+    const auto tools = context.find("tools");
+    if (tools != context.end() && !tools->is_null()) {
+      if (!for_tools_->ok()) return for_tools_->status();
+      return (*for_tools_)->render(context);
+    }
+  }
   try {
     return impl_->render(context);
   } catch (const jinja::Failure& failure) {

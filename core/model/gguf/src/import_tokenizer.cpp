@@ -313,11 +313,13 @@ absl::Status import_tokenizer(const StoredFile& file, const model::ModelConfig& 
   const Json post = post_processor(keys, names, parts.bos_by_default);
   const std::string merges = byte_level ? stated_merges(keys) : scored_merges(keys, vocabulary);
   const std::string chat = keys.text("tokenizer.chat_template", "");
+  const std::string chat_with_tools = keys.text("tokenizer.chat_template.tool_use", "");
   RONDO_RETURN_IF_ERROR(keys.status());
   documents["tokenizer.json"] =
       tokenizer_text(parts, added_tokens(vocabulary), post, vocabulary_text(vocabulary), merges);
   documents["tokenizer_config.json"] = config_text(names, config);
   if (!chat.empty()) documents["chat_template.jinja"] = chat;
+  if (!chat_with_tools.empty()) documents["additional_chat_templates/tool_use.jinja"] = chat_with_tools;
   return absl::OkStatus();
 }
 

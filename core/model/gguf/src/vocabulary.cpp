@@ -187,8 +187,12 @@ absl::Status add_tokenizer_keys(const Documents& base, const model::ModelConfig&
   keys.add("tokenizer.ggml.token_type", tokens.kinds);
   RONDO_ASSIGN_OR_RETURN(const std::vector<std::int32_t> stops, model::load_stop_ids(base, config));
   add_special_ids(stops, tokenizer, file, config, keys);
-  RONDO_ASSIGN_OR_RETURN(const std::optional<std::string> chat, data::chat_template_source(base));
-  if (chat) keys.add("tokenizer.chat_template", *chat);
+  RONDO_ASSIGN_OR_RETURN(const data::TemplateSources chat, data::chat_template_sources(base));
+  if (chat.text) keys.add("tokenizer.chat_template", *chat.text);
+  if (chat.for_tools) {
+    keys.add("tokenizer.chat_templates", std::vector<std::string>{"tool_use"});
+    keys.add("tokenizer.chat_template.tool_use", *chat.for_tools);
+  }
   return absl::OkStatus();
 }
 

@@ -27,12 +27,16 @@ struct TemplateLimits {
 class ChatTemplate {
  public:
   /// The model's own template: `folder`/chat_template.jinja, else `chat_template` in tokenizer_config.json (a string,
-  /// or a list of {name, template} of which `default` is taken). Nothing when the model has none. Errors:
-  /// InvalidArgument naming file and line of a syntax error or of something outside the subset.
+  /// or a list of {name, template} of which `default` is taken). Nothing when the model has none. Conversations with
+  /// tools are rendered by the template tool_use where there is one, in that list or beside the file in
+  /// additional_chat_templates, as transformers does. Errors: InvalidArgument naming file and line of a syntax error or
+  /// of something outside the subset; of tool_use only when it is used.
   static absl::StatusOr<std::optional<ChatTemplate>> load(const std::filesystem::path& folder,
                                                           TemplateLimits limits = {});
 
   static absl::StatusOr<ChatTemplate> parse(std::string_view source, TemplateLimits limits = {});
+  /// What renders a context whose `tools` are not null, or why nothing can.
+  void set_for_tools(absl::StatusOr<ChatTemplate> other);
 
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
@@ -48,6 +52,7 @@ class ChatTemplate {
   class Impl;
   explicit ChatTemplate(std::unique_ptr<const Impl> impl);
   std::unique_ptr<const Impl> impl_;
+  std::unique_ptr<const absl::StatusOr<ChatTemplate>> for_tools_;  // null without one
 };
 
 }  // namespace rondo::data

@@ -13,8 +13,14 @@ namespace rondo::data {
 /// ChatTemplate::load() of any documents.
 absl::StatusOr<std::optional<ChatTemplate>> load_chat_template(const Documents& documents, TemplateLimits limits = {});
 
-/// The template that it takes, unparsed, for those who hand it on without running it. Nothing when the model has none.
-/// Errors: InvalidArgument naming the place.
-absl::StatusOr<std::optional<std::string>> chat_template_source(const Documents& documents);
+/// A model's templates, unparsed.
+struct TemplateSources {
+  std::optional<std::string> text;
+  std::optional<std::string> for_tools;  // of conversations with tools, where the model has one of its own for them
+};
+
+/// The templates that it takes, for those who hand them on without running them. Errors: InvalidArgument naming the
+/// place.
+absl::StatusOr<TemplateSources> chat_template_sources(const Documents& documents);
 
 }  // namespace rondo::data
