@@ -178,7 +178,7 @@ std::string format_config(const ModelConfig& config) {
   out[std::string(traits.activation_key)] = activation_name(config.activation);
   out["rms_norm_eps"] = config.rms_norm_eps;
   add_ropes(config, traits, out);
-  if (traits.unrotated_interval != 0) {
+  if (traits.unrotated_interval != 0 && !config.without_rope.empty()) {
     OrderedJson rotated = OrderedJson::array();
     for (const bool without : config.without_rope) rotated.push_back(without ? 0 : 1);
     out["no_rope_layers"] = std::move(rotated);
