@@ -266,9 +266,10 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
 
 TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   const fs::path folder = fresh_folder();
+  int number = 0;
   const auto refused = [&](const std::string& arch, const std::string& key,
                            const std::function<void(model::ModelConfig&)>& change) {
-    model::ModelConfig config = make_model(arch, folder / (arch + key)).config;
+    model::ModelConfig config = make_model(arch, folder / std::to_string(++number)).config;
     EXPECT_TRUE(check_expressible(config, "config.json").ok()) << arch;
     change(config);
     expect_refused(check_expressible(config, "config.json"), {"config.json", key});
