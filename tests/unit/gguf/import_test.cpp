@@ -380,7 +380,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
                           const std::vector<std::string>& without = {}) {
     expect_refused(read_with([&](Keys& keys) { keys.add(key, value); }, without), {"m.gguf", key, part});
   };
-  refused("general.architecture", "lfm2", "llama, qwen2, qwen3", {"general.architecture"});
+  refused("general.architecture", "lfm2", "llama, arcee, mistral3, qwen2, qwen3", {"general.architecture"});
   refused("general.type", "adapter", "expected model");
   refused("split.count", std::uint32_t{3}, "parts");
   refused("llama.expert_count", std::uint32_t{513}, "0 to 512");
