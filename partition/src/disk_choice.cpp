@@ -155,8 +155,10 @@ DiskChoice choose_disk(const ModelShape& model, const Workload& work, const Mach
   const Bytes on_disk = layout.disk_bytes(work);
   if (on_disk == 0 || on_disk > machine.disk_budget_bytes) return {};
   const std::uint64_t least = least_boundary_buffers(machine, model, slots);
-  // Buffers would fill the budget to the last byte; what the process takes beside the plan is not known so well.
-  const Bytes stays_free = machine.host_budget_bytes / 32;
+  // Buffers would fill the budget to the last byte; what the process takes beside the plan is not known so well, of a
+  // small run by up to 1.4 MiB.
+  constexpr Bytes kLeastFree = 1536_KiB;
+  const Bytes stays_free = std::max(machine.host_budget_bytes / 32, kLeastFree);
   DiskChoice best;
   for (LayerIndex i = 0; i <= model.layers.size(); ++i) {
     const LayerIndex first = i < model.layers.size() ? i : kNoLayer;

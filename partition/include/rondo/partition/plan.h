@@ -166,7 +166,7 @@ LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machi
 /// then holds. State moves twice a step for each byte that it leaves free, a boundary's buffer would have been used
 /// rounds / 2 times a step: so state costs no more traffic, and less with several rounds. `host`: with everything in
 /// memory. Nothing goes where nothing need or where all of it would not help. Buffers leave a thirty-second of the
-/// budget free, where that leaves enough of them.
+/// budget free, and 1.5 MiB at least, where that leaves enough of them.
 struct DiskChoice {
   LayerIndex first_layer = kNoLayer;
   std::uint32_t boundary_buffers = 0;
