@@ -90,6 +90,9 @@ absl::Status read_stale(const std::filesystem::path& folder, const TrainerState&
   const std::filesystem::path path = folder / kStaleFile;
   std::error_code error;  // any other than that it is missing is told by who opens it
   if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) {
+    if (state.contents.contains(kOptimizerFile) && !state.contents.contains(kStaleFile)) {
+      return invalid_input("{}: not there: the checkpoint was made with staleness 0, set staleness: 0", path.string());
+    }
     return invalid_input("{}: not there: the checkpoint is not whole, or was made with staleness 0", path.string());
   }
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(path));

@@ -315,21 +315,21 @@ std::vector<Shader> shaders_of(const std::vector<Dispatch>& dispatches) {
 TEST(MatrixUnitsLowering, ProductsOfExperts_GoThereWhereEachHasRowsEnough) {
   const MatrixUnits units = large_card();
   const std::vector<Dispatch> all = products_of_experts(DType::kFloat16, {60, 40, 80}, units);
-  EXPECT_EQ(shaders_of(all), std::vector<Shader>(3, Shader::kMatMulCooperative));
+  EXPECT_EQ(shaders_of(all), std::vector<Shader>(4, Shader::kMatMulCooperative));
   EXPECT_EQ(all[0].constants[23], 1U);                                // groups rows, of which tiles have 64
   EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{1, 6, 1}));  // two whole ones, three experts, padding
-  EXPECT_EQ(all[1].groups, (std::array<std::uint32_t, 3>{2, 6, 1}));
-  EXPECT_EQ(all[2].constants[23], 2U);  // the inner extent
-  EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{2, 1, 3}));
-  EXPECT_EQ(all[2].push.sizes[6], 512U);
+  EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{2, 6, 1}));
+  EXPECT_EQ(all[3].constants[23], 2U);  // the inner extent
+  EXPECT_EQ(all[3].groups, (std::array<std::uint32_t, 3>{2, 1, 3}));
+  EXPECT_EQ(all[3].push.sizes[6], 512U);
   // Fifteen rows each; gradients of weights have as many as ever.
   const std::vector<Dispatch> few = products_of_experts(DType::kFloat16, {11, 0, 30}, units);
-  EXPECT_EQ(shaders_of(few),
-            (std::vector<Shader>{Shader::kMatMulGrouped, Shader::kMatMulGrouped, Shader::kMatMulCooperative}));
+  EXPECT_EQ(shaders_of(few), (std::vector<Shader>{Shader::kMatMulGrouped, Shader::kMatMulGrouped,
+                                                  Shader::kMatMulGrouped, Shader::kMatMulCooperative}));
   EXPECT_EQ(shaders_of(products_of_experts(DType::kFloat16, {60, 40, 80}, {})),
-            std::vector<Shader>(3, Shader::kMatMulGrouped));
+            std::vector<Shader>(4, Shader::kMatMulGrouped));
   EXPECT_EQ(shaders_of(products_of_experts(DType::kFloat32, {60, 40, 80}, units)),
-            std::vector<Shader>(3, Shader::kMatMulGrouped));
+            std::vector<Shader>(4, Shader::kMatMulGrouped));
 }
 
 /// Each expert's tensor by its own largest number.
@@ -339,8 +339,8 @@ TEST(MatrixUnitsLowering, ProductsOfExpertsInBf16OnUnitsForFp16_AreScaled) {
   ASSERT_TRUE(lowering.lower_all().ok());
   const std::vector<Dispatch>& all = lowering.dispatches();
   const std::vector<Shader> one = {Shader::kLargest, Shader::kLargest, Shader::kMatMulCooperative};
-  std::vector<Shader> want = one;
-  want.insert(want.end(), one.begin(), one.end());
+  std::vector<Shader> want;
+  for (int product = 0; product < 3; ++product) want.insert(want.end(), one.begin(), one.end());
   want.insert(want.end(), {Shader::kLargest, Shader::kMatMulCooperative});
   ASSERT_EQ(shaders_of(all), want);
   EXPECT_EQ(all[1].constants[4], 1U);
@@ -351,11 +351,11 @@ TEST(MatrixUnitsLowering, ProductsOfExpertsInBf16OnUnitsForFp16_AreScaled) {
   EXPECT_EQ(all[2].push.slots[7], all[1].push.slots[4]);
   EXPECT_EQ(all[2].push.slots[9], all[1].push.slots[9]);
   EXPECT_EQ(all[2].constants[kProductConstants.scaled], 1U);
-  EXPECT_EQ(all[6].groups[1], 2U);  // both operands of the gradient of weights at once
-  EXPECT_EQ(all[6].constants[4], 0U);
+  EXPECT_EQ(all[9].groups[1], 2U);  // both operands of the gradient of weights at once
+  EXPECT_EQ(all[9].constants[4], 0U);
   EXPECT_EQ(
       shaders_of(products_of_experts(DType::kBfloat16, {60, 40, 80}, large_card())),  // reading twice does not pay
-      std::vector<Shader>(3, Shader::kMatMulGrouped));
+      std::vector<Shader>(4, Shader::kMatMulGrouped));
 }
 
 /// An adapter's product and its layer's: nothing is rounded that the smaller one would be lost in.
