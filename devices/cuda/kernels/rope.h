@@ -19,8 +19,8 @@ RONDO_KERNEL float dynamic_frequency(const RopeParams& p, std::int32_t length, i
 
 RONDO_KERNEL float amplitude_at(const RopeParams& p, std::int32_t position) {
   if (p.grows_from == 0 || static_cast<std::uint32_t>(position) < p.grows_from) return p.amplitude;
-  const auto steps = static_cast<float>(static_cast<std::uint32_t>(position) / p.grows_from);
-  return p.amplitude * (1.0F + p.growth * logf(1.0F + steps));
+  const std::uint32_t steps = static_cast<std::uint32_t>(position) / p.grows_from;
+  return p.amplitude * (1.0F + p.growth * logf(1.0F + static_cast<float>(steps)));
 }
 
 RONDO_KERNEL bool rope_by_vectors(const RopeParams& p) { return p.half % kVector == 0 && p.head_dim % kVector == 0; }

@@ -25,8 +25,8 @@ inline float rope_frequency(const RopeAttributes& rope, std::int64_t length, std
 /// At a position, in fp32 as transformers computes it.
 inline float rope_amplitude(const RopeAttributes& rope, std::int32_t position) {
   if (rope.grows_from == 0 || static_cast<std::uint32_t>(position) < rope.grows_from) return rope.amplitude;
-  const auto steps = static_cast<float>(static_cast<std::uint32_t>(position) / rope.grows_from);
-  return rope.amplitude * (1.0F + rope.growth * std::log(1.0F + steps));
+  const std::uint32_t steps = static_cast<std::uint32_t>(position) / rope.grows_from;
+  return rope.amplitude * (1.0F + rope.growth * std::log(1.0F + static_cast<float>(steps)));
 }
 
 }  // namespace rondo::devices
