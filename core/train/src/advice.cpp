@@ -74,7 +74,8 @@ void advise_dtype(const model::Architecture& model, const Machine& machine, Plan
 
 /// Says so where `all` is more than attention.
 void advise_experts(const Config& config, const model::Architecture& model, PlannedRun& run) {
-  if (!adapts_experts(model) || !config.adapter_name_or_path.empty() || config.lora_target != "all") return;
+  if (!model.method().trains_expert_factors() || !config.adapter_name_or_path.empty() || config.lora_target != "all")
+    return;
   double trained = 0;
   double of_experts = 0;
   for (const model::Parameter& parameter : model.parameters()) {
@@ -85,15 +86,10 @@ void advise_experts(const Config& config, const model::Architecture& model, Plan
   }
   run.advice.push_back(fmt::format(
       "lora_target: all adapts experts too, {:.4g} M of {:.4g} M trained parameters; {} adapts attention alone",
-      of_experts / 1e6, trained / 1e6, kAttention));
+      of_experts / 1e6, trained / 1e6, model::kAttentionAlone));
 }
 
 }  // namespace
-
-bool adapts_experts(const model::Architecture& model) {
-  const model::MethodSpec& method = model.method();
-  return method.lora && method.train_lora && !method.lora->parameters.empty();
-}
 
 absl::Status check_holds_state(const Machine& machine, const partition::Workload& work) {
   if (machine.pool.size() != 1) {

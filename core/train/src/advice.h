@@ -6,11 +6,6 @@
 
 namespace rondo::train {
 
-/// The adapter is of experts too, whose factors are most of what is trained.
-bool adapts_experts(const model::Architecture& model);
-/// How it is of attention alone.
-inline constexpr const char* kAttention = "lora_target: q_proj,k_proj,v_proj,o_proj";
-
 /// Whether a run's state can lie on the pool's only device, whatever the room there. Errors: InvalidArgument, why not.
 absl::Status check_holds_state(const Machine& machine, const partition::Workload& work);
 

@@ -31,13 +31,17 @@ std::vector<std::int32_t> ranked(std::span<const float> logits, std::size_t coun
   return ids;
 }
 
-/// Tokens that may come after up to `capacity` in all, through one layer.
+/// Tokens that may come after up to `capacity` in all, through one layer. `scratch`: comes to be at least what the
+/// program works in.
 absl::StatusOr<std::unique_ptr<devices::Program>> compile_layer(const model::Architecture& model,
                                                                 devices::Device& device, model::LayerIndex layer,
-                                                                std::uint32_t tokens, std::uint32_t capacity) {
+                                                                std::uint32_t tokens, std::uint32_t capacity,
+                                                                Bytes& scratch) {
   const devices::OpList list = model.record(layer, model::Phase::kDecode, model::Keep::kNothing, tokens, capacity);
   RONDO_RETURN_IF_ERROR(devices::validate(list));
-  return device.compile(list, devices::plan_arena(list));
+  const devices::ArenaLayout layout = devices::plan_arena(list);
+  scratch = std::max(scratch, layout.size);
+  return device.compile(list, layout);
 }
 
 }  // namespace
@@ -45,11 +49,12 @@ absl::StatusOr<std::unique_ptr<devices::Program>> compile_layer(const model::Arc
 absl::Status try_generation(const model::Architecture& model, devices::Device& device, std::uint32_t prompt_tokens,
                             std::uint32_t capacity) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<devices::Program>> programs;  // class, tokens
+  Bytes scratch = 0;
   for (model::LayerIndex layer = 0; layer <= model.first_head_layer(); ++layer) {
     for (const std::uint32_t tokens : {devices::token_bucket(prompt_tokens), std::uint32_t{1}}) {
       auto& program = programs[{model.layers()[layer].program_class, tokens}];
       if (program != nullptr) continue;
-      RONDO_ASSIGN_OR_RETURN(program, compile_layer(model, device, layer, tokens, capacity));
+      RONDO_ASSIGN_OR_RETURN(program, compile_layer(model, device, layer, tokens, capacity, scratch));
     }
   }
   return absl::OkStatus();
@@ -196,8 +201,7 @@ class Generator::Impl {
   absl::Status compile(model::LayerIndex layer, std::uint32_t tokens) {
     const auto key = std::pair(model_.layers()[layer].program_class, tokens);
     if (programs_.contains(key)) return absl::OkStatus();
-    RONDO_ASSIGN_OR_RETURN(auto program, compile_layer(model_, device_, layer, tokens, capacity_));
-    scratch_bytes_ = std::max(scratch_bytes_, devices::plan_arena(program->ops()).size);
+    RONDO_ASSIGN_OR_RETURN(auto program, compile_layer(model_, device_, layer, tokens, capacity_, scratch_bytes_));
     programs_.emplace(key, std::move(program));
     return absl::OkStatus();
   }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "advice.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/model/expert_factors.h"
@@ -32,7 +31,7 @@ constexpr Bytes kExpertAdapters = 1024_KiB;
 /// Of what LoRA's products take: without it there are fewer of them, with experts more, whose products are prepared for
 /// any number of rows, and with adapters of these still more. Seen.
 Bytes of_products(const model::Architecture& model, Bytes bytes) {
-  if (adapts_experts(model)) return 4 * bytes;
+  if (model.method().trains_expert_factors()) return 4 * bytes;
   if (model.config().experts) return bytes + bytes / 4;
   return model.method().lora ? bytes : bytes / 2;
 }
@@ -91,12 +90,10 @@ absl::StatusOr<Bytes> count_drivers(const Loader::Lengths& lengths, const TryPro
 
 /// What the largest factor of experts is put in order in when an adapter is written (join_expert_factors()).
 Bytes written_at_once(const model::Architecture& model) {
-  if (!adapts_experts(model)) return 0;
+  if (!model.method().trains_expert_factors()) return 0;
   std::uint64_t most = 0;
   for (const model::ExpertFactors& factors : model::expert_factors(model.config(), *model.method().lora)) {
-    std::uint64_t rows = 0;
-    for (const model::ExpertFactors::Part& part : factors.parts) rows += part.out;
-    most = std::max(most, rows * factors.rank * factors.experts);
+    most = std::max(most, factors.stored_rows() * factors.rank * factors.experts);
   }
   return most * sizeof(float);
 }
@@ -133,14 +130,12 @@ partition::MemoryTable host_account(const Machine& machine) {
 absl::Status count_host_taken(const Config& config, const model::Architecture& model, const Loader::Lengths& lengths,
                               Bytes text_and_data, Machine& machine, const TryPrograms& programs) {
   if (machine.phantom) return absl::OkStatus();
-  if (programs == nullptr) {
-    return count_host_taken(config, model, lengths, text_and_data, machine,
-                            [&](devices::Device& device, std::uint32_t tokens) {
-                              return schedule::try_programs(device, model, tokens, lengths.longest_sequence);
-                            });
-  }
+  const auto of_steps = [&](devices::Device& device, std::uint32_t tokens) {
+    return schedule::try_programs(device, model, tokens, lengths.longest_sequence);
+  };
+  const TryPrograms tried = programs != nullptr ? programs : of_steps;
   machine.shape.host_taken.clear();
-  RONDO_ASSIGN_OR_RETURN(const Bytes drivers, count_drivers(lengths, programs, machine));
+  RONDO_ASSIGN_OR_RETURN(const Bytes drivers, count_drivers(lengths, tried, machine));
   if (drivers > 0) machine.shape.host_taken.emplace_back("drivers", drivers);
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
@@ -152,8 +147,8 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
   libraries += kFloatProducts;
-  const Bytes of_adapters = adapts_experts(model) ? kExpertAdapters : 0;
-  const absl::Status counted = count_scratch(model, lengths, programs, machine, libraries);
+  const Bytes of_adapters = model.method().trains_expert_factors() ? kExpertAdapters : 0;
+  const absl::Status counted = count_scratch(model, lengths, tried, machine, libraries);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries + of_adapters);
   return counted;
 }

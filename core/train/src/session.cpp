@@ -448,8 +448,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   if (!plan.ok() && holds_state) {
     return absl::Status(plan.status().code(), message_of(plan.status()) + ", or optimizer_state: host");
   }
-  if (!plan.ok() && adapts_experts(model)) {
-    return absl::Status(plan.status().code(), message_of(plan.status()) + ", or adapt attention alone: " + kAttention);
+  if (!plan.ok() && model.method().trains_expert_factors()) {
+    return absl::Status(plan.status().code(),
+                        message_of(plan.status()) + ", or adapt attention alone: " + model::kAttentionAlone);
   }
   RONDO_RETURN_IF_ERROR(plan.status());
   run.plan = *std::move(plan);

@@ -323,8 +323,8 @@ absl::Status check_parameters(const LoraConfig& lora) {
   if (key == nullptr) return absl::OkStatus();
   return invalid_input(
       "{}: adapters of experts ({}) have none, as in PEFT; leave it out, or name the linear layers that get adapters, "
-      "such as lora_target: q_proj,k_proj,v_proj,o_proj",
-      key, fmt::join(lora.parameters, ", "));
+      "such as {}",
+      key, fmt::join(lora.parameters, ", "), kAttentionAlone);
 }
 
 }  // namespace

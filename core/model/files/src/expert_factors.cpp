@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stacked_experts.h"
@@ -78,19 +79,13 @@ Placing placing_of(const ExpertFactors& factors, std::size_t part) {
   return placing;
 }
 
-std::uint64_t rows_of(const ExpertFactors& factors) {
-  std::uint64_t rows = 0;
-  for (const ExpertFactors::Part& part : factors.parts) rows += part.out;
-  return rows;
-}
-
 /// The router's, which lies as its part does, is no matter of this file's.
 bool is_stored_apart(const ExpertFactors& factors) { return factors.tensor.kind != Kind::kRouter; }
 
 absl::Status split_b(const ExpertFactors& factors, TensorFiles& files) {
   const TensorView* found = files.find(factors.stored_b);
   if (found == nullptr) return invalid_input("{}: tensor {} is missing", files.origin(), factors.stored_b);
-  const std::vector<std::uint64_t> expected = {rows_of(factors), factors.rank * factors.experts};
+  const std::vector<std::uint64_t> expected = {factors.stored_rows(), factors.rank * factors.experts};
   if (found->shape != expected || found->codes) {
     return invalid_input("{}: tensor {}: expected numbers [{}], found {}[{}]", found->file, factors.stored_b,
                          fmt::join(expected, ", "), found->codes ? "U8 " : "", fmt::join(found->shape, ", "));
@@ -101,24 +96,22 @@ absl::Status split_b(const ExpertFactors& factors, TensorFiles& files) {
     TensorView view = whole;
     view.name = factors.parts[part].b;
     view.shape = {factors.experts * factors.parts[part].out, factors.rank};
-    view.decode = [whole, placing = placing_of(factors, part)](std::uint64_t first, std::span<float> out) {
-      for (std::uint64_t i = 0; i < out.size(); ++i) {
-        TensorFiles::read_as_float32(whole, placing.place(first + i), out.subspan(i, 1));
-      }
-    };
+    view.decode = decode_runs(whole, [placing = placing_of(factors, part)](std::uint64_t i) {
+      return Run{placing.place(i), 1};
+    });
     files.add(std::move(view));
   }
   return absl::OkStatus();
 }
 
 /// A tensor of an adapter's file: one of the plan's as it is, or a B of parts.
-struct Stored {
+struct StoredFactor {
   TensorToWrite tensor;
   std::vector<std::size_t> parts;  // places in the plan
   std::vector<Placing> placings;   // of parts; empty: the only one is as it is
 };
 
-absl::Status write_b(const Stored& stored, const TensorProducer& produce, const TensorSink& sink) {
+absl::Status write_b(const StoredFactor& stored, const TensorProducer& produce, const TensorSink& sink) {
   const std::size_t size = weight_type_size(stored.tensor.type);
   std::vector<std::byte> whole(stored.tensor.shape[0] * stored.tensor.shape[1] * size);
   for (std::size_t part = 0; part < stored.parts.size(); ++part) {
@@ -136,6 +129,12 @@ absl::Status write_b(const Stored& stored, const TensorProducer& produce, const 
 }
 
 }  // namespace
+
+std::uint64_t ExpertFactors::stored_rows() const {
+  std::uint64_t rows = 0;
+  for (const Part& part : parts) rows += part.out;
+  return rows;
+}
 
 std::vector<ExpertTensor> expert_tensors(const ModelConfig& config) {
   std::vector<ExpertTensor> out;
@@ -193,7 +192,7 @@ WritePlan join_expert_factors(const ModelConfig& config, const LoraConfig& lora,
   for (const ExpertFactors& factors : all) {
     if (is_stored_apart(factors)) begins[place_of.at(factors.parts.front().b)] = &factors;
   }
-  std::vector<Stored> stored;
+  std::vector<StoredFactor> stored;
   std::vector<bool> taken(plan.tensors.size());
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const auto found = begins.find(i);
@@ -202,8 +201,8 @@ WritePlan join_expert_factors(const ModelConfig& config, const LoraConfig& lora,
       continue;
     }
     const ExpertFactors& factors = *found->second;
-    Stored& b = stored.emplace_back(
-        Stored{{factors.stored_b, plan.tensors[i].type, {rows_of(factors), factors.rank * factors.experts}}, {}, {}});
+    StoredFactor& b = stored.emplace_back(StoredFactor{
+        {factors.stored_b, plan.tensors[i].type, {factors.stored_rows(), factors.rank * factors.experts}}, {}, {}});
     for (std::size_t part = 0; part < factors.parts.size(); ++part) {
       b.parts.push_back(place_of.at(factors.parts[part].b));
       b.placings.push_back(placing_of(factors, part));
@@ -211,10 +210,10 @@ WritePlan join_expert_factors(const ModelConfig& config, const LoraConfig& lora,
     }
   }
   WritePlan out;
-  for (const Stored& one : stored) out.tensors.push_back(one.tensor);
+  for (const StoredFactor& one : stored) out.tensors.push_back(one.tensor);
   out.produce = [stored = std::move(stored), produce = std::move(plan.produce)](
                     std::size_t index, const TensorSink& sink) -> absl::Status {
-    const Stored& one = stored[index];
+    const StoredFactor& one = stored[index];
     return one.placings.empty() ? produce(one.parts.front(), sink) : write_b(one, produce, sink);
   };
   return out;

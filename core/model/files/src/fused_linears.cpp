@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -20,30 +21,13 @@ struct Turns {
   std::uint64_t first_row = 0;
   std::uint64_t rows_of_turn = 0;
 
-  /// Elements from `begin` on that lie together in the whole, and where.
-  struct Run {
-    std::uint64_t place;
-    std::uint64_t count;
-  };
+  /// Elements from `begin` on.
   Run run_at(std::uint64_t begin) const {
     const std::uint64_t of_turn = rows * width;
     const std::uint64_t within = begin % of_turn;
     return {(begin / of_turn * rows_of_turn + first_row) * width + within, of_turn - within};
   }
 };
-
-/// The part's numbers as they are asked for, from a tensor where others may lie between them.
-std::function<void(std::uint64_t, std::span<float>)> decode_turns(const TensorView& whole, const Turns& turns) {
-  return [whole, turns](std::uint64_t begin, std::span<float> out) {
-    while (!out.empty()) {
-      const Turns::Run run = turns.run_at(begin);
-      const std::size_t count = std::min<std::uint64_t>(run.count, out.size());
-      TensorFiles::read_as_float32(whole, run.place, out.first(count));
-      out = out.subspan(count);
-      begin += count;
-    }
-  };
-}
 
 absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
   const TensorView* found = files.find(joined.name);
@@ -64,7 +48,7 @@ absl::Status split_tensor(const JoinedTensor& joined, TensorFiles& files) {
     view.name = part.name;
     view.shape[0] = part.rows;
     if (joined.turns > 1 || whole.decode) {
-      view.decode = decode_turns(whole, turns);
+      view.decode = decode_runs(whole, [turns](std::uint64_t begin) { return turns.run_at(begin); });
     } else {  // its bytes lie together
       const std::size_t row = turns.width * weight_type_size(whole.type);
       view.data = whole.data.subspan(turns.first_row * row, turns.rows * row);
@@ -100,10 +84,7 @@ std::vector<std::size_t> bytes_of_turn(const JoinedTensor& joined, const TensorT
 absl::Status produce_in_turns(const Sources& sources, const TensorProducer& produce, const TensorSink& sink) {
   std::vector<std::vector<std::byte>> parts(sources.tensors.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    RONDO_RETURN_IF_ERROR(produce(sources.tensors[i], [&](std::span<const std::byte> bytes) {
-      parts[i].insert(parts[i].end(), bytes.begin(), bytes.end());
-      return absl::OkStatus();
-    }));
+    RONDO_RETURN_IF_ERROR(collect(produce, sources.tensors[i], parts[i]));
   }
   for (std::size_t turn = 0; turn * sources.bytes_of_turn[0] < parts[0].size(); ++turn) {
     for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -56,16 +57,10 @@ void part_pairs(const std::vector<PairedTensor>& paired, TensorFiles& files) {
     const TensorView whole = *found;
     TensorView view = whole;
     view.copy_mxfp4 = nullptr;
-    view.decode = [whole, one, width = whole.elements() / whole.shape[0]](std::uint64_t begin, std::span<float> out) {
-      while (!out.empty()) {
-        const std::uint64_t within = begin % width;
-        const std::size_t count = std::min<std::uint64_t>(width - within, out.size());
-        const std::uint64_t from = place_in_file(one, begin / width) * width + within;
-        TensorFiles::read_as_float32(whole, from, out.first(count));
-        out = out.subspan(count);
-        begin += count;
-      }
-    };
+    view.decode = decode_runs(whole, [one, width = whole.elements() / whole.shape[0]](std::uint64_t begin) {
+      const std::uint64_t within = begin % width;
+      return Run{place_in_file(one, begin / width) * width + within, width - within};
+    });
     files.erase(one.name);
     files.add(std::move(view));
   }
@@ -85,10 +80,7 @@ WritePlan pair_rows(const std::vector<PairedTensor>& paired, WritePlan plan) {
     const PairedTensor& one = of_index[index];
     if (one.head_dim == 0) return produce(index, sink);
     std::vector<std::byte> whole;
-    RONDO_RETURN_IF_ERROR(produce(index, [&](std::span<const std::byte> bytes) {
-      whole.insert(whole.end(), bytes.begin(), bytes.end());
-      return absl::OkStatus();
-    }));
+    RONDO_RETURN_IF_ERROR(collect(produce, index, whole));
     const std::size_t row = whole.size() / rows[index];
     std::vector<std::byte> stored(whole.size());
     for (std::uint64_t r = 0; r < rows[index]; ++r) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "family.h"
+#include "reordered.h"
 #include "rondo/base/float16.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
@@ -261,15 +262,6 @@ absl::Status split_stacks(const ModelConfig& config, TensorFiles& files) {
     RONDO_RETURN_IF_ERROR(split_stack(sizes, prefix, "down_proj", {names.down}, {sizes.hidden, sizes.width}, files));
   }
   return absl::OkStatus();
-}
-
-/// All bytes of a tensor that is not written by itself.
-absl::Status collect(const TensorProducer& produce, std::size_t index, std::vector<std::byte>& out) {
-  out.clear();
-  return produce(index, [&](std::span<const std::byte> piece) {
-    out.insert(out.end(), piece.begin(), piece.end());
-    return absl::OkStatus();
-  });
 }
 
 /// One part of a stack: parameters [rows, columns] whose rows, or columns where they are transposed, take turns.

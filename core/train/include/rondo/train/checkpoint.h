@@ -5,10 +5,10 @@
 //                             <parameter>.exp_avg, <parameter>.exp_avg_sq (momentum buffers are exp_avg); moments in
 //                             8 bits are <parameter>.exp_avg.blocks8 and so on, four bytes to a number
 //     stale_weights.safetensors  at staleness 1: the trained weights that the next step computes on, in their dtype
-//     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h). It has the hash
-//     of
-//                             both files' names and numbers in their order (rondo/base/hash.h), so that a disk's errors
-//                             do not go into a run
+//     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
+//
+// trainer_state.json has the hash of the names and numbers of each of the files above in their order
+// (rondo/base/hash.h), so that a disk's errors do not go into a run.
 //
 // A checkpoint is built in .checkpoint-<step>.part beside its place, synced, and changes places with the one that it
 // replaces, if there is one (checkpoint_folders.h).

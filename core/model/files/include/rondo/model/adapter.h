@@ -20,6 +20,9 @@ namespace rondo::model {
 /// the names of others. A regular expression, as PEFT has it.
 inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_projector).*";
 
+/// How a mixture's adapter leaves its experts alone, for messages.
+inline constexpr const char* kAttentionAlone = "lora_target: q_proj,k_proj,v_proj,o_proj";
+
 struct LoraConfig {
   std::uint32_t rank = 8;
   double alpha = 16.0;

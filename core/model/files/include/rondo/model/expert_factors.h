@@ -47,9 +47,11 @@ struct ExpertFactors {
   std::uint32_t rank = 0;
   double scale = 0;
   std::string a;         // name of A [experts * rank, in]
-  std::string stored_b;  // in files [sum of out, rank * experts]
+  std::string stored_b;  // in files [stored_rows(), rank * experts]
   std::vector<Part> parts;
   bool in_turn = false;  // rows of the parts alternate there
+
+  std::uint64_t stored_rows() const;
 };
 /// In the model's order.
 std::vector<ExpertFactors> expert_factors(const ModelConfig& config, const LoraConfig& lora);

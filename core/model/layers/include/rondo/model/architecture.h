@@ -47,6 +47,8 @@ struct MethodSpec {
   std::uint32_t head_part_rows = kHeadPartRows;
 
   bool trains_block(std::uint32_t block, std::uint32_t blocks) const;
+  /// An adapter is of experts too, whose factors are most of what is trained.
+  bool trains_expert_factors() const { return lora && train_lora && !lora->parameters.empty(); }
   /// `module`: embed_tokens, norm or lm_head, outside the blocks.
   bool trains_end(const char* module) const;
 };
