@@ -51,7 +51,8 @@ TEST_P(Injection, AtAnyMoment_EndsWithTheSameBits) {
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+  const int side_by_side = std::string(kind.what) == "hang" ? 8 : 4;
+  for (int i = 0; i < side_by_side; ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   RecordProperty("lost", lost.load());
   RecordProperty("retried", retried.load());
